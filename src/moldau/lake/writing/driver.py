@@ -93,7 +93,7 @@ class Driver:
                 lost = [each for number, each in enumerate(transactions) if not self._committed(each, number)]
                 reached("all committed")
                 return machine.Ended(lost)
-            case machine.Abort(transactions):
+            case machine.AbortTransactions(transactions):
                 self._abort(transactions)
                 return machine.Aborted()
             case machine.Finish():

@@ -63,7 +63,7 @@ class CommitTransactions:
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
+class AbortTransactions:
     """Abort transactions, and whatever else the query's tasks have open. → Aborted"""
 
     transactions: Sequence[TaskTransaction] = ()
@@ -76,7 +76,7 @@ class Finish:
     last: Decision | None
 
 
-Effect = TakeOver | GoOn | Read | Look | Note | CommitTransactions | Abort | Finish
+Effect = TakeOver | GoOn | Read | Look | Note | CommitTransactions | AbortTransactions | Finish
 
 # Events.
 
@@ -148,13 +148,13 @@ class Begin:
                 self._last = decision
                 if decision is not None and decision.state is DecisionState.DECIDED:
                     return CommitTransactions(decision.transactions)
-                return Abort()
+                return AbortTransactions()
             case Ended(lost):
                 assert self._last is not None
                 self._last = self._judged(self._last, lost)
                 return Note(self._last)
             case Noted():
-                return Abort()
+                return AbortTransactions()
             case Aborted():
                 return Finish(self._last)
             case _:
@@ -190,7 +190,11 @@ class Commitment:
                     raise _gone(self._decision, gone)
                 return Note(self._decision)
             case Noted():
-                return CommitTransactions(self._decision.transactions) if self._decision.state is DecisionState.DECIDED else Abort()
+                return (
+                    CommitTransactions(self._decision.transactions)
+                    if self._decision.state is DecisionState.DECIDED
+                    else AbortTransactions()
+                )
             case Ended(lost):
                 if lost:
                     raise lost_batch(self._decision, lost)
@@ -222,7 +226,7 @@ class Abandonment:
                 self._last = decision
                 if decision is not None and decision.covers(self._run, self._batch):
                     return Finish(decision)
-                return Abort(self._transactions)
+                return AbortTransactions(self._transactions)
             case Aborted():
                 return Finish(self._last)
             case _:

@@ -7,8 +7,8 @@ import pytest
 from moldau.lake.writing.decisions import Decision, DecisionState, TaskTransaction, Written
 from moldau.lake.writing.machine import (
     Abandonment,
-    Abort,
     Aborted,
+    AbortTransactions,
     Begin,
     Commitment,
     CommitTransactions,
@@ -48,11 +48,11 @@ def dialogue(errand: Any, *lines: Event | Effect) -> None:
 
 
 def test_the_first_batch_of_a_query() -> None:
-    dialogue(Begin(), TakeOver(), Owned(), Read(), Found(None), Abort(), Aborted(), Finish(None))
+    dialogue(Begin(), TakeOver(), Owned(), Read(), Found(None), AbortTransactions(), Aborted(), Finish(None))
 
 
 def test_a_start_behind_a_batch_that_is_done() -> None:
-    dialogue(Begin(), TakeOver(), Owned(), Read(), Found(DECIDED.done), Abort(), Aborted(), Finish(DECIDED.done))
+    dialogue(Begin(), TakeOver(), Owned(), Read(), Found(DECIDED.done), AbortTransactions(), Aborted(), Finish(DECIDED.done))
 
 
 def test_a_decided_batch_is_finished_at_the_next_start() -> None:
@@ -63,7 +63,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
         *(Owned(), Read()),
         *(Found(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
-        *(Noted(), Abort()),
+        *(Noted(), AbortTransactions()),
         *(Aborted(), Finish(DECIDED.done)),
     )
 
@@ -91,7 +91,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
         *(Owned(), Read()),
         *(Found(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended([TWO]), Note(last)),
-        *(Noted(), Abort()),
+        *(Noted(), AbortTransactions()),
         *(Aborted(), Finish(last)),
     )
 
@@ -111,7 +111,7 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
         *(Seen(()), Note(DECIDED)),
         *(Noted(), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
-        *(Noted(), Abort()),
+        *(Noted(), AbortTransactions()),
         *(Aborted(), Finish(DECIDED.done)),
     )
 
@@ -138,7 +138,7 @@ def test_a_batch_without_rows_is_decided_too() -> None:
 
 def test_a_batch_that_failed_is_aborted_whole() -> None:
     before = Decision("q", "r", 6, DecisionState.DONE, (), 5)
-    dialogue(Abandonment("r", 7, [ONE]), GoOn(), Owned(), Read(), Found(before), Abort([ONE]), Aborted(), Finish(before))
+    dialogue(Abandonment("r", 7, [ONE]), GoOn(), Owned(), Read(), Found(before), AbortTransactions([ONE]), Aborted(), Finish(before))
 
 
 @pytest.mark.parametrize("decision", [DECIDED, DECIDED.done], ids=["decided", "done"])
@@ -149,7 +149,7 @@ def test_a_commit_that_failed_behind_its_decision_is_not_aborted(decision: Decis
 
 def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None:
     """Batches of a new checkpoint are counted from 0 again."""
-    dialogue(Abandonment("another run", 3, [ONE]), GoOn(), Owned(), Read(), Found(DECIDED.done), Abort([ONE]))
+    dialogue(Abandonment("another run", 3, [ONE]), GoOn(), Owned(), Read(), Found(DECIDED.done), AbortTransactions([ONE]))
     assert not DECIDED.covers("another run", 3)
     assert DECIDED.covers("r", 7)
     assert DECIDED.covers("r", 6)
