@@ -76,7 +76,7 @@ class Driver:
                 self._owner = self._transactions.take_over(driver_id(self._how.query), TIMEOUT_MS)
                 reached("driver taken over")
                 return machine.Owned()
-            case machine.GoOn():
+            case machine.ResumeDriver():
                 self._go_on()
                 reached("going on")
                 return machine.Owned()

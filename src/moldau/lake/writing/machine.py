@@ -32,7 +32,7 @@ class TakeOver:
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class ResumeDriver:
     """Go on as the query's driver, if nobody has taken over. → Owned; who is fenced ends here."""
 
 
@@ -76,7 +76,7 @@ class Finish:
     last: Decision | None
 
 
-Effect = TakeOver | GoOn | Read | Look | Note | CommitTransactions | AbortTransactions | Finish
+Effect = TakeOver | ResumeDriver | Read | Look | Note | CommitTransactions | AbortTransactions | Finish
 
 # Events.
 
@@ -178,7 +178,7 @@ class Commitment:
 
     def start(self) -> Effect:
         """The first effect."""
-        return GoOn()
+        return ResumeDriver()
 
     def step(self, event: Event) -> Effect:
         """The next effect. WriteFailedError, LostBatchError."""
@@ -215,7 +215,7 @@ class Abandonment:
 
     def start(self) -> Effect:
         """The first effect."""
-        return GoOn()
+        return ResumeDriver()
 
     def step(self, event: Event) -> Effect:
         """The next effect."""

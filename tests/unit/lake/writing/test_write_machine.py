@@ -17,13 +17,13 @@ from moldau.lake.writing.machine import (
     Event,
     Finish,
     Found,
-    GoOn,
     Look,
     LostBatchError,
     Note,
     Noted,
     Owned,
     Read,
+    ResumeDriver,
     Seen,
     TakeOver,
     WriteFailedError,
@@ -106,7 +106,7 @@ def test_what_a_person_said_of_another_batch_does_not_count() -> None:
 def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
     dialogue(
         Commitment("q", "r", 7, [ONE, TWO], 5),
-        GoOn(),
+        ResumeDriver(),
         *(Owned(), Look((ONE, TWO))),
         *(Seen(()), Note(DECIDED)),
         *(Noted(), CommitTransactions((ONE, TWO))),
@@ -118,14 +118,14 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
 
 def test_a_transaction_gone_before_the_decision_fails_the_batch_undecided() -> None:
     errand = Commitment("q", "r", 7, [ONE, TWO], 5)
-    dialogue(errand, GoOn(), Owned(), Look((ONE, TWO)))
+    dialogue(errand, ResumeDriver(), Owned(), Look((ONE, TWO)))
     with pytest.raises(WriteFailedError, match=r"query q: batch 7 is not written, and none of its rows is seen.*moldau-spark-q-1-0"):
         errand.step(Seen([TWO]))
 
 
 def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> None:
     errand = Commitment("q", "r", 7, [ONE, TWO], 5)
-    dialogue(errand, GoOn(), Owned(), Look((ONE, TWO)), Seen(()), Note(DECIDED), Noted(), CommitTransactions((ONE, TWO)))
+    dialogue(errand, ResumeDriver(), Owned(), Look((ONE, TWO)), Seen(()), Note(DECIDED), Noted(), CommitTransactions((ONE, TWO)))
     with pytest.raises(LostBatchError, match=r"batch 7 was decided, but 1 of its 2 transactions.*q-0-0"):
         errand.step(Ended([ONE]))
 
@@ -133,23 +133,25 @@ def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> No
 def test_a_batch_without_rows_is_decided_too() -> None:
     """So that its number is not written again."""
     empty = Decision("q", "r", 7, DecisionState.DECIDED, (), 5)
-    dialogue(Commitment("q", "r", 7, [], 5), GoOn(), Owned(), Look(()), Seen(()), Note(empty), Noted(), CommitTransactions(()))
+    dialogue(Commitment("q", "r", 7, [], 5), ResumeDriver(), Owned(), Look(()), Seen(()), Note(empty), Noted(), CommitTransactions(()))
 
 
 def test_a_batch_that_failed_is_aborted_whole() -> None:
     before = Decision("q", "r", 6, DecisionState.DONE, (), 5)
-    dialogue(Abandonment("r", 7, [ONE]), GoOn(), Owned(), Read(), Found(before), AbortTransactions([ONE]), Aborted(), Finish(before))
+    dialogue(
+        Abandonment("r", 7, [ONE]), ResumeDriver(), Owned(), Read(), Found(before), AbortTransactions([ONE]), Aborted(), Finish(before)
+    )
 
 
 @pytest.mark.parametrize("decision", [DECIDED, DECIDED.done], ids=["decided", "done"])
 def test_a_commit_that_failed_behind_its_decision_is_not_aborted(decision: Decision) -> None:
     """Spark calls abort then too; the next start commits the rest."""
-    dialogue(Abandonment("r", 7, [ONE, TWO]), GoOn(), Owned(), Read(), Found(decision), Finish(decision))
+    dialogue(Abandonment("r", 7, [ONE, TWO]), ResumeDriver(), Owned(), Read(), Found(decision), Finish(decision))
 
 
 def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None:
     """Batches of a new checkpoint are counted from 0 again."""
-    dialogue(Abandonment("another run", 3, [ONE]), GoOn(), Owned(), Read(), Found(DECIDED.done), AbortTransactions([ONE]))
+    dialogue(Abandonment("another run", 3, [ONE]), ResumeDriver(), Owned(), Read(), Found(DECIDED.done), AbortTransactions([ONE]))
     assert not DECIDED.covers("another run", 3)
     assert DECIDED.covers("r", 7)
     assert DECIDED.covers("r", 6)
