@@ -81,7 +81,7 @@ class Driver:
                 reached("going on")
                 return machine.Owned()
             case machine.Read():
-                return machine.Found(self._decisions.last())
+                return machine.DecisionFound(self._decisions.last())
             case machine.Look(transactions):
                 gone = self._gone(transactions)
                 reached("looked at")

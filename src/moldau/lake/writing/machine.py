@@ -87,7 +87,7 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DecisionFound:
     """The last decision, if there is one."""
 
     decision: Decision | None
@@ -117,7 +117,7 @@ class Aborted:
     """Nothing of the query is open."""
 
 
-Event = Owned | Found | Seen | Noted | Ended | Aborted
+Event = Owned | DecisionFound | Seen | Noted | Ended | Aborted
 
 
 class WriteFailedError(MoldauError):
@@ -144,7 +144,7 @@ class Begin:
         match event:
             case Owned():
                 return Read()
-            case Found(decision):
+            case DecisionFound(decision):
                 self._last = decision
                 if decision is not None and decision.state is DecisionState.DECIDED:
                     return CommitTransactions(decision.transactions)
@@ -222,7 +222,7 @@ class Abandonment:
         match event:
             case Owned():
                 return Read()
-            case Found(decision):
+            case DecisionFound(decision):
                 self._last = decision
                 if decision is not None and decision.covers(self._run, self._batch):
                     return Finish(decision)

@@ -12,11 +12,11 @@ from moldau.lake.writing.machine import (
     Begin,
     Commitment,
     CommitTransactions,
+    DecisionFound,
     Effect,
     Ended,
     Event,
     Finish,
-    Found,
     Look,
     LostBatchError,
     Note,
@@ -48,11 +48,11 @@ def dialogue(errand: Any, *lines: Event | Effect) -> None:
 
 
 def test_the_first_batch_of_a_query() -> None:
-    dialogue(Begin(), TakeOver(), Owned(), Read(), Found(None), AbortTransactions(), Aborted(), Finish(None))
+    dialogue(Begin(), TakeOver(), Owned(), Read(), DecisionFound(None), AbortTransactions(), Aborted(), Finish(None))
 
 
 def test_a_start_behind_a_batch_that_is_done() -> None:
-    dialogue(Begin(), TakeOver(), Owned(), Read(), Found(DECIDED.done), AbortTransactions(), Aborted(), Finish(DECIDED.done))
+    dialogue(Begin(), TakeOver(), Owned(), Read(), DecisionFound(DECIDED.done), AbortTransactions(), Aborted(), Finish(DECIDED.done))
 
 
 def test_a_decided_batch_is_finished_at_the_next_start() -> None:
@@ -61,7 +61,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
         Begin(),
         TakeOver(),
         *(Owned(), Read()),
-        *(Found(DECIDED), CommitTransactions((ONE, TWO))),
+        *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
         *(Noted(), AbortTransactions()),
         *(Aborted(), Finish(DECIDED.done)),
@@ -71,7 +71,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
 def test_a_transaction_lost_behind_the_decision_fails_every_start_by_name() -> None:
     for _ in range(2):
         errand = Begin()
-        dialogue(errand, TakeOver(), Owned(), Read(), Found(DECIDED), CommitTransactions((ONE, TWO)))
+        dialogue(errand, TakeOver(), Owned(), Read(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
         with pytest.raises(LostBatchError) as caught:
             errand.step(Ended([TWO]))
         for part in ("query q", "batch 7", "moldau-spark-q-1-0 (producer id 101, epoch 0)", "10 rows in t-1 from offset 1000 on"):
@@ -89,7 +89,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
         Begin((7, skip)),
         TakeOver(),
         *(Owned(), Read()),
-        *(Found(DECIDED), CommitTransactions((ONE, TWO))),
+        *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended([TWO]), Note(last)),
         *(Noted(), AbortTransactions()),
         *(Aborted(), Finish(last)),
@@ -98,7 +98,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
 
 def test_what_a_person_said_of_another_batch_does_not_count() -> None:
     errand = Begin((6, True))
-    dialogue(errand, TakeOver(), Owned(), Read(), Found(DECIDED), CommitTransactions((ONE, TWO)))
+    dialogue(errand, TakeOver(), Owned(), Read(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
     with pytest.raises(LostBatchError):
         errand.step(Ended([TWO]))
 
@@ -139,19 +139,26 @@ def test_a_batch_without_rows_is_decided_too() -> None:
 def test_a_batch_that_failed_is_aborted_whole() -> None:
     before = Decision("q", "r", 6, DecisionState.DONE, (), 5)
     dialogue(
-        Abandonment("r", 7, [ONE]), ResumeDriver(), Owned(), Read(), Found(before), AbortTransactions([ONE]), Aborted(), Finish(before)
+        Abandonment("r", 7, [ONE]),
+        ResumeDriver(),
+        Owned(),
+        Read(),
+        DecisionFound(before),
+        AbortTransactions([ONE]),
+        Aborted(),
+        Finish(before),
     )
 
 
 @pytest.mark.parametrize("decision", [DECIDED, DECIDED.done], ids=["decided", "done"])
 def test_a_commit_that_failed_behind_its_decision_is_not_aborted(decision: Decision) -> None:
     """Spark calls abort then too; the next start commits the rest."""
-    dialogue(Abandonment("r", 7, [ONE, TWO]), ResumeDriver(), Owned(), Read(), Found(decision), Finish(decision))
+    dialogue(Abandonment("r", 7, [ONE, TWO]), ResumeDriver(), Owned(), Read(), DecisionFound(decision), Finish(decision))
 
 
 def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None:
     """Batches of a new checkpoint are counted from 0 again."""
-    dialogue(Abandonment("another run", 3, [ONE]), ResumeDriver(), Owned(), Read(), Found(DECIDED.done), AbortTransactions([ONE]))
+    dialogue(Abandonment("another run", 3, [ONE]), ResumeDriver(), Owned(), Read(), DecisionFound(DECIDED.done), AbortTransactions([ONE]))
     assert not DECIDED.covers("another run", 3)
     assert DECIDED.covers("r", 7)
     assert DECIDED.covers("r", 6)
@@ -160,7 +167,7 @@ def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None
 
 @pytest.mark.parametrize(
     ("errand", "event"),
-    [(Begin(), Seen(())), (Commitment("q", "r", 1, [], 0), Found(None)), (Abandonment("r", 1, []), Ended(()))],
+    [(Begin(), Seen(())), (Commitment("q", "r", 1, [], 0), DecisionFound(None)), (Abandonment("r", 1, []), Ended(()))],
     ids=["begin", "commit", "abort"],
 )
 def test_events_of_another_errand_are_a_bug(errand: Any, event: Event) -> None:
