@@ -20,7 +20,7 @@ class LogInfo(Protocol):
         """For each partition the offset at a time in ms (or LATEST, EARLIEST); -1 where no record is that young."""
 
 
-class Bounds:
+class ReadBounds:
     """First and last offsets of all partitions, asked for once, so that one read sees one moment."""
 
     def __init__(self, log: LogInfo, partitions: Sequence[TopicPartition]) -> None:
@@ -65,7 +65,7 @@ def _all_known(option: str, names: Iterable[str], counts: Mapping[str, int]) -> 
 def plan(options: ReadOptions, log: LogInfo) -> list[OffsetRange]:
     """One range for each task. OptionError, DataLossError."""
     partitions = partitions_of(options, log)
-    bounds = Bounds(log, partitions)
+    bounds = ReadBounds(log, partitions)
     ranges = plan_ranges(
         resolve(options.starting_name, options.starting, partitions, bounds.lookup),
         resolve(options.ending_name, options.ending, partitions, bounds.lookup),

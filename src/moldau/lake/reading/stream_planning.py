@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from moldau.lake.reading.cluster_log import KnownTopic
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split_ranges
 from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, Topics
-from moldau.lake.reading.planning import Bounds, partitions_of
+from moldau.lake.reading.planning import ReadBounds, partitions_of
 from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import matches
 
@@ -158,7 +158,7 @@ class StreamPlanner:
         if isinstance(options.subscription, Pattern) and not self._topics():
             return StreamOffsets()  # topics may come that match
         partitions = partitions_of(options, self._log)
-        bounds = Bounds(self._log, partitions)
+        bounds = ReadBounds(self._log, partitions)
         offsets = resolve(options.starting_name, options.starting, partitions, bounds.lookup)
         for partition, offset in offsets.items():
             first, last = bounds.firsts[partition], bounds.lasts[partition]
