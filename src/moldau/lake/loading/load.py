@@ -28,7 +28,7 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import ACCEPT_LOSS, Plan, plan_load, share_out, task_count
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.reading.options import ISOLATION_LEVELS, ReadOptions, Topics
+from moldau.lake.reading.options import ISOLATION_LEVELS, ReadOptions, TopicNames
 from moldau.lake.tables.committing import LoadConflictError, Writer, discard
 from moldau.lake.tables.data_files import files_of
 from moldau.model.errors import MoldauError
@@ -160,7 +160,7 @@ def _run_tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bo
     assert planned.decoding is not None
     options = ReadOptions(
         job.bootstrap,
-        Topics((job.topic,)),
+        TopicNames((job.topic,)),
         client_id=f"moldau-load-{job.name}",
         isolation_level=ISOLATION_LEVELS[job.isolation_level],
         fail_on_data_loss=fail_on_data_loss,

@@ -141,7 +141,7 @@ class Use(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class TopicNames:
     """Read all partitions of the topics with these names."""
 
     names: tuple[str, ...]
@@ -167,7 +167,7 @@ class ReadOptions:
     """What to read and how. Times in ms, sizes in bytes."""
 
     bootstrap: str
-    subscription: Topics | Pattern | Assignment
+    subscription: TopicNames | Pattern | Assignment
     starting: Position = _FROM_EARLIEST
     ending: Position = _TO_LATEST
     starting_name: str = "startingOffsets"
@@ -233,10 +233,10 @@ def parse_options(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions
     )
 
 
-def only_topic(subscription: Topics | Pattern | Assignment) -> str | None:
+def only_topic(subscription: TopicNames | Pattern | Assignment) -> str | None:
     """The topic that is read, if it is certain that it is one."""
     match subscription:
-        case Topics(names):
+        case TopicNames(names):
             return names[0] if len(names) == 1 else None
         case Assignment(partitions):
             topics = {partition.topic for partition in partitions}
@@ -257,7 +257,7 @@ def _meant_for(use: Use, options: Mapping[str, str]) -> None:
                 raise OptionError(name, "has no meaning for a batch: it has no triggers")
 
 
-def _subscription(options: Mapping[str, str]) -> Topics | Pattern | Assignment:
+def _subscription(options: Mapping[str, str]) -> TopicNames | Pattern | Assignment:
     name = one_of(options, _SUBSCRIPTIONS)
     if name is None:
         raise OptionError("subscribe", "or subscribePattern or assign is needed to say what is read")
@@ -273,7 +273,7 @@ def _subscription(options: Mapping[str, str]) -> Topics | Pattern | Assignment:
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:
         raise OptionError(name, "names no topic")
-    return Topics(topics)
+    return TopicNames(topics)
 
 
 def _position(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from moldau.lake.reading.offsets import EARLIEST, LATEST, OffsetRange, OptionError, plan_ranges, resolve, split_ranges
-from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, Topics
+from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, TopicNames
 from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import matches
 
@@ -38,7 +38,7 @@ class ReadBounds:
 def partitions_of(options: ReadOptions, log: LogInfo) -> list[TopicPartition]:
     """The partitions that are read, sorted. OptionError for a topic or partition that does not exist."""
     match options.subscription:
-        case Topics(names):
+        case TopicNames(names):
             counts = log.partition_counts(names)
             _all_known("subscribe", names, counts)
         case Pattern(pattern):

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from moldau.lake.reading.cluster_log import KnownTopic
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split_ranges
-from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, Topics
+from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, TopicNames
 from moldau.lake.reading.planning import ReadBounds, partitions_of
 from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import matches
@@ -220,7 +220,7 @@ class StreamPlanner:
 
     def _topics(self) -> dict[str, KnownTopic]:
         match self._options.subscription:
-            case Topics(names):
+            case TopicNames(names):
                 return dict(self._log.topics(names))
             case Pattern(pattern):
                 matching = re.compile(pattern)

@@ -10,7 +10,7 @@ import pytest
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import Decoding
 from moldau.lake.loading.task import TaskOrder, write_batches
-from moldau.lake.reading.options import ReadOptions, Topics
+from moldau.lake.reading.options import ReadOptions, TopicNames
 from moldau.lake.reading.row_shape import ARROW_TYPES
 from moldau.lake.tables import data_files
 from moldau.lake.tables.data_files import FileError
@@ -47,7 +47,7 @@ def run(task: LoadJob, rows: list[Row], held: dict[int, set[int]] | None = None)
         topic_id="00ff",
         held=held or {},
         load_id="1234abcd",
-        options=ReadOptions(task.bootstrap, Topics((task.topic,))),
+        options=ReadOptions(task.bootstrap, TopicNames((task.topic,))),
     )
     report = write_batches(iter([batch]), order)
     found["dead"] = [{"count": report.put_aside.untracked, "first": report.put_aside.first}]

@@ -4,7 +4,7 @@ import pytest
 
 from moldau.client.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.lake.reading.offsets import EARLIEST, LATEST, Edge, Offsets, OptionError, Times
-from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, Topics, parse_options
+from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, TopicNames, parse_options
 from moldau.model.identity import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -17,7 +17,7 @@ def parse(**options: str) -> ReadOptions:
 
 def test_defaults_are_those_of_a_batch() -> None:
     options = parse(subscribe="a")
-    assert options.subscription == Topics(("a",))
+    assert options.subscription == TopicNames(("a",))
     assert (options.starting, options.ending) == (Edge(EARLIEST), Edge(LATEST))
     assert options.fail_on_data_loss
     assert not options.include_headers
@@ -27,7 +27,7 @@ def test_defaults_are_those_of_a_batch() -> None:
 @pytest.mark.parametrize(
     ("given", "field", "expected"),
     [
-        ({"subscribe": "a, b,a"}, "subscription", Topics(("a", "b"))),
+        ({"subscribe": "a, b,a"}, "subscription", TopicNames(("a", "b"))),
         ({"subscribePattern": "a.*"}, "subscription", Pattern("a.*")),
         ({"assign": '{"a":[1,0]}'}, "subscription", Assignment((A0, A1))),
         ({"subscribe": "a", "startingOffsets": "earliest"}, "starting", Edge(EARLIEST)),
