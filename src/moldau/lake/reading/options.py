@@ -156,7 +156,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class PartitionAssignment:
     """Read these partitions."""
 
     partitions: tuple[TopicPartition, ...]
@@ -167,7 +167,7 @@ class ReadOptions:
     """What to read and how. Times in ms, sizes in bytes."""
 
     bootstrap: str
-    subscription: TopicNames | Pattern | Assignment
+    subscription: TopicNames | Pattern | PartitionAssignment
     starting: Position = _FROM_EARLIEST
     ending: Position = _TO_LATEST
     starting_name: str = "startingOffsets"
@@ -233,12 +233,12 @@ def parse_options(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions
     )
 
 
-def only_topic(subscription: TopicNames | Pattern | Assignment) -> str | None:
+def only_topic(subscription: TopicNames | Pattern | PartitionAssignment) -> str | None:
     """The topic that is read, if it is certain that it is one."""
     match subscription:
         case TopicNames(names):
             return names[0] if len(names) == 1 else None
-        case Assignment(partitions):
+        case PartitionAssignment(partitions):
             topics = {partition.topic for partition in partitions}
             return topics.pop() if len(topics) == 1 else None
         case _:
@@ -257,13 +257,13 @@ def _meant_for(use: Use, options: Mapping[str, str]) -> None:
                 raise OptionError(name, "has no meaning for a batch: it has no triggers")
 
 
-def _subscription(options: Mapping[str, str]) -> TopicNames | Pattern | Assignment:
+def _subscription(options: Mapping[str, str]) -> TopicNames | Pattern | PartitionAssignment:
     name = one_of(options, _SUBSCRIPTIONS)
     if name is None:
         raise OptionError("subscribe", "or subscribePattern or assign is needed to say what is read")
     text = options[name].strip()
     if name == "assign":
-        return Assignment(parse_assignment(name, text))
+        return PartitionAssignment(parse_assignment(name, text))
     if name == "subscribePattern":
         try:
             re.compile(text)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from moldau.lake.reading.offsets import EARLIEST, LATEST, OffsetRange, OptionError, plan_ranges, resolve, split_ranges
-from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, TopicNames
+from moldau.lake.reading.options import PartitionAssignment, Pattern, ReadOptions, TopicNames
 from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import matches
 
@@ -46,7 +46,7 @@ def partitions_of(options: ReadOptions, log: LogInfo) -> list[TopicPartition]:
             counts = {name: count for name, count in log.partition_counts(None).items() if matches(matching, name)}
             if not counts:
                 raise OptionError("subscribePattern", f"no topic matches {pattern!r}")
-        case Assignment(partitions):
+        case PartitionAssignment(partitions):
             counts = log.partition_counts(sorted({p.topic for p in partitions}))
             _all_known("assign", (p.topic for p in partitions), counts)
             for partition in partitions:

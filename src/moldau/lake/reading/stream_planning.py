@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from moldau.lake.reading.cluster_log import KnownTopic
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split_ranges
-from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, TopicNames
+from moldau.lake.reading.options import PartitionAssignment, Pattern, ReadOptions, TopicNames
 from moldau.lake.reading.planning import ReadBounds, partitions_of
 from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import matches
@@ -225,7 +225,7 @@ class StreamPlanner:
             case Pattern(pattern):
                 matching = re.compile(pattern)
                 return {name: known for name, known in self._log.topics(None).items() if matches(matching, name)}
-            case Assignment(partitions):
+            case PartitionAssignment(partitions):
                 return dict(self._log.topics(sorted({p.topic for p in partitions})))
 
     def _ids(self, names: set[str]) -> dict[str, str]:
@@ -233,7 +233,7 @@ class StreamPlanner:
 
     def _present(self, topics: Mapping[str, KnownTopic]) -> StreamOffsets:
         partitions = [TopicPartition(name, number) for name, known in topics.items() for number in range(known.partitions)]
-        if isinstance(self._options.subscription, Assignment):
+        if isinstance(self._options.subscription, PartitionAssignment):
             assigned = set(self._options.subscription.partitions)
             partitions = [partition for partition in partitions if partition in assigned]
         lasts = self._log.offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}

@@ -4,7 +4,7 @@ import pytest
 
 from moldau.client.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.lake.reading.offsets import EARLIEST, LATEST, Edge, Offsets, OptionError, Times
-from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, TopicNames, parse_options
+from moldau.lake.reading.options import PartitionAssignment, Pattern, ReadOptions, TopicNames, parse_options
 from moldau.model.identity import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -29,7 +29,7 @@ def test_defaults_are_those_of_a_batch() -> None:
     [
         ({"subscribe": "a, b,a"}, "subscription", TopicNames(("a", "b"))),
         ({"subscribePattern": "a.*"}, "subscription", Pattern("a.*")),
-        ({"assign": '{"a":[1,0]}'}, "subscription", Assignment((A0, A1))),
+        ({"assign": '{"a":[1,0]}'}, "subscription", PartitionAssignment((A0, A1))),
         ({"subscribe": "a", "startingOffsets": "earliest"}, "starting", Edge(EARLIEST)),
         ({"subscribe": "a", "startingOffsets": '{"a":{"0":7,"1":-2}}'}, "starting", Offsets({A0: 7, A1: EARLIEST})),
         ({"subscribe": "a", "endingOffsets": '{"a":{"0":7,"1":-1}}'}, "ending", Offsets({A0: 7, A1: LATEST})),
