@@ -16,7 +16,7 @@ from moldau.lake.writing.machine import LostBatchError, WriteFailedError
 from moldau.lake.writing.options import parse_write_options
 from moldau.lake.writing.points import DRIVER_POINTS, TASK_POINTS
 from moldau.lake.writing.task import TaskFencedError, TaskWriter
-from moldau.lake.writing.transactions import Transactions
+from moldau.lake.writing.transactions import TransactionRequests
 from moldau.model.identity import TopicPartition
 from moldau.testing.broker import Broker
 from support.spark_write import (
@@ -70,7 +70,7 @@ def table_of_kills() -> Iterator[list[tuple[object, ...]]]:
 
 def open_transactions(broker: Broker, query: str) -> list[str]:
     with Cluster(broker.bootstrap_servers) as cluster:
-        return [each for each in Transactions(cluster).open_ones() if each.startswith(f"moldau-spark-{query}-")]
+        return [each for each in TransactionRequests(cluster).open_ones() if each.startswith(f"moldau-spark-{query}-")]
 
 
 def wait_until_aborted(broker: Broker, query: str) -> None:
@@ -197,7 +197,7 @@ def test_a_decision_is_found_behind_many_of_other_queries(broker: Broker, topic:
     for batch in range(40):  # four offsets each: two records and two markers
         other.write(batch, [[]])
     with Cluster(broker.bootstrap_servers) as cluster:
-        transactions = Transactions(cluster)
+        transactions = TransactionRequests(cluster)
         stuck = transactions.take_over("moldau-spark:stuck", 200)
         transactions.add(stuck, [TopicPartition("_spark_commits", 0)])
         claim = ours.begin().claim
@@ -229,7 +229,7 @@ def test_a_time_out_behind_the_decision_fails_the_query_by_name(
     assert processes.write(broker.bootstrap_servers, topic, 3, "one committed").startswith("killed")
     with Cluster(broker.bootstrap_servers) as cluster:
         for transactional_id in open_transactions(broker, topic):
-            Transactions(cluster).take_over(transactional_id, 60_000)
+            TransactionRequests(cluster).take_over(transactional_id, 60_000)
     half = seen(broker.bootstrap_servers, topic, PARTITIONS)
     query = Query(broker.bootstrap_servers, topic, topic)
     for _ in range(2):

@@ -26,7 +26,7 @@ from moldau.client.errors import RequestFailedError
 from moldau.client.fetched_batches import Visible, checked_batches
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
 from moldau.lake.writing.producing import Batch, BatchSender, DeliveryError
-from moldau.lake.writing.transactions import Owner, Transactions
+from moldau.lake.writing.transactions import Owner, TransactionRequests
 from moldau.model.errors import ErrorCode, MoldauError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import RecordBatchBuilder, iterate
@@ -168,7 +168,7 @@ class DecisionLog:
     ) -> None:
         self._cluster = cluster
         self._producing = producing
-        self._transactions = Transactions(cluster)
+        self._transactions = TransactionRequests(cluster)
         self._where = TopicPartition(topic, 0)
         self._key = query.encode()
         self._monotonic, self._sleep = monotonic, sleep

@@ -12,7 +12,7 @@ from moldau.lake.writing.decisions import TIMEOUT_MS, Decision, DecisionLog, Dec
 from moldau.lake.writing.options import TransactionOptions, WriteOptions
 from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import BatchSender
-from moldau.lake.writing.transactions import ONGOING, Owner, Standing, Transactions, is_fenced
+from moldau.lake.writing.transactions import ONGOING, Owner, Standing, TransactionRequests, is_fenced
 from moldau.model.errors import MoldauError
 from moldau.tracking.clock import now_ms
 
@@ -42,7 +42,7 @@ class Driver:
         self._producing = BatchSender(
             options.bootstrap, client_id=options.client_id, timeout_s=timeout_s, request_timeout_ms=options.request_timeout_ms
         )
-        self._transactions = Transactions(self._cluster)
+        self._transactions = TransactionRequests(self._cluster)
         self._decisions = DecisionLog(self._cluster, self._producing, self._how.decisions_topic, self._how.query)
         self._owner: Owner | None = None
 

@@ -24,7 +24,7 @@ from moldau.lake.writing.encoding import batch_ends, batch_of, encode, size_esti
 from moldau.lake.writing.options import WriteOptions
 from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import ACKS_ALL, Batch, BatchSender, DeliveryError
-from moldau.lake.writing.transactions import Owner, Transactions, is_fenced
+from moldau.lake.writing.transactions import Owner, TransactionRequests, is_fenced
 from moldau.model.errors import ErrorCode, MoldauError, WorldError
 from moldau.model.identity import TopicPartition
 
@@ -141,7 +141,7 @@ class TaskWriter:
             request_timeout_ms=options.request_timeout_ms,
             acks=options.acks,
         )
-        self._transactions = Transactions(self._cluster)
+        self._transactions = TransactionRequests(self._cluster)
         self._owner: Owner | None = None
         self._start = random.Random(seed).randrange(1 << 16)
         self._counts: dict[str, int] = {}

@@ -54,7 +54,7 @@ class Standing:
     epoch: int
 
 
-class Transactions:
+class TransactionRequests:
     """Asks the coordinators in the cluster of `cluster`. WorldError, PeerError; what may pass is tried again for the cluster's time-out."""
 
     def __init__(self, cluster: Cluster) -> None:
