@@ -43,7 +43,7 @@ _KNOWN_S = 60.0
 _METADATA_TIMEOUT_S = 30.0
 
 
-class Choosing:
+class PartitionChooser:
     """By `partitioner`; None leaves it to librdkafka."""
 
     def __init__(self, inner: "Inner", partitioner: "Partitioner | None") -> None:

@@ -21,7 +21,7 @@ from moldau.client.delivery import Deliveries, Delivery, Outgoing, Rest, outgoin
 from moldau.client.delivery_thread import SLICE_S, DeliveryThread, log
 from moldau.client.failures import PRODUCER_BYTES_MAX, SendError, refused_by_producer
 from moldau.client.message import Headers, Message, messages_of
-from moldau.client.partitioning import Choosing
+from moldau.client.partitioning import PartitionChooser
 from moldau.client.settings import Acks, Codec, in_our_words, producer_settings
 from moldau.client.transactions import Transaction, TransactionalConsumer, TransactionalId
 from moldau.model.extras import MissingExtraError
@@ -82,7 +82,7 @@ class Producer:
             raise ValueError(f"producer: {in_our_words(error.args[0].str())}") from None
         self._refusal = KafkaException
         self._message_bytes_max = made.get("message.max.bytes", PRODUCER_BYTES_MAX)
-        self._choosing = Choosing(self._inner, partitioner)
+        self._choosing = PartitionChooser(self._inner, partitioner)
         self._reports = DeliveryThread(self._inner, f"{client_id} deliveries", brokers.answered)
         self._identity = TransactionalId(self._inner, self._reports, transactional_id, transaction_timeout_ms, made["bootstrap.servers"])
         self._reports.start()
