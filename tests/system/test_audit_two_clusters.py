@@ -10,7 +10,7 @@ from moldau.audit.events import count_each
 from moldau.cli.application import application
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
-from moldau.client.fetched_batches import Visible, checked_batches
+from moldau.client.fetched_batches import VisibleBatches, checked_batches
 from moldau.client.partition_requests import LATEST, READ_COMMITTED, FetchLimits
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import iterate
@@ -55,7 +55,7 @@ def copy_audit(source: Broker, target: Broker) -> None:
             position, end = 0, cluster.list_offsets({where: LATEST})[where].offset
             while position < end:
                 fetched = cluster.fetch(AUDIT_TOPIC, where.partition, position, LIMITS)
-                visible = Visible(fetched.aborted)
+                visible = VisibleBatches(fetched.aborted)
                 for header, batch in checked_batches(where, fetched, position):
                     if visible.shows(header, batch):
                         for record in iterate(batch, max_decompressed_bytes=1 << 20):

@@ -103,10 +103,10 @@ def _read_some(
 
 def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: KeyFilter | None) -> None:
     """The records of a fetch; CorruptBatchError at a batch that is damaged, with all before it taken."""
-    from moldau.client.fetched_batches import DamagedBatchError, Visible, checked_batches
+    from moldau.client.fetched_batches import DamagedBatchError, VisibleBatches, checked_batches
     from moldau.protocol.records.batch import iterate
 
-    visible, position = Visible(fetched.aborted), into.positions[where]
+    visible, position = VisibleBatches(fetched.aborted), into.positions[where]
     for header, batch in checked_batches(where, fetched, position):
         if visible.shows(header, batch):
             at_ms = header.max_timestamp if header.timestamp_type_is_log_append else None

@@ -102,7 +102,7 @@ def wanted_instances(report: Report) -> dict[str, frozenset[str]]:
 
 def guids_of_log(cluster: "Cluster", topic: str, instances: frozenset[str]) -> Guids:
     """Read all records of a topic. TooManyGuidsError; WorldError, PeerError."""
-    from moldau.client.fetched_batches import Visible, checked_batches
+    from moldau.client.fetched_batches import VisibleBatches, checked_batches
     from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
     from moldau.model.identity import TopicPartition
     from moldau.protocol.records.batch import iterate
@@ -116,7 +116,7 @@ def guids_of_log(cluster: "Cluster", topic: str, instances: frozenset[str]) -> G
         position = int(firsts[where].offset)
         while position < ends[where].offset:
             fetched = cluster.fetch(topic, where.partition, position, limits)
-            visible = Visible(fetched.aborted)
+            visible = VisibleBatches(fetched.aborted)
             for header, batch in checked_batches(where, fetched, position):
                 if visible.shows(header, batch):
                     for record in iterate(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES_MAX):

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 from moldau.audit.events import Reader, SchemaCheck, count_records, count_value
 from moldau.audit.tally import Tally
-from moldau.client.fetched_batches import Visible, checked_batches
+from moldau.client.fetched_batches import VisibleBatches, checked_batches
 from moldau.client.partition_requests import Fetched
 from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
@@ -50,7 +50,7 @@ class Walker:
         """
         sections: list[_Section] = []
         strays: list[tuple[bytes | None, int]] = []
-        position, visible = offset, Visible(fetched.aborted)
+        position, visible = offset, VisibleBatches(fetched.aborted)
         try:
             for header, batch in checked_batches(where, fetched, offset):
                 if visible.shows(header, batch) and header.record_count:

@@ -8,7 +8,7 @@ import click
 
 from moldau.cli.output import counted, say
 from moldau.client.errors import RequestFailedError
-from moldau.client.fetched_batches import BEYOND_BOUND, DAMAGED, DamagedBatchError, Visible, checked_batches, next_readable
+from moldau.client.fetched_batches import BEYOND_BOUND, DAMAGED, DamagedBatchError, VisibleBatches, checked_batches, next_readable
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
 from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
 from moldau.model.identity import Offset, TopicPartition
@@ -93,7 +93,7 @@ class PartitionReader:
     def _pieces(self, where: TopicPartition, fetched: "Fetched") -> Iterator[Piece]:
         """What a fetch brought of one partition. Where damage is in it, what is before; the next fetch then begins there."""
         begun = self.positions[where]
-        visible, piece = Visible(fetched.aborted), Columns()
+        visible, piece = VisibleBatches(fetched.aborted), Columns()
         try:
             for header, batch in checked_batches(where, fetched, begun):
                 self._read(where, header, batch, visible, piece)
@@ -107,7 +107,7 @@ class PartitionReader:
         if piece.values:
             yield where, piece
 
-    def _read(self, where: TopicPartition, header: "BatchHeader", batch: memoryview, visible: Visible, into: Columns) -> None:
+    def _read(self, where: TopicPartition, header: "BatchHeader", batch: memoryview, visible: VisibleBatches, into: Columns) -> None:
         """DamagedBatchError where the checksum is right and the records are not; `into` is then as it was."""
         size, first, end = len(into.values), self.positions[where], self._ends.get(where, MAX_OFFSET)
         try:

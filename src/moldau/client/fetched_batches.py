@@ -114,7 +114,7 @@ def _lies_before(position: int, header: BatchHeader, batch: memoryview, after: H
 _MARKER_BYTES_MAX = 4096
 
 
-class Visible:
+class VisibleBatches:
     """Looks at the batches of one fetch, each once, in their order."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:

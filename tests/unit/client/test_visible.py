@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.client.fetched_batches import Visible
+from moldau.client.fetched_batches import VisibleBatches
 from moldau.client.partition_requests import AbortedTransaction
 from moldau.protocol.records.batch import RecordBatchBuilder, batches
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
@@ -52,7 +52,7 @@ class TransactionalLog:
         data = b"".join(batch for last, batch in self.batches if last >= position)
         stable = min((written[0] for written in self._open.values()), default=self.end)
         aborted = [AbortedTransaction(producer, first) for producer, first, marker in self.aborted if marker >= position]
-        visible = Visible(aborted)
+        visible = VisibleBatches(aborted)
         shown: set[int] = set()
         for header, batch in batches(memoryview(data)):
             if header.base_offset >= stable:

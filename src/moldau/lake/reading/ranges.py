@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from moldau.client.fetched_batches import DamagedBatchError, Visible, checked_batches
+from moldau.client.fetched_batches import DamagedBatchError, VisibleBatches, checked_batches
 from moldau.client.partition_requests import Fetched
 from moldau.lake.reading.columns import RecordColumns, Section, decode_sections
 from moldau.lake.reading.offsets import ACCEPT_LOSS, DataLossError, OffsetRange
@@ -137,7 +137,7 @@ class RangeRead:
     def _sections(self, fetched: Fetched) -> tuple[list[Section], int]:
         """The batches that hold records of the range, and the offset to go on from."""
         sections, next_position, decompressed = [], self._position, 0
-        visible = Visible(fetched.aborted)
+        visible = VisibleBatches(fetched.aborted)
         try:
             for header, batch in checked_batches(self._partition, fetched, self._position):
                 if visible.shows(header, batch) and header.record_count and header.base_offset < self._range.end:

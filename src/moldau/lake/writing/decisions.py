@@ -23,7 +23,7 @@ from typing import NamedTuple
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
 from moldau.client.errors import RequestFailedError
-from moldau.client.fetched_batches import Visible, checked_batches
+from moldau.client.fetched_batches import VisibleBatches, checked_batches
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
 from moldau.lake.writing.producing import Batch, BatchSender, DeliveryError
 from moldau.lake.writing.transactions import Owner, TransactionRequests
@@ -239,7 +239,7 @@ class DecisionLog:
         offset, deadline = begin, self._monotonic() + _STABLE_WAIT_S
         while offset < end:
             fetched = self._cluster.fetch(self._where.topic, self._where.partition, offset, limits)
-            visible, after = Visible(fetched.aborted), offset
+            visible, after = VisibleBatches(fetched.aborted), offset
             for header, batch in checked_batches(self._where, fetched, offset):
                 after = header.last_offset + 1
                 if not visible.shows(header, batch):
