@@ -92,7 +92,7 @@ def partition_count(client: Any, topic: str, timeout_s: float) -> int:
 log = logging.getLogger("moldau.client")
 
 
-class News:
+class ErrorMessages:
     """For one consumer, a member of `group` if there is one."""
 
     def __init__(self, group: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from moldau.client.broker_log import BrokerLog
 from moldau.client.commits import Commits
 from moldau.client.failures import CommitError, ConsumeError
-from moldau.client.librdkafka import News, foreign, foreign_offsets, our_message, ours, timed_out
+from moldau.client.librdkafka import ErrorMessages, foreign, foreign_offsets, our_message, ours, timed_out
 from moldau.client.message import ConsumedMessage
 from moldau.client.own_thread import OwnThread
 from moldau.client.questions import ASK_TIMEOUT_S, Questions
@@ -74,7 +74,7 @@ class Session(Questions):
         self._commits = Commits(group or "")
         self._calls = OwnThread()
         self._error: ConsumeError | None = None
-        self._news = News(group)
+        self._news = ErrorMessages(group)
         self._gone: set[TopicPartition] = set()
         self._anew: set[TopicPartition] = set()
         try:
