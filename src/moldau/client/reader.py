@@ -24,7 +24,7 @@ from moldau.model.identity import TopicPartition
 Offsets = dict[TopicPartition, int]
 
 
-class Progress:
+class ReadProgress:
     """Of all partitions that one consumer reads. Offsets are those to read next: one behind the message's own."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class Reader:
     """Reads through `session`, and is told by it of rebalances."""
 
     def __init__(self, session: Session) -> None:
-        self.progress = Progress()
+        self.progress = ReadProgress()
         self.on_assign: Listener | None = None
         self.on_revoke: Listener | None = None
         self.handed_out = 0
@@ -235,7 +235,7 @@ class Reader:
     def start_over(self) -> None:
         """Other partitions are read from now on."""
         self._buffer.clear()
-        self.progress = Progress()
+        self.progress = ReadProgress()
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         gone = set(partitions)

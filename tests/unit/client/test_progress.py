@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.client.message import ConsumedMessage
-from moldau.client.reader import Progress
+from moldau.client.reader import ReadProgress
 from moldau.model.identity import TopicPartition
 from support.sizes import sized
 
@@ -19,7 +19,7 @@ def messages(*places: tuple[int, int]) -> Sequence[ConsumedMessage]:
 
 
 def test_a_message_is_finished_when_the_next_one_is_handed_out() -> None:
-    progress = Progress()
+    progress = ReadProgress()
     progress.hand_out(messages((0, 5)))
     assert progress.positions() == {T0: 6}
     assert progress.unsettled() == {}, "it is being worked on"
@@ -30,7 +30,7 @@ def test_a_message_is_finished_when_the_next_one_is_handed_out() -> None:
 
 
 def test_what_is_settled_is_not_committed_again() -> None:
-    progress = Progress()
+    progress = ReadProgress()
     progress.hand_out(messages((0, 5), (0, 6), (1, 3)))
     progress.finish()
     progress.settle({T0: 7})
@@ -39,7 +39,7 @@ def test_what_is_settled_is_not_committed_again() -> None:
 
 
 def test_a_rewind_goes_to_what_is_settled_or_to_the_first_message() -> None:
-    progress = Progress()
+    progress = ReadProgress()
     progress.hand_out(messages((0, 5), (1, 3)))
     progress.finish()
     progress.settle({T0: 6})
@@ -52,7 +52,7 @@ def test_a_rewind_goes_to_what_is_settled_or_to_the_first_message() -> None:
 
 def test_messages_that_another_member_gets_again_are_not_forgotten_before_the_transaction_has_ended() -> None:
     """T7: what was made of them must not be committed, since nobody here can commit their offsets any more."""
-    progress = Progress()
+    progress = ReadProgress()
     progress.hand_out(messages((0, 5), (1, 3)))
     progress.finish()
     progress.settle({T0: 6})
@@ -68,7 +68,7 @@ def test_messages_that_another_member_gets_again_are_not_forgotten_before_the_tr
 
 
 def test_after_a_seek_a_rewind_goes_where_the_seek_went() -> None:
-    progress = Progress()
+    progress = ReadProgress()
     progress.hand_out(messages((0, 5)))
     progress.finish()
     progress.settle({T0: 6})
@@ -81,7 +81,7 @@ def test_after_a_seek_a_rewind_goes_where_the_seek_went() -> None:
 
 
 def test_of_partitions_that_are_gone_nothing_counts() -> None:
-    progress = Progress()
+    progress = ReadProgress()
     progress.hand_out(messages((0, 5), (1, 3)))
     progress.forget([T0])
     progress.finish()
@@ -92,7 +92,7 @@ def test_of_partitions_that_are_gone_nothing_counts() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["take", "commit", "rewind", "seek"]), st.integers(0, 1), st.integers(1, 3)), max_size=25))
 def test_a_reader_that_stops_anywhere_has_finished_everything_before_its_commit(steps: list[tuple[str, int, int]]) -> None:
     """The next offset of each partition against a list that is read by hand."""
-    progress = Progress()
+    progress = ReadProgress()
     at, settled, finished = {T0: 10, T1: 10}, {T0: 10, T1: 10}, {T0: 10, T1: 10}
     for step, number, count in steps:
         where = (T0, T1)[number]
