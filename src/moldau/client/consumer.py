@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 from moldau.client.failures import ClientError
 from moldau.client.message import ConsumedMessage
-from moldau.client.reader import Listener, Reader
+from moldau.client.reader import Listener, MessageReader
 from moldau.client.session import BEGINNING, COMMITTED, END, Session, log
 from moldau.client.settings import (
     CLOSE_TIMEOUT_MS,
@@ -78,7 +78,7 @@ class Consumer:
         self._made = consumer_settings(bootstrap_servers, group_id, options)
         self._hiding = hiding_settings(wanted)
         self._session = Session({**self._hiding, **self._made}, group_id, close_timeout_ms / 1000)
-        self._reader = Reader(self._session)
+        self._reader = MessageReader(self._session)
         self._reset = auto_offset_reset
         self._began = False
         if wanted:
@@ -128,7 +128,7 @@ class Consumer:
         group, limit_s = self._session.group, self._session.close_timeout_s
         self._session.close(0.0)
         self._session = Session({**hiding, **self._made}, group, limit_s)
-        self._reader, self._hiding = Reader(self._session), hiding
+        self._reader, self._hiding = MessageReader(self._session), hiding
 
     def unsubscribe(self) -> None:
         """Leave the group, or release what was assigned; what was finished is committed. `assign` or `subscribe` may follow.
@@ -258,7 +258,7 @@ class Consumer:
     # In a producer's transaction, and for asyncio
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> MessageReader:
         """What lies between this and librdkafka."""
         return self._reader
 

@@ -119,7 +119,7 @@ _SERVE_EVERY_S = 1.0
 Listener = Callable[[list[TopicPartition]], object]
 
 
-class Reader:
+class MessageReader:
     """Reads through `session`, and is told by it of rebalances."""
 
     def __init__(self, session: Session) -> None:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from moldau.client.failures import CommitError, ConsumeError
 from moldau.client.message import ConsumedMessage
-from moldau.client.reader import Reader
+from moldau.client.reader import MessageReader
 from moldau.client.session import Session
 from moldau.model.identity import TopicPartition
 
@@ -228,19 +228,19 @@ def test_a_partition_that_was_just_assigned_is_sought_when_it_is_ready(session: 
 
 
 @pytest.fixture
-def reader(session: Session, inner: FakeConsumer) -> Reader:
-    made = Reader(session)
+def reader(session: Session, inner: FakeConsumer) -> MessageReader:
+    made = MessageReader(session)
     session.subscribe(["t"], made)
     return made
 
 
-def test_messages_of_a_partition_that_goes_in_the_middle_of_a_fetch_are_not_handed_out(reader: Reader, inner: FakeConsumer) -> None:
+def test_messages_of_a_partition_that_goes_in_the_middle_of_a_fetch_are_not_handed_out(reader: MessageReader, inner: FakeConsumer) -> None:
     inner.messages = [message(7), message(3, 1), lambda: inner.rebalance("on_revoke", T0), message(4, 1)]
     assert offsets(reader.take(9, 0.0)) == [(1, 3), (1, 4)]
 
 
 def test_a_message_of_before_is_not_handed_out_though_its_partition_comes_back_in_the_same_fetch(
-    reader: Reader, inner: FakeConsumer
+    reader: MessageReader, inner: FakeConsumer
 ) -> None:
     """Handed out, it would be finished, and committed, by who has been given the partition from an older offset on.
 
@@ -266,7 +266,7 @@ def test_a_message_of_before_is_not_handed_out_though_its_partition_comes_back_i
 def test_where_nothing_is_committed_it_is_read_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confluent_kafka, "Consumer", FakeConsumer)
     for reset, place in [("smallest", -2), ("latest", -1), ("error", None)]:
-        made = Reader(session := Session({"enable.auto.commit": True, "auto.offset.reset": reset}, "g"))
+        made = MessageReader(session := Session({"enable.auto.commit": True, "auto.offset.reset": reset}, "g"))
         session.subscribe(["t"], made)
         inner = FakeConsumer.made
 
@@ -279,7 +279,7 @@ def test_where_nothing_is_committed_it_is_read_from_the_beginning(monkeypatch: p
         assert inner.sought == ([] if place is None else [(0, place)]), "an error comes by itself"
 
 
-def test_what_has_not_begun_again_needs_no_telling(reader: Reader, inner: FakeConsumer) -> None:
+def test_what_has_not_begun_again_needs_no_telling(reader: MessageReader, inner: FakeConsumer) -> None:
     """Librdkafka cannot seek yet, so it has fetched nothing yet."""
     inner.messages = [
         message(7),
@@ -292,7 +292,7 @@ def test_what_has_not_begun_again_needs_no_telling(reader: Reader, inner: FakeCo
     assert (inner.sought, inner.errors) == ([], [])
 
 
-def test_nothing_is_passed_over_while_the_committed_offset_cannot_be_had(reader: Reader, inner: FakeConsumer) -> None:
+def test_nothing_is_passed_over_while_the_committed_offset_cannot_be_had(reader: MessageReader, inner: FakeConsumer) -> None:
     inner.messages = [message(7), message(3, 1), lambda: inner.rebalance("on_lost", T0), lambda: inner.rebalance("on_assign", T0)]
     assert offsets(reader.take(9, 0.0)) == [(1, 3)]
     inner.messages, inner.group = [message(8)], {0: 5}
@@ -304,12 +304,12 @@ def test_nothing_is_passed_over_while_the_committed_offset_cannot_be_had(reader:
     assert inner.sought == [(0, 5)]
 
 
-def test_unless_it_comes_back_in_the_same_moment(reader: Reader, inner: FakeConsumer) -> None:
+def test_unless_it_comes_back_in_the_same_moment(reader: MessageReader, inner: FakeConsumer) -> None:
     inner.messages = [lambda: inner.rebalance("on_revoke", T0), lambda: inner.rebalance("on_assign", T0), message(7)]
     assert offsets(reader.take(9, 0.0)) == [(0, 7)]
 
 
-def test_what_is_finished_is_stored_before_its_partition_goes(reader: Reader, inner: FakeConsumer) -> None:
+def test_what_is_finished_is_stored_before_its_partition_goes(reader: MessageReader, inner: FakeConsumer) -> None:
     told: list[str] = []
     reader.on_assign = lambda partitions: told.append(f"got {partitions}")
     reader.on_revoke = lambda partitions: told.append(f"gave {partitions}, stored {inner.stored}")
@@ -323,7 +323,7 @@ def test_what_is_finished_is_stored_before_its_partition_goes(reader: Reader, in
     assert reader.progress.positions() == {}
 
 
-def test_a_partition_that_is_held_back_comes_again(reader: Reader, inner: FakeConsumer) -> None:
+def test_a_partition_that_is_held_back_comes_again(reader: MessageReader, inner: FakeConsumer) -> None:
     inner.messages = [message(7), message(3, 1), message(8)]
     assert offsets(reader.take(1, 0.0)) == [(0, 7)]
     reader.hold_back([T0])
@@ -331,7 +331,7 @@ def test_a_partition_that_is_held_back_comes_again(reader: Reader, inner: FakeCo
     assert offsets(reader.take(9, 0.0)) == [(1, 3)]
 
 
-def test_waiting_ends_without_a_message(reader: Reader) -> None:
+def test_waiting_ends_without_a_message(reader: MessageReader) -> None:
     assert reader.take(1, 0.01) == []
     assert (reader.ready, reader.buffered, reader.handed_out) == (False, 0, 0)
 
@@ -339,7 +339,7 @@ def test_waiting_ends_without_a_message(reader: Reader) -> None:
 # Commits that nobody waits for
 
 
-def test_behind_a_seek_the_place_is_committed_though_nothing_was_read_there(reader: Reader, inner: FakeConsumer) -> None:
+def test_behind_a_seek_the_place_is_committed_though_nothing_was_read_there(reader: MessageReader, inner: FakeConsumer) -> None:
     """Librdkafka by itself commits nothing that is not beyond the last commit."""
     inner.messages = [message(7), message(8)]
     reader.take(9, 0.0)
@@ -353,7 +353,7 @@ def test_behind_a_seek_the_place_is_committed_though_nothing_was_read_there(read
     assert (inner.stored, inner.asked_to_commit) == ([(0, 3), (0, 4)], [(0, 3)]), "from there on it does"
 
 
-def test_what_is_on_its_way_when_a_partition_goes_is_overtaken(reader: Reader, inner: FakeConsumer) -> None:
+def test_what_is_on_its_way_when_a_partition_goes_is_overtaken(reader: MessageReader, inner: FakeConsumer) -> None:
     reader.seek(T0, 3)
     reader.wait(0.0)
     inner.messages = [message(3), message(4)]
@@ -393,7 +393,7 @@ def test_the_last_commit_comes_before_the_group_is_left(session: Session, inner:
     session.close()
 
 
-def test_what_has_gone_to_others_is_not_committed_at_the_end(session: Session, reader: Reader, inner: FakeConsumer) -> None:
+def test_what_has_gone_to_others_is_not_committed_at_the_end(session: Session, reader: MessageReader, inner: FakeConsumer) -> None:
     """It would take them back to where it was."""
     session.store({T0: 5, T1: 7})
     inner.rebalance("on_revoke", T0)
@@ -401,7 +401,7 @@ def test_what_has_gone_to_others_is_not_committed_at_the_end(session: Session, r
     assert (inner.committed_now, inner.owned) == ([(1, 7)], [])
 
 
-def test_a_fenced_member_is_closed_though_it_cannot_leave(session: Session, reader: Reader, inner: FakeConsumer) -> None:
+def test_a_fenced_member_is_closed_though_it_cannot_leave(session: Session, reader: MessageReader, inner: FakeConsumer) -> None:
     inner.errors.append(KafkaError(KafkaError._FATAL))
     session.close()
     assert inner.closed
@@ -455,7 +455,7 @@ def test_a_close_that_gets_no_answer_says_what_may_not_be_committed(
 
 
 @pytest.fixture
-def told(reader: Reader) -> list[str]:
+def told(reader: MessageReader) -> list[str]:
     """What the listeners of the reader are called with."""
     heard: list[str] = []
     reader.on_assign = lambda partitions: heard.append(f"got {len(partitions)}")
@@ -518,7 +518,7 @@ def test_what_is_refused_to_a_fenced_member_is_raised(session: Session, inner: F
     assert (told, inner.owned) == ([], [T0, T1])
 
 
-def test_what_the_listener_raises_is_raised_and_leaving_goes_on(session: Session, inner: FakeConsumer, reader: Reader) -> None:
+def test_what_the_listener_raises_is_raised_and_leaving_goes_on(session: Session, inner: FakeConsumer, reader: MessageReader) -> None:
     def fails(_: list[TopicPartition]) -> None:
         raise ZeroDivisionError
 
@@ -535,7 +535,7 @@ def test_a_group_that_does_not_let_go_is_waited_for_as_long_as_by_close(
 ) -> None:
     monkeypatch.setattr(confluent_kafka, "Consumer", FakeConsumer)
     session, inner = Session({"enable.auto.commit": True}, "g", 0.01), FakeConsumer.made
-    session.subscribe(["t"], Reader(session))
+    session.subscribe(["t"], MessageReader(session))
     inner.leaves = False
     session.leave()
     late = "group g has not let this member leave within 0.01 s"
@@ -561,7 +561,7 @@ def test_who_never_subscribed_has_nobody_to_wait_for(session: Session, inner: Fa
 
 
 @pytest.mark.parametrize("name", ["on_assign", "on_revoke", "on_lost"])
-def test_a_listener_may_leave(session: Session, inner: FakeConsumer, reader: Reader, name: str) -> None:
+def test_a_listener_may_leave(session: Session, inner: FakeConsumer, reader: MessageReader, name: str) -> None:
     """The fetch that called it hands out nothing, and what is assigned after it is not taken away."""
     told: list[str] = []
 
@@ -578,7 +578,7 @@ def test_a_listener_may_leave(session: Session, inner: FakeConsumer, reader: Rea
 
 
 def test_what_a_listener_assigns_after_it_has_left_is_assigned_when_that_is_over(
-    session: Session, inner: FakeConsumer, reader: Reader
+    session: Session, inner: FakeConsumer, reader: MessageReader
 ) -> None:
     def move(_: list[TopicPartition]) -> None:
         session.leave()
@@ -590,7 +590,7 @@ def test_what_a_listener_assigns_after_it_has_left_is_assigned_when_that_is_over
     assert (found, inner.owned) == ([[], [], []], [T1])
 
 
-def test_a_listener_that_subscribes_again_ends_leaving(session: Session, inner: FakeConsumer, reader: Reader) -> None:
+def test_a_listener_that_subscribes_again_ends_leaving(session: Session, inner: FakeConsumer, reader: MessageReader) -> None:
     reader.on_revoke = lambda _: session.subscribe(["u"], reader)
     inner.leaves = False
     session.leave()
