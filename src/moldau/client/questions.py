@@ -15,7 +15,7 @@ R = TypeVar("R")
 ASK_TIMEOUT_S = 30.0
 
 
-class Questions:
+class ConsumerQueries:
     """Put to `inner`, a consumer of librdkafka. Each is waited for, and a failure is a ConsumeError."""
 
     def __init__(self, inner: "Consumer") -> None:

@@ -12,7 +12,7 @@ from moldau.client.failures import CommitError, ConsumeError
 from moldau.client.librdkafka import ErrorMessages, foreign, foreign_offsets, our_message, ours, timed_out
 from moldau.client.message import ConsumedMessage
 from moldau.client.own_thread import OwnThread
-from moldau.client.questions import ASK_TIMEOUT_S, Questions
+from moldau.client.questions import ASK_TIMEOUT_S, ConsumerQueries
 from moldau.client.settings import CLOSE_TIMEOUT_MS, in_our_words
 from moldau.model.extras import MissingExtraError
 from moldau.model.identity import TopicPartition
@@ -46,7 +46,7 @@ _LEAVE_SHARE = 0.5
 """Of the time of a `close`, how much of it may be spent on leaving; the rest is for the end of librdkafka."""
 
 
-class Session(Questions):
+class Session(ConsumerQueries):
     """A consumer with these settings of librdkafka; connects by itself. ValueError for settings that it does not take.
 
     `close` waits for `close_timeout_s` unless given a timeout; `leave` waits as long.
