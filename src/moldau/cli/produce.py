@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.2
 
 
-class Progress:
+class ProgressLine:
     """Shown on standard error at most five times a second. `total_bytes` 0 means that the size of the input is not known."""
 
     def __init__(self, verb: str, total_bytes: int = 0) -> None:
@@ -168,7 +168,7 @@ def produce(
 
 def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name: str, *, skip: bool) -> None:
     """Send until the end, the first bad line or the first failed delivery, then say what became of it all."""
-    progress = Progress("sent", _size(source))
+    progress = ProgressLine("sent", _size(source))
 
     def tell(text: str) -> None:
         progress.clear()

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from moldau.cli.output import counted, human_bytes, print_each, print_json, print_table, say, visible
-from moldau.cli.produce import Progress
+from moldau.cli.produce import ProgressLine
 from moldau.model.errors import ErrorCode, PeerError
 
 ROWS = [("flights", 12), ("a", None)]
@@ -128,7 +128,7 @@ def test_progress_is_a_line_that_goes_again(monkeypatch: pytest.MonkeyPatch) -> 
     terminal, now = Terminal(), [100.0]
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    shown = Progress("sent", 1000)
+    shown = ProgressLine("sent", 1000)
     shown.update(10, 100)
     assert terminal.getvalue() == "", "not before its time"
     now[0] += 0.5
@@ -141,7 +141,7 @@ def test_progress_is_a_line_that_goes_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_progress_is_silent_in_a_pipe(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 1e9)
-    shown = Progress("sent")
+    shown = ProgressLine("sent")
     shown.update(1000)
     shown.clear()
     assert capsys.readouterr().err == ""
