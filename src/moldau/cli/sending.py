@@ -41,7 +41,7 @@ TELL_AGAIN_S = 30.0
 UNKNOWN_REASON = "the brokers answer with an error that may pass (a full disk, too few replicas in sync), or not at all: see their logs"
 
 
-class Waiting:
+class AcknowledgementWait:
     """One stretch without acknowledgements after the other. `where` is what is sent to; a delivery may take `timeout_s`."""
 
     def __init__(self, where: str, timeout_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -220,7 +220,7 @@ class Sender:
         self.too_large = TooLarge(bootstrap, topic, MESSAGE_BYTES_MAX)
         self.tell: Callable[[str], object] = partial(say, err=True)
         """What is called with a line about brokers that acknowledge nothing."""
-        self._waiting = Waiting(f"topic {topic}" if partition is None else f"partition {topic}-{partition}", timeout_s)
+        self._waiting = AcknowledgementWait(f"topic {topic}" if partition is None else f"partition {topic}-{partition}", timeout_s)
         self._failures: Counter[tuple[int, str]] = Counter()
         self._topic = topic
         self._timeout_s = timeout_s

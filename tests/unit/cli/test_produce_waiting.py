@@ -8,7 +8,7 @@ import pytest
 
 from moldau.cli import sending
 from moldau.cli.input_records import InputRecord
-from moldau.cli.sending import TELL_AFTER_S, TELL_AGAIN_S, UNKNOWN_REASON, Sender, Waiting
+from moldau.cli.sending import TELL_AFTER_S, TELL_AGAIN_S, UNKNOWN_REASON, AcknowledgementWait, Sender
 from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
 from moldau.client.cluster import Cluster
 from moldau.testing.broker import Broker
@@ -23,7 +23,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.waiting = Waiting("topic t", 60.0, lambda: self.now)
+        self.waiting = AcknowledgementWait("topic t", 60.0, lambda: self.now)
 
     def look(self, seconds: float, acknowledged: int, left: int) -> list[str]:
         said = []
