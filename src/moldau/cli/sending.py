@@ -111,7 +111,7 @@ def topic_limit(cluster: "Cluster", topic: str, name: str) -> "ConfigEntry | Non
     return next((entry for entry in entries if entry.name == name and entry.value is not None), None)
 
 
-class TooLarge:
+class LargeRecords:
     """Collects them for one topic, in the order in which they came back."""
 
     def __init__(self, bootstrap: str, topic: str, producer_bytes_max: int) -> None:
@@ -217,7 +217,7 @@ class Sender:
 
         self.accepted = 0
         self.failed = 0
-        self.too_large = TooLarge(bootstrap, topic, MESSAGE_BYTES_MAX)
+        self.too_large = LargeRecords(bootstrap, topic, MESSAGE_BYTES_MAX)
         self.tell: Callable[[str], object] = partial(say, err=True)
         """What is called with a line about brokers that acknowledge nothing."""
         self._waiting = AcknowledgementWait(f"topic {topic}" if partition is None else f"partition {topic}-{partition}", timeout_s)

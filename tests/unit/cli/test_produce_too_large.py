@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from moldau.cli import sending
-from moldau.cli.sending import LINES_TOLD, TooLarge
+from moldau.cli.sending import LINES_TOLD, LargeRecords
 from moldau.model.errors import ErrorCode
 from moldau.testing.broker import Broker
 from support.console import ConsoleInside
@@ -71,7 +71,7 @@ def test_the_producer_refuses_a_line(broker: Broker, moldau: ConsoleInside, monk
 def test_many_lines_and_no_broker_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest are told, in the order of the file: a broker refuses small ones with those that were too large."""
     monkeypatch.setattr(sending, "ASK_S", 0.05)
-    found = TooLarge(NOBODY, "t", 100)
+    found = LargeRecords(NOBODY, "t", 100)
     assert list(found.told("f")) == []
     for line in range(1, LINES_TOLD + 4):
         found.by_broker(ErrorCode.RECORD_LIST_TOO_LARGE, line, 10_000 * line)
