@@ -29,7 +29,7 @@ _MARKS = re.compile(r"[.,/_-]")
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """The columns that are shown, by number and with their widths, and what becomes of the others that say anything."""
 
     shown: tuple[int, ...]
@@ -57,7 +57,7 @@ def lay_out(
     numeric: Sequence[str],
     drop: Sequence[str],
     under: str | None = None,
-) -> Layout:
+) -> TableLayout:
     """The widest layout that fits into `width`: columns in `drop` are left out before others, the first of them first; `under` goes under
     its rows.
     """
@@ -84,7 +84,7 @@ def lay_out(
             room = width - _total(shown, hard)
             hard[number] += max(0, min(room, soft[number] - hard[number]))
     widths = _widened(shown, least, whole, width)
-    return Layout(tuple(shown), widths, choice.under, tuple(sorted(choice.same)), tuple(sorted(choice.dropped)))
+    return TableLayout(tuple(shown), widths, choice.under, tuple(sorted(choice.same)), tuple(sorted(choice.dropped)))
 
 
 @dataclass(slots=True)
