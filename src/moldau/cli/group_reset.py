@@ -21,7 +21,7 @@ OFFSET_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ResetTarget:
     """Where to, and for which partitions: those of `topics` (none: all that have a commit), or only `partitions` of the one topic."""
 
     topics: tuple[str, ...]
@@ -48,7 +48,7 @@ def check_one_topic(topics: Sequence[str], partitions: Sequence[int]) -> None:
 
 def check_wishes(
     group: str, topics: tuple[str, ...], partitions: tuple[int, ...], *, to: StartPoint | None, shift_by: int | None, from_file: str | None
-) -> Wish:
+) -> ResetTarget:
     """What was asked for; click.UsageError where that cannot be meant."""
     check_one_topic(topics, partitions)
     if [to, shift_by, from_file].count(None) != 2:
@@ -57,11 +57,11 @@ def check_wishes(
         if topics:
             raise click.UsageError("--from-file says itself which topics and partitions; leave --topic out")
         with click.open_file(from_file, encoding="utf-8") as file:
-            return Wish((), (), parse_file(group, file, from_file))
+            return ResetTarget((), (), parse_file(group, file, from_file))
     if shift_by is not None:
-        return Wish(topics, partitions, shift_by)
+        return ResetTarget(topics, partitions, shift_by)
     assert to is not None
-    return Wish(topics, partitions, to)
+    return ResetTarget(topics, partitions, to)
 
 
 def parse_file(group: str, lines: Iterable[str], name: str) -> dict[TopicPartition, int]:
@@ -90,7 +90,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) <= OFFSET_MAX
 
 
-def plan_reset(cluster: "Cluster", group: str, wish: Wish) -> list[Step]:
+def plan_reset(cluster: "Cluster", group: str, wish: ResetTarget) -> list[Step]:
     """Before and after for each partition. click.ClickException where there is nothing to reset, or a partition is not there."""
     committed = Groups(cluster).committed(group)
     wanted = _wanted(cluster, group, wish, committed)
@@ -111,7 +111,7 @@ def plan_reset(cluster: "Cluster", group: str, wish: Wish) -> list[Step]:
     return [_step(where, committed.get(where), targets[where], *bounds[where]) for where in wanted]
 
 
-def _wanted(cluster: "Cluster", group: str, wish: Wish, committed: Mapping[TopicPartition, Committed]) -> list[TopicPartition]:
+def _wanted(cluster: "Cluster", group: str, wish: ResetTarget, committed: Mapping[TopicPartition, Committed]) -> list[TopicPartition]:
     if isinstance(wish.to, Mapping):
         return sorted(wish.to)
     if not wish.topics:

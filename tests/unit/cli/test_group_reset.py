@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import pytest
 
-from moldau.cli.group_reset import Step, Wish, check_wishes, parse_file, plan_reset, print_plan
+from moldau.cli.group_reset import ResetTarget, Step, check_wishes, parse_file, plan_reset, print_plan
 from moldau.cli.offsets import AtOffset, AtTime, Beginning, End, LastOffsets
 from moldau.client.groups import Committed, Groups
 from moldau.client.partition_requests import EARLIEST, LATEST, ListedOffset
@@ -49,7 +49,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> "Cluster":
 def plan(
     cluster: "Cluster", to: Any, *topics: str, partitions: tuple[int, ...] = (), group: str = "g"
 ) -> dict[TopicPartition, tuple[int | None, int]]:
-    return {step.where: (step.before, step.after) for step in plan_reset(cluster, group, Wish(topics, partitions, to))}
+    return {step.where: (step.before, step.after) for step in plan_reset(cluster, group, ResetTarget(topics, partitions, to))}
 
 
 def test_the_whole_group_is_what_it_has_committed(cluster: "Cluster") -> None:
@@ -75,11 +75,11 @@ def test_shifts(cluster: "Cluster") -> None:
 
 
 def test_what_lies_outside_of_the_log_is_moved_to_its_ends_with_a_notice(cluster: "Cluster") -> None:
-    (low,) = plan_reset(cluster, "g", Wish(("t",), (0,), AtOffset(1)))
+    (low,) = plan_reset(cluster, "g", ResetTarget(("t",), (0,), AtOffset(1)))
     assert low == Step(T0, 50, 5, "offset 1 is outside of the log, which has 5 to 100")
-    (high,) = plan_reset(cluster, "g", Wish(("t",), (0,), 500))
+    (high,) = plan_reset(cluster, "g", ResetTarget(("t",), (0,), 500))
     assert (high.after, high.notice) == (100, "offset 550 is outside of the log, which has 5 to 100")
-    (end,) = plan_reset(cluster, "g", Wish(("t",), (0,), AtOffset(100)))
+    (end,) = plan_reset(cluster, "g", ResetTarget(("t",), (0,), AtOffset(100)))
     assert end.notice == "", "the end is a place to read from"
 
 
