@@ -31,7 +31,7 @@ class ResetTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ResetStep:
     """One partition: what is committed (None: nothing), what will be, and what had to be said about it."""
 
     where: TopicPartition
@@ -90,7 +90,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) <= OFFSET_MAX
 
 
-def plan_reset(cluster: "Cluster", group: str, wish: ResetTarget) -> list[Step]:
+def plan_reset(cluster: "Cluster", group: str, wish: ResetTarget) -> list[ResetStep]:
     """Before and after for each partition. click.ClickException where there is nothing to reset, or a partition is not there."""
     committed = Groups(cluster).committed(group)
     wanted = _wanted(cluster, group, wish, committed)
@@ -128,13 +128,13 @@ def _wanted(cluster: "Cluster", group: str, wish: ResetTarget, committed: Mappin
     return sorted(wanted)
 
 
-def _step(where: TopicPartition, before: Committed | None, target: int, first: int, end: int) -> Step:
+def _step(where: TopicPartition, before: Committed | None, target: int, first: int, end: int) -> ResetStep:
     after = min(max(target, first), end)
     notice = "" if after == target else f"offset {target} is outside of the log, which has {first} to {end}"
-    return Step(where, None if before is None else before.offset, after, notice)
+    return ResetStep(where, None if before is None else before.offset, after, notice)
 
 
-def execute_reset(cluster: "Cluster", group: str, plan: Sequence[Step]) -> None:
+def execute_reset(cluster: "Cluster", group: str, plan: Sequence[ResetStep]) -> None:
     """Commit the new offsets, all or none; refused while the group has members."""
     members = members_of(cluster, group)
     if members:
@@ -156,7 +156,7 @@ def members_of(cluster: "Cluster", group: str) -> str | None:
     return f"group {group} is {found.state} with members ({clients})"
 
 
-def print_plan(group: str, plan: Sequence[Step], *, executed: bool, as_json: bool, export: bool) -> None:
+def print_plan(group: str, plan: Sequence[ResetStep], *, executed: bool, as_json: bool, export: bool) -> None:
     """Before and after; notices and the last word go to standard error, so that what is piped on is whole."""
     for step in plan:
         if step.notice:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import pytest
 
-from moldau.cli.group_reset import ResetTarget, Step, check_wishes, parse_file, plan_reset, print_plan
+from moldau.cli.group_reset import ResetStep, ResetTarget, check_wishes, parse_file, plan_reset, print_plan
 from moldau.cli.offsets import AtOffset, AtTime, Beginning, End, LastOffsets
 from moldau.client.groups import Committed, Groups
 from moldau.client.partition_requests import EARLIEST, LATEST, ListedOffset
@@ -76,7 +76,7 @@ def test_shifts(cluster: "Cluster") -> None:
 
 def test_what_lies_outside_of_the_log_is_moved_to_its_ends_with_a_notice(cluster: "Cluster") -> None:
     (low,) = plan_reset(cluster, "g", ResetTarget(("t",), (0,), AtOffset(1)))
-    assert low == Step(T0, 50, 5, "offset 1 is outside of the log, which has 5 to 100")
+    assert low == ResetStep(T0, 50, 5, "offset 1 is outside of the log, which has 5 to 100")
     (high,) = plan_reset(cluster, "g", ResetTarget(("t",), (0,), 500))
     assert (high.after, high.notice) == (100, "offset 550 is outside of the log, which has 5 to 100")
     (end,) = plan_reset(cluster, "g", ResetTarget(("t",), (0,), AtOffset(100)))
@@ -138,7 +138,7 @@ def test_wishes_that_cannot_be_meant(arguments: dict[str, Any], wrong: str) -> N
 
 
 def test_a_dry_run_says_so_and_what_is_piped_on_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    steps = [Step(T0, None, 5, "offset 1 is outside of the log, which has 5 to 100"), Step(T1, 3, 7)]
+    steps = [ResetStep(T0, None, 5, "offset 1 is outside of the log, which has 5 to 100"), ResetStep(T1, 3, 7)]
     print_plan("g", steps, executed=False, as_json=False, export=False)
     said = capsys.readouterr()
     assert [line.split() for line in said.out.splitlines()] == [
