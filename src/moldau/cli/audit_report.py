@@ -221,11 +221,11 @@ def watch(every: float, until_complete: bool, as_json: bool, bootstrap: str, tim
 
     from moldau.audit.forgetting import Watch
     from moldau.cli.audit_changes import watching_view
-    from moldau.cli.connecting import Outage, PatientCluster
+    from moldau.cli.connecting import ClusterOutage, PatientCluster
     from moldau.cli.interruptions import Interruptions
     from moldau.cli.output import sleep_while_read
 
-    rules, watched, outage = rules_of(**comparing), Watch(), Outage()
+    rules, watched, outage = rules_of(**comparing), Watch(), ClusterOutage()
     make = partial(PatientCluster, tell=outage.tell)
     try:
         with Interruptions() as interruptions, open_cluster(bootstrap, timeout, make) as cluster, watching_view(as_json=as_json) as show:

@@ -54,7 +54,7 @@ ASK_EVERY_S = 0.5
 """While nothing else is to be done: together with `OUTAGE_AFTER_S` an outage is told within three seconds."""
 
 
-class Outage:
+class ClusterOutage:
     """Brokers that are away: told once, until it is `over`, which is told too."""
 
     def __init__(self) -> None:

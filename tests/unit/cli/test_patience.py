@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from moldau.cli.connecting import ASK_EVERY_S, Outage, PatientCluster
+from moldau.cli.connecting import ASK_EVERY_S, ClusterOutage, PatientCluster
 from moldau.client.errors import failure
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.protocol.messages.metadata import MetadataResponse
@@ -42,7 +42,7 @@ def test_a_broker_that_dies_is_told_long_before_the_attempt_is_given_up(fault: o
 
 def test_an_outage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Its end is another, and so is the next one."""
-    outage = Outage()
+    outage = ClusterOutage()
     for trouble in ("kafka-1: refused", "kafka-1: no answer"):
         outage.tell(trouble)
     for _ in range(2):
@@ -69,7 +69,7 @@ def test_a_broker_that_dies_while_nothing_is_asked_of_it_is_told_soon(capsys: py
         nonlocal now
         now += seconds
 
-    outage, asked = Outage(), cast("Cluster", Asked())
+    outage, asked = ClusterOutage(), cast("Cluster", Asked())
     outage.rest(3600.0, asked, sleep=sleep, monotonic=lambda: now)
     assert capsys.readouterr().err == "broker 1: network exception; trying again\n"
     assert 603.0 <= now <= 603.0 + ASK_EVERY_S
@@ -88,4 +88,4 @@ def test_trouble_that_will_not_pass_ends_a_rest() -> None:
             raise failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "cluster")
 
     with pytest.raises(PeerError, match="cluster"):
-        Outage().rest(60.0, cast("Cluster", Refusing()), sleep=lambda _: None)
+        ClusterOutage().rest(60.0, cast("Cluster", Refusing()), sleep=lambda _: None)
