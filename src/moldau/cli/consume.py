@@ -189,14 +189,14 @@ def _column_decoder(registry: str | None, decoded: "Collection[str]", timeout: f
     if not decoded or registry is None:
         yield None
         return
-    from moldau.cli.decoding import ColumnDecoder, Decoder
+    from moldau.cli.decoding import ColumnDecoder, ValueDecoder
     from moldau.cli.options import check_registry_url, naming_source, registry_source
     from moldau.registry.client import RegistryClient
 
     source = registry_source(click.get_current_context())
     check_registry_url(registry, source)
     with naming_source(source), RegistryClient(registry, timeout_s=timeout) as client:
-        yield ColumnDecoder(Decoder(client), decoded, skip=skip)
+        yield ColumnDecoder(ValueDecoder(client), decoded, skip=skip)
 
 
 def _start(start: StartPoint, since: int | None) -> StartPoint:

@@ -37,7 +37,7 @@ class UndecodableError(ValueError):
     """Bytes that are not what their schema says, or that carry no schema."""
 
 
-class Decoder:
+class ValueDecoder:
     """Decodes with the schemas of a registry."""
 
     def __init__(self, registry: "RegistryClient") -> None:
@@ -88,7 +88,7 @@ class Decoder:
 class ColumnDecoder:
     """Decodes columns of records in place; `wanted` of "keys" and "values". With `skip`, what cannot be decoded is skipped and reported."""
 
-    def __init__(self, decoder: Decoder, wanted: Collection[str], *, skip: bool) -> None:
+    def __init__(self, decoder: ValueDecoder, wanted: Collection[str], *, skip: bool) -> None:
         self.skipped = 0
         self._decoder = decoder
         self._wanted = wanted

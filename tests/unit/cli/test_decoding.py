@@ -12,7 +12,7 @@ from fastavro import parse_schema, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.cli.decoding import ColumnDecoder, Decoder, UndecodableError
+from moldau.cli.decoding import ColumnDecoder, UndecodableError, ValueDecoder
 from moldau.cli.output_records import json_bytes
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.record import Columns
@@ -81,8 +81,8 @@ class FakeRegistry:
         return [self.version(each.subject, each.version) for each in schema.references]
 
 
-def decoder() -> Decoder:
-    return Decoder(cast("RegistryClient", FakeRegistry()))
+def decoder() -> ValueDecoder:
+    return ValueDecoder(cast("RegistryClient", FakeRegistry()))
 
 
 def avro(**changed: object) -> bytes:
@@ -199,7 +199,7 @@ SHARED = decoder()
 
 def test_a_schema_is_asked_for_once() -> None:
     registry = FakeRegistry()
-    several = Decoder(cast("RegistryClient", registry))
+    several = ValueDecoder(cast("RegistryClient", registry))
     for _ in range(3):
         several.decode(frame(2, b"1"))
         with pytest.raises(UndecodableError):
