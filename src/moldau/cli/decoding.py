@@ -33,7 +33,7 @@ ToJson = Callable[[memoryview], str]
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=lambda value: _plain(value)).encode
 
 
-class UndecodableError(ValueError):
+class UndecodableValueError(ValueError):
     """Bytes that are not what their schema says, or that carry no schema."""
 
 
@@ -42,7 +42,7 @@ class ValueDecoder:
 
     def __init__(self, registry: "RegistryClient") -> None:
         self._registry = registry
-        self._known: dict[int, ToJson | UndecodableError] = {}
+        self._known: dict[int, ToJson | UndecodableValueError] = {}
 
     def decode(self, data: bytes | None) -> bytes | None:
         """The JSON text; None for None. UndecodableError; what the registry's client raises when it cannot be asked."""
@@ -51,24 +51,24 @@ class ValueDecoder:
         try:
             schema_id, body = unframe(data)
         except WireFormatError as error:
-            raise UndecodableError(str(error)) from error
+            raise UndecodableValueError(str(error)) from error
         to_json = self._known.get(schema_id)
         if to_json is None:
             to_json = self._known[schema_id] = self._compiled(schema_id)
-        if isinstance(to_json, UndecodableError):
+        if isinstance(to_json, UndecodableValueError):
             raise to_json
         try:
             return to_json(body).encode()
         except Exception as error:  # of three libraries and of hostile bytes: whatever it is, this value is not what its schema says
-            raise UndecodableError(f"schema id {schema_id}: {type(error).__name__}: {error}") from error
+            raise UndecodableValueError(f"schema id {schema_id}: {type(error).__name__}: {error}") from error
 
-    def _compiled(self, schema_id: int) -> "ToJson | UndecodableError":
+    def _compiled(self, schema_id: int) -> "ToJson | UndecodableValueError":
         from moldau.registry.client_errors import UnknownSchemaError
 
         try:
             schema = self._registry.schema(schema_id)
         except UnknownSchemaError:
-            return UndecodableError(f"the registry does not know schema id {schema_id}")
+            return UndecodableValueError(f"the registry does not know schema id {schema_id}")
         try:
             match schema.type:
                 case "JSON":
@@ -78,11 +78,11 @@ class ValueDecoder:
                 case "PROTOBUF":
                     return _protobuf(schema, self._registry)
                 case other:
-                    return UndecodableError(f"schema id {schema_id} is of language {other}")
+                    return UndecodableValueError(f"schema id {schema_id} is of language {other}")
         except ImportError as error:
             raise MissingExtraError("decoding Avro and Protobuf", error.name or str(error), "registry") from error
         except ValueError as error:
-            return UndecodableError(f"schema id {schema_id} cannot be read: {error}")
+            return UndecodableValueError(f"schema id {schema_id} cannot be read: {error}")
 
 
 class ColumnDecoder:
@@ -108,7 +108,7 @@ class ColumnDecoder:
                 for name in self._wanted:
                     column = getattr(columns, name)
                     column[number] = self._decoder.decode(column[number])
-            except UndecodableError as error:
+            except UndecodableValueError as error:
                 text = f"partition {where} at offset {offset}: the {name[:-1]} cannot be decoded: {error}"
                 if not self._skip:
                     columns.cut(number, len(columns))
@@ -151,7 +151,7 @@ def _avro(schema: "RegisteredSchema", registry: "RegistryClient") -> ToJson:
         value = read(source, parsed, None)
         left = len(body) - source.tell()
         if left:
-            raise UndecodableError(f"{left} bytes are left over")
+            raise UndecodableValueError(f"{left} bytes are left over")
         if tracked:
             value[HEADER_FIELD]["guid"] = value[HEADER_FIELD]["guid"].hex()
         try:
@@ -199,7 +199,7 @@ def _protobuf(schema: "RegisteredSchema", registry: "RegistryClient") -> ToJson:
         found = None
         for index in path:
             if not 0 <= index < len(messages):
-                raise UndecodableError(f"the schema has no message {'.'.join(map(str, path))}")
+                raise UndecodableValueError(f"the schema has no message {'.'.join(map(str, path))}")
             found = messages[index]
             messages = found.nested_types
         message = GetMessageClass(found).FromString(bytes(body[position:]))
@@ -218,7 +218,7 @@ def _message_path(body: memoryview) -> tuple[list[int], int]:
     if not count:
         return [0], position
     if not 0 < count <= len(data):
-        raise UndecodableError(f"{count} message indexes")
+        raise UndecodableValueError(f"{count} message indexes")
     path = []
     for _ in range(count):
         index, position = read_varint(data, position)

@@ -12,7 +12,7 @@ from fastavro import parse_schema, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.cli.decoding import ColumnDecoder, UndecodableError, ValueDecoder
+from moldau.cli.decoding import ColumnDecoder, UndecodableValueError, ValueDecoder
 from moldau.cli.output_records import json_bytes
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.record import Columns
@@ -141,7 +141,7 @@ def test_few_bytes_of_any_schema_do_no_worse_than_being_refused() -> None:
     """A level of each byte ended the process, a list of 2**40 nothings did not end."""
     assert decoded(frame(5, b"\2\2\0")) == {"next": {"next": {"next": None}}}
     for data, reason in ((frame(5, b"\2" * 100_000 + b"\0"), "RecursionError"), (frame(6, varlong(1 << 40) + b"\0"), "takes no bytes")):
-        with pytest.raises(UndecodableError, match=reason):
+        with pytest.raises(UndecodableValueError, match=reason):
             decoder().decode(data)
 
 
@@ -181,7 +181,7 @@ def test_protobuf_with_an_import_whichever_message_it_is(body: bytes, value: obj
     ],
 )
 def test_what_cannot_be_decoded_says_why(data: bytes, reason: str) -> None:
-    with pytest.raises(UndecodableError, match=reason):
+    with pytest.raises(UndecodableValueError, match=reason):
         decoder().decode(data)
 
 
@@ -189,7 +189,7 @@ def test_what_cannot_be_decoded_says_why(data: bytes, reason: str) -> None:
 def test_any_bytes_are_decoded_or_refused(schema_id: int, body: bytes) -> None:
     try:
         found = SHARED.decode(frame(schema_id, body))
-    except UndecodableError:
+    except UndecodableValueError:
         return
     json.loads(found or b"")
 
@@ -202,7 +202,7 @@ def test_a_schema_is_asked_for_once() -> None:
     several = ValueDecoder(cast("RegistryClient", registry))
     for _ in range(3):
         several.decode(frame(2, b"1"))
-        with pytest.raises(UndecodableError):
+        with pytest.raises(UndecodableValueError):
             several.decode(frame(8, b""))
     assert registry.asked == 2
 
