@@ -17,7 +17,7 @@ from moldau.lake.avro.rows import RowDecoder
 from moldau.lake.avro.schemas import parse
 from moldau.lake.avro.vectors import Bytes
 from moldau.registry.wire import frame
-from moldau.tracking.decoding import Decoder, UndecodableError, WriterSchemas
+from moldau.tracking.decoding import EventDecoder, UndecodableError, WriterSchemas
 from moldau.tracking.header import HEADER_SCHEMA
 from moldau.tracking.producer import text_bytes, time_bytes
 from support.tracked_events import MemoryRegistry
@@ -63,7 +63,7 @@ def refusals(given_schema: Any, wanted: Any, body: bytes) -> dict[str, str | Non
     number = registry.register("s", json.dumps(tracked))
     header = time_bytes(1_300_000_000_123) + text_bytes("shop") + text_bytes("web-1") + text_bytes("east") + bytes(16)
     try:
-        Decoder(WriterSchemas(registry), None).decode(frame(number, header + body))
+        EventDecoder(WriterSchemas(registry), None).decode(frame(number, header + body))
         of_tracking = None
     except UndecodableError as error:
         of_tracking = str(error)

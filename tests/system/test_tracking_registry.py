@@ -20,7 +20,7 @@ from moldau.registry.client import RegistryClient
 from moldau.registry.client_errors import IncompatibleSchemaError, RegistryError, RegistryUnavailableError, UnknownSchemaError
 from moldau.testing.broker import Broker
 from moldau.tracking import EventDecodeError, TrackedConsumer, TrackerProducer, event_schema
-from moldau.tracking.decoding import Decoder, WriterSchemas
+from moldau.tracking.decoding import EventDecoder, WriterSchemas
 from moldau.tracking.header import is_tracked_schema
 from moldau.tracking.metrics import MetricsEmitter
 from moldau.tracking.registry_port import SchemaRegistry
@@ -204,4 +204,4 @@ def test_confluents_deserialiser_reads_tracked_events_and_ours_what_its_serialis
         assert (header["service"], header["time"].isoformat(), found) == ("shop", "2013-07-01T00:00:00+00:00", page_view(3))
         written: Any = AvroSerializer(theirs, event_schema(TEN_FIELDS).text)({"header": header, **found}, field)
         assert written == message.value
-        assert Decoder(WriterSchemas(ours), None).decode(written)[2] == page_view(3)
+        assert EventDecoder(WriterSchemas(ours), None).decode(written)[2] == page_view(3)

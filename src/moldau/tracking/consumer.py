@@ -18,7 +18,7 @@ from moldau.client.consumer import Consumer
 from moldau.client.message import ConsumedMessage
 from moldau.client.settings import ConsumerOptions
 from moldau.model.identity import TopicPartition
-from moldau.tracking.decoding import Decoder, UndecodableError, WriterSchemas
+from moldau.tracking.decoding import EventDecoder, UndecodableError, WriterSchemas
 from moldau.tracking.errors import EventDecodeError
 from moldau.tracking.header import EventHeader
 from moldau.tracking.registry_port import SchemaRegistry, open_registry
@@ -69,8 +69,8 @@ class TrackedConsumer:
     ) -> None:
         opened, self._close_registry = open_registry(registry)
         writers = WriterSchemas(opened)
-        self._general = Decoder(writers, None if reader is None else event_schema(reader))
-        self._decoders = {topic: Decoder(writers, event_schema(source)) for topic, source in (readers or {}).items()}
+        self._general = EventDecoder(writers, None if reader is None else event_schema(reader))
+        self._decoders = {topic: EventDecoder(writers, event_schema(source)) for topic, source in (readers or {}).items()}
         self._on_error = on_error
         self.undecodable = 0
         """Records so far that were no events."""

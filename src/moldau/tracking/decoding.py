@@ -32,7 +32,7 @@ class UndecodableError(TrackingError):
         self.schema_id = schema_id
 
 
-class Decoder:
+class EventDecoder:
     """Decodes the events of one reader: `reader` is the schema that they are wanted in, None: as they were written."""
 
     def __init__(self, writers: "WriterSchemas", reader: EventSchema | None) -> None:

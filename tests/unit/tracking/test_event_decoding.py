@@ -12,7 +12,7 @@ import pytest
 
 from moldau.registry.wire import frame
 from moldau.tracking import DecimalSize, EventSchema, event_schema
-from moldau.tracking.decoding import Decoder, UndecodableError, WriterSchemas
+from moldau.tracking.decoding import EventDecoder, UndecodableError, WriterSchemas
 from moldau.tracking.producer import text_bytes, time_bytes
 from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
 
@@ -27,8 +27,8 @@ def value_of(schema_id: int, schema: EventSchema, event: Any) -> bytes:
     return frame(schema_id, header + schema.encode(event))
 
 
-def decoder(registry: MemoryRegistry, reader: EventSchema | None = None) -> Decoder:
-    return Decoder(WriterSchemas(registry), reader)
+def decoder(registry: MemoryRegistry, reader: EventSchema | None = None) -> EventDecoder:
+    return EventDecoder(WriterSchemas(registry), reader)
 
 
 @dataclass
