@@ -17,7 +17,7 @@ from moldau.lake.avro.rows import RowDecoder
 from moldau.lake.avro.schemas import parse
 from moldau.lake.avro.vectors import Bytes
 from moldau.registry.wire import frame
-from moldau.tracking.decoding import EventDecoder, UndecodableError, WriterSchemas
+from moldau.tracking.decoding import EventDecoder, UndecodableEventError, WriterSchemas
 from moldau.tracking.header import HEADER_SCHEMA
 from moldau.tracking.producer import text_bytes, time_bytes
 from support.tracked_events import MemoryRegistry
@@ -65,7 +65,7 @@ def refusals(given_schema: Any, wanted: Any, body: bytes) -> dict[str, str | Non
     try:
         EventDecoder(WriterSchemas(registry), None).decode(frame(number, header + body))
         of_tracking = None
-    except UndecodableError as error:
+    except UndecodableEventError as error:
         of_tracking = str(error)
     return {"rows": of_rows.get(0), "fast": of_pairs.get(0), "tracking": of_tracking}
 

@@ -18,7 +18,7 @@ from moldau.client.consumer import Consumer
 from moldau.client.message import ConsumedMessage
 from moldau.client.settings import ConsumerOptions
 from moldau.model.identity import TopicPartition
-from moldau.tracking.decoding import EventDecoder, UndecodableError, WriterSchemas
+from moldau.tracking.decoding import EventDecoder, UndecodableEventError, WriterSchemas
 from moldau.tracking.errors import EventDecodeError
 from moldau.tracking.header import EventHeader
 from moldau.tracking.registry_port import SchemaRegistry, open_registry
@@ -100,7 +100,7 @@ class TrackedConsumer:
         decoder = self._decoders.get(message.topic, self._general)
         try:
             schema_id, header, value = decoder.decode(message.value)
-        except UndecodableError as error:
+        except UndecodableEventError as error:
             failure = EventDecodeError(message.topic, message.partition, message.offset, error.schema_id, str(error))
             if self._on_error is None:
                 self.undecodable += 1

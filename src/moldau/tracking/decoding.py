@@ -24,7 +24,7 @@ from moldau.tracking.schemas.python_values import Build, builder_of
 REASON_MAX: Final = 300
 
 
-class UndecodableError(TrackingError):
+class UndecodableEventError(TrackingError):
     """Bytes that are no event; `schema_id` where they have one."""
 
     def __init__(self, schema_id: int | None, reason: str) -> None:
@@ -48,37 +48,37 @@ class EventDecoder:
     def decode(self, value: bytes | None) -> tuple[int, EventHeader, Any]:
         """The id of the schema, the header and the rest. UndecodableError; what the registry raises when it cannot be asked."""
         if value is None:
-            raise UndecodableError(None, "a tombstone is no event")
+            raise UndecodableEventError(None, "a tombstone is no event")
         try:
             schema_id, body = unframe(value)
         except WireFormatError as error:
-            raise UndecodableError(None, str(error)) from error
+            raise UndecodableEventError(None, str(error)) from error
         writer, read = self._writers.of(schema_id)
         header = read_header(value)
         if header is None:
-            raise UndecodableError(schema_id, "the bytes do not begin with the header of an event")
+            raise UndecodableEventError(schema_id, "the bytes do not begin with the header of an event")
         source = io.BytesIO(body)
         try:
             found: Any = read(source, writer, self._wanted(schema_id, writer))
             left = len(body) - source.tell()
             if left:
-                raise UndecodableError(schema_id, f"{left} bytes are left over")
+                raise UndecodableEventError(schema_id, f"{left} bytes are left over")
             del found[HEADER_FIELD]
         except SchemaResolutionError as error:
             reason = str(error).partition("'__fastavro_parsed__'")[0][:REASON_MAX]
-            raise UndecodableError(schema_id, f"the reader's schema cannot read what was written: {reason}") from error
+            raise UndecodableEventError(schema_id, f"the reader's schema cannot read what was written: {reason}") from error
         except RecursionError as error:
-            raise UndecodableError(schema_id, "the event has too many levels") from error
+            raise UndecodableEventError(schema_id, "the event has too many levels") from error
         except (EOFError, ValueError, TypeError, LookupError, OverflowError, ArithmeticError) as error:
             if isinstance(error, EOFError) or _runs_out(body, writer, read):
-                raise UndecodableError(schema_id, "the value ends in the middle of the event") from error
-            raise UndecodableError(schema_id, f"{type(error).__name__}: {error}") from error
+                raise UndecodableEventError(schema_id, "the value ends in the middle of the event") from error
+            raise UndecodableEventError(schema_id, f"{type(error).__name__}: {error}") from error
         if self._build is None:
             return schema_id, header, found
         try:
             return schema_id, header, self._build(found)
         except Exception as error:  # of the reader's own type, whatever it does: a record that it refuses is passed over, not met for ever
-            raise UndecodableError(schema_id, f"{type(error).__name__}: {error}") from error
+            raise UndecodableEventError(schema_id, f"{type(error).__name__}: {error}") from error
 
     def _wanted(self, schema_id: int, writer: Any) -> Any:
         """The reader's schema for one writer's. What the writer called its record is no matter: the reader's has it as an alias."""
@@ -126,20 +126,20 @@ class WriterSchemas:
         found = self._parsed.get(schema_id)
         if found is None:
             if schema_id in self._refused:
-                raise UndecodableError(schema_id, self._refused[schema_id])
+                raise UndecodableEventError(schema_id, self._refused[schema_id])
             found = self._parsed[schema_id] = self._ask(schema_id)
         return found
 
-    def _refuse(self, schema_id: int, reason: str) -> UndecodableError:
+    def _refuse(self, schema_id: int, reason: str) -> UndecodableEventError:
         """For good: what an id stands for does not change."""
         self._refused[schema_id] = reason
-        return UndecodableError(schema_id, reason)
+        return UndecodableEventError(schema_id, reason)
 
     def _ask(self, schema_id: int) -> tuple[Any, Read]:
         try:
             registered = self._registry.schema(schema_id)
         except UnknownSchemaError as error:
-            raise UndecodableError(schema_id, "the registry does not know this schema id") from error
+            raise UndecodableEventError(schema_id, "the registry does not know this schema id") from error
         if registered.type != "AVRO":
             raise self._refuse(schema_id, f"the schema is {registered.type}, not AVRO")
         names: dict[str, Any] = {}

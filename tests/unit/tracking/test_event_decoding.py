@@ -12,7 +12,7 @@ import pytest
 
 from moldau.registry.wire import frame
 from moldau.tracking import DecimalSize, EventSchema, event_schema
-from moldau.tracking.decoding import EventDecoder, UndecodableError, WriterSchemas
+from moldau.tracking.decoding import EventDecoder, UndecodableEventError, WriterSchemas
 from moldau.tracking.producer import text_bytes, time_bytes
 from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
 
@@ -65,11 +65,11 @@ def test_a_type_that_holds_itself_may_have_levels_but_not_any_number_of_them() -
     value = value_of(schema_id, schema, event)
     for reader in (None, schema):
         assert decoder(registry, reader).decode(value)[2] == event
-        with pytest.raises(UndecodableError, match="too many levels"):
+        with pytest.raises(UndecodableEventError, match="too many levels"):
             decoder(registry, reader).decode(value[:-4] + b"\0\2" * 100_000 + b"\0\0")
-        with pytest.raises(UndecodableError, match="below 0"):
+        with pytest.raises(UndecodableEventError, match="below 0"):
             decoder(registry, reader).decode(value[:-2] + b"\1\0")
-        with pytest.raises(UndecodableError, match="ends in the middle"):
+        with pytest.raises(UndecodableEventError, match="ends in the middle"):
             decoder(registry, reader).decode(value[:-1])
 
 
@@ -77,7 +77,7 @@ def test_a_list_of_what_takes_no_bytes_is_not_read() -> None:
     """Ten bytes may say that it has any number of items."""
     registry, schema = MemoryRegistry(), event_schema({"type": "record", "name": "E", "fields": [{"name": "nothing", "type": NOTHINGS}]})
     value = value_of(registry.register("s", schema.text), schema, {"nothing": [{"none": None}]})
-    with pytest.raises(UndecodableError, match="an array of what takes no bytes"):
+    with pytest.raises(UndecodableEventError, match="an array of what takes no bytes"):
         decoder(registry).decode(value)
 
 
@@ -141,7 +141,7 @@ def test_what_the_readers_own_type_refuses_is_no_event_for_it() -> None:
             raise AttributeError(self.page)
 
     registry = MemoryRegistry()
-    with pytest.raises(UndecodableError, match="AttributeError: /product/3") as caught:
+    with pytest.raises(UndecodableEventError, match="AttributeError: /product/3") as caught:
         decoder(registry, event_schema(Picky)).decode(written(registry))
     assert caught.value.schema_id == 1
 
@@ -156,7 +156,7 @@ def test_every_truncation_is_told() -> None:
     value = written(registry)
     reader = decoder(registry)
     for length in range(len(value)):
-        with pytest.raises(UndecodableError) as caught:
+        with pytest.raises(UndecodableEventError) as caught:
             reader.decode(value[:length])
         assert caught.value.schema_id == (1 if length >= 5 else None)
         if length > 60:  # behind the header
@@ -179,7 +179,7 @@ def test_what_is_no_event() -> None:
         (value + b"x", None, "1 bytes are left over"),
         (value, event_schema(other), "the reader's schema cannot read what was written"),
     ]:
-        with pytest.raises(UndecodableError, match=message):
+        with pytest.raises(UndecodableEventError, match=message):
             decoder(registry, reader).decode(bytes_)
 
 
@@ -188,10 +188,10 @@ def test_what_an_id_stands_for_is_asked_once_even_if_it_is_no_event() -> None:
     plain = registry.register("plain", json.dumps({"type": "record", "name": "R", "fields": []}))
     reader = decoder(registry)
     for _ in range(2):
-        with pytest.raises(UndecodableError, match="not one of tracked events"):
+        with pytest.raises(UndecodableEventError, match="not one of tracked events"):
             reader.decode(frame(plain, bytes(30)))
     assert registry.asked.count(f"schema {plain}") == 1
     for _ in range(2):
-        with pytest.raises(UndecodableError, match="does not know this schema id"):
+        with pytest.raises(UndecodableEventError, match="does not know this schema id"):
             reader.decode(frame(77, bytes(30)))
     assert registry.asked.count("schema 77") == 2, "one that is not there may still come"
