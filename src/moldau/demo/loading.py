@@ -22,7 +22,7 @@ from moldau.model.identity import TopicPartition
 NAME = "demo"
 
 
-class Loading:
+class DemoLoads:
     """The load job of one topic. With `bad_lines` records that a host has marked as bad become dead letters."""
 
     def __init__(self, spark: Any, broker: Any, directory: Path, topic: str, *, bad_lines: bool) -> None:

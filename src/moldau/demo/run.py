@@ -73,7 +73,7 @@ class _Run:
 
     def _pipeline(self, going: ExitStack, broker: Any, schemas: Any) -> Report:
         """Hosts, auditor and load side by side; then what they have to say for themselves."""
-        from moldau.demo.loading import Loading, group_lag
+        from moldau.demo.loading import DemoLoads, group_lag
         from moldau.demo.publish import Publishing
         from moldau.demo.questions import ask_all
         from moldau.demo.report import prove
@@ -99,7 +99,7 @@ class _Run:
         begun = time.monotonic()
         publishing = Publishing(orders, self._directory, lambda _number, _done: None)
         going.callback(publishing.stop)
-        loading = Loading(spark, broker, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines)
+        loading = DemoLoads(spark, broker, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines)
         lag_before = group_lag(broker.bootstrap, GROUP, topic)
         load_begun = time.monotonic()
         published = None
