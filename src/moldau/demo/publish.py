@@ -83,7 +83,7 @@ class Published:
         return tuple(each.planted_line for each in self.hosts if each.planted_line is not None)
 
 
-class Publishing:
+class HostPublishers:
     """The hosts at work. `progress` is told how many lines they have dealt with, by their number, from threads of this class."""
 
     def __init__(self, orders: Sequence[Orders], logs: Path, progress: Callable[[int, int], object]) -> None:

@@ -74,7 +74,7 @@ class _Run:
     def _pipeline(self, going: ExitStack, broker: Any, schemas: Any) -> Report:
         """Hosts, auditor and load side by side; then what they have to say for themselves."""
         from moldau.demo.loading import DemoLoads, group_lag
-        from moldau.demo.publish import Publishing
+        from moldau.demo.publish import HostPublishers
         from moldau.demo.questions import ask_all
         from moldau.demo.report import prove
         from moldau.demo.tiers import TIERS, TierWatch, draw
@@ -97,7 +97,7 @@ class _Run:
         auditor = self._auditor(broker.bootstrap)
         going.callback(auditor.kill)
         begun = time.monotonic()
-        publishing = Publishing(orders, self._directory, lambda _number, _done: None)
+        publishing = HostPublishers(orders, self._directory, lambda _number, _done: None)
         going.callback(publishing.stop)
         loading = DemoLoads(spark, broker, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines)
         lag_before = group_lag(broker.bootstrap, GROUP, topic)
