@@ -51,7 +51,7 @@ def as_bits(lines: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishTotals:
     """What all hosts have dealt with, and how much of it was sent now."""
 
     hosts: tuple[Done, ...]
@@ -104,7 +104,7 @@ class HostPublishers:
         """Whether all hosts have ended, well or not."""
         return not any(thread.is_alive() for thread in self._threads)
 
-    def result(self) -> Published:
+    def result(self) -> PublishTotals:
         """Wait for all of them. PublishError with what a host said that has failed."""
         for thread in self._threads:
             thread.join()
@@ -114,7 +114,7 @@ class HostPublishers:
                 raise PublishError(f"a host has failed; {child.log} ends with: {child.said()}")
             hosts.append(done)
         shown = sorted((int(line), str(reason)) for done in hosts for line, reason in done.bad_shown)
-        return Published(tuple(hosts), tuple(shown[:10]))
+        return PublishTotals(tuple(hosts), tuple(shown[:10]))
 
     def stop(self) -> None:
         """End those that are still at work."""
