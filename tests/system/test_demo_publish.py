@@ -18,7 +18,7 @@ from moldau.client import Producer
 from moldau.client.cluster import Cluster
 from moldau.demo.file_input import open_input
 from moldau.demo.flights import FLIGHTS, JULY_MS, FlightsInput
-from moldau.demo.host import Done, Orders, publish
+from moldau.demo.host import HostResult, Orders, publish
 from moldau.demo.inputs import Event
 from moldau.demo.publish import PublishError, as_bits, ensure_topics
 from moldau.demo.there import ForeignRecordError, lines_there
@@ -58,7 +58,7 @@ def there(broker: Broker, topic: str, events: Path) -> list[int]:
     return found
 
 
-def publish_all(broker: Broker, topic: str, events: Path, known: list[int]) -> list[Done]:
+def publish_all(broker: Broker, topic: str, events: Path, known: list[int]) -> list[HostResult]:
     bits = as_bits(np.array(known, np.int64))
     return [publish(orders(broker, topic, events, host, bits)) for host in range(3)]
 

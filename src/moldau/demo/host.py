@@ -51,7 +51,7 @@ class Orders:
 
 
 @dataclass(slots=True)
-class Done:
+class HostResult:
     """What a host has dealt with, and how much of it it has sent now."""
 
     read: int = 0
@@ -78,12 +78,12 @@ def run(orders: bytes) -> None:
     _say(result=asdict(done))
 
 
-def publish(orders: Orders) -> Done:
+def publish(orders: Orders) -> HostResult:
     """Publish what is not there. SendError, EventError, RegistryError, and the like: the next run goes on behind what arrived."""
     source = open_input(Path(orders.file) if orders.file is not None else None, orders.key, orders.time)
     there = base64.b64decode(orders.there)
     publisher = _Publisher(orders, source)
-    done, held = Done(), None
+    done, held = HostResult(), None
     for item in source.events(orders.host):
         done.read += 1
         if isinstance(item, BadLine):

@@ -18,7 +18,7 @@ import numpy as np
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
 from moldau.demo.children import Child, host
-from moldau.demo.host import Done, Orders
+from moldau.demo.host import HostResult, Orders
 
 FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Events of 2013 are older than any retention, and the counts of them are to be there when the demonstration is run again."""
@@ -54,7 +54,7 @@ def as_bits(lines: Any) -> str:
 class PublishTotals:
     """What all hosts have dealt with, and how much of it was sent now."""
 
-    hosts: tuple[Done, ...]
+    hosts: tuple[HostResult, ...]
     bad_shown: tuple[tuple[int, str], ...]
 
     @property
@@ -91,7 +91,7 @@ class HostPublishers:
         self.ended = 0.0
         """When the last one so far ended, on the monotonic clock."""
         self._children = [host(each.to_bytes(), logs / f"host-{each.host + 1}.log") for each in orders]
-        self._done: list[Done | None] = [None] * len(orders)
+        self._done: list[HostResult | None] = [None] * len(orders)
         self._threads = [
             threading.Thread(target=self._follow, args=(number, child), name=f"moldau demo host {number}", daemon=True)
             for number, child in enumerate(self._children)
@@ -126,7 +126,7 @@ class HostPublishers:
         for line in child.process.stdout:
             said = json.loads(line)
             if "result" in said:
-                self._done[number] = Done(**said["result"])
+                self._done[number] = HostResult(**said["result"])
             else:
                 self._progress(number, said["done"])
         child.process.wait()
