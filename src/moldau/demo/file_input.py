@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from moldau.demo.avro_fields import Shape, ShapeError, event_record, field_name, merge_fields, renamed, shape_of
-from moldau.demo.inputs import BadLine, Event, EventInput, Host, InputError, key_of, service_name, time_of
+from moldau.demo.inputs import BadInputLine, Event, EventInput, Host, InputError, key_of, service_name, time_of
 
 HOSTS = 3
 
@@ -37,7 +37,7 @@ class FileInput(ABC):
         """The schema that all events fit. Reads the whole file. InputError."""
 
     @abstractmethod
-    def lines(self) -> Iterator[Event | BadLine]:
+    def lines(self) -> Iterator[Event | BadInputLine]:
         """Everything, in the order of the file."""
 
     def version(self, event: Event) -> int:
@@ -52,7 +52,7 @@ class FileInput(ABC):
         """Blank lines, and rows of several lines, are not known yet."""
         return self.last_line or None
 
-    def events(self, host: int | None = None) -> Iterator[Event | BadLine]:
+    def events(self, host: int | None = None) -> Iterator[Event | BadInputLine]:
         """All lines, or every third one: which host has a line depends on its number alone."""
         for item in self.lines():
             if host is None or item.line % HOSTS == host:
@@ -105,7 +105,7 @@ class CsvInput(FileInput):
         self._kinds = {name: kind or "string" for name, kind in zip(headings, kinds, strict=True)}
         return (event_record(self._kinds, self.name),)
 
-    def lines(self) -> Iterator[Event | BadLine]:
+    def lines(self) -> Iterator[Event | BadInputLine]:
         """All rows below the heading, those with too few or too many cells as bad lines."""
         columns = [(name, field_name(name), _CONVERSIONS[kind]) for name, kind in self._kinds.items()]
         for row in self._rows():
@@ -173,8 +173,8 @@ class _Row(NamedTuple):
     lines: list[str]
     fault: str
 
-    def bad(self, reason: str) -> BadLine:
-        return BadLine(self.line, "".join(self.lines).rstrip("\r\n").encode("utf-8", "surrogateescape"), reason)
+    def bad(self, reason: str) -> BadInputLine:
+        return BadInputLine(self.line, "".join(self.lines).rstrip("\r\n").encode("utf-8", "surrogateescape"), reason)
 
 
 def _remembered(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
@@ -227,17 +227,17 @@ class JsonLinesInput(FileInput):
             raise InputError(f"{self.name}: there is no event in it")
         return (event_record(fields, self.name),)
 
-    def lines(self) -> Iterator[Event | BadLine]:
+    def lines(self) -> Iterator[Event | BadInputLine]:
         """All lines that are not blank."""
         for line, raw in self._lines():
             if line in self._unfit:
-                yield BadLine(line, raw, self._unfit[line])
+                yield BadInputLine(line, raw, self._unfit[line])
                 continue
             try:
                 event = _parse(raw)
                 time_ms = None if self._time is None or event.get(self._time) is None else time_of(event[self._time])
             except ValueError as error:
-                yield BadLine(line, raw, str(error))
+                yield BadInputLine(line, raw, str(error))
                 continue
             yield Event(line, key_of(event.get(self._key)) if self._key else None, time_ms, renamed(event))
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from moldau.demo.inputs import LINE_FIELD, BadLine, Event, Host, InputError, time_of
+from moldau.demo.inputs import LINE_FIELD, BadInputLine, Event, Host, InputError, time_of
 from moldau.model.extras import MissingExtraError
 
 FLIGHTS = 336_776
@@ -78,7 +78,7 @@ class FlightsInput:
         """The number of flights."""
         return FLIGHTS
 
-    def events(self, host: int | None = None) -> Iterator[Event | BadLine]:
+    def events(self, host: int | None = None) -> Iterator[Event | BadInputLine]:
         """Every flight once, by its time."""
         airports = AIRPORTS if host is None else (AIRPORTS[host],)
         yield from sorted(self._read(airports), key=lambda event: (event.time_ms or 0, event.line))

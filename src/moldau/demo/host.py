@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moldau.demo.file_input import open_input
-from moldau.demo.inputs import LINE_FIELD, BadLine, Event, EventInput
+from moldau.demo.inputs import LINE_FIELD, BadInputLine, Event, EventInput
 
 if TYPE_CHECKING:
     from moldau.tracking.producer import TrackerProducer
@@ -86,7 +86,7 @@ def publish(orders: Orders) -> HostResult:
     done, held = HostResult(), None
     for item in source.events(orders.host):
         done.read += 1
-        if isinstance(item, BadLine):
+        if isinstance(item, BadInputLine):
             done.bad += 1
             if len(done.bad_shown) < _BAD_LINES_SHOWN:
                 done.bad_shown.append((item.line, item.reason))
@@ -143,9 +143,9 @@ class _Publisher:
             )
         return self._made
 
-    def send(self, item: Event | BadLine) -> int:
+    def send(self, item: Event | BadInputLine) -> int:
         """Publish one line; its bytes. A bad line goes as it is, marked, and is no tracked event."""
-        if isinstance(item, BadLine):
+        if isinstance(item, BadInputLine):
             reason = f"line {item.line}: {item.reason}".encode("utf-8", "replace")
             self._tracker.inner.send(
                 self._orders.topic, item.raw, headers=[(LINE_HEADER, str(item.line).encode()), (REJECT_HEADER, reason)]

@@ -1,6 +1,6 @@
 """Where the demonstration's events come from: lines of a file, each with its number, host, key, time and fields.
 
-A line that cannot be read comes out as a `BadLine` instead; nothing is left out silently but blank lines of JSON files.
+A line that cannot be read comes out as a `BadInputLine` instead; nothing is left out silently but blank lines of JSON files.
 """
 
 import json
@@ -28,7 +28,7 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BadLine:
+class BadInputLine:
     """A line that is no event: its bytes, and why."""
 
     line: int
@@ -72,7 +72,7 @@ class EventInput(Protocol):
     def size_hint(self) -> int | None:
         """About how many events there are, for a progress bar."""
 
-    def events(self, host: int | None = None) -> Iterator[Event | BadLine]:
+    def events(self, host: int | None = None) -> Iterator[Event | BadInputLine]:
         """Everything, or the lines of one host (its number), in the order in which it publishes them; `schemas` has been called before."""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from moldau.audit.verdicts import Report as AuditReport
 from moldau.audit.verdicts import Verdict
-from moldau.demo.inputs import LINE_FIELD, BadLine, EventInput
+from moldau.demo.inputs import LINE_FIELD, BadInputLine, EventInput
 from moldau.demo.tiers import LAKE_TIER
 from moldau.tracking.counts import NOTHING, Count
 
@@ -71,7 +71,7 @@ def _input_frame(spark: Any, like: Any, source: EventInput, fields: list[Mapping
             for host in batch.column(0).to_pylist():
                 rows: list[dict[str, Any]] = []
                 for item in source.events(host):
-                    if isinstance(item, BadLine) or item.line in without:
+                    if isinstance(item, BadInputLine) or item.line in without:
                         continue
                     rows.append({**defaults, **item.fields, LINE_FIELD: item.line, "time_ms": item.time_ms})
                     if len(rows) == _BATCH:

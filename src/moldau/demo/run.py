@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
-from moldau.demo.inputs import BadLine
+from moldau.demo.inputs import BadInputLine
 from moldau.demo.options import DemoError, DemoOptions, check_description, sole_user, write_file
 from moldau.demo.report import GroupLag, Report, Sizes, Step
 
@@ -164,7 +164,7 @@ class _Run:
         source = self._options.input
         count = 0
         for item in source.events():
-            if isinstance(item, BadLine):
+            if isinstance(item, BadInputLine):
                 raise DemoError(f"{source.name}:{item.line}: {item.reason} (with --bad-lines dead-letter such lines are kept apart)")
             count += 1
             if count % 2_000 == 0:

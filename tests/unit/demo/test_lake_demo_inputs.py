@@ -8,12 +8,12 @@ import pytest
 
 from moldau.demo.file_input import CsvInput, JsonLinesInput, open_input
 from moldau.demo.flights import FLIGHTS, JULY_MS, FlightsInput
-from moldau.demo.inputs import LINE_FIELD, BadLine, Event, InputError, key_of, service_name, time_of
+from moldau.demo.inputs import LINE_FIELD, BadInputLine, Event, InputError, key_of, service_name, time_of
 from moldau.tracking.schemas.event_schema import event_schema
 
 
 def bad(source: Any) -> dict[int, tuple[bytes, str]]:
-    return {item.line: (item.raw, item.reason) for item in source.events() if isinstance(item, BadLine)}
+    return {item.line: (item.raw, item.reason) for item in source.events() if isinstance(item, BadInputLine)}
 
 
 def good(source: Any) -> list[Event]:
