@@ -19,7 +19,7 @@ from moldau.client.cluster import Cluster
 from moldau.demo.file_input import open_input
 from moldau.demo.flights import FLIGHTS, JULY_MS, FlightsInput
 from moldau.demo.host import HostResult, Orders, publish
-from moldau.demo.inputs import Event
+from moldau.demo.inputs import InputEvent
 from moldau.demo.publish import PublishError, as_bits, ensure_topics
 from moldau.demo.there import ForeignRecordError, lines_there
 from moldau.model.identity import TopicPartition
@@ -117,7 +117,7 @@ def test_a_planted_event_is_counted_and_never_sent(broker: Broker, events: Path)
 def test_from_july_on_departures_have_a_second_schema(broker: Broker) -> None:
     """The registry has found it compatible; and each event is read with the one it was written with. All but the turn of June is there."""
     source = FlightsInput()
-    departures = [event for event in source.events(0) if isinstance(event, Event)]
+    departures = [event for event in source.events(0) if isinstance(event, InputEvent)]
     july = next(number for number, event in enumerate(departures) if source.version(event))
     wanted = [event.line for event in departures[july - 10 : july + 10]]
     others = np.setdiff1d(np.arange(2, FLIGHTS + 2), wanted)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from moldau.demo.avro_fields import Shape, ShapeError, event_record, field_name, merge_fields, renamed, shape_of
-from moldau.demo.inputs import BadInputLine, Event, EventInput, Host, InputError, key_of, service_name, time_of
+from moldau.demo.inputs import BadInputLine, EventInput, Host, InputError, InputEvent, key_of, service_name, time_of
 
 HOSTS = 3
 
@@ -37,14 +37,14 @@ class FileInput(ABC):
         """The schema that all events fit. Reads the whole file. InputError."""
 
     @abstractmethod
-    def lines(self) -> Iterator[Event | BadInputLine]:
+    def lines(self) -> Iterator[InputEvent | BadInputLine]:
         """Everything, in the order of the file."""
 
-    def version(self, event: Event) -> int:
+    def version(self, event: InputEvent) -> int:
         """There is one schema."""
         return 0
 
-    def planted(self, event: Event) -> bool:
+    def planted(self, event: InputEvent) -> bool:
         """In the second half of the file."""
         return event.line >= self.last_line // 2
 
@@ -52,7 +52,7 @@ class FileInput(ABC):
         """Blank lines, and rows of several lines, are not known yet."""
         return self.last_line or None
 
-    def events(self, host: int | None = None) -> Iterator[Event | BadInputLine]:
+    def events(self, host: int | None = None) -> Iterator[InputEvent | BadInputLine]:
         """All lines, or every third one: which host has a line depends on its number alone."""
         for item in self.lines():
             if host is None or item.line % HOSTS == host:
@@ -105,7 +105,7 @@ class CsvInput(FileInput):
         self._kinds = {name: kind or "string" for name, kind in zip(headings, kinds, strict=True)}
         return (event_record(self._kinds, self.name),)
 
-    def lines(self) -> Iterator[Event | BadInputLine]:
+    def lines(self) -> Iterator[InputEvent | BadInputLine]:
         """All rows below the heading, those with too few or too many cells as bad lines."""
         columns = [(name, field_name(name), _CONVERSIONS[kind]) for name, kind in self._kinds.items()]
         for row in self._rows():
@@ -120,7 +120,7 @@ class CsvInput(FileInput):
                 yield row.bad(str(error))
                 continue
             fields = {new: read.get(name) for name, new, _ in columns}
-            yield Event(row.line, key_of(read.get(self._key)) if self._key else None, time_ms, fields)
+            yield InputEvent(row.line, key_of(read.get(self._key)) if self._key else None, time_ms, fields)
 
     def _headings(self) -> list[str]:
         for row in self._reader():
@@ -227,7 +227,7 @@ class JsonLinesInput(FileInput):
             raise InputError(f"{self.name}: there is no event in it")
         return (event_record(fields, self.name),)
 
-    def lines(self) -> Iterator[Event | BadInputLine]:
+    def lines(self) -> Iterator[InputEvent | BadInputLine]:
         """All lines that are not blank."""
         for line, raw in self._lines():
             if line in self._unfit:
@@ -239,7 +239,7 @@ class JsonLinesInput(FileInput):
             except ValueError as error:
                 yield BadInputLine(line, raw, str(error))
                 continue
-            yield Event(line, key_of(event.get(self._key)) if self._key else None, time_ms, renamed(event))
+            yield InputEvent(line, key_of(event.get(self._key)) if self._key else None, time_ms, renamed(event))
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         try:

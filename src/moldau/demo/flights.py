@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from moldau.demo.inputs import LINE_FIELD, BadInputLine, Event, Host, InputError, time_of
+from moldau.demo.inputs import LINE_FIELD, BadInputLine, Host, InputError, InputEvent, time_of
 from moldau.model.extras import MissingExtraError
 
 FLIGHTS = 336_776
@@ -66,11 +66,11 @@ class FlightsInput:
         departure = {"type": "record", "name": "Departure", "namespace": "moldau.demo"}
         return {**departure, "fields": fields}, {**departure, "fields": [*fields, _STATUS]}
 
-    def version(self, event: Event) -> int:
+    def version(self, event: InputEvent) -> int:
         """The second schema from July on."""
         return int("status" in event.fields)
 
-    def planted(self, event: Event) -> bool:
+    def planted(self, event: InputEvent) -> bool:
         """From noon of 4 July, UTC."""
         return event.time_ms is not None and event.time_ms >= _PLANTED_MS
 
@@ -78,12 +78,12 @@ class FlightsInput:
         """The number of flights."""
         return FLIGHTS
 
-    def events(self, host: int | None = None) -> Iterator[Event | BadInputLine]:
+    def events(self, host: int | None = None) -> Iterator[InputEvent | BadInputLine]:
         """Every flight once, by its time."""
         airports = AIRPORTS if host is None else (AIRPORTS[host],)
         yield from sorted(self._read(airports), key=lambda event: (event.time_ms or 0, event.line))
 
-    def _read(self, airports: tuple[str, ...]) -> Iterator[Event]:
+    def _read(self, airports: tuple[str, ...]) -> Iterator[InputEvent]:
         hours: dict[str, int] = {}
         kept = [(name, _COLUMNS.index(name), kind.startswith("int")) for name, kind in _KEPT.items()]
         origin_at, hour_at, minute_at = (_COLUMNS.index(name) for name in ("origin", "time_hour", "minute"))
@@ -107,7 +107,7 @@ class FlightsInput:
                 }
                 if time_ms >= JULY_MS:
                     flight["status"] = _status(flight)
-                yield Event(rows.line_num, flight["tailnum"] or f"{flight['carrier']}{flight['flight']}", time_ms, flight)
+                yield InputEvent(rows.line_num, flight["tailnum"] or f"{flight['carrier']}{flight['flight']}", time_ms, flight)
 
 
 def _status(flight: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moldau.demo.file_input import open_input
-from moldau.demo.inputs import LINE_FIELD, BadInputLine, Event, EventInput
+from moldau.demo.inputs import LINE_FIELD, BadInputLine, EventInput, InputEvent
 
 if TYPE_CHECKING:
     from moldau.tracking.producer import TrackerProducer
@@ -143,7 +143,7 @@ class _Publisher:
             )
         return self._made
 
-    def send(self, item: Event | BadInputLine) -> int:
+    def send(self, item: InputEvent | BadInputLine) -> int:
         """Publish one line; its bytes. A bad line goes as it is, marked, and is no tracked event."""
         if isinstance(item, BadInputLine):
             reason = f"line {item.line}: {item.reason}".encode("utf-8", "replace")
@@ -157,7 +157,7 @@ class _Publisher:
         assert isinstance(value.value, bytes)
         return len(value.value)
 
-    def lose(self, event: Event) -> None:
+    def lose(self, event: InputEvent) -> None:
         """The planted loss: this event is reported as acknowledged, and so counted, and is never sent."""
         self._tracker.flush(_FLUSH_TIMEOUT_S)
         self._outgoing(event).delivery.report(None, _Forged(self._orders.topic))
@@ -168,7 +168,7 @@ class _Publisher:
             self._made.flush(_FLUSH_TIMEOUT_S)
             self._made.close(_FLUSH_TIMEOUT_S)
 
-    def _outgoing(self, event: Event) -> Any:
+    def _outgoing(self, event: InputEvent) -> Any:
         schema = self._schemas[self._source.version(event)]
         fields = {LINE_FIELD: event.line, **event.fields}
         return self._tracker.prepare(fields, event.time_ms, self._orders.topic, event.key, schema)

@@ -15,7 +15,7 @@ LINE_FIELD = "line"
 """The field of every event that has the number of its line."""
 
 
-class Event(NamedTuple):
+class InputEvent(NamedTuple):
     """One event. `line` is the number of its (last) line in the file, counted from 1; `time_ms` is None where it has no time of its own.
 
     `fields` are named as in the schema; the line is not among them.
@@ -63,16 +63,16 @@ class EventInput(Protocol):
     def schemas(self) -> tuple[Mapping[str, Any], ...]:
         """The Avro schemas of the events, each an evolution of the one before. May read the whole file. InputError."""
 
-    def version(self, event: Event) -> int:
+    def version(self, event: InputEvent) -> int:
         """With which of the schemas an event is written."""
 
-    def planted(self, event: Event) -> bool:
+    def planted(self, event: InputEvent) -> bool:
         """Whether an event of the last host is late enough to be the one that is lost with --plant-loss; the first such one is."""
 
     def size_hint(self) -> int | None:
         """About how many events there are, for a progress bar."""
 
-    def events(self, host: int | None = None) -> Iterator[Event | BadInputLine]:
+    def events(self, host: int | None = None) -> Iterator[InputEvent | BadInputLine]:
         """Everything, or the lines of one host (its number), in the order in which it publishes them; `schemas` has been called before."""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from moldau.demo.file_input import CsvInput, JsonLinesInput, open_input
 from moldau.demo.flights import FLIGHTS, JULY_MS, FlightsInput
-from moldau.demo.inputs import LINE_FIELD, BadInputLine, Event, InputError, key_of, service_name, time_of
+from moldau.demo.inputs import LINE_FIELD, BadInputLine, InputError, InputEvent, key_of, service_name, time_of
 from moldau.tracking.schemas.event_schema import event_schema
 
 
@@ -16,8 +16,8 @@ def bad(source: Any) -> dict[int, tuple[bytes, str]]:
     return {item.line: (item.raw, item.reason) for item in source.events() if isinstance(item, BadInputLine)}
 
 
-def good(source: Any) -> list[Event]:
-    return [item for item in source.events() if isinstance(item, Event)]
+def good(source: Any) -> list[InputEvent]:
+    return [item for item in source.events() if isinstance(item, InputEvent)]
 
 
 def types(source: Any) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def test_json_lines(tmp_path: Path) -> None:
     assert source.service == "some"
     assert types(source) == {"line": "long", "at": "string", "id": "long", "n": "long"}
     assert good(source) == [
-        Event(1, "7", 1_357_030_800_000, {"at": "2013-01-01T10:00:00+01:00", "id": 7, "n": 1}),
-        Event(9, None, None, {}),
+        InputEvent(1, "7", 1_357_030_800_000, {"at": "2013-01-01T10:00:00+01:00", "id": 7, "n": 1}),
+        InputEvent(9, None, None, {}),
     ]
     assert_written(source)
     reasons = bad(source)
@@ -90,9 +90,9 @@ def test_csv(tmp_path: Path) -> None:
     }  # fmt: skip
     whole = {"id": 1, "name": "a, b", "ok": True, "mixed": 1.0, "big": 12345678901234567, "code": "007"}
     assert good(source) == [
-        Event(2, "a, b", None, whole),
-        Event(4, "two\nlines", None, {"id": 2, "name": "two\nlines", "ok": False, "mixed": 2.5, "big": 1, "code": "8"}),
-        Event(6, "x", None, {"id": 3, "name": "x", "ok": True, "mixed": None, "big": None, "code": None}),
+        InputEvent(2, "a, b", None, whole),
+        InputEvent(4, "two\nlines", None, {"id": 2, "name": "two\nlines", "ok": False, "mixed": 2.5, "big": 1, "code": "8"}),
+        InputEvent(6, "x", None, {"id": 3, "name": "x", "ok": True, "mixed": None, "big": None, "code": None}),
     ]
     assert_written(source)
     reasons = bad(source)
@@ -146,7 +146,7 @@ def test_three_hosts_share_the_lines_of_a_file(tmp_path: Path) -> None:
     assert sorted(item.line for part in parts for item in part) == list(range(1, 21))
     assert sorted((item for part in parts for item in part), key=lambda item: item.line) == list(source.events())
     assert {item.line % 3 for item in parts[1]} == {1}
-    late = [item.line for item in source.events() if isinstance(item, Event) and source.planted(item)]
+    late = [item.line for item in source.events() if isinstance(item, InputEvent) and source.planted(item)]
     assert min(late) == 10
 
 
@@ -158,7 +158,7 @@ def test_every_flight_leaves_its_airport_once_in_order_of_time() -> None:
     for number, host in enumerate(source.hosts):
         before = 0
         for event in source.events(number):
-            assert isinstance(event, Event)
+            assert isinstance(event, InputEvent)
             assert event.time_ms is not None
             assert event.time_ms >= before
             before = event.time_ms
