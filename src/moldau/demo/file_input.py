@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from moldau.demo.avro_fields import Shape, ShapeError, event_record, field_name, merge_fields, renamed, shape_of
-from moldau.demo.inputs import BadInputLine, EventInput, Host, InputError, InputEvent, key_of, service_name, time_of
+from moldau.demo.inputs import BadInputLine, DemoHost, EventInput, InputError, InputEvent, key_of, service_name, time_of
 
 HOSTS = 3
 
@@ -26,7 +26,7 @@ class FileInput(ABC):
     def __init__(self, path: Path, key: str | None, time: str | None) -> None:
         self.name = str(path)
         self.service = service_name(path)
-        self.hosts = tuple(Host("local", f"{self.service}-{number + 1}") for number in range(HOSTS))
+        self.hosts = tuple(DemoHost("local", f"{self.service}-{number + 1}") for number in range(HOSTS))
         self.last_line = 0
         self._path = path
         self._key = key

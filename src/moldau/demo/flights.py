@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from moldau.demo.inputs import LINE_FIELD, BadInputLine, Host, InputError, InputEvent, time_of
+from moldau.demo.inputs import LINE_FIELD, BadInputLine, DemoHost, InputError, InputEvent, time_of
 from moldau.model.extras import MissingExtraError
 
 FLIGHTS = 336_776
@@ -47,7 +47,7 @@ class FlightsInput:
     """All flights; line 1 of the file is its heading."""
 
     service = "departures"
-    hosts = tuple(Host(airport.lower(), f"{airport.lower()}-1") for airport in AIRPORTS)
+    hosts = tuple(DemoHost(airport.lower(), f"{airport.lower()}-1") for airport in AIRPORTS)
     trusted = True
     timed = True
 

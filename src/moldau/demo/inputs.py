@@ -36,7 +36,7 @@ class BadInputLine:
     reason: str
 
 
-class Host(NamedTuple):
+class DemoHost(NamedTuple):
     """One of the hosts that publish."""
 
     datacenter: str
@@ -54,7 +54,7 @@ class EventInput(Protocol):
     """Of the file, for messages."""
     service: str
     """What the hosts run; the topic is named after it."""
-    hosts: tuple[Host, ...]
+    hosts: tuple[DemoHost, ...]
     trusted: bool
     """Whether it is certain that all its lines are events."""
     timed: bool
