@@ -14,7 +14,7 @@ from moldau.cli.audit_view import print_report as print_audit
 from moldau.cli.output import human_bytes, print_table, verdict
 
 if TYPE_CHECKING:
-    from moldau.demo.report import Report
+    from moldau.demo.report import DemoReport
     from moldau.demo.run import Progress
 
 
@@ -85,7 +85,7 @@ def progress_view(*, quiet: bool) -> "Iterator[Progress]":
             yield _Bars(bars)
 
 
-def print_report(report: "Report", *, as_json: bool) -> None:
+def print_report(report: "DemoReport", *, as_json: bool) -> None:
     """The account, for people or for machines."""
     if as_json:
         click.echo(json.dumps(document(report)))
@@ -115,7 +115,7 @@ def print_report(report: "Report", *, as_json: bool) -> None:
         click.echo(said if report.sound else f"{said}; {_unsound(report)}", err=True)
 
 
-def _remarks(report: "Report") -> Iterator[str]:
+def _remarks(report: "DemoReport") -> Iterator[str]:
     proof, sizes = report.proof, report.sizes
     same = "the audit's" if report.checksums_agree else f"not the audit's, {report.lake.count:,} events with {report.lake.checksum:016x}"
     yield (
@@ -135,7 +135,7 @@ def _remarks(report: "Report") -> Iterator[str]:
     yield f"tiers over time: {report.picture}"
 
 
-def _unsound(report: "Report") -> str:
+def _unsound(report: "DemoReport") -> str:
     if not report.checksums_agree:
         return "the table is not what the audit counted"
     if not report.proof.holds:
@@ -147,14 +147,14 @@ def _is_number(cell: object) -> bool:
     return cell is None or isinstance(cell, (int, float))
 
 
-def _step_rows(report: "Report") -> list[tuple[str, str, str, str]]:
+def _step_rows(report: "DemoReport") -> list[tuple[str, str, str, str]]:
     return [
         (step.name, f"{step.events:,}" if step.events else "", f"{step.seconds:.1f}", f"{step.rate:,.0f}" if step.rate else "")
         for step in report.steps
     ]
 
 
-def document(report: "Report") -> dict[str, Any]:
+def document(report: "DemoReport") -> dict[str, Any]:
     """For machines; checksums as hexadecimal digits. The audit without its windows, of which there may be very many."""
     proof, sizes = report.proof, report.sizes
     audit = as_document(report.audit)

@@ -128,7 +128,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DemoReport:
     """The whole account. Counts are of this moment's input, log and table, whichever run put them there."""
 
     input: str

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from moldau.demo.inputs import BadInputLine
 from moldau.demo.options import DemoError, DemoOptions, check_description, sole_user, write_file
-from moldau.demo.report import GroupLag, Report, Sizes, Step
+from moldau.demo.report import DemoReport, GroupLag, Sizes, Step
 
 GROUP = "moldau-demo"
 """The load's consumer group."""
@@ -34,7 +34,7 @@ class Progress(Protocol):
         """The step has ended."""
 
 
-def run_demo(options: DemoOptions, progress: Progress) -> Report:
+def run_demo(options: DemoOptions, progress: Progress) -> DemoReport:
     """Do it all. DemoError, InputError, PublishError, ChildError, what loads raise, and what Spark raises."""
     from moldau.lake.tables.delta import uri_of
 
@@ -58,7 +58,7 @@ class _Run:
         self._topic = options.input.service
         self._steps: list[Step] = []
 
-    def all_steps(self) -> Report:
+    def all_steps(self) -> DemoReport:
         from moldau.demo.children import BrokerProcess
 
         options = self._options
@@ -71,7 +71,7 @@ class _Run:
             self._step("start broker and registry", None, lambda: (broker.start(), 0))
             return self._pipeline(going, broker, schemas)
 
-    def _pipeline(self, going: ExitStack, broker: Any, schemas: Any) -> Report:
+    def _pipeline(self, going: ExitStack, broker: Any, schemas: Any) -> DemoReport:
         """Hosts, auditor and load side by side; then what they have to say for themselves."""
         from moldau.demo.loading import DemoLoads, group_lag
         from moldau.demo.publish import HostPublishers
@@ -125,7 +125,7 @@ class _Run:
             lambda: (ask_all(spark, loading.job.table, broker.bootstrap, topic, watch.told(), flights=options.file is None), 0),
         )
         picture = self._directory / "tiers.svg"
-        report = Report(
+        report = DemoReport(
             input=source.name,
             topic=topic,
             table=loading.job.table,

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.audit.verdicts import Report as AuditReport
 from moldau.audit.verdicts import Verdict, WindowPair
-from moldau.demo.report import GroupLag, Proof, Report, Sizes, Step
+from moldau.demo.report import GroupLag, Proof, DemoReport, Sizes, Step
 from moldau.tracking.counts import Count
 
 COUNT = Count(10, 500, 99, 1, 2)
@@ -20,7 +20,7 @@ def audit(*pairs: WindowPair) -> AuditReport:
     return AuditReport(("producer", "local", "lake"), pairs, {})
 
 
-COMPLETE = Report(
+COMPLETE = DemoReport(
     input="events.jsonl",
     topic="events",
     table="lake/loading/json_events",
@@ -69,5 +69,5 @@ def test_everything_there_is_complete() -> None:
         "a dead letter lost",
     ],
 )
-def test_whatever_is_wrong_is_told(wrong: Report, sound: bool) -> None:
+def test_whatever_is_wrong_is_told(wrong: DemoReport, sound: bool) -> None:
     assert (wrong.complete, wrong.sound) == (False, sound)
