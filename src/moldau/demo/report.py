@@ -84,7 +84,7 @@ def _input_frame(spark: Any, like: Any, source: EventInput, fields: list[Mapping
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReportStep:
     """One step: how many events went through it, and seconds."""
 
     name: str
@@ -149,7 +149,7 @@ class DemoReport:
     loaded: int
     sent_bytes: int
     sizes: Sizes
-    steps: Sequence[Step]
+    steps: Sequence[ReportStep]
     questions: Sequence[Question]
     lag: GroupLag
     picture: str

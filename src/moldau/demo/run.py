@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from moldau.demo.inputs import BadInputLine
 from moldau.demo.options import DemoError, DemoOptions, check_description, sole_user, write_file
-from moldau.demo.report import DemoReport, GroupLag, Sizes, Step
+from moldau.demo.report import DemoReport, GroupLag, ReportStep, Sizes
 
 GROUP = "moldau-demo"
 """The load's consumer group."""
@@ -56,7 +56,7 @@ class _Run:
         self._directory = directory
         self._progress = progress
         self._topic = options.input.service
-        self._steps: list[Step] = []
+        self._steps: list[ReportStep] = []
 
     def all_steps(self) -> DemoReport:
         from moldau.demo.children import BrokerProcess
@@ -157,7 +157,7 @@ class _Run:
         return result
 
     def _ended(self, name: str, events: int, seconds: float) -> None:
-        self._steps.append(Step(name, events, seconds))
+        self._steps.append(ReportStep(name, events, seconds))
         self._progress.end(name, events, seconds)
 
     def _refuse_bad_lines(self) -> tuple[None, int]:

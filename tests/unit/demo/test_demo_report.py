@@ -6,7 +6,7 @@ import pytest
 
 from moldau.audit.verdicts import Report as AuditReport
 from moldau.audit.verdicts import Verdict, WindowPair
-from moldau.demo.report import GroupLag, Proof, DemoReport, Sizes, Step
+from moldau.demo.report import DemoReport, GroupLag, Proof, ReportStep, Sizes
 from moldau.tracking.counts import Count
 
 COUNT = Count(10, 500, 99, 1, 2)
@@ -35,7 +35,7 @@ COMPLETE = DemoReport(
     loaded=10,
     sent_bytes=1,
     sizes=Sizes(1, 1, 1, 1),
-    steps=(Step("publish", 10, 2.0), Step("start Spark", 0, 5.0)),
+    steps=(ReportStep("publish", 10, 2.0), ReportStep("start Spark", 0, 5.0)),
     questions=(),
     lag=GroupLag("demo", 10, 0),
     picture="tiers.svg",
