@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
-from moldau.demo.report import Question
+from moldau.demo.report import ReportQuestion
 from moldau.lake.reports import COMPLETENESS, EVENTS_PER_HOUR, RAW_TOPIC, raw_report, run_report
 from moldau.tracking.counts import Count
 
@@ -20,7 +20,7 @@ FROM {events} GROUP BY ALL ORDER BY host"""
 _VERDICTS = "SELECT verdict, count(*) AS windows, sum(told) AS told, sum(events) AS arrived FROM {windows} GROUP BY ALL ORDER BY verdict"
 
 
-def ask_all(spark: Any, table: str, bootstrap: str, topic: str, told: Mapping[int, Count], *, flights: bool) -> list[Question]:
+def ask_all(spark: Any, table: str, bootstrap: str, topic: str, told: Mapping[int, Count], *, flights: bool) -> list[ReportQuestion]:
     """The answers; `told` is what the producers have counted, by window. What Spark raises."""
     from moldau.lake.table import read_table
 
@@ -47,9 +47,9 @@ def _told(spark: Any, told: Mapping[int, Count]) -> Any:
     return spark.createDataFrame(pa.table(columns))
 
 
-def _asked(title: str, sql: str, answer: Any) -> Question:
+def _asked(title: str, sql: str, answer: Any) -> ReportQuestion:
     rows = answer.collect()
-    return Question(title, sql, answer.columns, [_cells(row) for row in rows[:_ROWS_SHOWN]], max(0, len(rows) - _ROWS_SHOWN))
+    return ReportQuestion(title, sql, answer.columns, [_cells(row) for row in rows[:_ROWS_SHOWN]], max(0, len(rows) - _ROWS_SHOWN))
 
 
 def _cells(row: Sequence[Any]) -> list[Any]:

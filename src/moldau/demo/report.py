@@ -98,7 +98,7 @@ class ReportStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ReportQuestion:
     """A question, the SQL of it, and the answer as a small table; `more` rows of it are left out."""
 
     title: str
@@ -150,7 +150,7 @@ class DemoReport:
     sent_bytes: int
     sizes: Sizes
     steps: Sequence[ReportStep]
-    questions: Sequence[Question]
+    questions: Sequence[ReportQuestion]
     lag: GroupLag
     picture: str
 
