@@ -13,7 +13,7 @@ from moldau.model.extras import MissingExtraError
 if TYPE_CHECKING:
     from moldau.demo.options import DemoOptions
     from moldau.demo.report import DemoReport
-    from moldau.demo.run import Progress
+    from moldau.demo.run import RunProgress
 
 DIRECTORY, DIRECTORY_WITH_LOSS = "demo-data", "demo-data-loss"
 
@@ -110,7 +110,7 @@ def demo(
         raise SystemExit(FAILED)
 
 
-def _run(options: "DemoOptions", progress: "Progress") -> "DemoReport":
+def _run(options: "DemoOptions", progress: "RunProgress") -> "DemoReport":
     """The whole demonstration; what only its later steps can raise ends as one line too."""
     from pyspark.errors import PySparkException
 

@@ -15,7 +15,7 @@ from moldau.cli.output import human_bytes, print_table, verdict
 
 if TYPE_CHECKING:
     from moldau.demo.report import DemoReport
-    from moldau.demo.run import Progress
+    from moldau.demo.run import RunProgress
 
 
 class _Silent:
@@ -65,7 +65,7 @@ def _summary(events: int, seconds: float) -> str:
 
 
 @contextmanager
-def progress_view(*, quiet: bool) -> "Iterator[Progress]":
+def progress_view(*, quiet: bool) -> "Iterator[RunProgress]":
     """Whom to tell how it goes."""
     if quiet:
         yield _Silent()

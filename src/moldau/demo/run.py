@@ -21,7 +21,7 @@ _SHORT_LIVED = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
 """A session of a minute ends before the second compiler has earned what it costs."""
 
 
-class Progress(Protocol):
+class RunProgress(Protocol):
     """Who is told how it goes. Steps may run side by side; any thread may tell."""
 
     def begin(self, name: str, total: int | None) -> None:
@@ -34,7 +34,7 @@ class Progress(Protocol):
         """The step has ended."""
 
 
-def run_demo(options: DemoOptions, progress: Progress) -> DemoReport:
+def run_demo(options: DemoOptions, progress: RunProgress) -> DemoReport:
     """Do it all. DemoError, InputError, PublishError, ChildError, what loads raise, and what Spark raises."""
     from moldau.lake.tables.delta import uri_of
 
@@ -51,7 +51,7 @@ def run_demo(options: DemoOptions, progress: Progress) -> DemoReport:
 class _Run:
     """One run: steps, and how long they took."""
 
-    def __init__(self, options: DemoOptions, directory: Path, progress: Progress) -> None:
+    def __init__(self, options: DemoOptions, directory: Path, progress: RunProgress) -> None:
         self._options = options
         self._directory = directory
         self._progress = progress
