@@ -17,7 +17,7 @@ from concurrent.futures import Future, wait
 from moldau.audit.events import SchemaCheck
 from moldau.audit.points import reached
 from moldau.audit.publishing import OverdueError, Publisher
-from moldau.audit.reading import Reading
+from moldau.audit.reading import TopicReader
 from moldau.audit.round import AuditorOptions, Round
 from moldau.audit.walker import Walker
 from moldau.client.cluster import Cluster
@@ -144,7 +144,7 @@ class Auditor:
                 places = publisher.take_over(cluster)
                 self._overdue = None
                 reached("offsets read")
-                reading, walker = Reading(cluster, self.options.topics, places), Walker(self._is_tracked, fast=self.options.fast)
+                reading, walker = TopicReader(cluster, self.options.topics, places), Walker(self._is_tracked, fast=self.options.fast)
                 Round(self.options, self, publisher, reading, walker).go_on(once=once)
         except _StopError:
             log.info("audit stopped while brokers were away: tier=%s", self.options.tier)

@@ -78,7 +78,7 @@ _LIMITS: Final = FetchLimits(
 _AT_ONCE: Final = FetchLimits(max_wait_ms=0, max_bytes=32 << 20, partition_max_bytes=4 << 20, isolation_level=READ_COMMITTED)
 
 
-class Reading:
+class TopicReader:
     """Positions in all partitions of the topics that `pattern` matches whole; None: all, but for those that begin with an underscore.
 
     `places` is where the last auditor of the tier was.

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from moldau.audit.points import reached
 from moldau.audit.publishing import Publisher
-from moldau.audit.reading import Reading
+from moldau.audit.reading import TopicReader
 from moldau.audit.tally import Tally
 from moldau.audit.walker import Walker
 from moldau.client.failures import TransactionAbortedError
@@ -65,7 +65,7 @@ class Teller(Protocol):
 class Round:
     """Counts what `reading` brings, and publishes it."""
 
-    def __init__(self, options: AuditorOptions, teller: Teller, publisher: Publisher, reading: Reading, walker: Walker) -> None:
+    def __init__(self, options: AuditorOptions, teller: Teller, publisher: Publisher, reading: TopicReader, walker: Walker) -> None:
         self._options = options
         self._auditor = teller
         self._publisher = publisher

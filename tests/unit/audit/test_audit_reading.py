@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moldau.audit.places import Place, missing, notes
-from moldau.audit.reading import Reading
+from moldau.audit.reading import TopicReader
 from moldau.client.errors import RequestFailedError
 from moldau.client.groups import Committed
 from moldau.client.metadata import NO_TOPIC_ID, ClusterMetadata, PartitionMetadata, TopicMetadata
@@ -17,9 +17,9 @@ from moldau.tracking.audit_record import Gap
 from support.audit_cluster import FIRST, LAST, ME, NOBODY, T0, Cluster
 
 
-def reading(cluster: Cluster, places: dict[TopicPartition, Place] | None = None) -> Reading:
+def reading(cluster: Cluster, places: dict[TopicPartition, Place] | None = None) -> TopicReader:
     made: Any = cluster
-    found = Reading(made, None, places or {})
+    found = TopicReader(made, None, places or {})
     found.discover()
     return found
 
@@ -227,7 +227,7 @@ def test_a_topic_that_brokers_hear_of_late_is_waited_for_by_who_reads_once() -> 
     cluster = Cluster(b"1" * 16)
     cluster.late, cluster.patience_s = 4, 5.0
     made: Any = cluster
-    found = Reading(made, re.compile("t"), {})
+    found = TopicReader(made, re.compile("t"), {})
     found.wait_until_readable()
     assert found.positions == {T0: FIRST}
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from moldau.audit import auditor as auditors
 from moldau.audit.auditor import Auditor, AuditorOptions
 from moldau.audit.places import Place
-from moldau.audit.reading import Reading
+from moldau.audit.reading import TopicReader
 from moldau.audit.round import Round
 from moldau.audit.walker import Walker
 from moldau.client.errors import RequestFailedError
@@ -86,7 +86,7 @@ def begun(cluster: Cluster, looks: int, position: int = FIRST) -> tuple[Round, P
     made: Any = cluster
     published: Any = Published()
     ended = Ended(looks)
-    reading = Reading(made, None, {T0: Place(position, ID, 1)})
+    reading = TopicReader(made, None, {T0: Place(position, ID, 1)})
     options = AuditorOptions("local", keys_max=1 << 30, interval_s=3600)
     return Round(options, ended, published, reading, Walker(fast=False)), published, ended
 
