@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from moldau.audit.events import Reader, SchemaCheck
+from moldau.audit.events import HeaderReader, SchemaCheck
 from moldau.audit.tally import Origin, Tally, is_untracked
 from moldau.audit.vectors import add_events, count_spans, guid_hashes
 from moldau.protocol.records.vectors import SLACK, Bytes8, Int64s
@@ -33,7 +33,7 @@ def count_values(topic: str, values: Any, *, is_tracked: SchemaCheck | None = No
 
     `is_tracked` tells by schema id which events are tracked; without it whatever has the shape of a header is one.
     """
-    tally, reader = Tally(), Reader(is_tracked)
+    tally, reader = Tally(), HeaderReader(is_tracked)
     for chunk in _chunks(values):
         if len(chunk):
             data, offsets = _bytes_of(chunk)

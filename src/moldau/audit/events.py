@@ -30,7 +30,7 @@ _NEVER = 1 << 62
 """The length of no tail: no event is that long."""
 
 
-class Reader:
+class HeaderReader:
     """Reads headers, and remembers origins that it has seen. `is_tracked` None: whatever has the shape of a header is one."""
 
     def __init__(self, is_tracked: SchemaCheck | None = None) -> None:
@@ -99,7 +99,7 @@ class Reader:
         return True
 
 
-def count_value(reader: Reader, topic: str, value: bytes | None, timestamp_ms: int, into: Tally) -> None:
+def count_value(reader: HeaderReader, topic: str, value: bytes | None, timestamp_ms: int, into: Tally) -> None:
     """Count one record's value; `timestamp_ms` is the time of its batch."""
     header = None
     if value is not None and len(value) >= _FRAME_BYTES and reader.knows(int.from_bytes(value[1:_FRAME_BYTES])):
@@ -115,13 +115,13 @@ def count_value(reader: Reader, topic: str, value: bytes | None, timestamp_ms: i
 
 def count_each(topic: str, values: Iterable[bytes | None], timestamp_ms: int = 0, *, is_tracked: SchemaCheck | None = None) -> Tally:
     """Count values one by one: slow and obvious, for a few of them."""
-    reader, tally = Reader(is_tracked), Tally()
+    reader, tally = HeaderReader(is_tracked), Tally()
     for value in values:
         count_value(reader, topic, value, timestamp_ms, tally)
     return tally
 
 
-def count_records(data: bytes, count: int, topic: str, timestamp_ms: int, reader: Reader, into: Tally) -> None:
+def count_records(data: bytes, count: int, topic: str, timestamp_ms: int, reader: HeaderReader, into: Tally) -> None:
     """Count the `count` records of one batch, decompressed; `timestamp_ms` is its greatest time. CorruptBatchError where bytes do not
     add up: `into` may have counted some of them then.
     """

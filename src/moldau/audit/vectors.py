@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from moldau.audit.events import Reader, count_value
+from moldau.audit.events import HeaderReader, count_value
 from moldau.audit.tally import Origin, Tally
 from moldau.protocol.records.vectors import Bytes8, Int64s
 from moldau.tracking.counts import WINDOW_MS
@@ -54,7 +54,7 @@ def _rotated(lane: Lanes, bits: int) -> Lanes:
     return lane << np.uint64(bits) | lane >> np.uint64(64 - bits)
 
 
-def count_spans(data: Bytes8, start: Int64s, end: Int64s, timestamp_ms: Int64s, topic: str, reader: Reader, into: Tally) -> None:
+def count_spans(data: Bytes8, start: Int64s, end: Int64s, timestamp_ms: Int64s, topic: str, reader: HeaderReader, into: Tally) -> None:
     """Count the values at these places of `data`, which has at least 48 bytes behind the last one.
 
     `timestamp_ms` are the times of their batches, for those that are untracked.
@@ -87,7 +87,7 @@ def count_spans(data: Bytes8, start: Int64s, end: Int64s, timestamp_ms: Int64s, 
     _add_untracked(topic, timestamp_ms, length, ~tracked & ~odd, into)
 
 
-def _of_tracked_schemas(lanes: Lanes, start: Int64s, reader: Reader, among: Any) -> Any:
+def _of_tracked_schemas(lanes: Lanes, start: Int64s, reader: HeaderReader, among: Any) -> Any:
     found = np.zeros(len(start), bool)
     rows = np.flatnonzero(among)
     ids, which = np.unique((lanes[start[rows]] >> np.uint64(8)).astype(np.uint32).byteswap(), return_inverse=True)

@@ -8,7 +8,7 @@ is damaged raises CorruptBatchError, and nothing of it is counted.
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from moldau.audit.events import Reader, SchemaCheck, count_records, count_value
+from moldau.audit.events import HeaderReader, SchemaCheck, count_records, count_value
 from moldau.audit.tally import Tally
 from moldau.client.fetched_batches import VisibleBatches, checked_batches
 from moldau.client.partition_requests import Fetched
@@ -38,7 +38,7 @@ class Walker:
     """Counts fetches of any number of topics. `fast` None: with numpy if it is there."""
 
     def __init__(self, is_tracked: SchemaCheck | None = None, *, fast: bool | None = None) -> None:
-        self._reader = Reader(is_tracked)
+        self._reader = HeaderReader(is_tracked)
         self.fast = find_spec("numpy") is not None if fast is None else fast
         self.few = _FEW_RECORDS
         """A fetch of no more records is counted one by one."""
