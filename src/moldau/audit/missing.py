@@ -72,7 +72,7 @@ class Guids:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingEvents:
     """What the lower tier lacks of an instance in a window: the guids as hex digits, and why others are unknown."""
 
     topic: str
@@ -138,7 +138,7 @@ def wanted_places(report: Report, tables: Collection[str], clusters: Collection[
     return found
 
 
-def missing(report: Report, guids: Mapping[tuple[str, str], Guids], tables: Collection[str]) -> Iterator[Missing]:
+def missing(report: Report, guids: Mapping[tuple[str, str], Guids], tables: Collection[str]) -> Iterator[MissingEvents]:
     """What each lower tier lacks; `guids` are those of `wanted_places`, `tables` the tiers that have tables."""
     for pair, line in lacking(report):
         window, topic, there = pair.window_start_ms, pair.topic, guids.get((pair.lower_tier, pair.topic))
@@ -160,7 +160,7 @@ def missing(report: Report, guids: Mapping[tuple[str, str], Guids], tables: Coll
             )
             problem = f"where is tier {pair.lower_tier}? {named}"
         found = tuple(f"{line.instance}{number:016x}" for number in sorted(numbers or ()))
-        yield Missing(topic, window, pair.upper_tier, pair.lower_tier, line.host, found, problem)
+        yield MissingEvents(topic, window, pair.upper_tier, pair.lower_tier, line.host, found, problem)
 
 
 def _unnamed(line: SourceLine, held: Collection[int], named: int) -> str:

@@ -18,7 +18,7 @@ from moldau.tracking.audit_record import PRODUCER_TIER
 from moldau.tracking.clock import moment
 
 if TYPE_CHECKING:
-    from moldau.audit.missing import Guids, Missing
+    from moldau.audit.missing import Guids, MissingEvents
     from moldau.audit.rules import Rules
     from moldau.audit.tiers import TierCounts
     from moldau.audit.verdicts import Report
@@ -119,7 +119,7 @@ def _by_tier(option: str, what: str, values: tuple[str, ...]) -> dict[str, str]:
     return places
 
 
-def _missing(cluster: "Cluster", found: "TierCounts", compared: "Report", places: _Places, timeout_s: float) -> "list[Missing]":
+def _missing(cluster: "Cluster", found: "TierCounts", compared: "Report", places: _Places, timeout_s: float) -> "list[MissingEvents]":
     """What the tiers lack, guid by guid."""
     from moldau.audit.missing import OWN_LOG, guids_of_log, missing, wanted_instances, wanted_places
 
