@@ -18,7 +18,7 @@ _NOTE = re.compile(r"([0-9a-f]{32})/([0-9]{1,9})\0?")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadPosition:
     """The offset that comes next in a partition, and of which topic; `partitions` is 0 where that is not known."""
 
     offset: int
@@ -48,7 +48,7 @@ def notes(offsets: Iterable[TopicPartition], topic_ids: Mapping[TopicPartition, 
     return {where: f"{topic_id.hex()}/{counts[where.topic, topic_id]}" for where, topic_id in known.items()}
 
 
-def missing(places: Mapping[TopicPartition, Place], topic: TopicMetadata) -> list[TopicPartition]:
+def missing(places: Mapping[TopicPartition, ReadPosition], topic: TopicMetadata) -> list[TopicPartition]:
     """Partitions of a topic without an offset, though there was one once; all of them where nothing is known of the topic."""
     partitions = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
     known = {where: places[where] for where in partitions if where in places and places[where].is_of(topic.id)}

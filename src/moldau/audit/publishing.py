@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from moldau.audit.follow import read_audit
-from moldau.audit.places import Place, missing, notes
+from moldau.audit.places import ReadPosition, missing, notes
 from moldau.audit.points import reached
 from moldau.audit.rules import is_counted
 from moldau.client.cluster import Cluster
@@ -74,7 +74,7 @@ class Publisher:
         )  # fmt: skip
         self._member = Consumer(bootstrap, client_id=client_id, group_id=group_of(tier), auto_commit=False)
 
-    def take_over(self, cluster: Cluster) -> dict[TopicPartition, Place]:
+    def take_over(self, cluster: Cluster) -> dict[TopicPartition, ReadPosition]:
         """Fence whoever was this tier's auditor; where it had got to. TransactionError, WorldError, LostOffsetsError.
 
         Brokers forget the offsets of a group that nobody uses, after a week by default, all or some of them; and those of topics that are
@@ -84,7 +84,7 @@ class Publisher:
         self._producer.init_transactions(TRANSACTION_TIMEOUT_MS / 1000)
         reached("id taken over")
         committed = Groups(cluster).committed(group_of(self.tier), stable=True)
-        places = {where: Place.of(each) for where, each in committed.items()}
+        places = {where: ReadPosition.of(each) for where, each in committed.items()}
         self._committed = {where: each.offset for where, each in committed.items()}
         if not places:
             self._check_not_a_loads(cluster)
@@ -110,7 +110,7 @@ class Publisher:
         if any(each.offset not in overdue.known.get(where, ()) for where, each in found.items()):
             raise overdue.fenced
 
-    def _counted_already(self, cluster: Cluster, places: Mapping[TopicPartition, Place]) -> list[str]:
+    def _counted_already(self, cluster: Cluster, places: Mapping[TopicPartition, ReadPosition]) -> list[str]:
         """Topics and partitions that this tier has counted and that are there still, and of which it is not known up to where.
 
         Of a topic without any offset the audit topic tells whether it was counted, unless it is known to be another of the same name.

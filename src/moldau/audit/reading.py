@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from moldau.audit.places import Place
+from moldau.audit.places import ReadPosition
 from moldau.audit.rules import is_counted
 from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
@@ -84,7 +84,7 @@ class TopicReader:
     `places` is where the last auditor of the tier was.
     """
 
-    def __init__(self, cluster: Cluster, pattern: re.Pattern[str] | None, places: Mapping[TopicPartition, Place]) -> None:
+    def __init__(self, cluster: Cluster, pattern: re.Pattern[str] | None, places: Mapping[TopicPartition, ReadPosition]) -> None:
         self.positions: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         """Where readers of committed records are at the end, as far as the last fetch told."""

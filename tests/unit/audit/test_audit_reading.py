@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moldau.audit.places import Place, missing, notes
+from moldau.audit.places import ReadPosition, missing, notes
 from moldau.audit.reading import TopicReader
 from moldau.client.errors import RequestFailedError
 from moldau.client.groups import Committed
@@ -17,7 +17,7 @@ from moldau.tracking.audit_record import Gap
 from support.audit_cluster import FIRST, LAST, ME, NOBODY, T0, Cluster
 
 
-def reading(cluster: Cluster, places: dict[TopicPartition, Place] | None = None) -> TopicReader:
+def reading(cluster: Cluster, places: dict[TopicPartition, ReadPosition] | None = None) -> TopicReader:
     made: Any = cluster
     found = TopicReader(made, None, places or {})
     found.discover()
@@ -47,7 +47,7 @@ def test_a_topic_that_brokers_do_not_know_for_a_moment_is_not_counted_again(how:
 
 def test_a_topic_that_is_made_anew_is_counted_from_its_beginning() -> None:
     cluster = Cluster(b"1" * 16)
-    found = reading(cluster, {T0: Place(40)})
+    found = reading(cluster, {T0: ReadPosition(40)})
     assert found.positions == {T0: 40}
     cluster.topic_id = None
     found.discover()
@@ -59,7 +59,7 @@ def test_a_topic_that_is_made_anew_is_counted_from_its_beginning() -> None:
 def test_without_ids_nobody_can_know() -> None:
     """Brokers older than topic ids: as if it were made anew."""
     cluster = Cluster(NO_TOPIC_ID)
-    found = reading(cluster, {T0: Place(40)})
+    found = reading(cluster, {T0: ReadPosition(40)})
     cluster.topic_id = None
     found.discover()
     cluster.topic_id = NO_TOPIC_ID
@@ -106,7 +106,7 @@ def test_what_the_log_has_lost_is_told_and_nothing_is_counted_again(position: in
     """Retention took records before they were counted; or a leader that did not have all of them was elected after a crash."""
     cluster = Cluster(b"1" * 16)
     cluster.fetch_error = ErrorCode.OFFSET_OUT_OF_RANGE
-    found = reading(cluster, {T0: Place(position, b"1" * 16)})
+    found = reading(cluster, {T0: ReadPosition(position, b"1" * 16)})
     assert found.fetch(wait=False) == {}
     assert (found.positions, found.gaps) == ({T0: goes_on}, [("t", gap)])
     with pytest.raises(RequestFailedError):
@@ -116,11 +116,11 @@ def test_what_the_log_has_lost_is_told_and_nothing_is_counted_again(position: in
 
 def test_an_offset_of_another_topic_of_that_name_is_no_place_to_go_on() -> None:
     """It was deleted and recreated while no auditor was there, or just before the offset of the former one was committed."""
-    assert reading(Cluster(b"1" * 16), {T0: Place(40, b"1" * 16)}).positions == {T0: 40}
-    assert reading(Cluster(b"2" * 16), {T0: Place(40, b"1" * 16)}).positions == {T0: FIRST}
-    assert reading(Cluster(b"2" * 16), {T0: Place(40)}).positions == {T0: 40}, "set by hand"
+    assert reading(Cluster(b"1" * 16), {T0: ReadPosition(40, b"1" * 16)}).positions == {T0: 40}
+    assert reading(Cluster(b"2" * 16), {T0: ReadPosition(40, b"1" * 16)}).positions == {T0: FIRST}
+    assert reading(Cluster(b"2" * 16), {T0: ReadPosition(40)}).positions == {T0: 40}, "set by hand"
     cluster = Cluster(b"1" * 16)
-    found = reading(cluster, {T0: Place(40, b"1" * 16)})
+    found = reading(cluster, {T0: ReadPosition(40, b"1" * 16)})
     cluster.topic_id = b"2" * 16
     found.discover()
     assert found.positions == {T0: FIRST}, "and that nobody had seen it go makes no difference"
@@ -192,7 +192,7 @@ def test_after_records_are_gone_nobody_says_that_all_is_counted() -> None:
     """Where the log ended at the fetch before is no end to go by: what is behind the records that are gone is not counted yet."""
     cluster = Cluster(b"1" * 16)
     cluster.is_known = True
-    found = reading(cluster, {T0: Place(LAST, b"1" * 16)})
+    found = reading(cluster, {T0: ReadPosition(LAST, b"1" * 16)})
     found.fetch(wait=False)
     assert found.caught_up_at(0) is not None
     cluster.first, cluster.end = 60, 90
@@ -238,13 +238,13 @@ def test_offsets_say_which_of_them_should_be_there() -> None:
     offsets = [TopicPartition("t", number) for number in (0, 1, 2, 4)]
     made = notes(offsets, dict.fromkeys(offsets, topic_id))
     assert made == dict.fromkeys(offsets, f"{topic_id.hex()}/3")
-    places = {where: Place.of(Committed(Offset(7), 0, note + "\0")) for where, note in made.items()}
-    assert places[T0] == Place(7, topic_id, 3)
+    places = {where: ReadPosition.of(Committed(Offset(7), 0, note + "\0")) for where, note in made.items()}
+    assert places[T0] == ReadPosition(7, topic_id, 3)
     partitions = tuple(PartitionMetadata(number, ME, 0, (ME,), (ME,), (), ErrorCode.NONE) for number in range(6))
     topic = TopicMetadata("t", topic_id, False, partitions, ErrorCode.NONE)
     assert missing(places, topic) == []
     del places[TopicPartition("t", 1)]
     assert missing(places, topic) == [TopicPartition("t", 1)]
     assert len(missing(places, TopicMetadata("t", b"2" * 16, False, partitions, ErrorCode.NONE))) == 6
-    assert missing({T0: Place.of(Committed(Offset(7)))}, topic) == []
+    assert missing({T0: ReadPosition.of(Committed(Offset(7)))}, topic) == []
     assert len(missing({}, topic)) == 6

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 
 from moldau.audit import auditor as auditors
 from moldau.audit.auditor import Auditor, AuditorOptions
-from moldau.audit.places import Place
+from moldau.audit.places import ReadPosition
 from moldau.audit.reading import TopicReader
 from moldau.audit.round import Round
 from moldau.audit.walker import Walker
@@ -86,7 +86,7 @@ def begun(cluster: Cluster, looks: int, position: int = FIRST) -> tuple[Round, P
     made: Any = cluster
     published: Any = Published()
     ended = Ended(looks)
-    reading = TopicReader(made, None, {T0: Place(position, ID, 1)})
+    reading = TopicReader(made, None, {T0: ReadPosition(position, ID, 1)})
     options = AuditorOptions("local", keys_max=1 << 30, interval_s=3600)
     return Round(options, ended, published, reading, Walker(fast=False)), published, ended
 
@@ -256,7 +256,7 @@ class Stuck:
 
     made: "Stuck"
 
-    def take_over(self, _: object) -> dict[TopicPartition, Place]:
+    def take_over(self, _: object) -> dict[TopicPartition, ReadPosition]:
         self.asked.set()
         self.answered.wait(60)
         raise FencedError("moldau-audit-local", KafkaError(KafkaError._FENCED))
@@ -292,7 +292,7 @@ def test_an_auditor_that_has_ended_keeps_no_producer(monkeypatch: pytest.MonkeyP
         def __init__(self, *_: Any) -> None:
             made.append(weakref.ref(self))
 
-        def take_over(self, _: object) -> dict[TopicPartition, Place]:
+        def take_over(self, _: object) -> dict[TopicPartition, ReadPosition]:
             return {}
 
     monkeypatch.setattr(auditors, "Publisher", Ending)
