@@ -10,7 +10,7 @@ CLUSTER = UpdateMode.CLUSTER_WIDE
 OWN_BROKER = UpdateMode.PER_BROKER
 
 
-class Options(TypedDict, total=False):
+class DefinitionOptions(TypedDict, total=False):
     """What a row may add to name, default and description."""
 
     allowed: Validator
@@ -22,37 +22,37 @@ class Options(TypedDict, total=False):
     deviation: str
 
 
-def boolean(name: str, default: bool, doc: str, **options: Unpack[Options]) -> ConfigDefinition:
+def boolean(name: str, default: bool, doc: str, **options: Unpack[DefinitionOptions]) -> ConfigDefinition:
     """A row of true or false."""
     return ConfigDefinition(name, ConfigType.BOOLEAN, default, doc, **options)
 
 
-def integer(name: str, default: int | None, doc: str, **options: Unpack[Options]) -> ConfigDefinition:
+def integer(name: str, default: int | None, doc: str, **options: Unpack[DefinitionOptions]) -> ConfigDefinition:
     """A row of a 32-bit number."""
     return ConfigDefinition(name, ConfigType.INT, default, doc, **options)
 
 
-def short(name: str, default: int, doc: str, **options: Unpack[Options]) -> ConfigDefinition:
+def short(name: str, default: int, doc: str, **options: Unpack[DefinitionOptions]) -> ConfigDefinition:
     """A row of a 16-bit number."""
     return ConfigDefinition(name, ConfigType.SHORT, default, doc, **options)
 
 
-def long(name: str, default: int | None, doc: str, **options: Unpack[Options]) -> ConfigDefinition:
+def long(name: str, default: int | None, doc: str, **options: Unpack[DefinitionOptions]) -> ConfigDefinition:
     """A row of a 64-bit number."""
     return ConfigDefinition(name, ConfigType.LONG, default, doc, **options)
 
 
-def double(name: str, default: float, doc: str, **options: Unpack[Options]) -> ConfigDefinition:
+def double(name: str, default: float, doc: str, **options: Unpack[DefinitionOptions]) -> ConfigDefinition:
     """A row of a floating-point number."""
     return ConfigDefinition(name, ConfigType.DOUBLE, default, doc, **options)
 
 
-def string(name: str, default: str | None, doc: str, **options: Unpack[Options]) -> ConfigDefinition:
+def string(name: str, default: str | None, doc: str, **options: Unpack[DefinitionOptions]) -> ConfigDefinition:
     """A row of text."""
     return ConfigDefinition(name, ConfigType.STRING, default, doc, **options)
 
 
-def items(name: str, default: tuple[str, ...] | None, doc: str, **options: Unpack[Options]) -> ConfigDefinition:
+def items(name: str, default: tuple[str, ...] | None, doc: str, **options: Unpack[DefinitionOptions]) -> ConfigDefinition:
     """A row of a list, written with commas."""
     return ConfigDefinition(name, ConfigType.LIST, default, doc, **options)
 
