@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from moldau.broker.request import DelayedOperation, FastPath, Request
+from moldau.broker.request import DelayedOperation, FastPath, Request, RequestSource
 from moldau.broker.security.channel import Channel
 from moldau.cluster.snapshot import Endpoint
 from moldau.model.steps import Steps
@@ -18,14 +18,14 @@ class NotedExchange:
         self.aborted = False
 
     @property
-    def holder(self) -> "NotedExchange":
-        return self
+    def holder(self) -> RequestSource:
+        raise NotImplementedError
 
-    def release(self) -> None:
-        self.held -= 1
+    def take_place(self, waiting_cost: int) -> None:
+        raise NotImplementedError
 
-    def starve(self) -> None:
-        self.aborted = True
+    def withdraw(self) -> None:
+        raise NotImplementedError
 
     def reply(self, parts: Sequence[Part]) -> None:
         self.replies.append(parts)
@@ -40,9 +40,6 @@ class NotedExchange:
         raise NotImplementedError
 
     def run(self, steps: Steps, *, droppable: bool = True) -> None:
-        raise NotImplementedError
-
-    def mute(self, throttle_ms: int) -> None:
         raise NotImplementedError
 
     def abort(self) -> None:

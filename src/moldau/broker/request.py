@@ -38,12 +38,40 @@ class FastPath(Protocol):
         """Stage the batch of a request of this version. False, and nothing has happened, if the general way has to take it."""
 
 
+class RequestSource(Holder, Protocol):
+    """The connection that a request came by."""
+
+    channel: Channel
+    """The client."""
+
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no frame for that long: the client exceeds a quota."""
+
+    def cut(self, reason: object) -> None:
+        """Handle no more frames, and close after the responses before."""
+
+    def reserve(self, requests: int) -> "Exchange":
+        """A place after all responses so far for those to so many requests."""
+
+    def place_produced(self, parts: Sequence[Part]) -> None:
+        """Place the responses of Produce requests that went the shortest way after all before them."""
+
+    def count_produced(self, count: int, failed: int) -> None:
+        """Count these requests of the present read, of which so many failed."""
+
+
 class Exchange(Protocol):
     """One request's response, and its hold on the frames that follow it on the connection."""
 
     @property
-    def holder(self) -> Holder:
-        """The connection, as what memory of requests is counted for."""
+    def holder(self) -> RequestSource:
+        """The connection."""
+
+    def take_place(self, waiting_cost: int) -> None:
+        """Give the response a place after all before it, if it has none; it counts `waiting_cost` bytes until it is there."""
+
+    def withdraw(self) -> None:
+        """Give up the place: there will be no response."""
 
     def reply(self, parts: Sequence[Part]) -> None:
         """Send the response, in the order of the requests; once, now or later. Nothing to send is no parts."""
@@ -73,9 +101,6 @@ class Exchange(Protocol):
 
     def cut(self, reason: object) -> None:
         """Handle no more frames of the connection, and close it after the responses before this one."""
-
-    def mute(self, throttle_ms: int) -> None:
-        """Handle no later frame of the connection for that long: its client exceeds a quota."""
 
     def remember(self, fast: FastPath | None) -> None:
         """Try `fast` first for the connection's next Produce requests."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from moldau.broker.admission.slices import SlicedWork
+from moldau.broker.handlers.long_fetch import LongFetch
 from moldau.broker.handlers.produce.long import LongProduce
-from moldau.broker.long_fetch import LongFetch
 from moldau.broker.network.connection import Connection
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

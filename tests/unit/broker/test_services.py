@@ -7,6 +7,7 @@ from moldau.broker.handlers import (
     cluster,
     configs,
     coordinators,
+    fetch,
     group_admin,
     group_members,
     init_producer_id,
@@ -17,6 +18,7 @@ from moldau.broker.handlers import (
     transaction_admin,
     transactions,
 )
+from moldau.broker.handlers.produce import operation
 from moldau.protocol.messages import load
 from support.broker_world import BrokerWorld
 
@@ -25,12 +27,14 @@ class AllServices(
     cluster.Services,
     configs.Services,
     coordinators.Services,
+    fetch.Services,
     group_admin.Services,
     group_members.Services,
     init_producer_id.Services,
     metadata.Services,
     offset_lookups.Services,
     offsets.Services,
+    operation.Services,
     topics.Services,
     transaction_admin.Services,
     transactions.Services,

@@ -135,7 +135,7 @@ class Pipeline:
     def _finish(self, request: "Request", response: Any, parts: list[bytes], throttle_ms: int) -> None:
         self._counters.answered(request.api_key, request.received_s, request.started_s, error_codes(response))
         if throttle_ms:
-            request.exchange.mute(throttle_ms)
+            request.exchange.holder.mute(throttle_ms)
         request.exchange.reply(parts)
 
     def _refuse(self, served: ServedApi, request: "Request") -> None:

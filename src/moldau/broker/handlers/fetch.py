@@ -17,9 +17,10 @@ A request of many partitions is handled in steps: see `long_fetch`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.delayed import Bound, DelayedRequest
+from moldau.broker.handlers.services import PartitionServices
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
 from moldau.ports.transport import FileRange, Part
@@ -27,9 +28,13 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.fetch import FetchFrame, FetchPartition, FetchPartitionResult, decode_fetch, encode_fetch_response
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
+    from moldau.broker.admission.admission import Admission
+    from moldau.broker.delayed import DelayedRequests
+    from moldau.broker.metrics.counters import Counters
+    from moldau.broker.replicas.manager import ReplicaManager
     from moldau.log.partition_log import PartitionLog
     from moldau.log.reader import ReadResult
+    from moldau.ports.clock import Clock
 
 FIRST_WITH_TOPIC_IDS = 13
 READ_COMMITTED = 1
@@ -48,6 +53,30 @@ Answer = Callable[[Sequence[Part]], object]
 
 
 Results = tuple[bytes, list[FetchPartitionResult]]
+
+
+class Services(PartitionServices, Protocol):
+    """What Fetch uses of the broker."""
+
+    @property
+    def admission(self) -> "Admission":
+        """Bounds of requests, and turns for long ones."""
+
+    @property
+    def clock(self) -> "Clock":
+        """Its time."""
+
+    @property
+    def counters(self) -> "Counters":
+        """What is counted of requests."""
+
+    @property
+    def delayed(self) -> "DelayedRequests":
+        """Fetches that wait."""
+
+    @property
+    def replicas(self) -> "ReplicaManager":
+        """Progress of followers."""
 
 
 class Fetch:
@@ -72,7 +101,7 @@ class Fetch:
         "version",
     )
 
-    def __init__(self, broker: "Broker", frame: FetchFrame, version: int, correlation_id: int, received_s: float) -> None:
+    def __init__(self, broker: Services, frame: FetchFrame, version: int, correlation_id: int, received_s: float) -> None:
         self.broker = broker
         self.received_s = received_s
         self.started_s = broker.clock.monotonic()
@@ -247,7 +276,7 @@ class Fetch:
 
 
 def handle_fetch(
-    broker: "Broker", frame: memoryview, position: int, version: int, correlation_id: int, received_s: float
+    broker: Services, frame: memoryview, position: int, version: int, correlation_id: int, received_s: float
 ) -> "list[Part] | WaitingFetch":
     """The answer to the request whose body starts at `position`, or the request that has to wait for it. ProtocolError.
 

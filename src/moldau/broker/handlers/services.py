@@ -8,12 +8,21 @@ if TYPE_CHECKING:
     from moldau.broker.admin_log import AdminLog
     from moldau.broker.coordinators.coordinators import Coordinators
     from moldau.broker.groups.coordinator import GroupCoordinator
+    from moldau.broker.quotas.quotas import Quotas
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.replicas.table import PartitionTable
+    from moldau.broker.security.authorizer import Authorizer
     from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.model.config.store import BrokerConfig
     from moldau.model.errors import PeerError, StorageError
+
+
+class Guards(Protocol):
+    """What every request passes."""
+
+    authorizer: "Authorizer"
+    quotas: "Quotas"
 
 
 class ConfigServices(Protocol):

@@ -26,8 +26,10 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from moldau.broker.admission.memory import READ_BYTES
+from moldau.broker.api.catalog import UnservedError
 from moldau.broker.handlers.fetch import handle_fetch
 from moldau.broker.handlers.produce.handler import ProduceHandler
+from moldau.broker.handlers.produce.operation import LAST_VERSION
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
 from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.broker.request import FastPath, Request
@@ -96,7 +98,7 @@ class Connection:
         self._reader = FrameReader(broker.receive_buffer, limits.request_bytes_max, limits.decoded_bytes_max)
         self._responses = ResponseQueue()
         self._appends = broker.replicas.appends
-        self._producing = ProduceHandler(broker, self._responses)
+        self._producing = ProduceHandler(broker)
         self._fast: FastPath | None = None
         """What the next Produce request will probably look like, once there was one of the usual kind."""
         self._received_s = self._started_s = 0.0
@@ -179,6 +181,14 @@ class Connection:
         if not self._serving:
             self._flush()
             self._go_on()
+
+    def place(self, pending: PendingResponse, waiting_cost: int) -> None:
+        """Give a response the place after all before it."""
+        self._responses.append(pending, waiting_cost)
+
+    def withdraw(self, pending: PendingResponse) -> None:
+        """Forget a response that will not be there."""
+        self._responses.remove(pending)
 
     def run(self, pending: PendingResponse, steps: Steps, *, droppable: bool) -> None:
         """Run a request in turns, see `Exchange.run`."""
@@ -296,6 +306,8 @@ class Connection:
                     if pending and self._must_stop():
                         return True
                     continue
+                if not 0 <= version <= LAST_VERSION:
+                    raise UnservedError(_PRODUCE, version)
                 self._producing.handle(PendingResponse(self), fast, frame, version, correlation_id, now_ms, self._received_s)
                 fast = self._fast
             else:
@@ -342,7 +354,7 @@ class Connection:
         response.start(pending.reply, self._transport.abort)
 
     def _fetch_in_steps(self, frame: memoryview, version: int, correlation_id: int) -> None:
-        from moldau.broker.long_fetch import LongFetch
+        from moldau.broker.handlers.long_fetch import LongFetch
 
         pending = self._responses.append(PendingResponse(self), len(frame))
         fetch = LongFetch(self._broker, pending, bytes(frame), version, correlation_id, self._received_s)

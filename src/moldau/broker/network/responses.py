@@ -10,9 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from moldau.broker.admission.memory import Holder
-from moldau.broker.request import DelayedOperation, FastPath
-from moldau.broker.security.channel import Channel
+from moldau.broker.request import DelayedOperation, FastPath, RequestSource
 from moldau.model.steps import Steps
 from moldau.ports.transport import FileRange, Part, release_parts
 
@@ -20,14 +18,17 @@ RANGE_COST = 512
 """What a file range counts among the bytes that wait; its own bytes stay in the file."""
 
 
-class RequestSource(Holder, Protocol):
+class ResponseSource(RequestSource, Protocol):
     """The connection, as its pending responses see it."""
-
-    channel: Channel
-    """The client."""
 
     def respond(self, pending: "PendingResponse", parts: Sequence[Part]) -> None:
         """The response is there."""
+
+    def place(self, pending: "PendingResponse", waiting_cost: int) -> None:
+        """Give it the place after all responses so far."""
+
+    def withdraw(self, pending: "PendingResponse") -> None:
+        """Forget it."""
 
     def hold(self) -> None:
         """Handle no frame until `release`, or until a response that holds is there; once for each call."""
@@ -38,23 +39,8 @@ class RequestSource(Holder, Protocol):
     def run(self, pending: "PendingResponse", steps: Steps, *, droppable: bool) -> None:
         """Run steps in turns."""
 
-    def mute(self, throttle_ms: int) -> None:
-        """Handle no frame for that long."""
-
     def abort(self) -> None:
         """Close at once."""
-
-    def cut(self, reason: object) -> None:
-        """Handle no more frames, and close after the responses before."""
-
-    def reserve(self, requests: int) -> "PendingResponse":
-        """A place after all responses so far for those to so many requests."""
-
-    def place_produced(self, parts: Sequence[Part]) -> None:
-        """Place the responses of Produce requests that went the shortest way after all before them."""
-
-    def count_produced(self, count: int, failed: int) -> None:
-        """Count these requests of the present read, of which so many failed."""
 
     def remember(self, fast: FastPath | None) -> None:
         """Try `fast` first."""
@@ -65,7 +51,7 @@ class PendingResponse:
 
     __slots__ = ("abandoned", "cost", "delayed", "holder", "holds", "is_placed", "parts", "requests")
 
-    def __init__(self, source: RequestSource) -> None:
+    def __init__(self, source: ResponseSource) -> None:
         self.holder = source
         self.parts: Sequence[Part] | None = None
         """The response, once it is there."""
@@ -82,6 +68,15 @@ class PendingResponse:
     def reply(self, parts: Sequence[Part]) -> None:
         """Send the response, in the order of the requests."""
         self.holder.respond(self, parts)
+
+    def take_place(self, waiting_cost: int) -> None:
+        """Give the response a place after all before it, if it has none."""
+        if not self.is_placed:
+            self.holder.place(self, waiting_cost)
+
+    def withdraw(self) -> None:
+        """Give up the place: there will be no response."""
+        self.holder.withdraw(self)
 
     def delay(self, operation: DelayedOperation) -> None:
         """Finish or cancel `operation` if the connection ends before `reply`."""
@@ -102,10 +97,6 @@ class PendingResponse:
     def run(self, steps: Steps, *, droppable: bool = True) -> None:
         """Run `steps` in turns."""
         self.holder.run(self, steps, droppable=droppable)
-
-    def mute(self, throttle_ms: int) -> None:
-        """Handle no later frame for that long."""
-        self.holder.mute(throttle_ms)
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -138,7 +129,7 @@ class ResponseQueue:
         """Bytes of memory that the responses take. Those put into `ready` directly do not count: they are shorter than their requests."""
         return self._ready_cost + self._pending_cost
 
-    def place(self, parts: Sequence[Part], source: RequestSource) -> None:
+    def place(self, parts: Sequence[Part], source: ResponseSource) -> None:
         """A response that is there, to the request after the last one."""
         if self.pending:
             self.fill(self.append(PendingResponse(source)), parts)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from moldau.broker.handlers.produce.operation import ProduceOperation
-    from moldau.broker.network.responses import PendingResponse, RequestSource
     from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.broker.request import Exchange, RequestSource
 
 HEADER_BYTES_MAX = 1024
 """A connection keeps a header to compare with, so a longer one goes the general way each time."""
@@ -209,7 +209,7 @@ class ProduceFastPath:
         self._note_ticket = run.tickets.append
         self._note_offset = run.base_offsets.append
 
-    def _settled(self, run: AppendRun, failures: "Mapping[HostedPartition, StorageError]", place: "PendingResponse | None" = None) -> None:
+    def _settled(self, run: AppendRun, failures: "Mapping[HostedPartition, StorageError]", place: "Exchange | None" = None) -> None:
         """The rows of a run are written, or could not be: answer them."""
         source, tickets = self._source, run.tickets
         count = len(tickets)

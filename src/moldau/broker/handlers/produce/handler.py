@@ -9,9 +9,8 @@ the connection has no room for more.
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from moldau.broker.api.catalog import UnservedError
 from moldau.broker.handlers.produce.fast_path import ProduceFastPath
-from moldau.broker.handlers.produce.operation import FIRST_VERSION, LAST_VERSION, ProduceOperation
+from moldau.broker.handlers.produce.operation import FIRST_VERSION, ProduceOperation, Services
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps, drain
@@ -21,15 +20,12 @@ from moldau.protocol.fast.produce import LongProduceError, decode_produce
 from moldau.protocol.framing import kept
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
     from moldau.broker.handlers.produce.transactional import TransactionalProduce
     from moldau.broker.handlers.produce.walks import RunningWalks
-    from moldau.broker.network.responses import PendingResponse, ResponseQueue
-    from moldau.broker.request import FastPath
+    from moldau.broker.request import Exchange, FastPath
 
 BYTES_AT_ONCE = 4 * 1024 * 1024
 """Bytes of a request of several batches that is handled in one go."""
-_PRODUCE = int(ApiKey.PRODUCE)
 
 
 class _Work:
@@ -37,7 +33,7 @@ class _Work:
 
     __slots__ = ("_broker", "_received_s", "_size", "_started_s", "exchange", "is_cut")
 
-    def __init__(self, broker: "Broker", exchange: "PendingResponse", received_s: float, size: int) -> None:
+    def __init__(self, broker: Services, exchange: "Exchange", received_s: float, size: int) -> None:
         """The request has `size` bytes."""
         self.exchange = exchange
         self.is_cut = False
@@ -47,10 +43,9 @@ class _Work:
         self._started_s = broker.clock.monotonic()
         self._size = size
 
-    def take_place(self, responses: "ResponseQueue") -> None:
+    def take_place(self) -> None:
         """Give its response a place after all before it."""
-        if not self.exchange.is_placed:
-            responses.append(self.exchange, self._size)
+        self.exchange.take_place(self._size)
 
     def acknowledged(self, operation: ProduceOperation) -> None:
         """All its batches are acknowledged, or have failed."""
@@ -78,16 +73,15 @@ class _Work:
 class ProduceHandler:
     """See the module."""
 
-    __slots__ = ("_broker", "_responses", "_walks")
+    __slots__ = ("_broker", "_walks")
 
-    def __init__(self, broker: "Broker", responses: "ResponseQueue") -> None:
+    def __init__(self, broker: Services) -> None:
         self._broker = broker
-        self._responses = responses
         self._walks: RunningWalks | None = None
 
     def handle(
         self,
-        exchange: "PendingResponse",
+        exchange: "Exchange",
         fast: "FastPath | None",
         frame: memoryview,
         version: int,
@@ -100,8 +94,6 @@ class ProduceHandler:
         `exchange` has no place among the responses yet; `fast` may have rows, whose place is before it.
         """
         broker, limits = self._broker, self._broker.admission.limits
-        if not 0 <= version <= LAST_VERSION:
-            raise UnservedError(_PRODUCE, version)
         if fast is not None and fast.rows:
             fast.reserve()
         work = _Work(broker, exchange, received_s, len(frame))
@@ -112,7 +104,7 @@ class ProduceHandler:
             answer = refuse_old_produce(frame, body, version, correlation_id, limits.decoded_bytes_max, limits.decoded_elements_max)
             broker.counters.answered(ApiKey.PRODUCE, received_s, broker.clock.monotonic(), (ErrorCode.UNSUPPORTED_VERSION,))
             if answer is not None:
-                work.take_place(self._responses)
+                work.take_place()
                 exchange.reply((answer,))
             return
         try:
@@ -146,7 +138,7 @@ class ProduceHandler:
 
         exchange = work.exchange
         produce = LongProduce(self._broker, exchange.holder, kept(frame), body, version, correlation_id, work.count)
-        self._responses.append(exchange, len(frame))
+        work.take_place()
 
         def steps() -> Steps:
             answer = yield from produce.steps()
@@ -155,17 +147,15 @@ class ProduceHandler:
         try:
             exchange.run(steps(), droppable=False)
         except ProtocolError:
-            self._responses.remove(exchange)
+            exchange.withdraw()
             raise
-        finally:
-            self._responses.collect()
 
     def _walk(self, work: "_Work", operation: ProduceOperation) -> None:
         """Have batches checked on another thread, and hold the frames after their request."""
         exchange = work.exchange
         exchange.hold()
         if operation.acks != ACKS_NONE:
-            work.take_place(self._responses)
+            work.take_place()
         self._walks = self._broker.batch_walks.run(
             exchange.holder, operation.held, lambda: exchange.resume(lambda: self._walked(work, operation))
         )
@@ -185,7 +175,7 @@ class ProduceHandler:
 
     def _ask(self, work: "_Work", produce: "TransactionalProduce") -> bool:
         """Ask the transaction coordinator; whether it has answered at once. If not, the request waits for it."""
-        memory, size, exchange = self._broker.request_memory, 0, work.exchange
+        memory, size, exchange = self._broker.admission.memory, 0, work.exchange
 
         def answered() -> None:
             memory.finish(exchange.holder, size)
@@ -197,13 +187,13 @@ class ProduceHandler:
         memory.keep(exchange.holder, size)
         exchange.hold()
         if produce.acks != ACKS_NONE:
-            work.take_place(self._responses)
+            work.take_place()
         return False
 
     def _append(self, work: "_Work", operation: ProduceOperation, now_ms: int) -> bool:
         """Whether all batches are staged. ProtocolError."""
         if operation.acks != ACKS_NONE:
-            work.take_place(self._responses)
+            work.take_place()
         operation.append(now_ms, partial(work.acknowledged, operation))
         reason = operation.first_error
         if operation.acks == ACKS_NONE and reason is not None:

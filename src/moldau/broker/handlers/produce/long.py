@@ -9,15 +9,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart
+from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart, Services
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.model.errors import ProtocolError
 from moldau.model.steps import UNFINISHED, Elsewhere, Pause
 from moldau.protocol.fast.produce import ProducePartitionResult, decode_produce_in_steps, encode_produce_response_in_steps
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
-    from moldau.broker.network.responses import RequestSource
+    from moldau.broker.request import RequestSource
     from moldau.protocol.fast.produce import ProduceFrame
 
 BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -36,7 +35,7 @@ class LongProduce:
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: Services,
         source: "RequestSource",
         frame: memoryview,
         body: int,

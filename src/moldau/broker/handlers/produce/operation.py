@@ -13,9 +13,10 @@ UNSUPPORTED_VERSION.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.handlers.produce.validation import check_segment, prepare
+from moldau.broker.handlers.services import Guards, PartitionServices, TransactionServices
 from moldau.broker.replicas.appends import ACKS_NONE, AppendBatch
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.broker.security.authorizer import Operation
@@ -23,10 +24,13 @@ from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, Stor
 from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_response
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
-    from moldau.broker.handlers.produce.walks import Walk
+    from moldau.broker.admission.admission import Admission
+    from moldau.broker.handlers.produce.walks import BatchWalks, Walk
+    from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.broker.replicas.manager import ReplicaManager
     from moldau.broker.security.channel import Channel
+    from moldau.ports.clock import Clock
     from moldau.protocol.fast.produce import ProduceFrame
     from moldau.protocol.records.header import BatchHeader
 
@@ -72,11 +76,39 @@ class ProducePart(AppendBatch):
         return ProducePartitionResult(self.index, error.code, error_message=error.message)
 
 
+class Services(PartitionServices, TransactionServices, Protocol):
+    """What Produce uses of the broker."""
+
+    @property
+    def admission(self) -> "Admission":
+        """Bounds of requests."""
+
+    @property
+    def batch_walks(self) -> "BatchWalks":
+        """Checks of batches on another thread."""
+
+    @property
+    def clock(self) -> "Clock":
+        """Its time."""
+
+    @property
+    def counters(self) -> "Counters":
+        """What is counted of requests."""
+
+    @property
+    def pipeline(self) -> Guards:
+        """Authoriser and quotas."""
+
+    @property
+    def replicas(self) -> "ReplicaManager":
+        """Appends."""
+
+
 class ProduceOperation:
     """One Produce request while it is worked on: `prepare`, then, once the `held` parts are checked, `append`, then `encode`."""
 
     def __init__(
-        self, broker: "Broker", channel: "Channel", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False
+        self, broker: Services, channel: "Channel", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False
     ) -> None:
         """`channel`: who produces. `is_kept`: whether the memory of the batches is the request's own."""
         self.version = version

@@ -16,12 +16,11 @@ Errors of the coordinator as producers know them, after Kafka's `ReplicaManager`
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart
+from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart, Services
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import UNFINISHED, Steps
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
     from moldau.broker.security.channel import Channel
     from moldau.log.open_transactions import Verification
     from moldau.log.partition_log import AppendResult
@@ -71,7 +70,7 @@ class TransactionalProduce(ProduceOperation):
     """
 
     def __init__(
-        self, broker: "Broker", channel: "Channel", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False
+        self, broker: Services, channel: "Channel", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False
     ) -> None:
         super().__init__(broker, channel, request, version, correlation_id, is_kept=is_kept)
         self.has_waited = True

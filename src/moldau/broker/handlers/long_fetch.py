@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.delayed import DelayedRequest
-from moldau.broker.handlers.fetch import READING_S, Answer, Fetch, Results, release_ranges, request_refusal, wanted_only
+from moldau.broker.handlers.fetch import READING_S, Answer, Fetch, Results, Services, release_ranges, request_refusal, wanted_only
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.model.steps import Pause, Steps
 from moldau.ports.transport import Part, release_parts
@@ -24,7 +24,6 @@ from moldau.protocol.fast.fetch import (
 
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SlicedWork
-    from moldau.broker.broker import Broker
     from moldau.broker.request import Exchange
     from moldau.protocol.fast.fetch import FetchPartitionResult
 
@@ -41,7 +40,7 @@ class LongFetch:
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: Services,
         exchange: "Exchange",
         frame: bytes,
         version: int,
@@ -115,7 +114,7 @@ class LongFetch:
             self._again = True
         else:
             self._reads = True
-            self._work = self._broker.slices.run(self._read(), self._ended)
+            self._work = self._broker.admission.slices.run(self._read(), self._ended)
         return False
 
     def _ended(self, error: Exception | None) -> None:
