@@ -79,7 +79,7 @@ class Coordinators:
         return {**self.groups.statistics(), **({} if self._transactions is None else self._transactions.statistics())}
 
     def close(self) -> None:
-        """The broker stops: whoever waits is answered, and nothing happens any more by itself."""
+        """The broker stops: requests that wait are answered, and timers end."""
         if self._closed:
             return
         self._closed = True

@@ -1,7 +1,7 @@
 """What happens to a group, and what it wants done about it.
 
 A request that is answered later is an event with a `token`; the effect that answers it carries the same token. What a token is, is the
-business of whoever runs the machine.
+business of what runs the machine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from moldau.model.errors import ErrorCode
 
 Token: TypeAlias = object
 Protocols: TypeAlias = Mapping[str, bytes]
-"""Ways to share out partitions that a member supports, its favourite first, each with bytes for whoever shares out."""
+"""Ways to share out partitions that a member supports, its favourite first, each with bytes for the leader."""
 
 NO_GENERATION = -1
 NO_MEMBER = ""
-"""The member id of who has none, and the leader of who is not told."""
+"""The member id of a client without one, and the leader in an answer that names none."""
 
 
 class Join(NamedTuple):
@@ -36,7 +36,7 @@ class Join(NamedTuple):
     needs_known_id: bool
     """Versions 4 and later: who has no id is given one and has to come back with it (KIP-394)."""
     can_skip_assignment: bool
-    """Versions 9 and later: a static leader may be told that it is the leader without working anything out (KIP-814)."""
+    """Versions 9 and later: a static leader may learn that it leads without computing an assignment (KIP-814)."""
     reason: str
 
 
@@ -93,7 +93,7 @@ Event: TypeAlias = Join | Sync | Leave | Due | Stored | Loaded | Unloaded
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member as the leader receives it."""
 
     member_id: str
     group_instance_id: str | None
@@ -133,7 +133,7 @@ class Left(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Append `state` to the offsets topic, then tell with `Stored`. `ticket` None: nobody waits for it."""
+    """Append `state` to the offsets topic, then return `Stored`. `ticket` None: no request waits for it."""
 
     state: GroupState
     ticket: object

@@ -67,7 +67,7 @@ class Group:
         self.offsets.account.close()
 
     def check_commit(self, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False) -> ErrorCode:
-        """Whether offsets may be committed in this name: as `Membership.check_commit`. Where nobody ever joined, nobody is a member."""
+        """Whether offsets may be committed in this name: as `Membership.check_commit`. Without a membership there are no members."""
         if self.membership is None:
             return ErrorCode.NONE if generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
         return self.membership.check_commit(member_id, group_instance_id, generation, transactional=transactional)

@@ -106,10 +106,10 @@ def _join_again(group: "RebalanceMachine", event: Join) -> None:
     member = group.roster.members[event.member_id]
     leads = group.roster.leader == member.member_id
     # In a stable group the leader starts a rebalance by joining again: it has seen something that matters to the assignment, such as
-    # new partitions. Anybody else, and anybody while the leader works, who has nothing new is told what it may have missed.
+    # new partitions. Any other member, and any while the leader works, that has nothing new receives what it may have missed.
     settled = group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not leads)
     if settled and member.supports(event.protocols):
-        told = group.roster.told(group.protocol) if leads else ()
+        members = group.roster.joined_members(group.protocol) if leads else ()
         group.do(
             Joined(
                 event.token,
@@ -119,7 +119,7 @@ def _join_again(group: "RebalanceMachine", event: Join) -> None:
                 group.protocol_type,
                 group.protocol,
                 group.roster.leader or NO_MEMBER,
-                members=told,
+                members=members,
             )
         )
         return
@@ -244,7 +244,7 @@ def replacement_stored(group: "RebalanceMachine", replacement: Replacement, erro
             group.protocol,
             leader,
             skip_assignment=skip,
-            members=group.roster.told(group.protocol) if skip else (),
+            members=group.roster.joined_members(group.protocol) if skip else (),
         )
     )
     group.begin_session(member)

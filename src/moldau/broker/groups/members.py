@@ -76,7 +76,7 @@ class Member:
         self.deadline_ms: float = inf
         """When its session is over unless it is heard from."""
         self.is_new = True
-        """Whether it was never told a generation: it does not know its id yet and cannot be heard from."""
+        """Whether it never received a generation: it does not know its id yet and sends no heartbeat."""
 
     @property
     def waits(self) -> bool:
@@ -258,7 +258,7 @@ class Roster:
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is missing: no member, and none that was given an id."""
+        """Whether no member is missing, and none that was given an id."""
         return not self.pending and all(member.joining is not None for member in self.members.values())
 
     @property
@@ -267,7 +267,7 @@ class Roster:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def choose_leader(self) -> bool:
-        """Keep the leader if it has joined again, else take the first who has; False if nobody has."""
+        """Keep the leader if it has joined again, else take the first that has; False if none has."""
         if self.leader is not None and self.members[self.leader].joining is not None:
             return True
         joined = next((member_id for member_id, member in self.members.items() if member.joining is not None), None)
@@ -279,7 +279,7 @@ class Roster:
     # Protocols
 
     def can_take(self, protocols: Iterable[str]) -> bool:
-        """Whether one of these is supported by every member, whoever asks included."""
+        """Whether one of these is supported by every member, the one that asks included."""
         return any(all(name in member.protocols for member in self.members.values()) for name in protocols)
 
     def choose_protocol(self) -> str:
@@ -297,8 +297,8 @@ class Roster:
 
     # Views
 
-    def told(self, protocol: str | None) -> tuple[JoinedMember, ...]:
-        """The members as their leader is told of them."""
+    def joined_members(self, protocol: str | None) -> tuple[JoinedMember, ...]:
+        """The members as their leader receives them."""
         return tuple(JoinedMember(each.member_id, each.group_instance_id, each.metadata(protocol)) for each in self.members.values())
 
     def _grow(self, amount: int) -> None:

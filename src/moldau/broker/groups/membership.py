@@ -177,7 +177,7 @@ class Membership(RebalanceMachine):
         now_ms = self.now_ms
         for member_id in [member_id for member_id, deadline_ms in self.roster.pending.items() if deadline_ms <= now_ms]:
             self.roster.take_back_id(member_id)
-            self.complete_if_nobody_missing()
+            self.complete_if_none_missing()
         for member in [member for member in self.roster.members.values() if member.deadline_ms <= now_ms]:
             self._session_over(member)
         if self.join_deadline_ms <= now_ms:
@@ -195,12 +195,12 @@ class Membership(RebalanceMachine):
         if member.deadline_ms > self.now_ms or self.roster.members.get(member.member_id) is not member:
             return  # what the end of another member's session brought about has changed it
         if member.waits:
-            member.deadline_ms = inf  # its session begins anew with the answer
+            member.deadline_ms = inf  # its session begins again with the answer
             return
         _LOG.info("member was not heard from: group=%s member=%s timeout_ms=%d", self.group_id, member.member_id, member.session_timeout_ms)
         self.remove(member)
         if self.state is State.PREPARING_REBALANCE:
-            self.complete_if_nobody_missing()
+            self.complete_if_none_missing()
         else:
             self.rebalance_or_complete(f"member {member.member_id} was not heard from")
 

@@ -1,7 +1,7 @@
 """How far a group has read: committed offsets, and those that wait for their transaction to end.
 
 Rules, as in Kafka: of a plain commit and one by a transaction the later in the log wins, whenever the transaction ends; a tombstone also
-takes the offsets that wait; a commit for a topic that has been made anew since (another topic id) does not count.
+takes the offsets that wait; a commit for a topic that was deleted and created again since (another topic id) does not count.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator

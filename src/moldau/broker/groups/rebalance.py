@@ -4,7 +4,7 @@ Members learn of it by their heartbeats and join again. It ends when all have, o
 members that are missing then are removed, static ones keep their place until their session ends (KIP-345). If no member at all has come it
 continues.
 
-The first rebalance of an empty group is different: nobody is missing, so it lasts ``group.initial.rebalance.delay.ms``, and another as
+The first rebalance of an empty group is different: no member is missing, so it lasts ``group.initial.rebalance.delay.ms``, and another as
 long after each stretch in which somebody came, up to the rebalance timeout (KIP-134). Worked example: delay 3 s, rebalance timeout 60 s,
 members come at 0 s, 2 s and 7 s. At 3 s somebody has come since the beginning: on to 6 s. Nobody has come since: the generation has two
 members, and the third starts a rebalance at 7 s.
@@ -266,8 +266,8 @@ class RebalanceMachine:
         if self.state is State.PREPARING_REBALANCE and self.gathering is None and self.roster.all_joined:
             self._complete()
 
-    def complete_if_nobody_missing(self) -> None:
-        """Somebody's time is over: nobody else may be expected. That ends a first rebalance too, as in Kafka."""
+    def complete_if_none_missing(self) -> None:
+        """A member's time is over: no other may be expected. That ends a first rebalance too, as in Kafka."""
         if self.state is State.PREPARING_REBALANCE and self.roster.all_joined:
             self._complete()
 
@@ -326,7 +326,7 @@ class RebalanceMachine:
                         self.protocol_type,
                         self.protocol,
                         roster.leader or NO_MEMBER,
-                        members=roster.told(self.protocol) if leads else (),
+                        members=roster.joined_members(self.protocol) if leads else (),
                     )
                 )
                 member.joining = None

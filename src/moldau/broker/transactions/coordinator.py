@@ -64,7 +64,7 @@ class TransactionCoordinator:
         self._clock = clock
         self._config = config
         self._producer_ids = producer_ids
-        self._told = LogThrottle(NOTES_INTERVAL_S, NOTES_MAX)
+        self._notes = LogThrottle(NOTES_INTERVAL_S, NOTES_MAX)
         self._surroundings = Surroundings(self._new_producer_id, lambda: config.int("transaction.partitions.max"))
         setting = "transactions.memory.max.bytes"
         self.memory = Budget(setting, lambda: config.int(setting), clock.monotonic)
@@ -86,7 +86,7 @@ class TransactionCoordinator:
         self.runtime.resigned(partition)
 
     def close(self) -> None:
-        """The broker stops: whoever waits is told, and nothing happens any more by itself."""
+        """The broker stops: requests that wait are answered, and timers end."""
         self.runtime.close()
 
     @property
@@ -124,7 +124,7 @@ class TransactionCoordinator:
             if machine is None:
                 machine = self._new(partition, transactional_id, wanted.timeout_ms)
         except PeerError as error:
-            if error.code is ErrorCode.POLICY_VIOLATION and self._told.due(error.code, self._clock.monotonic()):
+            if error.code is ErrorCode.POLICY_VIOLATION and self._notes.due(error.code, self._clock.monotonic()):
                 _LOG.warning("producer id not given: transactional_id=%s reason=%s", transactional_id, error)
             reply(error.code, NO_PRODUCER_ID, NO_EPOCH)
             return
@@ -300,7 +300,7 @@ class TransactionCoordinator:
         try:
             return self._producer_ids.next()
         except CoordinationError as error:
-            if self._told.due("producer ids", self._clock.monotonic()):
+            if self._notes.due("producer ids", self._clock.monotonic()):
                 _LOG.error("no producer id: reason=%s", error)
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no producer id can be had: {error}") from error
 

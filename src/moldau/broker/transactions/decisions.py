@@ -170,7 +170,7 @@ def decided(current: Transaction, state: State, client_version: int, new_produce
 
 
 def completed(current: Transaction, now_ms: int) -> Transaction:
-    """After the markers of a decided transaction: with the last epoch used up, its producer goes on with the next id."""
+    """After the markers of a decided transaction: with the last epoch used up, its producer continues with the next id."""
     producer_id, epoch = current.producer_id, current.epoch
     if current.next_producer_id != NO_PRODUCER_ID:
         producer_id, epoch = current.next_producer_id, 0

@@ -7,7 +7,7 @@ from moldau.model.errors import ErrorCode
 
 
 class Init(NamedTuple):
-    """InitProducerId: a producer begins, or goes on after an error; then it says which id and epoch it had (KIP-360)."""
+    """InitProducerId: a producer begins, or continues after an error; then it names the id and epoch that it had (KIP-360)."""
 
     token: Any
     timeout_ms: int
@@ -66,7 +66,7 @@ Event = Init | Add | End | Late | Unused | Loaded | Stored | MarkersWritten | De
 
 
 class Answer(NamedTuple):
-    """Tell whoever asked. Id and epoch are -1 where there is nothing to tell."""
+    """Answer a request. Id and epoch are -1 where the answer has none."""
 
     token: Any
     code: ErrorCode

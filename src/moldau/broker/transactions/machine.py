@@ -1,6 +1,6 @@
 """One transactional id as a machine: an event and the time go in, effects come out.
 
-The order that matters: a change is stored before anybody is told of it, and a decision before its first marker is written. So a
+The order that matters: a change is stored before a client learns of it, and a decision before its first marker is written. So a
 coordinator that crashes between any two effects finds, when it loads, either a transaction that is still open or one whose outcome stands,
 whose markers it writes again (a repeated marker is harmless). EndTxn is answered when the transaction is complete, or else at the first
 sign that this will take a while: from its first store on, the outcome cannot change.
@@ -9,8 +9,8 @@ sign that this will take a while: from its first store on, the outcome cannot ch
                     │                          └─Delayed─> Answer                └─error─> Answer, StoreAgain
                     └─error─> Answer(error), the transaction is open as before
 
-While a change is under way, requests are told to come again (CONCURRENT_TRANSACTIONS). An InitProducerId that finds a transaction open
-aborts it and then goes on by itself; Kafka's sends the client away in between, with the same outcome.
+While a change is under way, requests are answered CONCURRENT_TRANSACTIONS. An InitProducerId that finds a transaction open
+aborts it and then continues by itself; Kafka's sends the client away in between, with the same outcome.
 """
 
 from collections.abc import Callable
@@ -113,7 +113,7 @@ class Machine:
                 assert_never(event)
 
     def give_up(self, code: ErrorCode) -> list[Effect]:
-        """Another coordinator goes on from what is stored: tell whoever waits here."""
+        """Another coordinator continues from what is stored: answer the request that waits here."""
         asked, self._asked = self._asked, None
         return [] if asked is None else [Answer(asked.token, code)]
 
@@ -170,7 +170,7 @@ class Machine:
     # Time
 
     def _late(self, now_ms: int) -> list[Effect]:
-        """PeerError if there is no producer id to go on with."""
+        """PeerError if there is no producer id to continue with."""
         if self.is_busy or not self.current.is_late(now_ms):
             return []
         return self._store(fenced(self.current, self._surroundings.new_producer_id, now_ms), State.PREPARE_EPOCH_FENCE)
@@ -221,7 +221,7 @@ class Machine:
         return effects
 
     def _answer_early(self) -> list[Effect]:
-        """Answer whoever waits for a transaction to be complete: the outcome stands. A producer that takes over comes again."""
+        """Answer the request that waits for a transaction to be complete: the outcome stands. A producer that takes over comes again."""
         asked, self._asked = self._asked, None
         match asked:
             case None:

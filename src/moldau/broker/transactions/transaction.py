@@ -206,9 +206,9 @@ def _numbers(entry: bytes | None) -> tuple[int, ...]:
 class Transaction(NamedTuple):
     """A transactional id as it is stored. Times are in milliseconds since 1970, -1 for none.
 
-    * `producer_id`, `epoch`: who speaks for the id now. `epoch` is -1 while a new id has not been stored.
+    * `producer_id`, `epoch`: the producer that owns the id now. `epoch` is -1 while a new id has not been stored.
     * `previous_producer_id`: that of the value before this one.
-    * `next_producer_id`: of a decided transaction with the last epoch, the id that its producer goes on with; else -1.
+    * `next_producer_id`: of a decided transaction with the last epoch, the id that its producer continues with; else -1.
     * `last_epoch`: the epoch that the same producer had before; -1 when another producer has taken over.
     * `client_version`: `EPOCH_PER_TRANSACTION` or `OLD_PROTOCOL`, of the request that led here.
     """
