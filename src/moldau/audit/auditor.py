@@ -61,14 +61,14 @@ class Auditor:
         self._stopping = True
 
     def statistics(self) -> dict[str, int]:
-        """Records counted and published, transactions, partitions, and how often it began anew after a failure."""
+        """Records counted and published, transactions, partitions, and how often it restarted after a failure."""
         return dict(self._told)
 
     def run(self, *, once: bool = False) -> None:
         """Count until `stop`; with `once` up to where the logs end now.
 
         FencedError: another auditor of this tier has taken over. With `once` also WorldError, PeerError, TransactionError, which otherwise
-        are logged, and the work begun anew.
+        are logged, and the work is restarted.
 
         Told to stop it ends within `stop_s` seconds. If brokers do not answer by then, what is not published is counted by the next one.
         """

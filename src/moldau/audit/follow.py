@@ -31,7 +31,7 @@ def read_audit(cluster: "Cluster", into: TierCounts | None = None, *, wanted: Ke
     """Read the audit topic from its beginning, or from where `into` ends, up to what is there now; committed records only.
 
     With `wanted` only records with such keys: those of counts are the names of their topics. Nothing if there is no audit topic. An audit
-    topic that was made anew, or whose log was cut, is read from its beginning, and so is one that has records about what `into` has
+    topic that was recreated, or whose log was cut, is read from its beginning, and so is one that has records about what `into` has
     forgotten. UnreachableError, ConnectionLostError, RequestFailedError.
     """
     found = into if into is not None else TierCounts()

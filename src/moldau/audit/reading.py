@@ -114,7 +114,7 @@ class TopicReader:
         return {where: topic_id for where, (topic_id, _) in self._left.items()} | self._ids
 
     def discover(self) -> None:
-        """Take in topics and partitions that are new, from where the tier is or from their beginning; let go of those that are gone."""
+        """Take in topics and partitions that are new, from where the tier is or from their beginning; drop those that were deleted."""
         asked_ms = now_ms()
         there = self._look_around()
         for where in list(self.positions):

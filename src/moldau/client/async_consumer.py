@@ -55,7 +55,7 @@ class AsyncConsumer:
         await self._ask(lambda consumer: consumer.assign(partitions))
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or let go of what was assigned."""
+        """Leave the group, or release the assigned partitions."""
         await self._ask(Consumer.unsubscribe)
 
     async def assignment(self) -> set[TopicPartition]:

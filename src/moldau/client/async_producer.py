@@ -112,7 +112,7 @@ class AsyncProducer:
         return self._producer.statistics()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Flush, and let go of the connections; an open transaction is aborted."""
+        """Flush, and close the connections; an open transaction is aborted."""
         await in_thread(lambda: self._producer.close(timeout))
 
     async def __aenter__(self) -> Self:

@@ -251,7 +251,7 @@ class Producer:
         return {"sent": self._sent, "waiting": len(self._inner), "failed": self._reports.failures}
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush, and let go of the connections; an open transaction is aborted. Errors as for `flush`."""
+        """Flush, and close the connections; an open transaction is aborted. Errors as for `flush`."""
         if not self._open:
             return
         self._open = False

@@ -227,7 +227,7 @@ class Session(ConsumerQueries):
         return [] if self._leaving else messages
 
     def _without_gone(self, found: "list[Foreign]") -> "list[Foreign]":
-        """Leave out partitions that went in the middle of it. One that is back is read anew: who knows when its messages were fetched."""
+        """Leave out partitions that went in the middle of it. One that is back is read again: its messages may have been fetched before."""
         here = [(each.topic(), each.partition()) for each in found]
         self._anew |= self._gone.intersection(self.assignment(), here)
         return [each for each, where in zip(found, here, strict=True) if where not in self._gone]

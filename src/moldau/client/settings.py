@@ -193,7 +193,7 @@ def producer_settings(
         made["transactional.id"] = transactional_id
         made["transaction.timeout.ms"] = transaction_timeout_ms
         made["delivery.timeout.ms"] = min(delivery_timeout_ms, transaction_timeout_ms)
-        # Once all brokers were away at a time, librdkafka 2.12 and later start anew from the bootstrap servers, and committing offsets in a
+        # Once all brokers were away at a time, librdkafka 2.12 and later restart from the bootstrap servers, and committing offsets in a
         # transaction then waits for ever for a coordinator that they have forgotten (librdkafka issues 5456 and 5511).
         from confluent_kafka import libversion
 

@@ -65,7 +65,7 @@ class AsyncTrackerProducer:
         return self._tracker.statistics()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Flush, publish the counts, close them, and let go of the connections."""
+        """Flush, publish the counts, close them, and close the connections."""
         await in_thread(lambda: self._tracker.close(timeout))
 
     async def __aenter__(self) -> Self:

@@ -236,7 +236,7 @@ class TrackerProducer:
         return {"waiting": found["waiting"], "failed": found["failed"], "audit_records": self._counts.published}
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush, publish the counts, close them, and let go of the connections. Errors as for `flush`, and TimeoutError."""
+        """Flush, publish the counts, close them, and close the connections. Errors as for `flush`, and TimeoutError."""
         if self._over is not None:
             return
         self._over = "the producer of tracked events is closed"

@@ -116,7 +116,7 @@ class WorkQueue:
             self._producer.flush(timeout)
 
     def close(self) -> None:
-        """Flush, and let go of the connections."""
+        """Flush, and close the connections."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close()

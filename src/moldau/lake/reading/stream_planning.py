@@ -6,7 +6,7 @@ That is the JSON of Spark's Kafka connector and, beside the partitions of a topi
 has another id: its offsets are those of other records.
 
 Partitions and topics that appear are read from their first record. Records that were still to be read and are gone (a topic deleted, or
-made anew under its name, a partition cut) fail the query with `fail_on_data_loss`, and otherwise are passed over with a warning: each is
+recreated under its name, a partition cut) fail the query with `fail_on_data_loss`, and otherwise are passed over with a warning: each is
 named with its offsets. What retention took below the start of a batch is seen by the task that reads it.
 """
 

@@ -89,7 +89,7 @@ Planned = tuple[OffsetRange, str | None]
 _logs: dict[tuple[str, str, float, int, str | None], ClusterLog] = {}
 """Connections of this process, which Spark uses for one task after the other: a small batch of a stream would mostly connect.
 
-Those of one topic, by its id: a connection remembers ids, and would ask for a topic that was made anew by its old one.
+Those of one topic, by its id: a connection remembers ids, and would ask for a recreated topic by its old one.
 """
 
 

@@ -27,7 +27,7 @@ class OtherJobError(TableError):
 
 
 def application_id(job: str, topic_id: str, partition: int) -> str:
-    """Name under which a table keeps the offset of one partition. A topic that is made anew has a new id, and starts anew."""
+    """Name under which a table keeps the offset of one partition. A recreated topic has a new id, and starts from its beginning."""
     return f"moldau:{job}:{topic_id}:{partition}"
 
 

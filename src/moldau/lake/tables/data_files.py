@@ -229,7 +229,7 @@ class PartitionWriter:
         return files
 
     def discard(self) -> None:
-        """Remove all files that were made: no commit will name them. What the disk does not let go stays."""
+        """Remove all files that were made: no commit will name them. A file that cannot be removed stays."""
         for file in self._made:
             file.discard()
 

@@ -36,7 +36,7 @@ class Evolution:
     """All columns then."""
     added: tuple[str, ...]
     widened: tuple[str, ...]
-    """Columns whose type changes: files that have the old one are written anew."""
+    """Columns whose type changes: files that have the old one are rewritten."""
 
     @property
     def changes(self) -> bool:

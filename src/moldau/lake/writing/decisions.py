@@ -7,7 +7,7 @@ The key is the query's name, so compaction keeps the last record of each query; 
                        "written": [["departures", 0, 500, 1000]]}]}
 
 ``written`` has topic, partition, rows and the offset of the first of them, for whoever has to find out what is missing. ``run`` is Spark's
-id of the query, which lives in its checkpoint: with a new checkpoint the numbers of batches begin anew.
+id of the query, which lives in its checkpoint: with a new checkpoint the numbers of batches begin again from 0.
 
 A decision is written under the driver's own transactional id. So a driver that another one has replaced cannot decide any more, and
 whoever takes over finds what was half written ended, one way or the other, before it reads.

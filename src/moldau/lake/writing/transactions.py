@@ -35,7 +35,7 @@ FENCED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who speaks for a transactional id: the producer with this id and epoch. Without a transactional id: an idempotent producer."""
+    """The owner of a transactional id: the producer with this id and epoch. Without a transactional id: an idempotent producer."""
 
     transactional_id: str | None
     producer_id: int

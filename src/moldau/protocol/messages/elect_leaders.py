@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): elects leaders anew: the preferred ones, or any replica (from version 1)."""
+"""ElectLeaders (key 43): elects leaders: the preferred ones, or any replica (from version 1)."""
 
 from typing import ClassVar
 
