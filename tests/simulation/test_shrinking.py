@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.replicas.partition import Partition
+from moldau.testing.simulation.fleet import clients_of
 from moldau.testing.simulation.options import draw_options
 from moldau.testing.simulation.regressions import Regression, from_toml, load_all, to_toml
 from moldau.testing.simulation.shrinking import minimize, shrink
@@ -66,7 +67,7 @@ def test_a_run_is_the_same_from_its_file() -> None:
 @pytest.mark.parametrize("name", load_all(REGRESSIONS))
 def test_what_was_found_once_does_not_come_back(name: str) -> None:
     regression = load_all(REGRESSIONS)[name]
-    verdict = run_trial(regression.options, WORKLOADS, regression.script)
+    verdict = run_trial(regression.options, clients_of(regression.options), regression.script)
     assert not verdict.failures, f"{regression.claim}: {verdict}"
     missing = [point for point in regression.reaches if not verdict.reached[point]]
     assert not missing, "the run has lost its point"

@@ -9,6 +9,7 @@ from moldau.broker.replicas.flusher import LogFlusher
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition import Partition
 from moldau.testing.simulation.clients.context import ClientContext
+from moldau.testing.simulation.fleet import clients_of, options_of
 from moldau.testing.simulation.nemesis import Fault
 from moldau.testing.simulation.options import Options, draw_options
 from moldau.testing.simulation.trial import Script, Verdict, run_trial
@@ -19,9 +20,10 @@ from moldau.testing.simulation.workloads.writing import write
 WORKLOADS: list[tuple[str, Workload]] = [("write", write), ("write", write), ("read", read)]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(40))
 def test_a_seed_is_clean(seed: int) -> None:
-    verdict = run_trial(draw_options(seed), WORKLOADS)
+    options = options_of(seed)
+    verdict = run_trial(options, clients_of(options))
     assert not verdict.failures, str(verdict)
 
 

@@ -17,6 +17,7 @@ from moldau.testing.simulation.trial import run_trial
 Function = Callable[..., Any]
 BLOCKS = 5
 SEEDS_MAX = 200
+_LATE_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +148,12 @@ def _commit_before_record(real: Function) -> Function:
 
 def _complete_before_markers(real: Function) -> Function:
     def write(self: Any, subject: Any, transaction: Any, left: Any) -> None:
-        parts = self._parts
+        parts, coordinator = self._parts, self._coordinator
 
         def write_markers(markers: Any, done: Function) -> None:
             done([dict.fromkeys(marker.partitions, ErrorCode.NONE) for marker in markers])
-            parts.write_markers(markers, lambda _results: None)
+            later = coordinator.now_ms() + _LATE_MS
+            coordinator.deadline(("markers", subject[0]), later, lambda: parts.write_markers(markers, lambda _results: None))
 
         self._parts = parts._replace(write_markers=write_markers)
         try:

@@ -67,6 +67,7 @@ def draw_settings(random: Random) -> dict[str, object]:
         "log.index.interval.bytes": 1 << random.randint(6, 12),
         "log.index.size.max.bytes": 1 << random.randint(4, 12),
         "log.flush.interval.messages": random.choice((9223372036854775807, 9223372036854775807, 1, 7)),
+        "log.cleaner.backoff.ms": random.choice((500, 500, 15_000)),
         "log.cleaner.delete.retention.ms": random.choice((100, 86_400_000)),
         "log.segment.delete.delay.ms": random.choice((0, 1_000, 60_000)),
         "offsets.topic.num.partitions": random.randint(1, 3),

@@ -15,6 +15,7 @@ from moldau.testing.simulation.clients.producer import Producer
 from moldau.testing.simulation.workloads.recording import ensure_topic, pause
 
 KEYS = 8
+READS_MAX = 5
 SMALL = {"segment_index_bytes": 48, "index_interval_bytes": 64, "flush_messages": 1}
 
 
@@ -33,6 +34,8 @@ async def compact(context: ClientContext) -> None:
     producer = Producer(context, delivery_timeout_s=600.0)
     possible: dict[bytes, list[bytes | None]] = {}
     """Per key: the newest value that was acknowledged, and those after it of which nothing is known."""
+    kept: dict[bytes, None] = {}
+    """Keys that have a record as long as no tombstone goes."""
     count = 0
     while context.budget.take():
         for _ in range(random.choice((1, 5, 20))):
@@ -46,18 +49,32 @@ async def compact(context: ClientContext) -> None:
                     possible.setdefault(key, [None]).append(value)
             else:
                 possible[key] = [value]
+                if retention_ms:
+                    kept[key] = None
         if random.random() < 0.1:
-            _check_newest(topic, possible, await read_all(context, partition))
+            await _check_newest(context, partition, possible, kept, reads=1 if retention_ms else READS_MAX)
         await pause(context)
-    _check_newest(topic, possible, await read_all(context, partition))
+    await _check_newest(context, partition, possible, kept, reads=1 if retention_ms else READS_MAX)
     await producer.close()
 
 
-def _check_newest(topic: str, possible: dict[bytes, list[bytes | None]], found: list[Message]) -> None:
-    newest = {message.key: message.value for message in found}
-    for key, values in possible.items():
-        if newest.get(key) not in values:
-            raise KeptError(f"{topic}: key {key!r} has {newest.get(key)!r}, it must have one of {values}")
+async def _check_newest(
+    context: ClientContext, partition: TopicPartition, possible: dict[bytes, list[bytes | None]], kept: dict[bytes, None], *, reads: int
+) -> None:
+    """Read up to `reads` times until all is as it must be: a tombstone that may go at once may do so while it is read, after the value
+    that it deletes has been.
+    """
+    for left in reversed(range(reads)):
+        newest = {message.key: message.value for message in await read_all(context, partition)}
+        wrong = [key for key, values in possible.items() if newest.get(key) not in values]
+        if not wrong:
+            break
+        if not left:
+            key = wrong[0]
+            raise KeptError(f"{partition}: key {key!r} has {newest.get(key)!r}, it must have one of {possible[key]}")
+    for key in kept:
+        if key not in newest:
+            raise KeptError(f"{partition}: the tombstone of key {key!r} has gone before its time")
 
 
 async def delete(context: ClientContext) -> None:
