@@ -19,6 +19,7 @@ from moldau.broker.broker import Broker
 from moldau.broker.handlers.produce.walks import Walk
 from moldau.broker.replicas.appends import AppendBatch
 from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.replicas.partition_events import Role
 from moldau.cluster.registry import NewTopic
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
@@ -42,6 +43,9 @@ from moldau.testing.workers import FakeWorkers
 from support.trees import AskedTree
 
 R = TypeVar("R")
+
+CHECKED_MAX = 20
+"""Partitions whose offsets are checked after each event."""
 
 
 class BrokerWorld:
@@ -140,6 +144,18 @@ class BrokerWorld:
         self.broker.replicas.write_staged()
         assert batch.in_log
 
+    def check_replicas(self) -> None:
+        """Between two events nothing is staged, and the offsets of each partition are in order (of a few partitions)."""
+        replicas = self.broker.replicas
+        assert (replicas.appends.dirty, replicas.appends.unwritten) == ([], []), "staged between turns"
+        for partition in replicas.hosted.values() if len(replicas.hosted) <= CHECKED_MAX else ():
+            log, machine = partition.log, partition.machine
+            assert log.start_offset <= log.high_watermark <= log.log_end_offset == log.staged_end_offset
+            assert machine.high_watermark <= machine.committed_offset <= machine.log_end_offset
+            assert machine.flushed_offset <= machine.log_end_offset
+            assert partition.staged_bytes == 0
+            assert not partition.is_led or (machine.role is Role.LEADER and replicas.partitions.get(partition.topic_partition) is partition)
+
     def request_bytes(self) -> int:
         """Memory that requests take: buffers of connections, and all that produced batches keep alive which wait for a thread."""
         views = list[memoryview]()
@@ -187,6 +203,7 @@ class Client:
 
     def send(self, request: Any, version: int, *, answered: bool = True) -> None:
         self.peer.send(self.frame(request, version, answered=answered))
+        self.world.check_replicas()
 
     def ask(self, request: Any, version: int) -> Any:
         """Send, and take the one answer."""
@@ -197,6 +214,7 @@ class Client:
     def answers(self) -> list[Answer]:
         """What has come so far, decoded."""
         self.received += self.peer.receive()
+        self.world.check_replicas()
         found = []
         while len(self.received) >= 4:
             (size,) = struct.unpack_from(">i", self.received)

@@ -53,11 +53,10 @@ class RequestSource(Holder, Protocol):
     def reserve(self, requests: int) -> "Exchange":
         """A place after all responses so far for those to so many requests."""
 
-    def place_produced(self, parts: Sequence[Part]) -> None:
-        """Place the responses of Produce requests that went the shortest way after all before them."""
-
-    def count_produced(self, count: int, failed: int) -> None:
-        """Count these requests of the present read, of which so many failed."""
+    def answer_produced(self, count: int, failed: int, responses: Sequence[Part] | None, place: "Exchange | None") -> None:
+        """Send the responses to Produce requests of the present read that went the shortest way, at their `place` or after all before them;
+        none with acks 0. So many failed.
+        """
 
 
 class Exchange(Protocol):

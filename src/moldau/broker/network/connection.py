@@ -32,7 +32,7 @@ from moldau.broker.handlers.produce.handler import ProduceHandler
 from moldau.broker.handlers.produce.operation import LAST_VERSION
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
 from moldau.broker.quotas.quotas import NO_QUOTAS
-from moldau.broker.request import FastPath, Request
+from moldau.broker.request import Exchange, FastPath, Request
 from moldau.broker.security.channel import Channel
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps
@@ -205,16 +205,8 @@ class Connection:
         """A place for the responses to so many requests."""
         return self._responses.append(PendingResponse(self), requests=requests)
 
-    def place_produced(self, parts: Sequence[Part]) -> None:
-        """The responses of requests of this read that went the shortest way are there."""
-        responses = self._responses
-        if responses.pending:
-            responses.fill(self.reserve(len(parts)), parts)
-        else:
-            responses.ready.extend(parts)
-
-    def count_produced(self, count: int, failed: int) -> None:
-        """Count such requests."""
+    def answer_produced(self, count: int, failed: int, responses: Sequence[Part] | None, place: Exchange | None) -> None:
+        """Send the responses to requests of this read that went the shortest way, and count them."""
         counters = self._broker.counters
         counters.produced(count, self._received_s, self._started_s)
         if failed:
@@ -223,6 +215,15 @@ class Connection:
         if quotas is not NO_QUOTAS and (throttle_ms := quotas.throttle_ms(self.channel, _PRODUCE, count)):
             self._fast = None
             self.mute(throttle_ms)
+        if responses is None:
+            if failed:
+                self.cut("produce with acks 0 could not be written")
+        elif place is not None:
+            place.reply(responses)
+        elif self._responses.pending:
+            self._responses.fill(self.reserve(count), responses)
+        else:
+            self._responses.ready.extend(responses)
 
     def cut(self, reason: object) -> None:
         """Handle no more frames, and close once the responses so far have left."""

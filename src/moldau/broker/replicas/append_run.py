@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from moldau.model.errors import StorageError
 
 RunSettled = Callable[["AppendRun", "Mapping[HostedPartition, StorageError]"], object]
-"""Answers the rows of a run after the write, with the logs whose write failed (see `AppendRun.written`), and clears the run."""
+"""Answers the rows of a run after the write, with the logs whose write failed (see `AppendRun.written`), and empties the run."""
 
 
 class PermitEpoch:
@@ -68,9 +68,3 @@ class AppendRun:
             return len(self.tickets), None
         log = self.partition.log
         return bisect_left(self.base_offsets, log.log_end_offset) if self.partition.is_led else 0, error
-
-    def clear(self) -> None:
-        """Forget the rows, which are answered."""
-        self.settled = None  # it refers to what keeps this run
-        self.tickets.clear()
-        self.base_offsets.clear()

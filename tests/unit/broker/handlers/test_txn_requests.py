@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from moldau.broker.replicas.appends import MarkerBatch
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages import describe_transactions as describing
 from moldau.protocol.messages import list_transactions as listing
@@ -294,7 +295,7 @@ def test_an_operator_ends_a_transaction_that_hangs_with_what_the_partition_tells
     producer.init()
     producer.send("t", b"a")
     producer.end(committed=True)
-    world.partition("t").log.append_marker_as_leader(producer.producer_id, 0, EndTxnMarker(ControlType.ABORT, 5), 0, transaction_version=0)
+    world.append(MarkerBatch(world.partition("t"), producer.producer_id, 0, EndTxnMarker(ControlType.ABORT, 5), 0))
     producer.send("t", b"b")
     (described,) = client.ask(DescribeProducersRequest([TopicRequest("t", [0])]), 0).topics[0].partitions[0].active_producers
     assert described.coordinator_epoch == 5

@@ -211,28 +211,24 @@ class ProduceFastPath:
 
     def _settled(self, run: AppendRun, failures: "Mapping[HostedPartition, StorageError]", place: "Exchange | None" = None) -> None:
         """The rows of a run are written, or could not be: answer them."""
-        source, tickets = self._source, run.tickets
+        tickets, base_offsets, responses = run.tickets, run.base_offsets, None
         count = len(tickets)
         written, error = run.written(failures) if failures else (count, None)
-        source.count_produced(count, count - written)
         if self.acks != ACKS_NONE:
             append_time_ms, start_offset = run.append_time_ms, self._log.start_offset
             pack, size, middle, suffix = self._pack, self._size, self._middle, self._suffix
             if count == 1:
-                responses = [pack(size, tickets[0], middle, run.base_offsets[0], append_time_ms, start_offset, suffix)]
+                responses = [pack(size, tickets[0], middle, base_offsets[0], append_time_ms, start_offset, suffix)]
             else:
                 responses = [
                     pack(size, ticket, middle, base_offset, append_time_ms, start_offset, suffix)
-                    for ticket, base_offset in zip(tickets, run.base_offsets, strict=True)
+                    for ticket, base_offset in zip(tickets, base_offsets, strict=True)
                 ]
             if error is not None:
                 result = ProducePartitionResult(self._partition.index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
                 for row in range(written, count):
                     responses[row] = encode_produce_response(self.version, tickets[row], [(self._topic, [result])])
-            if place is not None:
-                place.reply(responses)
-            else:
-                source.place_produced(responses)
-        elif written < count:
-            source.cut("produce with acks 0 could not be written")
-        run.clear()
+        run.settled = None  # it refers to what keeps the run
+        tickets.clear()
+        base_offsets.clear()
+        self._source.answer_produced(count, count - written, responses, place)
