@@ -1,34 +1,24 @@
-"""A broker for the administrative handlers: real metadata on a tree in memory, and a host that writes down what it is asked to do."""
+"""A broker for the administrative handlers: they are called directly, and what the broker's replicas are told is written down."""
 
-import itertools
-import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from moldau.adapters.sqlite_file import MEMORY
-from moldau.broker.admin_log import AdminLog
 from moldau.broker.api.catalog import served_api
-from moldau.broker.configs import Configs
-from moldau.broker.topics import Topics
-from moldau.cluster.registry import Registry
-from moldau.cluster.snapshot import BrokerInfo, Endpoint, MetadataSnapshot
-from moldau.model.config import BrokerConfig, read_static
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.cluster.controller.requests import GrowthSpec, PlannedTopic, TopicSpec
+from moldau.cluster.snapshot import Endpoint, MetadataSnapshot
+from moldau.model.config import BrokerConfig
+from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import UNFINISHED, Steps, drain
 from moldau.ports.coordination import Create, Done, Multi, Request
 from moldau.protocol.codec import decode, encode
 from moldau.protocol.messages import load
 from moldau.testing.clock import FakeClock
+from support.broker_world import BrokerWorld
 from support.requests import plain_request
 from support.trees import AskedTree
 
 if TYPE_CHECKING:
     from moldau.log.description import DirectoryDescription
 
-ME = 0
 ADVERTISED = ("broker.example", 9999)
 R = TypeVar("R")
 
@@ -44,94 +34,88 @@ class FailingTree(AskedTree):
         super().submit(request, done)
 
 
-@dataclass
-class Host:
-    """A :class:`moldau.broker.host.PartitionHost`."""
+class WatchedReplicas:
+    """Writes down what replicas are told, and breaks the logs of some."""
 
-    calls: list[str] = field(default_factory=list)
-    served: set[TopicPartition] = field(default_factory=set)
-    broken: set[TopicPartition] = field(default_factory=set)
+    def __init__(self, world: BrokerWorld) -> None:
+        self.broken: set[TopicPartition] = set()
+        self._calls: list[str] = []
+        self._replicas = world.broker.replicas
+        self._become, self._stop, self._reconfigure = self._replicas.become_leader, self._replicas.stop, self._replicas.reconfigure
+        for name, call in (("become_leader", self.become_leader), ("stop", self.stop), ("reconfigure", self.reconfigure)):
+            setattr(self._replicas, name, call)
+        world.broker.on_reconfigured.append(lambda: self._calls.append("reconfigure broker"))
 
-    def storage_lost(self) -> PeerError | None:
-        return None
+    @property
+    def served(self) -> set[TopicPartition]:
+        return {partition.topic_partition for partition in self._replicas.partitions}
 
-    def open_partitions(self, wanted: Sequence[tuple[TopicPartition, bytes]]) -> Steps:
-        for topic_partition, _ in wanted:
-            self.calls.append(f"open {topic_partition}")
-            if topic_partition not in self.broken:
-                self.served.add(topic_partition)
-            yield UNFINISHED
+    def become_leader(self, topic_partition: TopicPartition, *arguments: Any, **options: Any) -> None:
+        self._calls.append(f"open {topic_partition}")
+        if topic_partition in self.broken:
+            raise StorageError("broken", path=str(topic_partition))
+        self._become(topic_partition, *arguments, **options)
 
-    def remove_partitions(self, topic_partitions: Sequence[TopicPartition]) -> None:
-        for topic_partition in topic_partitions:
-            self.calls.append(f"remove {topic_partition}")
-            self.served.discard(topic_partition)
+    def stop(self, topic_partitions: list[TopicPartition], *, delete: bool) -> None:
+        self._calls += [f"{'remove' if delete else 'close'} {each}" for each in topic_partitions]
+        self._stop(topic_partitions, delete=delete)
 
-    def close_partitions(self, topic_partitions: Sequence[TopicPartition]) -> None:
-        for topic_partition in topic_partitions:
-            self.calls.append(f"close {topic_partition}")
-            self.served.discard(topic_partition)
-
-    def topics_deleted(self, topics: Iterable[str]) -> Steps:
-        """Nothing is kept of them here."""
-        yield UNFINISHED
-
-    def reconfigure_topic(self, topic: str) -> Steps:
-        self.calls.append(f"reconfigure {topic}")
-        yield UNFINISHED
-
-    def reconfigure_broker(self, changed: set[str]) -> Steps:
-        self.calls.append(f"reconfigure broker {' '.join(sorted(changed))}")
-        yield UNFINISHED
+    def reconfigure(self, topic_partition: TopicPartition, settings: Any) -> None:
+        call = f"reconfigure {topic_partition.topic}"
+        if call not in self._calls[-1:]:
+            self._calls.append(call)
+        self._reconfigure(topic_partition, settings)
 
     def take(self) -> list[str]:
-        taken = self.calls[:]
-        self.calls.clear()
+        """The calls since the last time; once each where one topic is told for all its partitions."""
+        taken, self._calls = self._calls, []
         return taken
 
 
 class Administered:
-    """What handlers need of a broker, and a way to ask it. `restart` begins again on the same tree."""
+    """A broker, and a way to ask its handlers."""
 
-    def __init__(self, *settings: str) -> None:
-        self.clock = FakeClock()
-        self.tree = FailingTree(MEMORY, self.clock.time_ms)
-        weakref.finalize(self, self.tree.close)
-        self.settings = settings
-        self.host = Host()
+    def __init__(self, *settings: str, store: str | None = None) -> None:
+        named: dict[str, Any] = dict(setting.split("=", 1) for setting in settings)
+        self.world = BrokerWorld(tree=FailingTree, **named) if store is None else BrokerWorld(tree=FailingTree, store=store, **named)
         self.advertised = Endpoint("PLAINTEXT", *ADVERTISED)
         self.directories: list[DirectoryDescription] = []
-        numbers = itertools.count(1)
-        self._random_bytes = lambda size: next(numbers).to_bytes(size, "big")
-        self.start()
+        """As `show_directories` was told."""
+        self._watch()
 
-    def start(self) -> None:
-        self.broker_id = ME
-        self.config = BrokerConfig(read_static(settings=self.settings))
-        self.registry = Registry(self.tree, broker_id=ME, time_ms=self.clock.time_ms, random_bytes=self._random_bytes)
-        self.registry.start(broker=BrokerInfo(ME, (Endpoint("PLAINTEXT", "10.0.0.1", 9092),)))
-        self.topics = Topics(self.registry, self.config, self.host)
-        self.configs = Configs(self.registry, self.config, self.host, ME)
-        self.configs.load()
-        self.admin_log = AdminLog(self.clock)
-        self.logs = SimpleNamespace(describe=lambda: self.directories)
+    def _watch(self) -> None:
+        self.broker = self.world.broker
+        self.host = WatchedReplicas(self.world)
+        self.tree = cast("FailingTree", self.world.store)
+        if self.directories:
+            self.show_directories(*self.directories)
+
+    def show_directories(self, *directories: "DirectoryDescription") -> None:
+        """Have the logs say that they lie so."""
+        self.directories = list(directories)
+        self.broker.logs.describe = lambda: self.directories  # type: ignore[method-assign]
 
     def restart(self) -> None:
-        for path in ("/controller", f"/brokers/ids/{ME}"):
-            self.tree.delete(path)
-        self.start()
+        self.world.restart()
+        self._watch()
+
+    @property
+    def clock(self) -> FakeClock:
+        return self.world.clock
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.broker.config
 
     @property
     def metadata(self) -> MetadataSnapshot:
-        return self.registry.snapshot
+        return self.broker.metadata
 
-    @property
-    def partitions(self) -> set[TopicPartition]:
-        return self.host.served
+    def create(self, *topics: TopicSpec) -> dict[str, PlannedTopic | PeerError]:
+        return self.world.finish(self.broker.admin.create(topics))
 
-    def partitions_of(self, topic: bytes, *, by_id: bool) -> Mapping[int, object]:
-        assert not by_id
-        return {each.partition: each for each in self.host.served if each.topic == topic.decode()}
+    def grow(self, name: str, total: int) -> None:
+        assert self.world.finish(self.broker.admin.grow([GrowthSpec(name, total)])) == {name: None}
 
     def ask(self, request: Any, version: int, answer: type[R]) -> R:
         """Hand a request to its handler as it arrives in `version`; the answer as the client of that version reads it."""
@@ -141,9 +125,9 @@ class Administered:
         arrived = decode(messages.request, version, memoryview(bytes(encode(request, version))))
         answers: list[Any] = []
         asked = plain_request(api_key, version, advertised=self.advertised)
-        steps = served_api(api_key).handler(self, arrived, asked, answers.append)
+        steps = served_api(api_key).handler(self.broker, arrived, asked, answers.append)
         if steps is not None:
-            drain(steps)
+            self.world.finish(steps)
         (response,) = answers
         return decode(answer, version, memoryview(bytes(encode(response, version))))
 

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 from moldau.adapters.sqlite_file import MEMORY
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.broker import Broker
+from moldau.broker.configs import Change, Edit, Resource, ResourceType
 from moldau.broker.handlers.produce.walks import Walk
 from moldau.broker.replicas.appends import AppendBatch
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition_events import Role
-from moldau.cluster.registry import NewTopic
+from moldau.cluster.controller.requests import PlannedTopic, TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
@@ -43,6 +44,9 @@ from moldau.testing.workers import FakeWorkers
 from support.trees import AskedTree
 
 R = TypeVar("R")
+WAITS_MAX = 20_000
+TURNS_MAX = 20
+"""Turns of the loop in which a request is answered that needs nothing but the loop."""
 
 CHECKED_MAX = 20
 """Partitions whose offsets are checked after each event."""
@@ -51,8 +55,9 @@ CHECKED_MAX = 20
 class BrokerWorld:
     """One broker and its surroundings."""
 
-    def __init__(self, *, immediate: bool = True, store: str = MEMORY, **settings: object) -> None:
-        """`settings` with underscores for dots. `store`: path of the metadata store, for worlds that restart."""
+    def __init__(self, *, immediate: bool = True, store: str = MEMORY, tree: type[AskedTree] = AskedTree, **settings: object) -> None:
+        """`settings` with underscores for dots. `store`: path of the metadata store, for worlds that restart; `tree`: what keeps it."""
+        self._tree = tree
         self.clock = FakeClock()
         self.disk = ForgetfulDisk(now_ms=self.clock.time_ms)
         self.background = FakeBackground(immediate=immediate)
@@ -65,7 +70,7 @@ class BrokerWorld:
         self.broker = self._start()
 
     def _start(self, *, adopt: bool = False) -> Broker:
-        self.store = AskedTree(self.store_path, self.clock.time_ms)
+        self.store = self._tree(self.store_path, self.clock.time_ms)
         broker = make_broker(
             BrokerConfig(read_static(settings=self.settings)),
             BrokerPorts(
@@ -80,8 +85,9 @@ class BrokerWorld:
                 workers=lambda: self.workers,
             ),
         )
-        broker.start(adopt=adopt)
-        broker.registry.register(BrokerInfo(broker.broker_id, (Endpoint("PLAINTEXT", "192.0.2.2", 9092),)))
+        started: list[object] = []
+        broker.start(BrokerInfo(broker.broker_id, (Endpoint("PLAINTEXT", "192.0.2.2", 9092),)), started.append, adopt=adopt)
+        assert started == [None]
         return broker
 
     def restart(self, *, crash: bool = False, adopt: bool = False) -> None:
@@ -104,16 +110,27 @@ class BrokerWorld:
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> bytes:
         """A topic with configurations given with underscores; its id."""
-        topic_id = self.broker.registry.new_topic_id()
-        texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
-        drain(self.broker.registry.create_topics([NewTopic(name, topic_id, [[self.broker.broker_id]] * partitions, texts)]))
-        for index in range(partitions):
-            self.broker.host.open_partition(TopicPartition(name, index))
-        return topic_id
+        texts = [(key.replace("_", "."), str(value)) for key, value in configs.items()]
+        outcomes = self.finish(self.broker.admin.create([TopicSpec(name, partitions, 1, configs=texts)]))
+        plan = outcomes[name]
+        assert isinstance(plan, PlannedTopic), plan
+        return plan.topic_id
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics, and what waits for that."""
+        outcomes = self.finish(self.broker.admin.delete([self.broker.metadata.topics[name] for name in names]))
+        assert not any(outcomes.values()), outcomes
+
+    def configure(self, topic: str | None, **configs: object) -> None:
+        """Set configurations, given with underscores, of a topic or of all brokers."""
+        edits = [Edit(key.replace("_", "."), Change.SET, str(value)) for key, value in configs.items()]
+        resource = Resource(ResourceType.BROKER, "") if topic is None else Resource(ResourceType.TOPIC, topic)
+        self.finish(self.broker.configs.edit(resource, edits))
 
     def finish(self, steps: Generator[Pause, None, R]) -> R:
-        """Run steps to their end, and of the jobs in the background those that they wait for; their outcome."""
+        """Run steps to their end, and the jobs that come into the background meanwhile and turns of the loop; their outcome."""
         jobs = self.background.jobs
+        before = len(jobs)
 
         def waiting() -> Generator[Pause, None, R]:
             while True:
@@ -123,11 +140,16 @@ class BrokerWorld:
                     outcome: R = end.value
                     return outcome
                 if isinstance(pause, Elsewhere):
-                    before = len(jobs)
                     resumed: list[bool] = []
                     pause.begin(lambda resumed=resumed: resumed.append(True))  # type: ignore[misc]
-                    while not resumed:
-                        self.background.run_next(before)
+                    for _ in range(WAITS_MAX):
+                        if resumed:
+                            break
+                        if len(jobs) > before:
+                            self.background.run_next(before)
+                        else:
+                            self.clock.settle()
+                    assert resumed, "nothing happens any more"
                 yield None
 
         return drain(waiting())
@@ -208,7 +230,13 @@ class Client:
     def ask(self, request: Any, version: int) -> Any:
         """Send, and take the one answer."""
         self.send(request, version)
-        (answer,) = self.answers()
+        answers = self.answers()
+        for _ in range(TURNS_MAX):
+            if answers:
+                break
+            self.world.clock.settle()
+            answers = self.answers()
+        (answer,) = answers
         return answer.body
 
     def answers(self) -> list[Answer]:

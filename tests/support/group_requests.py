@@ -13,7 +13,6 @@ import pytest
 
 from moldau.broker.coordinators import state_log
 from moldau.model.errors import ErrorCode
-from moldau.model.steps import drain
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.group_members import JoinGroupRequest, JoinGroupRequestProtocol, SyncGroupRequest, SyncGroupRequestAssignment
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -49,11 +48,11 @@ def group_world(**settings: Any) -> BrokerWorld:
 
 def delete_between_steps(monkeypatch: pytest.MonkeyPatch, world: BrokerWorld, topic: str, *, recreate: bool = False) -> None:
     """Have the topic deleted, with all that belongs to a deletion, when the first offset of the next commit is encoded."""
-    doomed = [world.broker.metadata.topics[topic]]
+    doomed = [topic]
 
     def delete_then_encode(timestamp_delta: int, index: int, key: bytes | None, value: bytes | None) -> bytes:
         if doomed:
-            drain(world.broker.topics.delete([doomed.pop()]))
+            world.delete_topics(doomed.pop())
             if recreate:
                 world.create_topic(topic)
         return encode_record(timestamp_delta, index, key, value)

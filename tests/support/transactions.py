@@ -16,7 +16,7 @@ from moldau.broker.transactions.coordinator import TransactionCoordinator
 from moldau.broker.transactions.events import Add, End, Init
 from moldau.broker.transactions.records import decode_value, encode_key
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, Partitions, State, Transaction, partitions_of
-from moldau.cluster.producer_ids import ProducerIds
+from moldau.cluster.producer_ids import Done, ProducerIds
 from moldau.model.config import BrokerConfig, read_static
 from moldau.model.errors import CoordinationError, ErrorCode
 from moldau.model.identity import ProducerId, TopicPartition
@@ -75,10 +75,9 @@ class FakeProducerIds(ProducerIds):
         self.following += 1
         return ProducerId(self.following - 1)
 
-    def pass_over(self, used: int) -> None:
-        if self.exhausted:
-            raise CoordinationError("none are left", retriable=True)
-        self.following = max(self.following, used + 1)
+    def pass_over(self, used: int, done: Done | None = None) -> None:
+        if not self.exhausted:
+            self.following = max(self.following, used + 1)
 
 
 class TransactionWorld:

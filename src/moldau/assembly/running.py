@@ -24,7 +24,7 @@ from moldau.assembly.data_directory import check_directory
 from moldau.assembly.exposure import warn_if_exposed
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.assembly.open_files import connections_max, log_files_max
-from moldau.cluster.registry import OtherClusterError
+from moldau.broker.metadata.membership import OtherClusterError
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.log.log_set import AllDirectoriesFailedError, AllFailedListener
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
@@ -79,6 +79,7 @@ class RunningBroker:
         self._recompress: LoopBackground
         self._workers: LoopWorkers | None = None
         self._coordination: SqliteCoordination
+        self._store_thread: LoopBackground
         self._server: Server
         self._deadline = math.inf
 
@@ -130,7 +131,10 @@ class RunningBroker:
         self._compute.cut_off()
         self._recompress.cut_off()
         self._background.close()
-        self._coordination.close()
+        closed: asyncio.Future[None] = self._loop.create_future()
+        self._coordination.close(lambda: closed.set_result(None))
+        await closed
+        self._store_thread.close()
         await asyncio.sleep(0)  # connections that were cut are told
 
     async def _close_logs(self, asked: float) -> None:
@@ -214,9 +218,11 @@ class RunningBroker:
             )
             self.broker.advertised = self._advertised()
             self._show_advertised()
-            self.broker.start(adopt=adopt)
-            self._announce()
-            self._coordination.sync_in(self._background)
+            started: list[object] = []
+            self.broker.start(self._info(), started.append, adopt=adopt)
+            assert started == [None], "a store in this process answers at once"
+            self._store_thread = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
+            self._coordination.run_on(self._store_thread)
         except BaseException as error:
             with contextlib.suppress(MoldauError):
                 self._coordination.close()
@@ -269,14 +275,14 @@ class RunningBroker:
         if "listeners" in given and "advertised.listeners" not in given and hosts.isdisjoint(EVERY_INTERFACE):
             self.config.derive("advertised.listeners", ",".join(map(str, self._bound())), "listeners")
 
-    def _announce(self) -> None:
-        """Register in the store under the advertised addresses, or the best that is known of them."""
+    def _info(self) -> BrokerInfo:
+        """What is registered: the advertised addresses, or the best that is known of them."""
         found = []
         for name, host, port in self._bound():
             best = Endpoint(name, socket.gethostname() if host in EVERY_INTERFACE else host, port)
             found.append(self.broker.advertised.get(name, best))
         found.sort(key=lambda each: each.listener != self._listeners.inter_broker)  # its endpoint comes first
-        self.broker.registry.register(BrokerInfo(self.broker.broker_id, tuple(found), self._rack()))
+        return BrokerInfo(self.broker.broker_id, tuple(found), self._rack())
 
     def _rack(self) -> str | None:
         rack = self.config.value("broker.rack")

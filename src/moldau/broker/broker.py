@@ -1,12 +1,13 @@
 """The broker: the parts of one process that serves partitions, put together.
 
-Order of start: the metadata store and the configuration that was changed at run time, the logs, what an interrupted deletion left, the
-partitions. Order of stop: connections finish, waiting requests are answered, logs are flushed and closed; whoever made the session
-with the store ends it after that.
+Order of start: the configurations in the metadata store, the logs, the registration, the partitions that the controller says. Order of
+stop: connections finish, waiting requests are answered, logs are flushed and closed; whoever made the session with the store ends it after
+that.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.admin_log import AdminLog
@@ -14,8 +15,9 @@ from moldau.broker.admission.admission import Admission
 from moldau.broker.api.pipeline import Pipeline
 from moldau.broker.delayed import DelayedRequests
 from moldau.broker.handlers.produce.walks import BatchWalks
-from moldau.broker.host import SnapshotHost
 from moldau.broker.housekeeping import Housekeeping
+from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
+from moldau.broker.metadata.membership import ClusterMembership
 from moldau.broker.metrics.counters import Counters
 from moldau.broker.network.connection import Connection
 from moldau.broker.quotas.quotas import NO_QUOTAS
@@ -23,22 +25,25 @@ from moldau.broker.replicas.manager import ReplicaManager
 from moldau.broker.replicas.rules import SettingsCache
 from moldau.broker.security.authorizer import AllowAll
 from moldau.cluster.producer_ids import ProducerIds
-from moldau.cluster.registry import NewTopic, Registry
-from moldau.cluster.snapshot import Endpoint
+from moldau.cluster.snapshot import BrokerInfo, Endpoint
+from moldau.cluster.store import MetadataStore
 from moldau.log.cache import OPEN_FILES_MAX, SegmentCache
 from moldau.log.manager import LogManager
 from moldau.model.config.store import BrokerConfig
-from moldau.model.identity import TopicPartition
-from moldau.model.steps import UNFINISHED, Steps, drain
+from moldau.model.errors import CoordinationError, PeerError, WorldError
+from moldau.model.steps import UNFINISHED, Steps
 from moldau.protocol.framing import ReceiveBuffer
 
 if TYPE_CHECKING:
     from moldau.broker.configs import Configs
     from moldau.broker.coordinators.coordinators import Coordinators
     from moldau.broker.groups.coordinator import GroupCoordinator
-    from moldau.broker.topics import Topics
+    from moldau.broker.metadata.admin import ClusterAdmin
     from moldau.broker.transactions.coordinator import TransactionCoordinator
+    from moldau.cluster.queries import Configs as FoundConfigs
     from moldau.cluster.snapshot import MetadataSnapshot
+    from moldau.log.adopt import AdoptedTopic
+    from moldau.log.config import LogConfig
     from moldau.log.log_set import AllFailedListener
     from moldau.log.partition_log import PartitionLog
     from moldau.ports.background import Background
@@ -100,12 +105,13 @@ class Broker:
         self.connections: dict[Connection, None] = {}
         self.connections_made = 0
         self.counters = Counters(clock.monotonic)
+        self.cache = MetadataCache()
         self.topic_settings = SettingsCache(config)
-        self.registry = Registry(coordination, broker_id=self.broker_id, time_ms=clock.time_ms, random_bytes=random_bytes)
         self.admission = Admission(clock, config)
         self.request_memory = self.admission.memory
         self.batch_walks = BatchWalks(clock, self.request_memory, self.compute, recompress or background)
-        self.producer_ids = ProducerIds(coordination, self.broker_id)
+        store = MetadataStore(coordination)
+        self.producer_ids = ProducerIds(store, self.broker_id)
         self.slices = self.admission.slices
         self.delayed = DelayedRequests(clock, config.int("delayed.requests.max"))
         self.housekeeping = Housekeeping(self)
@@ -113,7 +119,7 @@ class Broker:
             self.broker_id,
             clock=clock,
             background=background,
-            metadata=self.registry,
+            metadata=self.cache,
             delayed=self.delayed,
             counters=self.counters,
             elected=lambda topic_partition: self.coordinators.opened(topic_partition),
@@ -125,14 +131,30 @@ class Broker:
         self.missing_partition = self.replicas.missing
         self.storage_failed = self.replicas.storage_failed
         self.flusher = self.replicas.flusher
-        self.host = SnapshotHost(self)
+        self.applier = MetadataApplier(
+            self.broker_id, self.cache, store, self.replicas, self.topic_settings, self.slices, self._topics_deleted
+        )
+        self.membership = ClusterMembership(
+            config,
+            store,
+            self.cache,
+            clock=clock,
+            slices=self.slices,
+            random_bytes=random_bytes,
+            reconfigured=self.reconfigured,
+            raised_epochs=self._raised_epochs,
+        )
         self.logs: LogManager
         self.on_reconfigured: list[Callable[[], object]] = []
         """Called after the broker's configuration has changed."""
+        self._started: Callable[[WorldError | None], object]
+        self._first_configs: Mapping[str, Mapping[str, str]] = {}
+        """What topics set themselves, until the topics are known."""
+        self._are_logs_open = False
         self._on_all_failed = on_all_failed
         self._files = files
         self._log_files_max = log_files_max
-        self._topics: Topics | None = None
+        self._admin: ClusterAdmin | None = None
         self._configs: Configs | None = None
         self._coordinators: Coordinators | None = None
         self.pipeline = Pipeline(
@@ -146,22 +168,42 @@ class Broker:
 
     # Start and stop
 
-    def start(self, *, adopt: bool = False) -> None:
-        """Open everything. WorldError says what stands in the way; then nothing is open."""
-        now_ms = self.clock.time_ms()
-        self.registry.start(cluster_id=self._cluster_to_join() if adopt else None)
-        snapshot = self.metadata
-        if snapshot.broker_configs:
-            self.configs.load()
+    def start(self, info: BrokerInfo, started: Callable[[WorldError | None], object] = lambda _error: None, *, adopt: bool = False) -> None:
+        """Open everything, register as `info`, and lead what the controller says; then `started` is called.
+
+        WorldError says what stands in the way; then nothing is open. It is raised if that is known when this returns, and otherwise what
+        `started` is called with. With a store in this process, all is done when this returns.
+        """
+        outcomes: list[WorldError | None] = []
+        self._started = outcomes.append
+        try:
+            self.membership.read(self._cluster_to_join() if adopt else None, partial(self._open_logs, info, adopt))
+        except BaseException:
+            self._close_logs()
+            raise
+        if outcomes and outcomes[0] is not None:
+            raise outcomes[0]
+        if outcomes:
+            started(None)
+        else:
+            self._started = started
+
+    def _open_logs(self, info: BrokerInfo, adopt: bool, found: "FoundConfigs | CoordinationError") -> None:
+        """The configurations are known: open the logs, and join the cluster."""
+        if isinstance(found, CoordinationError):
+            self._started(found)
+            return
+        if found.brokers:
             self._configure()
-        self.logs = LogManager(
+        self._first_configs = found.topics
+        self.logs = self.replicas.logs = LogManager(
             self._files,
             self.directories,
             self.topic_settings.of({}).log,
             broker_id=self.broker_id,
-            cluster_id=snapshot.cluster_id,
+            cluster_id=self.metadata.cluster_id,
             random_bytes=self.random_bytes,
-            topic_config=lambda topic: self.host.settings_of(topic).log if topic in self.metadata.topics else None,
+            topic_config=self._log_config,
             background=self.background,
             on_offline=self.replicas.directory_offline,
             on_all_failed=self._on_all_failed,
@@ -170,26 +212,91 @@ class Broker:
             producers_max=lambda: self.config.int("producer.ids.max"),
             epoch_given=lambda producer_id: None if self._coordinators is None else self._coordinators.epoch_of(producer_id),
         )
-        self.replicas.logs = self.logs
-        self.logs.start(now_ms, adopt=adopt)
         try:
-            if adopt:
-                self._register_adopted()
-            deleted = self._finish_deletions(now_ms)
-            self._catch_up_with_logs()
-            self._lead()
-            if self._coordinators is not None:
-                drain(self._coordinators.topics_deleted(deleted))
-            if adopt:
-                self._pass_over_producers(partition.log for partition in self.partitions)
-        except BaseException:
+            self.logs.start(self.clock.time_ms(), adopt=adopt)
+        except WorldError as error:
+            self._started(error)
+            return
+        self._are_logs_open = True
+        try:
+            adopted = self.logs.adopt_topics() if adopt else []
+        except WorldError as error:
+            self._fail_start(error)
+            return
+        epochs = {topic_partition: log.latest_epoch for topic_partition, log in self.logs.logs() if log.latest_epoch > 0}
+        self.membership.join(info, self.applier, epochs, partial(self._joined, adopted))
+
+    def _log_config(self, topic: str) -> "LogConfig | None":
+        """What the logs of a topic obey; None for one that is not known."""
+        if topic in self._first_configs:
+            return self.topic_settings.of(self._first_configs[topic]).log
+        return self.topic_settings.of(self.cache.config_of(topic)).log if topic in self.metadata.topics else None
+
+    def _joined(self, adopted: "Sequence[AdoptedTopic]", error: CoordinationError | None) -> None:
+        """All partitions of this broker are open."""
+        self._first_configs = {}
+        new = [topic for topic in adopted if topic.name not in self.metadata.topics]
+        if error is not None:
+            self._fail_start(error)
+        elif new:
+            from moldau.broker.metadata.admin import adoption_of
+
+            self.membership.ask(adoption_of(new, self.broker_id), self._adopted)
+        elif adopted:
+            self._adopted({})
+        else:
+            self._end_start()
+
+    def _adopted(self, outcomes: object) -> None:
+        """The topics of adopted logs are created, or have each an error."""
+        errors = [each for each in outcomes.values() if isinstance(each, PeerError)] if isinstance(outcomes, dict) else [outcomes]
+        if errors:
+            self._fail_start(CoordinationError(f"topics not adopted: {errors[0]}", retriable=False))
+            return
+        self._pass_over_producers((partition.log for partition in self.partitions), self._passed_over)
+
+    def _passed_over(self, error: CoordinationError | None) -> None:
+        if error is not None:
+            self._fail_start(error)
+        else:
+            self._end_start()
+
+    def _fail_start(self, error: WorldError) -> None:
+        self._close_logs()
+        self._started(error)
+
+    def _close_logs(self) -> None:
+        if self._are_logs_open:
+            self._are_logs_open = False
             self.logs.shutdown()
-            raise
+
+    def _end_start(self) -> None:
+        for topic_partition, log in self.logs.logs():
+            if topic_partition.topic not in self.metadata.topics:
+                _LOG.warning("folder of an unknown topic is kept and not served: path=%s", log.directory)
         self.housekeeping.start()
+        self.membership.serve()
+        self._started(None)
+
+    def _topics_deleted(self, names: Sequence[str]) -> Steps:
+        """Drop what is kept of deleted topics."""
+        self.counters.forget_topics(names)
+        if self._coordinators is not None:
+            yield from self._coordinators.topics_deleted(names)
+
+    def _raised_epochs(self, partitions: int) -> None:
+        """The metadata store knows less than the logs. Neither leader epochs nor producer ids are used twice: recovery would take what is
+        appended for leftovers of an earlier leader, and cut it.
+        """
+        _LOG.warning(
+            "metadata store is older than the logs, as a restored one is: partitions=%d; their leader epochs are raised", partitions
+        )
+        self._pass_over_producers((log for _, log in self.logs.logs()), lambda _error: None)
 
     def stop(self, background: "Background", is_late: Callable[[], bool]) -> Steps:
         """Answer what waits; the steps flush and close the logs, as many as there is time for, and must come to their end."""
         self.housekeeping.stop()
+        self.membership.stop()
         self.slices.close()
         if self._coordinators is not None:
             self._coordinators.close()
@@ -209,13 +316,13 @@ class Broker:
         }
 
     @property
-    def topics(self) -> "Topics":
-        """The life of topics; loaded when first asked for."""
-        if self._topics is None:
-            from moldau.broker.topics import Topics
+    def admin(self) -> "ClusterAdmin":
+        """Submits changes to the controller; loaded when first asked for."""
+        if self._admin is None:
+            from moldau.broker.metadata.admin import ClusterAdmin
 
-            self._topics = Topics(self.registry, self.config, self.host)
-        return self._topics
+            self._admin = ClusterAdmin(self.membership, self.config, self.replicas, self.clock)
+        return self._admin
 
     @property
     def configs(self) -> "Configs":
@@ -223,7 +330,7 @@ class Broker:
         if self._configs is None:
             from moldau.broker.configs import Configs
 
-            self._configs = Configs(self.registry, self.config, self.host, self.broker_id)
+            self._configs = Configs(self.cache, self.config, self.admin, self.broker_id)
         return self._configs
 
     @property
@@ -276,7 +383,7 @@ class Broker:
     @property
     def metadata(self) -> "MetadataSnapshot":
         """The cluster as requests see it."""
-        return self.registry.snapshot
+        return self.cache.snapshot
 
     def reconfigured(self) -> None:
         """The broker's configuration has changed."""
@@ -289,56 +396,13 @@ class Broker:
 
         return cluster_id_of(self._files, self.directories)
 
-    def _register_adopted(self) -> None:
-        found = [topic for topic in self.logs.adopt_topics() if topic.name not in self.metadata.topics]
-        if found:
-            drain(
-                self.registry.create_topics(
-                    [
-                        NewTopic(topic.name, topic.topic_id, [[self.broker_id]] * topic.partitions, topic.configs, topic.first_epochs)
-                        for topic in found
-                    ]
-                )
-            )
-
-    def _pass_over_producers(self, logs: "Iterable[PartitionLog]") -> None:
-        """Give no producer an id that another one has in these logs."""
+    def _pass_over_producers(self, logs: "Iterable[PartitionLog]", done: Callable[[CoordinationError | None], object]) -> None:
+        """Give no producer an id that another one has in these logs; `done` when the store knows."""
         used = [producer.producer_id for log in logs for producer in log.active_producers()]
         if used:
-            self.producer_ids.pass_over(max(used))
-
-    def _catch_up_with_logs(self) -> None:
-        """A metadata store that was restored from a backup may know less than the logs. Epochs that were used are not used again: recovery
-        would take what is appended for leftovers of an earlier leader, and cut it. Nor are producer ids."""
-        stale = {}
-        for topic_partition, log in self.logs.logs():
-            topic = self.metadata.topics.get(topic_partition.topic)
-            if topic is None:
-                _LOG.warning("folder of an unknown topic is kept and not served: path=%s", log.directory)
-            elif topic_partition.partition < len(topic.partitions):
-                known = topic.partitions[topic_partition.partition].leader_epoch
-                if log.latest_epoch > known:
-                    stale[topic_partition] = log.latest_epoch + 1
-        if stale:
-            _LOG.warning(
-                "metadata store is older than the logs, as a restored one is: partitions=%d; their leader epochs are raised", len(stale)
-            )
-            self.registry.raise_epochs(stale)
-            self._pass_over_producers(log for _, log in self.logs.logs())
-
-    def _finish_deletions(self, now_ms: int) -> list[str]:
-        """Deletions that the last stop interrupted between their mark and their end: of these topics."""
-        topics = sorted(self.registry.deleting)
-        if topics:
-            self.logs.delete([each for each in self.logs.partitions() if each.topic in topics], now_ms)
-            drain(self.registry.finish_deletion(topics))
-        return topics
-
-    def _lead(self) -> None:
-        for topic in self.metadata.topics.values():
-            for index, info in enumerate(topic.partitions):
-                if info.leader == self.broker_id:
-                    self.host.try_open(TopicPartition(topic.name, index))
+            self.producer_ids.pass_over(max(used), done)
+        else:
+            done(None)
 
     def _configure(self) -> None:
         self.admission.configure(self.config)

@@ -1,37 +1,33 @@
-"""Configurations that are changed and described while the broker runs: those of topics, of this broker, and of all brokers.
+"""Configurations of topics, of this broker, and of all brokers: described, and changed by way of the controller.
 
-A change is checked as a whole, written in one transaction, and then taken up at once. After a restart `load` finds it again.
+A description has the value, where it comes from, and everything below it that would be used without it.
 """
 
 from collections import Counter
 from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.broker.config_views import Described, broker_view, defaults_view, topic_view
-from moldau.broker.host import PartitionHost
-from moldau.broker.ineffective import warn_without_effect
-from moldau.broker.store_errors import reported
-from moldau.broker.topics import unknown_topic
-from moldau.cluster.protected_topics import check_change
-from moldau.cluster.registry import Registry
+from moldau.broker.metadata.admin import ClusterAdmin, warn_without_effect
+from moldau.cluster.controller.requests import AlterConfig, AlteredConfig, ConfigEdit, ConfigOperation, ConfigResource
+from moldau.cluster.snapshot import unknown_topic
 from moldau.model.config import (
     BROKER,
     TOPIC,
     BrokerConfig,
     ConfigDefinition,
-    ConfigType,
-    ConfigValue,
-    InvalidConfigError,
-    check_dynamic_broker,
-    check_text,
-    check_topic,
+    ConfigSource,
+    Setting,
+    TopicConfig,
+    UpdateMode,
     format_value,
-    parse_value,
 )
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause
 from moldau.model.topic_names import check_name
+
+if TYPE_CHECKING:
+    from moldau.broker.metadata.applier import MetadataCache
 
 
 class ResourceType(IntEnum):
@@ -68,19 +64,32 @@ class Resource(NamedTuple):
     name: str
 
 
+class Described(NamedTuple):
+    """A configuration as it is shown. `text` is None where nothing is set, and for a sensitive one."""
+
+    definition: ConfigDefinition
+    text: str | None
+    source: ConfigSource
+    read_only: bool
+    synonyms: Sequence[Setting]
+
+
+_OPERATIONS = {
+    Change.SET: ConfigOperation.SET,
+    Change.DELETE: ConfigOperation.DELETE,
+    Change.APPEND: ConfigOperation.APPEND,
+    Change.SUBTRACT: ConfigOperation.SUBTRACT,
+}
+
+
 class Configs:
     """See the module. Changes go in steps. Methods raise PeerError; then nothing has changed."""
 
-    def __init__(self, registry: Registry, config: BrokerConfig, host: PartitionHost, broker_id: int) -> None:
-        self._registry = registry
+    def __init__(self, cache: "MetadataCache", config: BrokerConfig, admin: ClusterAdmin, broker_id: int) -> None:
+        self._cache = cache
         self._config = config
-        self._host = host
+        self._admin = admin
         self._broker_id = broker_id
-
-    def load(self) -> set[str]:
-        """Take up what is stored, from earlier runs too; the broker's configurations that have changed by it."""
-        snapshot = self._registry.snapshot
-        return self._config.set_dynamic(own=snapshot.broker_config(self._broker_id), cluster=snapshot.broker_config(None))
 
     def replace(
         self, resource: Resource, values: Sequence[tuple[str, str | None]], *, validate_only: bool = False
@@ -91,23 +100,38 @@ class Configs:
         unknown name or a topic's value that is not allowed; UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; POLICY_VIOLATION
         for what would lose records of a protected topic. Returns what has changed, for people.
         """
-        yield from self._registry.writable()
         self._check_resource(resource)
         _check_once(name for name, _ in values)
-        return (yield from self._change(resource, {name: _given(name, text) for name, text in values}, validate_only))
+        edits = [ConfigEdit(name, ConfigOperation.SET, _given(name, text)) for name, text in values]
+        return (yield from self._alter(resource, edits, replaces=True, validate_only=validate_only))
 
     def edit(self, resource: Resource, edits: Sequence[Edit], *, validate_only: bool = False) -> Generator[Pause, None, list[str]]:
         """Change single configurations of a resource (IncrementalAlterConfigs); codes as of `replace`.
 
         Appending to a list that is not set starts from the value that holds; to append what is there or subtract what is not does nothing.
         """
-        yield from self._registry.writable()
         self._check_resource(resource)
         _check_once(edit.name for edit in edits)
-        values = dict(self._current(resource))
-        for edit in edits:
-            self._edit(resource, values, edit)
-        return (yield from self._change(resource, values, validate_only))
+        wanted = []
+        for name, change, text in edits:
+            if change not in _OPERATIONS:
+                raise PeerError(ErrorCode.INVALID_REQUEST, f"{name}: {change} is no kind of change")
+            operation = _OPERATIONS[Change(change)]
+            wanted.append(ConfigEdit(name, operation, "" if operation is ConfigOperation.DELETE else _given(name, text)))
+        return (yield from self._alter(resource, wanted, replaces=False, validate_only=validate_only))
+
+    def _alter(
+        self, resource: Resource, edits: Sequence[ConfigEdit], *, replaces: bool, validate_only: bool
+    ) -> Generator[Pause, None, list[str]]:
+        if resource.type == ResourceType.TOPIC:
+            where = ConfigResource(resource.name)
+        else:
+            where = ConfigResource(None, self._broker_id if resource.name else None)
+        outcome = yield from self._admin.alter(AlterConfig(where, edits, replaces, validate_only))
+        if isinstance(outcome, PeerError):
+            raise outcome
+        _warn_without_effect(resource, outcome)
+        return _changes(resource, outcome.before, outcome.after)
 
     def kind(self, resource: Resource) -> object:
         """Resources of one kind are described in the same way: topics that set the same, or the broker and all brokers each for itself.
@@ -130,9 +154,9 @@ class Configs:
     def resources(self, type_: int) -> list[str]:
         """Names of the resources of a type that have configurations, or may have."""
         if type_ == ResourceType.TOPIC:
-            return list(self._registry.snapshot.topics)
+            return list(self._cache.snapshot.topics)
         if type_ == ResourceType.BROKER:
-            return [str(broker) for broker in self._registry.snapshot.brokers]
+            return [str(broker) for broker in self._cache.snapshot.brokers]
         return []
 
     def _check_resource(self, resource: Resource) -> None:
@@ -140,7 +164,7 @@ class Configs:
             if not resource.name:
                 raise PeerError(ErrorCode.INVALID_REQUEST, "topics have no configurations in common: a topic has to be named")
             check_name(resource.name)
-            if resource.name not in self._registry.snapshot.topics:
+            if resource.name not in self._cache.snapshot.topics:
                 raise unknown_topic(resource.name)
         elif resource.type == ResourceType.BROKER:
             if resource.name and resource.name != str(self._broker_id):
@@ -150,68 +174,17 @@ class Configs:
             raise PeerError(ErrorCode.INVALID_REQUEST, f"resources of type {resource.type} have no configurations here")
 
     def _current(self, resource: Resource) -> Mapping[str, str]:
-        snapshot = self._registry.snapshot
+        snapshot = self._cache.snapshot
         if resource.type == ResourceType.TOPIC:
             return snapshot.topic_config(resource.name)
         return snapshot.broker_config(self._broker_id if resource.name else None)
 
-    def _edit(self, resource: Resource, values: dict[str, str], edit: Edit) -> None:
-        match edit.change:
-            case Change.DELETE:
-                values.pop(edit.name, None)
-            case Change.SET:
-                values[edit.name] = _given(edit.name, edit.text)
-            case Change.APPEND | Change.SUBTRACT:
-                items = parse_value(_list_definition(resource, edit), _given(edit.name, edit.text))
-                now = self._value(resource, edit.name, values)
-                assert isinstance(items, tuple)
-                assert isinstance(now, tuple)
-                if edit.change == Change.APPEND:
-                    kept = (*now, *(item for item in items if item not in now))
-                else:
-                    kept = tuple(item for item in now if item not in items)
-                values[edit.name] = ",".join(kept)
-            case _:
-                raise PeerError(ErrorCode.INVALID_REQUEST, f"{edit.name}: {edit.change} is no kind of change")
 
-    def _value(self, resource: Resource, name: str, values: Mapping[str, str]) -> ConfigValue:
-        if name in values:
-            return parse_value(_definitions(resource)[name], values[name])
-        holder = self._config.topic({}) if resource.type == ResourceType.TOPIC else self._config
-        value = holder.value(name)
-        return () if value is None else value
-
-    def _change(self, resource: Resource, values: Mapping[str, str], validate_only: bool) -> Generator[Pause, None, list[str]]:
-        if resource.type == ResourceType.TOPIC:
-            check_topic(values, self._config)
-            topic = self._config.topic
-            check_change(self._config, resource.name, topic(self._current(resource)), topic(values))
-        else:
-            _check_broker(values, for_all=not resource.name)
-            check_text(values, self._config)
-        if validate_only:
-            return []
-        before = self._current(resource)
-        values = {name: _normal(_definitions(resource)[name], text) for name, text in values.items()}
-        self._warn_without_effect(resource, values)
-        if resource.type == ResourceType.TOPIC:
-            with reported(f"configure topic {resource.name}"):
-                yield from self._registry.set_topic_config(resource.name, values)
-            yield from self._host.reconfigure_topic(resource.name)
-            return _changes(resource, before, values)
-        with reported(f"configure broker {resource.name or 'all'}"):
-            yield from self._registry.set_broker_config(self._broker_id if resource.name else None, values)
-        changed = self.load()
-        if changed:
-            yield from self._host.reconfigure_broker(changed)
-        return _changes(resource, before, values)
-
-    def _warn_without_effect(self, resource: Resource, values: Mapping[str, str]) -> None:
-        """Name those that are new: what was set before has had its line."""
-        before = self._current(resource)
-        changed = {name: text for name, text in values.items() if before.get(name) != text}
-        of = f"topic={resource.name}" if resource.type == ResourceType.TOPIC else f"broker={resource.name or 'all'}"
-        warn_without_effect(of, changed, _definitions(resource))
+def _warn_without_effect(resource: Resource, altered: AlteredConfig) -> None:
+    """Name those that are new: what was set before has had its line."""
+    changed = {name: text for name, text in altered.after.items() if altered.before.get(name) != text}
+    of = f"topic={resource.name}" if resource.type == ResourceType.TOPIC else f"broker={resource.name or 'all'}"
+    warn_without_effect(of, changed, _definitions(resource))
 
 
 def _definitions(resource: Resource) -> Mapping[str, ConfigDefinition]:
@@ -232,23 +205,10 @@ def _changes(resource: Resource, before: Mapping[str, str], after: Mapping[str, 
     return [f"{name}={shown(before, name)}->{shown(after, name)}" for name in names if before.get(name) != after.get(name)]
 
 
-def _list_definition(resource: Resource, edit: Edit) -> ConfigDefinition:
-    definition = _definitions(resource).get(edit.name)
-    if definition is None:
-        raise InvalidConfigError(f"unknown configuration '{edit.name}'", edit.name)
-    if definition.type is not ConfigType.LIST:
-        raise InvalidConfigError(f"{edit.name} is no list: nothing can be appended to it or subtracted from it", edit.name)
-    return definition
-
-
 def _given(name: str, text: str | None) -> str:
     if text is None:
         raise PeerError(ErrorCode.INVALID_REQUEST, f"{name} has no value")
     return text
-
-
-def _normal(definition: ConfigDefinition, text: str) -> str:
-    return format_value(definition, parse_value(definition, text)) or ""
 
 
 def _check_once(names: Iterable[str]) -> None:
@@ -257,11 +217,37 @@ def _check_once(names: Iterable[str]) -> None:
         raise PeerError(ErrorCode.INVALID_REQUEST, f"named twice: {', '.join(twice)}")
 
 
-def _check_broker(values: Mapping[str, str], *, for_all: bool) -> None:
-    """As Kafka does, what a running broker does not take is an invalid request; an unknown name is an invalid configuration."""
-    try:
-        check_dynamic_broker(values, for_all=for_all)
-    except InvalidConfigError as error:
-        if error.name in BROKER:
-            raise PeerError(ErrorCode.INVALID_REQUEST, error.message) from error
-        raise
+def topic_view(topic: TopicConfig, names: Container[str] | None) -> list[Described]:
+    """The configurations of a topic, all or those in `names`."""
+    return [_view(definition, topic, read_only=False) for definition in _wanted(TOPIC, names)]
+
+
+def broker_view(broker: BrokerConfig, names: Container[str] | None) -> list[Described]:
+    """The configurations of this broker, all or those in `names`."""
+    return [_view(definition, broker, read_only=definition.mode is UpdateMode.READ_ONLY) for definition in _wanted(BROKER, names)]
+
+
+def defaults_view(values: Mapping[str, str], names: Container[str] | None) -> list[Described]:
+    """What is set for all brokers."""
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    set_here = [definition for definition in _wanted(BROKER, names) if definition.name in values]
+    return [_described(each, values[each.name], [Setting(each.name, values[each.name], source)], read_only=False) for each in set_here]
+
+
+def _wanted(definitions: Mapping[str, ConfigDefinition], names: Container[str] | None) -> list[ConfigDefinition]:
+    return [definition for name, definition in definitions.items() if names is None or name in names]
+
+
+def _view(definition: ConfigDefinition, values: BrokerConfig | TopicConfig, *, read_only: bool) -> Described:
+    return _described(
+        definition, format_value(definition, values.value(definition.name)), values.settings(definition.name), read_only=read_only
+    )
+
+
+def _described(definition: ConfigDefinition, text: str | None, settings: Sequence[Setting], *, read_only: bool) -> Described:
+    source = settings[0].source if settings else ConfigSource.DEFAULT
+    if definition.sensitive:
+        text = None
+        settings = [setting._replace(text=None) for setting in settings]
+    shown = [setting for setting in settings if setting.text is not None or definition.sensitive]
+    return Described(definition, text, source, read_only, shown)

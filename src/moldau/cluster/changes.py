@@ -12,7 +12,9 @@ from moldau.cluster.znodes import (
     BrokerNode,
     MalformedNodeError,
     PartitionState,
+    ProducerIdBlock,
     decode_topic,
+    encode_block,
     encode_broker,
     encode_cluster_id,
     encode_config,
@@ -103,6 +105,13 @@ class PutBrokerConfig(NamedTuple):
     version: int | None
 
 
+class PutProducerIds(NamedTuple):
+    """Take a block of producer ids, at this version of the node that has the last one."""
+
+    block: ProducerIdBlock
+    version: int
+
+
 class DropNotifications(NamedTuple):
     """Remove notifications of changed configurations, by the names of their nodes; at least one."""
 
@@ -151,6 +160,7 @@ Change = (
     | DropTopic
     | PutTopicConfig
     | PutBrokerConfig
+    | PutProducerIds
     | DropNotifications
     | ClaimController
     | RaiseControllerEpoch
@@ -224,6 +234,8 @@ def writes_of(change: Change) -> tuple[Write, ...]:
         case PutBrokerConfig(broker_id, values, version):
             entity = paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
             return _put_config(paths.broker_config(broker_id), values, version), _notification(f"brokers/{entity}")
+        case PutProducerIds(block, version):
+            return (SetData(paths.PRODUCER_ID_BLOCK, encode_block(block), version),)
         case DropNotifications(names):
             return tuple(Delete(paths.config_change(name)) for name in names)
         case RaiseControllerEpoch(epoch, version, node_version):
@@ -266,7 +278,7 @@ def witness_of(change: Change) -> Witness:
             return IsOurs(paths.CONTROLLER)
         case Register(broker_id):
             return IsOurs(paths.broker(broker_id))
-        case PutTopic() | NewState() | PutState() | PutTopicConfig() | PutBrokerConfig():
+        case PutTopic() | NewState() | PutState() | PutTopicConfig() | PutBrokerConfig() | PutProducerIds():
             write = next(write for write in writes_of(change) if isinstance(write, Create | SetData) and write.data)
             return Holds(write.path, write.data, write.version + 1 if isinstance(write, SetData) else 0)
         case _:

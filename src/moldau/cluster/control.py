@@ -40,13 +40,15 @@ class StoppedTopic(NamedTuple):
 
     name: str
     topic_id: bytes | None
+    partitions: int
 
 
 class StopReplica(NamedTuple):
-    """Topics of which the receiver deletes what it has."""
+    """Topics of which the receiver serves nothing any more, and deletes what it has, or keeps it."""
 
     controller_epoch: int
     topics: tuple[StoppedTopic, ...]
+    deletes: bool = True
 
 
 Control = LeaderAndIsr | UpdateMetadata | StopReplica

@@ -11,17 +11,20 @@ from moldau.cluster.snapshot import BrokerInfo
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.znodes import (
     PartitionState,
+    ProducerIdBlock,
     TopicNode,
+    decode_block,
     decode_broker,
     decode_cluster_id,
     decode_config,
+    decode_config_change,
     decode_controller,
     decode_epoch,
     decode_state,
     decode_topic,
 )
 from moldau.model.errors import CoordinationError
-from moldau.ports.coordination import Children, Data, Exists, GetChildren, GetData, NodeStat, Result
+from moldau.ports.coordination import Children, Data, Exists, GetChildren, GetData, NodeStat, NoNodeError, Result
 
 T = TypeVar("T")
 Query = Generator[Sequence[GetData | GetChildren | Exists], list[Result], T]
@@ -104,15 +107,8 @@ class TopicNodes(NamedTuple):
     """Its other nodes but the mark, children first."""
 
 
-class Notification(NamedTuple):
-    """Something has changed its configuration: ``topics/t``, ``brokers/<default>``. Names of notifications are in their order."""
-
-    name: str
-    entity: str
-
-
 class Configs(NamedTuple):
-    """What topics set themselves, those that set something; dynamic configurations by broker, those of all under None."""
+    """What topics set themselves; dynamic configurations by broker, those of all under None."""
 
     topics: dict[str, dict[str, str]]
     brokers: dict[int | None, dict[str, str]]
@@ -148,6 +144,12 @@ def brokers() -> Query[dict[int, LiveBroker]]:
             node = decode_broker(paths.broker(int(name)), each.data)
             live[int(name)] = LiveBroker(BrokerInfo(int(name), node.endpoints, node.rack), each.stat.created_id)
     return live
+
+
+def registration(broker_id: int) -> Query[tuple[int, int] | None]:
+    """The incarnation of a registered broker and its session; None if it is not registered."""
+    (found,) = yield (Exists(paths.broker(broker_id)),)
+    return (found.created_id, found.owner) if isinstance(found, NodeStat) else None
 
 
 def topic_names() -> Query[tuple[Sequence[str], Sequence[str]]]:
@@ -199,7 +201,7 @@ def configs() -> Query[Configs]:
     for number, (path, each) in enumerate(zip((*topic_paths, *broker_paths), found, strict=True)):
         values = decode_config(path, each.data) if isinstance(each, Data) and each.data else {}
         name = path.rpartition("/")[2]
-        if values and number < len(topic_paths):
+        if number < len(topic_paths):
             of_topics[name] = values
         elif values:
             of_brokers[None if name == paths.DEFAULT_ENTITY else int(name)] = values
@@ -212,6 +214,21 @@ def notification_names() -> Query[Sequence[str]]:
     return _names(found)
 
 
+def changed_entities(names: Sequence[str]) -> Query[list[str]]:
+    """What notifications are about, those that still exist: ``topics/t``, ``brokers/<default>``; each once."""
+    found = yield [GetData(paths.config_change(name)) for name in names]
+    there = [(paths.config_change(name), each.data) for name, each in zip(names, found, strict=True) if isinstance(each, Data)]
+    return list(dict.fromkeys(decode_config_change(*each) for each in there))
+
+
+def topic_configs(names: Sequence[str]) -> Query[dict[str, dict[str, str]]]:
+    """What some topics set themselves, those that have a configuration."""
+    found = yield [GetData(paths.topic_config(name)) for name in names]
+    return {
+        name: decode_config(paths.topic_config(name), each.data) for name, each in zip(names, found, strict=True) if isinstance(each, Data)
+    }
+
+
 def old_notifications(before_ms: int, kept_max: int, count_max: int) -> Query[Sequence[str]]:
     """Of the oldest notifications, at most `count_max`, those made before a time, and those beyond the newest `kept_max`."""
     (found,) = yield (GetChildren(paths.CONFIG_CHANGES),)
@@ -220,6 +237,14 @@ def old_notifications(before_ms: int, kept_max: int, count_max: int) -> Query[Se
     stats = yield [Exists(paths.config_change(name)) for name in oldest]
     is_old = [isinstance(stat, NodeStat) and stat.created_ms < before_ms for stat in stats]
     return [name for place, name in enumerate(oldest) if is_old[place] or place < len(names) - kept_max]
+
+
+def producer_id_block() -> Query[tuple[ProducerIdBlock | None, int]]:
+    """The last block of producer ids that was taken, None before the first, and the version of its node."""
+    (found,) = yield (GetData(paths.PRODUCER_ID_BLOCK),)
+    if not isinstance(found, Data):
+        raise NoNodeError(paths.PRODUCER_ID_BLOCK)
+    return decode_block(paths.PRODUCER_ID_BLOCK, found.data), found.stat.version
 
 
 def cluster() -> Query[tuple[list[str], str | None]]:

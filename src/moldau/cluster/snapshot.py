@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from moldau.model.errors import ErrorCode, PeerError
+
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -112,6 +114,22 @@ class MetadataSnapshot:
         by_id = {broker.broker_id: broker for broker in brokers}
         return MetadataSnapshot(self.cluster_id, controller_id, by_id, self.topics, self.topic_configs, self.broker_configs)
 
+    def updated(
+        self,
+        brokers: Iterable[BrokerInfo],
+        controller_id: int,
+        changed: Iterable[TopicInfo],
+        deleted: Iterable[str],
+        configs: Mapping[str, Mapping[str, str]],
+    ) -> "MetadataSnapshot":
+        """The same with these live brokers, topics added or replaced, and without some; and the configurations of some topics."""
+        by_id = {broker.broker_id: broker for broker in brokers}
+        topics, topic_configs = {**self.topics, **{topic.name: topic for topic in changed}}, {**self.topic_configs, **configs}
+        for name in deleted:
+            topics.pop(name, None)
+            topic_configs.pop(name, None)
+        return MetadataSnapshot(self.cluster_id, controller_id, by_id, topics, topic_configs, self.broker_configs)
+
     def with_topics(
         self, changed: Iterable[TopicInfo], configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     ) -> "MetadataSnapshot":
@@ -138,3 +156,13 @@ class MetadataSnapshot:
         """The same with other dynamic configurations of a broker, or of all."""
         configs = {**self.broker_configs, broker_id: values}
         return MetadataSnapshot(self.cluster_id, self.controller_id, self.brokers, self.topics, self.topic_configs, configs, self)
+
+
+def unknown_topic(name: str) -> PeerError:
+    """The error for a topic that does not exist."""
+    return PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{name}' does not exist")
+
+
+def twice(name: str) -> PeerError:
+    """The error for a topic that one request names more than once."""
+    return PeerError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is named twice in one request")

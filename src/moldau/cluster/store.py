@@ -14,14 +14,13 @@ late: so the witness is read again, and decides.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from moldau.cluster import paths
 from moldau.cluster.changes import NOTIFICATION, Change, Witness, shows, witness_of, writes_of
 from moldau.model.errors import CoordinationError
 from moldau.ports.coordination import (
     Check,
-    Children,
     ConnectionLostError,
     Coordination,
     Created,
@@ -32,7 +31,6 @@ from moldau.ports.coordination import (
     Multi,
     MultiDone,
     NodeError,
-    NodeStat,
     NoNodeError,
     Outcome,
     Request,
@@ -44,13 +42,6 @@ from moldau.ports.coordination import (
 T = TypeVar("T")
 READS_AT_ONCE = 500
 """Reads of many nodes that are on their way at a time: a session takes a bounded number of requests."""
-
-
-class Found(NamedTuple, Generic[T]):
-    """What a node holds."""
-
-    value: T
-    stat: NodeStat
 
 
 class Written(NamedTuple):
@@ -97,6 +88,11 @@ class MetadataStore:
     def __init__(self, coordination: Coordination) -> None:
         self._coordination = coordination
 
+    @property
+    def session_id(self) -> int:
+        """Id of the session; 0 while there is none."""
+        return self._coordination.session_id
+
     def listen(self, listener: Callable[[StoreEvent | SessionEvent], object]) -> None:
         """Have `listener` called when something that was read with a watch has changed, and with what becomes of the session."""
 
@@ -107,54 +103,6 @@ class MetadataStore:
                 listener(meaning)
 
         self._coordination.listen(heard)
-
-    def read(
-        self,
-        path: str,
-        decode: Callable[[str, bytes], T],
-        done: Callable[[Found[T] | CoordinationError | None], object],
-        *,
-        watch: bool = False,
-    ) -> None:
-        """Read a node; None if it does not exist, whose creation a watch sees. MalformedNodeError, SessionExpiredError."""
-
-        def answered(outcome: Outcome) -> None:
-            match outcome:
-                case Data(data, stat):
-                    try:
-                        found = Found(decode(path, data), stat)
-                    except CoordinationError as error:
-                        done(error)
-                    else:
-                        done(found)
-                case NoNodeError() if watch:
-                    self._ask(Exists(path, watch=True), looked)
-                case NoNodeError():
-                    done(None)
-                case CoordinationError():
-                    done(outcome)
-                case _:
-                    raise AssertionError(outcome)
-
-        def looked(outcome: Outcome) -> None:
-            if outcome is None or isinstance(outcome, CoordinationError):
-                done(outcome)
-            else:  # it was created meanwhile
-                self._ask(GetData(path, watch=True), answered)
-
-        self._ask(GetData(path, watch), answered)
-
-    def read_names(self, path: str, done: Callable[[Sequence[str] | CoordinationError], object], *, watch: bool = False) -> None:
-        """Read the names of a node's children, sorted. NoNodeError, SessionExpiredError."""
-
-        def answered(outcome: Outcome) -> None:
-            if isinstance(outcome, Children):
-                done(outcome.names)
-            else:
-                assert isinstance(outcome, CoordinationError)
-                done(outcome)
-
-        self._ask(GetChildren(path, watch), answered)
 
     def read_many(
         self, requests: Sequence[GetData | GetChildren | Exists], done: Callable[[list[Result] | CoordinationError], object]

@@ -167,6 +167,11 @@ def encode_config_change(entity_path: str) -> bytes:
     return _dump({"version": 2, "entity_path": entity_path})
 
 
+def decode_config_change(path: str, data: bytes) -> str:
+    """Format 2."""
+    return _load(path, data, lambda node: str(node["entity_path"]))
+
+
 def encode_block(block: ProducerIdBlock) -> bytes:
     """Format 1; the numbers are texts."""
     return _dump({"version": 1, "broker": block.broker_id, "block_start": str(block.start), "block_end": str(block.end)})

@@ -11,7 +11,7 @@ from moldau.assembly.running import RunningBroker
 from moldau.cluster import paths
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
-from moldau.ports.coordination import GetData, answered
+from moldau.ports.coordination import Data, GetData, Outcome
 
 
 def registered(directory: Path, *settings: str) -> tuple[dict[str, Any], list[int], str | None]:
@@ -20,9 +20,14 @@ def registered(directory: Path, *settings: str) -> tuple[dict[str, Any], list[in
     static = read_static(settings=[names, *settings, f"log.dirs={directory}"])
 
     async def start_and_stop() -> tuple[dict[str, Any], list[int], str | None]:
-        running = RunningBroker(asyncio.get_running_loop(), BrokerConfig(static))
+        loop = asyncio.get_running_loop()
+        running = RunningBroker(loop, BrokerConfig(static))
         running.start()
-        node = json.loads(answered(running.broker.registry.coordination, GetData(paths.broker(0))).data)
+        read: asyncio.Future[Outcome] = loop.create_future()
+        running._coordination.submit(GetData(paths.broker(0)), read.set_result)
+        found = await read
+        assert isinstance(found, Data)
+        node = json.loads(found.data)
         shown = running.config.settings("advertised.listeners")
         await running.stop()
         return node, [port for _, port in running.addresses], shown[0].text if shown else None

@@ -12,7 +12,6 @@ from moldau.broker.replicas.appends import AppendBatch, MarkerBatch
 from moldau.log.cleaning.task import Task
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
-from moldau.model.steps import drain
 from moldau.protocol.records.batch import batches, iterate
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.protocol.records.header import check_batch
@@ -104,7 +103,7 @@ def test_how_often_is_a_setting_that_can_change() -> None:
     produce(world, client, *(b"%d" % number for number in range(9)))
     a_look(world, 59)
     assert world.workers.running == 0
-    drain(world.broker.configs.edit(Resource(ResourceType.BROKER, ""), [Edit("log.cleaner.backoff.ms", Change.SET, "1000")]))
+    world.finish(world.broker.configs.edit(Resource(ResourceType.BROKER, ""), [Edit("log.cleaner.backoff.ms", Change.SET, "1000")]))
     a_look(world, 1)
     assert world.workers.running == 1
     world.workers.run_all()
@@ -118,8 +117,8 @@ def test_settings_of_the_next_pass_are_those_that_hold_then() -> None:
     produce(world, client, *(b"%d" % number for number in range(9)))
     changes = {"log.cleaner.io.max.bytes.per.second": "1000", "log.cleaner.dedupe.buffer.size": "2000000", "log.cleaner.threads": "2"}
     edits = [Edit(name, Change.SET, value) for name, value in changes.items()]
-    drain(world.broker.configs.edit(Resource(ResourceType.BROKER, ""), edits))
-    drain(world.broker.configs.edit(Resource(ResourceType.TOPIC, "t"), [Edit("delete.retention.ms", Change.SET, "5")]))
+    world.finish(world.broker.configs.edit(Resource(ResourceType.BROKER, ""), edits))
+    world.finish(world.broker.configs.edit(Resource(ResourceType.TOPIC, "t"), [Edit("delete.retention.ms", Change.SET, "5")]))
     a_look(world)
     task = Task.decode(world.workers.jobs[0].task)
     assert (task.bytes_per_second, task.map_bytes, task.delete_retention_ms) == (500.0, 1_000_000, 5)
@@ -196,6 +195,6 @@ def test_a_topic_that_is_deleted_meanwhile() -> None:
     world, client = world_with()
     produce(world, client, *(b"%d" % number for number in range(9)))
     a_look(world)
-    assert not any(drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["t"]])).values())
+    world.delete_topics("t")
     world.workers.run_all()
     assert world.broker.statistics()["compaction_running"] == 0

@@ -1,6 +1,6 @@
 """A short request does not make the broker do much: what is named again and again is told once, and few topics are made at a time."""
 
-from moldau.broker.topics import CREATED_AT_ONCE_MAX
+from moldau.broker.metadata.admin import CREATED_AT_ONCE_MAX
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
 from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest

@@ -6,7 +6,6 @@ import pytest
 
 from moldau.broker.handlers.fetch import READING_S
 from moldau.model.errors import ErrorCode
-from moldau.model.steps import drain
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.testing.disk_files import ForgetfulFile
 from support.broker_world import BrokerWorld, Client, fetch_request, values_of
@@ -182,7 +181,7 @@ def test_topics_of_which_nothing_is_wanted_are_left_out(client: Client) -> None:
 
 def test_deleting_a_topic_tells_those_who_wait(world: BrokerWorld, client: Client) -> None:
     client.send(fetch_request("t", 0, max_wait_ms=500), 12)
-    drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["t"]]))
+    world.delete_topics("t")
     (answer,) = client.answers()
     assert result(answer.body).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -6,7 +6,6 @@ from moldau.broker.configs import Change, Edit, Resource, ResourceType
 from moldau.broker.replicas.flusher import SYNCS_MAX
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, StorageError
-from moldau.model.steps import drain
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
 
 
@@ -94,7 +93,7 @@ def test_a_failed_sync_is_told_to_all_that_wait_and_takes_the_directory_offline(
 def test_a_topic_deleted_under_a_sync_answers_who_waits_and_harms_no_other_of_its_name(world: BrokerWorld) -> None:
     client = world.connect()
     send(client, b"a")
-    world.finish(world.broker.topics.delete([world.broker.registry.snapshot.topics["safe"]]))
+    world.delete_topics("safe")
     world.create_topic("safe", flush_messages=1)
     world.disk.fail = lambda operation, path: operation == "sync" and path.endswith(".log")
     world.background.run_next()
@@ -109,7 +108,7 @@ def test_a_topic_deleted_under_a_sync_answers_who_waits_and_harms_no_other_of_it
 def test_a_topic_deleted_under_a_sync_that_succeeds(world: BrokerWorld) -> None:
     client = world.connect()
     send(client, b"a")
-    world.finish(world.broker.topics.delete([world.broker.registry.snapshot.topics["safe"]]))
+    world.delete_topics("safe")
     world.background.run_all()
     assert len(client.answers()) == 1
     assert not world.broker.flusher.busy
@@ -204,7 +203,7 @@ def test_flush_ms_holds_also_for_what_was_written_before_it_was_set(world: Broke
     world.create_topic("timed")
     world.background.run_all()
     world.connect().produce("timed", b"a")
-    drain(world.broker.configs.edit(Resource(ResourceType.TOPIC, "timed"), [Edit("flush.ms", Change.SET, "50")]))
+    world.finish(world.broker.configs.edit(Resource(ResourceType.TOPIC, "timed"), [Edit("flush.ms", Change.SET, "50")]))
     world.clock.advance(0.2)
     world.background.run_all()
     assert world.partition("timed").log.flushed_offset == 1

@@ -47,7 +47,7 @@ def test_every_task_over_all_partitions_takes_several_turns(world: BrokerWorld, 
 
 
 def test_the_folders_of_a_deleted_topic_are_removed_in_turns(world: BrokerWorld, turns: list[float]) -> None:
-    world.broker.host.remove_partitions([TopicPartition("t", index) for index in range(PARTITIONS)])
+    world.broker.replicas.stop([TopicPartition("t", index) for index in range(PARTITIONS)], delete=True)
     waiting = world.broker.logs.statistics()["removals_waiting"]
     assert waiting == PARTITIONS
     turns.clear()
@@ -60,4 +60,6 @@ def test_a_log_with_a_short_flush_time_is_flushed_in_that_time_from_its_creation
     world.create_topic("often", flush_ms=20)
     world.connect().produce("often", b"value")
     world.clock.advance(0.5)
+    while world.broker.slices.running:
+        world.clock.settle()
     assert world.partition("often").log.flushed_offset == 1

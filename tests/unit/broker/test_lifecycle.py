@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from moldau.cluster import paths
 from moldau.log.names import LEADER_EPOCHS
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import drain
 from support.broker_world import BrokerWorld, batch, fetch_request, produce_request, values_of
 
 
@@ -107,10 +107,10 @@ def test_with_visibility_flushed_a_start_shows_what_it_found_and_has_synced(worl
 
 def test_a_deletion_that_was_interrupted_ends_at_the_next_start(world: BrokerWorld) -> None:
     world.connect().produce("t", b"a")
-    drain(world.broker.registry.mark_deleted(["t"]))
+    world.store.create(paths.delete_topic("t"))
     world.restart()
     assert world.connect().fetch("t", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert not world.broker.registry.deleting
+    assert world.store.children(paths.DELETE_TOPICS) == []
     assert "t-0" not in world.disk.list("/data")
     topic_id = world.create_topic("t")
     assert topic_id
@@ -173,7 +173,7 @@ def test_partitions_are_told_apart_when_they_cannot_be_served(world: BrokerWorld
 def test_a_new_topic_of_an_old_name_starts_empty(world: BrokerWorld) -> None:
     client = world.connect()
     client.produce("t", b"old")
-    drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["t"]]))
+    world.delete_topics("t")
     world.create_topic("t")
     assert client.values("t") == []
     assert client.produce("t", b"new").base_offset == 0

@@ -7,7 +7,6 @@ import pytest
 from moldau.broker.api.catalog import MODULES
 from moldau.log import timestamps
 from moldau.model.errors import ErrorCode
-from moldau.model.steps import drain
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -135,7 +134,7 @@ def test_a_topic_that_is_deleted_during_the_search(world: BrokerWorld, client: C
     world.compute.immediate = False
     client.send(ListOffsetsRequest(-1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, 0)])]), 9)
     client.answers()
-    drain(world.broker.topics.delete([world.broker.metadata.topics["t"]]))
+    world.delete_topics("t")
     world.compute.run_all()
     (answer,) = client.answers()
     assert answer.body.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from moldau.model.errors import ErrorCode
-from moldau.model.steps import drain
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, read_header, stamp_crc
 from support.broker_world import BrokerWorld, Client, batch, produce_request
@@ -235,8 +234,7 @@ def test_configurations_change_at_once(world: BrokerWorld, client: Client) -> No
     records = batch(world, b"x" * 500)
     assert send(client, records).error_code == 0
     assert send(client, records).error_code == 0
-    drain(world.broker.registry.set_topic_config("t", {"max.message.bytes": "100"}))
-    drain(world.broker.host.reconfigure_topic("t"))
+    world.configure("t", max_message_bytes=100)
     assert send(client, records).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -244,5 +242,5 @@ def test_a_deleted_topic_is_unknown_at_once(world: BrokerWorld, client: Client) 
     records = batch(world, b"x")
     assert send(client, records).error_code == 0
     assert send(client, records).error_code == 0
-    drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["t"]]))
+    world.delete_topics("t")
     assert send(client, records).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -35,7 +35,7 @@ def test_on_a_full_disk_appends_fail_reads_go_on_and_writes_resume(world: Broker
 
 def test_a_topic_created_on_a_full_disk_is_served_once_there_is_space(world: BrokerWorld) -> None:
     world.disk.capacity = world.disk.used() + 10
-    drain(world.broker.topics.create([TopicSpec("new", 1, 1)]))
+    world.create_topic("new")
     client = world.connect()
     assert client.produce("new", b"a").error_code != ErrorCode.NONE
     world.clock.advance(10)
@@ -128,7 +128,7 @@ def test_a_broken_disk_takes_its_partitions_offline(world: BrokerWorld) -> None:
 def test_without_a_log_directory_no_topic_is_made_grown_or_deleted(world: BrokerWorld) -> None:
     """Also for the request that finds the disk broken, the answer is no success."""
     world.disk.fail = lambda operation, path: True
-    topics, storage = world.broker.topics, ErrorCode.KAFKA_STORAGE_ERROR
+    topics, storage = world.broker.admin, ErrorCode.KAFKA_STORAGE_ERROR
     assert not world.broker.logs.all_failed
     for name in ("first", "second"):
         outcome = drain(topics.create([TopicSpec(name, 1, 1)]))[name]

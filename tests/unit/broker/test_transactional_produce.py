@@ -10,7 +10,6 @@ from moldau.broker.handlers.produce.walks import DIRECT_BYTES_MAX
 from moldau.broker.replicas.appends import MarkerBatch
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import drain
 from moldau.protocol.messages.produce import PartitionProduceData
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from support.broker_world import BrokerWorld, Client, batch, produce_request
@@ -248,7 +247,7 @@ def test_an_answer_that_comes_too_late_lets_nothing_in(
     client.send(produce_request("t", records(world, 0), transactional_id=ID), version)
     log = world.partition("t").log
     if meanwhile == "delete":
-        drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["t"]]))
+        world.delete_topics("t")
     else:
         end(world, ControlType.ABORT, epoch=0 if meanwhile == "abort" else 1)
     end_offset = log.log_end_offset

@@ -7,7 +7,6 @@ import pytest
 from moldau.broker.handlers.produce import walks
 from moldau.broker.handlers.produce.record_walk import RECORD_ERRORS_MAX
 from moldau.model.errors import ErrorCode
-from moldau.model.steps import drain
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.records.batch import Compression, RecordBatchBuilder, iterate_log
 from moldau.protocol.records.builder import assemble
@@ -205,7 +204,7 @@ def test_a_topic_that_is_deleted_meanwhile(world: BrokerWorld, client: Client, a
     records = built((world.clock.time_ms(), b"k"), value=LARGE)
     client.send(partitions(("compacted", records), acks=acks), 9, answered=bool(acks))
     world.clock.settle()
-    drain(world.broker.topics.delete([world.broker.metadata.topics["compacted"]]))
+    world.delete_topics("compacted")
     world.compute.run_all()
     world.clock.settle()
     if acks:

@@ -93,8 +93,8 @@ def test_removing_the_controllers_node_has_another_elected(cluster: Cluster) -> 
 
 def test_a_suspended_session_delays_and_loses_nothing(cluster: Cluster) -> None:
     broker = active(cluster)
-    asked = broker.create("t", 150)
     broker.session.suspend()
+    asked = broker.create("t", 150)
     cluster.settle(30)
     assert asked == []
     write(cluster, Create(paths.delete_topic("ghost")))

@@ -1,10 +1,10 @@
 """Metadata on the tree: each change by each outcome of its write, what is read, and what events mean."""
 
-from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
-from moldau.cluster import paths
+from moldau.cluster import paths, queries
 from moldau.cluster.changes import (
     Change,
     ClaimController,
@@ -23,13 +23,14 @@ from moldau.cluster.changes import (
     Register,
     writes_of,
 )
+from moldau.cluster.queries import FoundState, Query
 from moldau.cluster.snapshot import Endpoint
 from moldau.cluster.store import (
+    READS_AT_ONCE,
     BrokersChanged,
     ConfigsChanged,
     ControllerChanged,
     DeletionsChanged,
-    Found,
     MetadataStore,
     StoreEvent,
     TopicChanged,
@@ -40,10 +41,7 @@ from moldau.cluster.znodes import (
     BrokerNode,
     MalformedNodeError,
     PartitionState,
-    decode_config,
-    decode_controller,
-    decode_epoch,
-    decode_topic,
+    encode_state,
 )
 from moldau.model.errors import CoordinationError
 from moldau.ports.coordination import (
@@ -68,6 +66,7 @@ from moldau.ports.coordination import (
 from moldau.testing.clock import FakeClock
 from moldau.testing.coordination import FakeSession, FakeTree
 
+T = TypeVar("T")
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 STATE = PartitionState(0, 5, (0,), 1)
 NODE = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), None, 1)
@@ -363,69 +362,65 @@ def test_a_write_that_waited_for_the_next_session_is_settled_in_that(world: Worl
 # Reading
 
 
-def read(
-    world: World, path: str, decode: Callable[[str, bytes], object], *, watch: bool = False
-) -> Found[object] | CoordinationError | None:
-    outcomes: list[Found[object] | CoordinationError | None] = []
-    world.store.read(path, decode, outcomes.append, watch=watch)
+def read(world: World, query: Query[T]) -> T | CoordinationError:
+    outcomes: list[T | CoordinationError] = []
+    queries.answer(world.store, query, outcomes.append)
     world.settle()
     (outcome,) = outcomes
     return outcome
 
 
-def test_values_are_read_with_their_versions(world: World) -> None:
-    found = read(world, paths.CONTROLLER_EPOCH, decode_epoch)
-    assert isinstance(found, Found)
-    assert (found.value, found.stat.version) == (1, 0)
-    assert read(world, paths.topic_config("none"), decode_config) is None
+def test_many_nodes_are_read_in_the_order_of_the_requests_and_missing_ones_are_none(world: World) -> None:
+    names = [f"n{number}" for number in range(READS_AT_ONCE + 300)]
+    for name in names[::2]:
+        world.ask(world.other, Create(paths.topic(name), name.encode()))
+    found: list[object] = []
+    world.store.read_many([GetData(paths.topic(name)) for name in names], found.append)
+    world.settle()
+    (results,) = found
+    assert isinstance(results, list)
+    assert [each and each.data for each in results] == [None if number % 2 else name.encode() for number, name in enumerate(names)]
+
+
+def test_topics_are_read_with_versions_and_states(world: World) -> None:
+    world.ask(world.other, SetData(paths.partition_state("t", 0), encode_state(STATE)))
+    (found,) = read(world, queries.topics(["t", "none"]))  # type: ignore[misc]
+    assert (found.name, found.node.topic_id, found.version, found.states) == ("t", ID, 0, (FoundState(STATE, 1),))
     world.ask(world.other, SetData(paths.topic("t"), b"garbage"))
-    assert isinstance(read(world, paths.topic("t"), decode_topic), MalformedNodeError)
+    assert isinstance(read(world, queries.topics(["t"])), MalformedNodeError)
 
 
 def test_names_are_read(world: World) -> None:
-    outcomes: list[object] = []
-    world.store.read_names(paths.TOPICS, outcomes.append)
-    world.store.read_names("/none", outcomes.append)
-    world.settle()
-    assert outcomes[0] == ["bare", "empty", "t"]
-    assert isinstance(outcomes[1], NoNodeError)
+    assert read(world, queries.topic_names()) == (["bare", "empty", "t"], ["empty"])
 
 
 def test_a_read_whose_answer_was_lost_is_made_again(world: World) -> None:
     outcomes: list[object] = []
     world.session.lose_answer()
-    world.store.read(paths.CONTROLLER_EPOCH, decode_epoch, outcomes.append)
+    queries.answer(world.store, queries.controller_nodes(), outcomes.append)
     world.settle()
     assert outcomes == []
     world.session.resume()
     world.settle()
-    assert [each.value for each in outcomes if isinstance(each, Found)] == [1]
+    assert [each.epoch for each in outcomes if isinstance(each, queries.ControllerNodes)] == [1]
     world.session.expire()
-    world.store.read(paths.CONTROLLER_EPOCH, decode_epoch, outcomes.append)
+    queries.answer(world.store, queries.controller_nodes(), outcomes.append)
     world.session.resume()
     assert isinstance(outcomes[-1], SessionExpiredError)
 
 
-def test_a_watch_on_a_missing_node_sees_its_creation(world: World) -> None:
+def test_a_watch_on_a_missing_controller_sees_its_creation(world: World) -> None:
     events: list[StoreEvent | SessionEvent] = []
     world.store.listen(events.append)
     events.clear()
-    assert read(world, paths.CONTROLLER, decode_controller, watch=True) is None
+    found = read(world, queries.controller_nodes())
+    assert isinstance(found, queries.ControllerNodes)
+    assert (found.broker_id, found.epoch, found.epoch_version) == (None, 1, 0)
     world.ask(world.other, Create(paths.CONTROLLER, b'{"version":1,"brokerid":7,"timestamp":"1"}', ephemeral=True))
     assert events == [ControllerChanged()]
-
-
-def test_a_node_that_is_created_between_the_reads_of_a_missing_one_is_found(world: World) -> None:
-    outcomes: list[Found[int] | CoordinationError | None] = []
-    world.session.hold()
-    world.store.read(paths.CONTROLLER, decode_controller, outcomes.append, watch=True)
-    world.settle()
-    world.session.release(1)
-    world.settle()
-    world.ask(world.other, Create(paths.CONTROLLER, b'{"version":1,"brokerid":7,"timestamp":"1"}'))
-    world.session.release()
-    world.settle()
-    assert [found.value for found in outcomes if isinstance(found, Found)] == [7]
+    found = read(world, queries.controller_nodes())
+    assert isinstance(found, queries.ControllerNodes)
+    assert (found.broker_id, found.owner) == (7, world.other.session_id)
 
 
 def test_events_say_what_to_read_again(world: World) -> None:
@@ -433,12 +428,8 @@ def test_events_say_what_to_read_again(world: World) -> None:
     world.store.listen(events.append)
     assert events == [SessionEvent(SessionState.CONNECTED, world.session.session_id)]
     events.clear()
-    ignored: list[object] = []
-    for path in (paths.BROKER_IDS, paths.TOPICS, paths.CONFIG_CHANGES, paths.DELETE_TOPICS):
-        world.store.read_names(path, ignored.append, watch=True)
-    world.store.read(paths.topic("t"), decode_topic, ignored.append, watch=True)
-    world.store.read("/consumers", decode_epoch, ignored.append, watch=True)
-    world.settle()
+    read(world, queries.contents())
+    read(world, queries.notification_names())
     for change in (
         Register(7, NODE),
         MarkDeletion("t"),
@@ -447,5 +438,4 @@ def test_events_say_what_to_read_again(world: World) -> None:
         NewTopic("n", ID, [], {}),
     ):
         world.ask(world.other, Multi(writes_of(change)))
-    world.ask(world.other, SetData("/consumers", b"nothing of ours"))
     assert events == [BrokersChanged(), DeletionsChanged(), TopicChanged("t"), ConfigsChanged(), TopicsChanged()]

@@ -68,12 +68,11 @@ class StateTopic:
 
     def ensured(self) -> Steps:
         """Make the topic if it is not there. PeerError COORDINATOR_NOT_AVAILABLE if it cannot be made."""
-        yield from self._broker.topics.when_free(self.name)
         if self.exists:
             return
         spec = internal_topic_spec(self._spec, self._broker.config, len(self._broker.metadata.brokers))
-        outcome = (yield from self._broker.topics.create([spec]))[self.name]
-        if isinstance(outcome, PeerError):
+        outcome = (yield from self._broker.admin.create([spec], waits=True))[self.name]
+        if isinstance(outcome, PeerError) and not self.exists:
             if self._notes.due(self.name, self._broker.clock.monotonic()):
                 _LOG.error("internal topic not made: topic=%s reason=%s", self.name, outcome.message)
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic '{self.name}' cannot be made: {outcome.message}")

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from moldau.broker.config_views import Described
-from moldau.broker.configs import Edit, Resource, ResourceType
+from moldau.broker.configs import Described, Edit, Resource, ResourceType
 from moldau.broker.handlers.services import AdminServices
 from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError

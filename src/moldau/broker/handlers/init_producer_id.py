@@ -34,7 +34,7 @@ def init_producer_id(services: Services, message: InitProducerIdRequest, request
     With one see :meth:`moldau.broker.transactions.coordinator.TransactionCoordinator.init_producer_id`. INVALID_REQUEST also for an id
     without its epoch, or the reverse.
 
-    Where a block of ids is needed while the store of metadata is busy, the steps wait for it.
+    Where a block of ids has to be fetched first, the steps wait for it.
     """
     if services.producer_ids.is_ready:
         _handle(services, message, request, reply)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.request import Reply, Request
 from moldau.broker.security.authorizer import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from moldau.broker.topics import unknown_topic
-from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo
+from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo, unknown_topic
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
 from moldau.model.topic_names import check_name
@@ -22,8 +21,8 @@ from moldau.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.topics import Topics
-    from moldau.cluster.registry import NewTopic
+    from moldau.broker.metadata.admin import ClusterAdmin
+    from moldau.cluster.controller.requests import PlannedTopic
 
 
 class Addresses(ConfigServices, MetadataServices, Protocol):
@@ -38,8 +37,8 @@ class Services(AdminServices, Addresses, TopicView, Protocol):
     """What these handlers use of the broker."""
 
     @property
-    def topics(self) -> "Topics":
-        """Creates those that are missing."""
+    def admin(self) -> "ClusterAdmin":
+        """Creates topics that are missing."""
 
 
 FIRST_BY_ID = 12
@@ -224,15 +223,15 @@ def _by_name(services: Services, names: list[str], without: WithoutListener, cre
     errors: dict[str, PeerError | None] = {}
     if missing and creator is not None:
 
-        def note(topic: "NewTopic") -> None:
+        def note(topic: "PlannedTopic") -> None:
             services.admin_log.note(creator, "topic auto-created", topic=topic.name, partitions=len(topic.replicas))
 
-        errors = yield from services.topics.create_for_client(missing, note)
+        errors = yield from services.admin.create_for_client(missing, note)
     told = []
     for name in names:
         error = errors.get(name)
         topic = services.metadata.topics.get(name)
-        if error is None and topic is not None:
+        if topic is not None:
             told.append(describe(services, topic, without))
         else:
             told.append(_failed(name, (error or why_missing(name)).code))

@@ -3,15 +3,13 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.config_views import topic_view
+from moldau.broker.configs import topic_view
 from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.request import Reply, Request
-from moldau.broker.topics import twice, unknown_topic
-from moldau.cluster.controller.requests import GrowthSpec, TopicSpec
+from moldau.cluster.controller.requests import GrowthSpec, PlannedTopic, TopicSpec
 from moldau.cluster.protected_topics import check_unprotected
-from moldau.cluster.registry import NewTopic
-from moldau.cluster.snapshot import TopicInfo
+from moldau.cluster.snapshot import TopicInfo, twice, unknown_topic
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import format_id
 from moldau.model.steps import Steps
@@ -30,7 +28,7 @@ from moldau.protocol.messages.delete_topics import DeletableTopicResult, DeleteT
 
 if TYPE_CHECKING:
     from moldau.broker.delayed import DelayedRequests
-    from moldau.broker.topics import Topics
+    from moldau.broker.metadata.admin import ClusterAdmin
 
 
 class Services(AdminServices, ConfigServices, MetadataServices, PartitionServices, Protocol):
@@ -41,8 +39,8 @@ class Services(AdminServices, ConfigServices, MetadataServices, PartitionService
         """Fetches that wait."""
 
     @property
-    def topics(self) -> "Topics":
-        """The life of topics."""
+    def admin(self) -> "ClusterAdmin":
+        """Submits changes to the controller."""
 
 
 NO_ID = bytes(16)
@@ -53,7 +51,7 @@ FIRST_WITH_DISABLED = 3
 
 
 def create_topics(services: Services, message: CreateTopicsRequest, request: Request, reply: Reply) -> Steps:
-    """Create topics, each for itself; codes as `Topics.create`. All is done when the answer goes out: `timeout_ms` is not needed."""
+    """Create topics, each for itself; codes as `ClusterAdmin.create`."""
     specs = [
         TopicSpec(
             topic.name,
@@ -65,10 +63,10 @@ def create_topics(services: Services, message: CreateTopicsRequest, request: Req
         for topic in message.topics
     ]
 
-    def note(topic: NewTopic) -> None:
+    def note(topic: PlannedTopic) -> None:
         services.admin_log.note(request, "topic created", topic=topic.name, partitions=len(topic.replicas), configs=topic.configs)
 
-    outcomes = yield from services.topics.create(specs, note, validate_only=message.validate_only)
+    outcomes = yield from services.admin.create(specs, note, validate_only=message.validate_only, timeout_ms=message.timeout_ms)
     results = EncodedArray(CreateTopicsResponse, CreatableTopicResult, request.api_version)
     for name, outcome in outcomes.items():
         results.append(_created(services, name, outcome, message.validate_only))
@@ -76,7 +74,7 @@ def create_topics(services: Services, message: CreateTopicsRequest, request: Req
     reply(CreateTopicsResponse(topics=results.as_list()))
 
 
-def _created(services: Services, name: str, outcome: NewTopic | PeerError, validate_only: bool) -> CreatableTopicResult:
+def _created(services: Services, name: str, outcome: PlannedTopic | PeerError, validate_only: bool) -> CreatableTopicResult:
     if isinstance(outcome, PeerError):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message, configs=[])
     return CreatableTopicResult(
@@ -125,7 +123,7 @@ def delete_topics(services: Services, message: DeleteTopicsRequest, request: Req
     def note(topic: TopicInfo) -> None:
         services.admin_log.note(request, "topic deleted", topic=topic.name, partitions=len(topic.partitions))
 
-    failures = yield from services.topics.delete(once, note)
+    failures = yield from services.admin.delete(once, note, timeout_ms=message.timeout_ms)
     for topic, times in found.items():
         problem = failures[topic.name] if times == 1 else twice(topic.name)
         if problem is None:
@@ -157,7 +155,7 @@ def _not_deleted(name: str | None, topic_id: bytes, error: PeerError) -> Deletab
 
 
 def create_partitions(services: Services, message: CreatePartitionsRequest, request: Request, reply: Reply) -> Steps:
-    """Add partitions to topics, each for itself; codes as `Topics.grow`."""
+    """Add partitions to topics, each for itself; codes as `ClusterAdmin.grow`."""
     specs = [
         GrowthSpec(topic.name, topic.count, None if topic.assignments is None else [each.broker_ids for each in topic.assignments])
         for topic in message.topics
@@ -166,7 +164,7 @@ def create_partitions(services: Services, message: CreatePartitionsRequest, requ
     def note(spec: GrowthSpec) -> None:
         services.admin_log.note(request, "partitions added", topic=spec.name, partitions=spec.total)
 
-    outcomes = yield from services.topics.grow(specs, note, validate_only=message.validate_only)
+    outcomes = yield from services.admin.grow(specs, note, validate_only=message.validate_only, timeout_ms=message.timeout_ms)
     reply(
         CreatePartitionsResponse(
             results=[

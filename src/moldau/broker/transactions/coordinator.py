@@ -271,10 +271,7 @@ class TransactionCoordinator:
 
     def _pass_over(self, used: int) -> None:
         """Assign no producer id that is known: a Kafka may have assigned it, whose directory was adopted."""
-        try:
-            self._producer_ids.pass_over(used)
-        except CoordinationError as error:
-            _LOG.error("producer ids not passed over: used=%d reason=%s", used, error)
+        self._producer_ids.pass_over(used)
 
     def _new(self, partition: TransactionPartition, transactional_id: str, timeout_ms: int) -> Machine:
         most = self._config.int("transactional.ids.max")

@@ -7,9 +7,10 @@ from moldau.cluster import paths, queries
 from moldau.cluster.changes import Change, DropNotifications, PutBrokerConfig, PutTopicConfig
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage
-from moldau.cluster.controller.planning import not_stored, unknown_topic
+from moldau.cluster.controller.planning import not_stored
 from moldau.cluster.controller.requests import AlterConfig, AlteredConfig, ConfigEdit, ConfigOperation, ConfigResource
 from moldau.cluster.protected_topics import check_change
+from moldau.cluster.snapshot import unknown_topic
 from moldau.cluster.store import Written
 from moldau.model.config import (
     BROKER,
@@ -26,7 +27,7 @@ from moldau.model.config import (
     parse_value,
 )
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
-from moldau.ports.coordination import BadVersionError, NodeExistsError, NoNodeError
+from moldau.ports.coordination import NodeError
 
 NOTIFICATIONS_KEPT_MS = 15 * 60 * 1000
 """Notifications of changed configurations are removed after this time."""
@@ -80,7 +81,7 @@ class ConfigChanges:
             if isinstance(outcome, Written):
                 end(AlteredConfig(before, after, outcome.notification))
                 self._remove_old(now_ms)
-            elif isinstance(outcome, BadVersionError | NodeExistsError | NoNodeError):  # somebody else has written, or deleted the topic
+            elif isinstance(outcome, NodeError) and outcome.path == path:  # somebody else has written, or deleted the topic
                 self._alter(ticket, request, now_ms)
             else:
                 end(not_stored(f"configure {_shown(resource)}", outcome))

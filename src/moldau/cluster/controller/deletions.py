@@ -11,9 +11,10 @@ from moldau.cluster.control import StoppedTopic
 from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Works
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, Replicas
-from moldau.cluster.controller.planning import Outcomes, not_stored, unknown_topic
+from moldau.cluster.controller.planning import Outcomes, not_stored
 from moldau.cluster.controller.requests import DeleteTopics
 from moldau.cluster.queries import FoundTopic, TopicNodes
+from moldau.cluster.snapshot import unknown_topic
 from moldau.cluster.store import Written
 from moldau.model.errors import CoordinationError, PeerError
 from moldau.ports.coordination import NodeExistsError
@@ -118,10 +119,28 @@ class TopicDeletions:
             self._write_marks([each for each in batch if each not in there], [*marked, *there])
         else:
             error = not_stored(f"delete topics {[each.name for each in batch]}", outcome)
-            for each in batch:
-                self._end(each.outcomes, each.name, error)
+            if outcome.retriable:
+                self._end_all(batch, error)
+            else:
+                self._close(batch, error)
             self._stop(marked)
         self._mark()
+
+    def _end_all(self, batch: Sequence[_Deletion], error: PeerError) -> None:
+        for each in batch:
+            self._end(each.outcomes, each.name, error)
+
+    def _close(self, batch: Sequence[_Deletion], error: PeerError) -> None:
+        """Serve topics no more of which it is not known whether they are marked: the next controller may find the marks, and delete what
+        producers had been acknowledged since.
+        """
+        for each in batch:
+            self._image.remove(each.name)
+            self._image.deleting[each.name] = each.topic_id
+        replied = Countdown(2, partial(self._end_all, batch, error))
+        self._broadcast.update(deleted=[each.name for each in batch], then=replied)
+        stopped = [StoppedTopic(each.name, each.topic_id, each.partitions) for each in batch]
+        self._broadcast.stop(stopped, replied, deletes=False)
 
     def _stop(self, batch: Sequence[_Deletion]) -> None:
         """Have brokers delete the replicas of topics that are marked."""
@@ -132,7 +151,7 @@ class TopicDeletions:
             self._image.deleting[each.name] = each.topic_id
         replied = Countdown(2, partial(self._stopped, batch))
         self._broadcast.update(deleted=[each.name for each in batch], then=replied)
-        self._broadcast.stop([StoppedTopic(each.name, each.topic_id) for each in batch], replied)
+        self._broadcast.stop([StoppedTopic(each.name, each.topic_id, each.partitions) for each in batch], replied)
 
     def _stopped(self, batch: Sequence[_Deletion]) -> None:
         reached = []

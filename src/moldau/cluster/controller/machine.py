@@ -214,6 +214,8 @@ class Controller:
         if state in (SessionState.EXPIRED, SessionState.CLOSED):
             self._resign()
             self._broker_epoch = 0
+            if state is SessionState.CLOSED:  # a stop is no resignation
+                self._outbox.take()
         elif state is SessionState.CONNECTED:
             if self.role in (Role.FOLLOWING, Role.READING):
                 self._read_controller()

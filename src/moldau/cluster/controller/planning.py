@@ -9,6 +9,7 @@ from moldau.cluster.controller.image import ClusterImage, TopicImage
 from moldau.cluster.controller.requests import USE_DEFAULT, CreateTopics, GrowthSpec, PlannedTopic, TopicSpec
 from moldau.cluster.internal_topics import INTERNAL, internal_topic_spec
 from moldau.cluster.protected_topics import check_unprotected
+from moldau.cluster.snapshot import twice
 from moldau.model.config import BrokerConfig, InvalidConfigError, check_topic, format_value, parse_value, topic_definition
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.topic_names import check_name
@@ -51,12 +52,13 @@ class Planner:
         """
         taken = Collisions(self._image.names())
         partitions = 0
-        for spec in request.topics:
-            yield None
+        for number, spec in enumerate(request.topics):
+            if number:
+                yield None
             plan = twice(spec.name) if spec.name in plans else self._plan(spec, taken)
             plans[spec.name] = plan
             if isinstance(plan, PlannedTopic):
-                partitions += len(plan.replicas)
+                partitions += new_partitions(plan)
                 try:
                     self.check_bounds(partitions)
                 except PeerError as error:
@@ -111,7 +113,8 @@ class Planner:
             check_name(spec.name)
             self.check_new(spec.name)
             if spec.topic_id is not None:
-                return PlannedTopic(spec.name, spec.topic_id, in_order(spec.assignments), _given(spec), spec.first_epochs)  # type: ignore[arg-type]
+                replicas = check_by_hand(in_order(spec.assignments), self._image.live)
+                return PlannedTopic(spec.name, spec.topic_id, replicas, _given(spec), spec.first_epochs or {})
             if spec.name in INTERNAL:
                 spec = self._internal(spec)
             replicas = self._replicas_by_hand(spec) if spec.assignments else self._replicas(spec)
@@ -162,20 +165,15 @@ class Planner:
         return configs
 
 
-def unknown_topic(name: str) -> PeerError:
-    """The error for a topic that does not exist."""
-    return PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{name}' does not exist")
-
-
-def twice(name: str) -> PeerError:
-    """The error for a topic that one request names more than once."""
-    return PeerError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is named twice in one request")
-
-
 def not_stored(change: str, error: CoordinationError) -> PeerError:
     """Log a failure of the store, and return the error that it is to a peer: KAFKA_STORAGE_ERROR."""
     _LOG.error("metadata not changed: change=%s reason=%s", change, error)
     return PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"the store of metadata failed: {error}")
+
+
+def new_partitions(plan: PlannedTopic) -> int:
+    """Partitions that count for bounds: not those that exist already, of a topic that is adopted."""
+    return len(plan.replicas) if plan.first_epochs is None else 0
 
 
 def _given(spec: TopicSpec) -> dict[str, str]:

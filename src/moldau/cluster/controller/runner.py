@@ -37,7 +37,7 @@ from moldau.cluster.controller.machine import Controller
 from moldau.cluster.queries import LiveBroker
 from moldau.cluster.store import MetadataStore
 from moldau.model.errors import CoordinationError
-from moldau.ports.clock import Clock
+from moldau.ports.clock import Clock, Timer
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,9 +70,15 @@ class ControllerRunner:
         self._raised_epochs = raised_epochs
         self._events: deque[Event] = deque()
         self._is_running = False
+        self._timer: Timer | None = None
         self._last_ticket = 0
         self._asked: dict[int, Callable[[Any], object]] = {}
         store.listen(self.take)
+
+    def stop(self) -> None:
+        """Keep no time any more: the broker stops."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def ask(self, request: "Request", done: Callable[[Any], object]) -> None:
         """Have a request carried out; `done` with its outcome, now or later."""
@@ -106,7 +112,7 @@ class ControllerRunner:
             case Again():
                 self._soon(partial(self.take, Continue()))
             case Wake(delay_ms):
-                self._clock.call_later(delay_ms / 1000, partial(self.take, Due()))
+                self._timer = self._clock.call_later(delay_ms / 1000, partial(self.take, Due()))
             case BecameController(epoch):
                 _LOG.info("became controller: epoch=%d", epoch)
                 self._became_controller()

@@ -19,9 +19,10 @@ from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, 
 from moldau.cluster.controller.election import NO_LEADER
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, Replicas, TopicImage
-from moldau.cluster.controller.planning import Outcomes, Plan, Planner, not_stored, twice, unknown_topic
+from moldau.cluster.controller.planning import Outcomes, Plan, Planner, new_partitions, not_stored
 from moldau.cluster.controller.requests import CreateTopics, GrowthSpec, GrowTopics, PlannedTopic
 from moldau.cluster.queries import TopicNodes
+from moldau.cluster.snapshot import twice, unknown_topic
 from moldau.cluster.store import Written
 from moldau.cluster.znodes import PartitionState
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
@@ -96,7 +97,7 @@ class TopicChanges:
             except PeerError as error:
                 outcomes.settle(name, error.as_value())
         try:
-            self._planner.check_bounds(sum(len(each.plan.replicas) for each in planned))
+            self._planner.check_bounds(sum(new_partitions(each.plan) for each in planned))
         except PeerError as error:
             for each in planned:
                 outcomes.settle(each.plan.name, error.as_value())

@@ -220,8 +220,7 @@ class Incarnation:
         endpoint = Endpoint(LISTENER, host.name, PORT)
         broker.advertised = {LISTENER: endpoint}
         try:
-            broker.start()
-            broker.registry.register(BrokerInfo(broker.broker_id, (endpoint,)))
+            broker.start(BrokerInfo(broker.broker_id, (endpoint,)))
         except Exception as error:
             self.failure = error
             self.end(power_cut=False)

@@ -1,11 +1,12 @@
 """Configurations are described with where they come from, changed as a whole or not at all, taken up at once, and kept over a restart."""
 
+from pathlib import Path
+
 import pytest
 
 from moldau.cluster.controller.requests import TopicSpec
 from moldau.model.config import BROKER, TOPIC, ConfigDefinition, ConfigType, UpdateMode
 from moldau.model.errors import ErrorCode
-from moldau.model.steps import drain
 from moldau.protocol.messages import alter_configs, incremental_alter_configs
 from moldau.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from moldau.protocol.messages.describe_configs import (
@@ -25,9 +26,9 @@ Edits = list[tuple[str, int, str | None]]
 
 
 @pytest.fixture
-def broker() -> Administered:
-    broker = Administered("log.retention.hours=2")
-    drain(broker.topics.create([TopicSpec("t"), TopicSpec("u", configs=[("retention.ms", "5")])]))
+def broker(tmp_path: Path) -> Administered:
+    broker = Administered("log.retention.hours=2", store=str(tmp_path / "store"))
+    broker.create(TopicSpec("t"), TopicSpec("u", configs=[("retention.ms", "5")]))
     broker.host.take()
     return broker
 
@@ -200,7 +201,7 @@ def test_the_older_request_replaces_everything(broker: Administered, version: in
     assert value(broker, TOPICS, "u", "retention.ms") == ("7200000", 4)
     assert value(broker, TOPICS, "u", "max.message.bytes") == ("9", 1)
     assert replace(broker, TOPICS, "u", []) == "NONE"
-    assert broker.registry.snapshot.topic_config("u") == {}
+    assert broker.metadata.topic_config("u") == {}
 
 
 def test_lists_are_added_to_and_taken_from(broker: Administered) -> None:
@@ -220,7 +221,7 @@ def test_lists_are_added_to_and_taken_from(broker: Administered) -> None:
 
 def test_appending_to_a_list_that_is_not_set_starts_from_what_holds() -> None:
     broker = Administered("log.cleanup.policy=compact")
-    drain(broker.topics.create([TopicSpec("t")]))
+    broker.create(TopicSpec("t"))
     edit(broker, TOPICS, "t", [("cleanup.policy", APPEND, "delete")])
     assert value(broker, TOPICS, "t", "cleanup.policy") == ("compact,delete", 1)
 
@@ -245,7 +246,7 @@ def test_appending_to_a_list_that_is_not_set_starts_from_what_holds() -> None:
 )
 def test_a_change_that_is_wrong_anywhere_changes_nothing(broker: Administered, edits: Edits, expected: str) -> None:
     assert edit(broker, TOPICS, "u", [("max.message.bytes", SET, "9"), *edits]) == expected
-    assert broker.registry.snapshot.topic_config("u") == {"retention.ms": "5"}
+    assert broker.metadata.topic_config("u") == {"retention.ms": "5"}
     assert broker.host.take() == []
 
 
@@ -262,7 +263,7 @@ def test_a_replacement_that_is_wrong_anywhere_changes_nothing(
     broker: Administered, values: list[tuple[str, str | None]], expected: str
 ) -> None:
     assert replace(broker, TOPICS, "u", values) == expected
-    assert broker.registry.snapshot.topic_config("u") == {"retention.ms": "5"}
+    assert broker.metadata.topic_config("u") == {"retention.ms": "5"}
 
 
 def test_to_delete_what_is_not_set_or_not_known_is_no_error(broker: Administered) -> None:
@@ -276,7 +277,7 @@ def test_checking_only_changes_nothing(broker: Administered) -> None:
     assert edit(broker, BROKERS, "0", [("log.retention.ms", SET, "7")], validate_only=True) == "NONE"
     assert edit(broker, TOPICS, "t", [("retention.ms", SET, "x")], validate_only=True) == "INVALID_CONFIG"
     assert value(broker, TOPICS, "t", "retention.ms") == ("7200000", 4)
-    assert broker.registry.snapshot.topic_config("u") == {"retention.ms": "5"}
+    assert broker.metadata.topic_config("u") == {"retention.ms": "5"}
     assert broker.host.take() == []
 
 
@@ -308,7 +309,7 @@ def test_a_store_that_fails_changes_nothing(broker: Administered) -> None:
 
 def test_a_change_of_all_brokers_holds_at_once_for_topics_that_set_nothing_and_after_a_restart(broker: Administered) -> None:
     assert edit(broker, BROKERS, "", [("log.retention.ms", SET, "9")]) == "NONE"
-    assert broker.host.take() == ["reconfigure broker log.retention.ms"]
+    assert broker.host.take() == ["reconfigure broker", "reconfigure t", "reconfigure u"]
     assert broker.config.int("log.retention.ms") == 9
     broker.restart()
     assert value(broker, TOPICS, "t", "retention.ms") == ("9", 3)
@@ -374,7 +375,7 @@ def test_what_has_configurations_is_listed_by_type(broker: Administered) -> None
 def test_settings_without_effect_are_named_once_when_a_topic_or_a_broker_gets_them(
     broker: Administered, caplog: pytest.LogCaptureFixture
 ) -> None:
-    drain(broker.topics.create([TopicSpec("v", configs=[("preallocate", "true"), ("retention.ms", "5")])]))
+    broker.create(TopicSpec("v", configs=[("preallocate", "true"), ("retention.ms", "5")]))
     edit(broker, TOPICS, "t", [("preallocate", SET, "true")])
     edit(broker, TOPICS, "t", [("retention.ms", SET, "7")])
     edit(broker, BROKERS, "", [("num.replica.fetchers", SET, "3")])
@@ -391,5 +392,5 @@ def test_the_text_of_configurations_is_bounded(broker: Administered) -> None:
     assert edit(broker, TOPICS, "t", [("leader.replication.throttled.replicas", SET, text)]) == "INVALID_CONFIG"
     assert edit(broker, TOPICS, "t", [("leader.replication.throttled.replicas", SET, text[:8000].rpartition(",")[0])]) == "NONE"
     assert edit(broker, BROKERS, "", [("protected.topics", SET, text)]) == "INVALID_CONFIG"
-    made = drain(broker.topics.create([TopicSpec("long", configs=[("leader.replication.throttled.replicas", text)])]))["long"]
+    made = broker.create(TopicSpec("long", configs=[("leader.replication.throttled.replicas", text)]))["long"]
     assert getattr(made, "code", None) is ErrorCode.INVALID_CONFIG

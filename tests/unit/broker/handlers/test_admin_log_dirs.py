@@ -11,7 +11,7 @@ from support.administered import Administered, code
 @pytest.fixture
 def broker() -> Administered:
     broker = Administered()
-    broker.directories = [
+    broker.show_directories(
         DirectoryDescription(
             "/data/a",
             None,
@@ -24,7 +24,7 @@ def broker() -> Administered:
             ],
         ),
         DirectoryDescription("/data/b", "I/O error"),
-    ]
+    )
     return broker
 
 

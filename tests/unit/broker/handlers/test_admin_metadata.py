@@ -1,10 +1,12 @@
 """Metadata tells every client, in its version, who is there and who leads what; asking about a topic may create it."""
 
+from pathlib import Path
+
 import pytest
 
+from moldau.broker.replicas.manager import LeaderState
 from moldau.cluster.controller.requests import TopicSpec
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import drain
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -21,9 +23,9 @@ LATEST = 13
 
 
 @pytest.fixture
-def broker() -> Administered:
-    broker = Administered("broker.rack=r1")
-    drain(broker.topics.create([TopicSpec("t", 2), TopicSpec("u", 1)]))
+def broker(tmp_path: Path) -> Administered:
+    broker = Administered("broker.rack=r1", store=str(tmp_path / "store"))
+    broker.create(TopicSpec("t", 2), TopicSpec("u", 1))
     return broker
 
 
@@ -67,11 +69,11 @@ def test_every_version_tells_of_brokers_topics_and_leaders(broker: Administered,
         assert me.rack == "r1"
         assert told.controller_id == 0
     if version >= 2:
-        assert told.cluster_id == broker.registry.snapshot.cluster_id
+        assert told.cluster_id == broker.metadata.cluster_id
     if version >= 7:
         assert {each.leader_epoch for each in topic.partitions} == {0}
     if version >= 10:
-        assert topic.topic_id == broker.registry.snapshot.topics["t"].topic_id
+        assert topic.topic_id == broker.metadata.topics["t"].topic_id
 
 
 def test_leader_epochs_rise_with_a_restart(broker: Administered) -> None:
@@ -89,7 +91,7 @@ def test_all_topics_are_asked_for_by_null_and_in_version_0_by_an_empty_list(brok
 def test_a_client_is_told_the_address_that_suits_it_others_as_they_registered(broker: Administered) -> None:
     (me,) = metadata(broker, []).brokers
     assert (me.host, me.port) == ADVERTISED
-    assert broker.registry.snapshot.brokers[0].endpoints == (("PLAINTEXT", "10.0.0.1", 9092),)
+    assert broker.metadata.brokers[0].endpoints == (("PLAINTEXT", "192.0.2.2", 9092),)
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 9, 13])
@@ -104,7 +106,7 @@ def test_a_client_or_the_broker_may_not_want_that(broker: Administered) -> None:
     assert errors(metadata(broker, ["new", "t"], create=False)) == {"new": "UNKNOWN_TOPIC_OR_PARTITION", "t": "NONE"}
     unwilling = Administered("auto.create.topics.enable=false")
     assert errors(metadata(unwilling, ["new"])) == {"new": "UNKNOWN_TOPIC_OR_PARTITION"}
-    assert unwilling.registry.snapshot.topics == {}
+    assert unwilling.metadata.topics == {}
 
 
 @pytest.mark.parametrize(("name", "codec"), [("__consumer_offsets", "producer"), ("__transaction_state", "uncompressed")])
@@ -113,7 +115,7 @@ def test_an_internal_topic_is_made_by_asking_and_by_its_own_configurations(name:
     (topic,) = metadata(broker, [name]).topics
     assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (0, True, 7)
     assert [each.replica_nodes for each in topic.partitions] == [[0]] * 7  # as many as there are brokers, not 3
-    configs = broker.registry.snapshot.topic_config(name)
+    configs = broker.metadata.topic_config(name)
     assert (configs["cleanup.policy"], configs["compression.type"], configs["segment.bytes"]) == ("compact", codec, "104857600")
     assert configs.get("min.insync.replicas", "1") == "1"
 
@@ -121,7 +123,7 @@ def test_an_internal_topic_is_made_by_asking_and_by_its_own_configurations(name:
 def test_a_name_that_cannot_be_is_an_invalid_topic_whether_or_not_it_may_be_created(broker: Administered) -> None:
     for create in (True, False):
         assert errors(metadata(broker, ["a b", "", "."], create=create)) == dict.fromkeys(["a b", "", "."], "INVALID_TOPIC_EXCEPTION")
-    drain(broker.topics.create([TopicSpec("a.b")]))
+    broker.create(TopicSpec("a.b"))
     assert errors(metadata(broker, ["a_b"])) == {"a_b": "INVALID_TOPIC_EXCEPTION"}
 
 
@@ -139,7 +141,7 @@ def by_id(broker: Administered, version: int, *topics: MetadataRequestTopic) -> 
 
 
 def test_a_topic_is_found_by_its_id_whatever_name_comes_with_it(broker: Administered) -> None:
-    topic_id = broker.registry.snapshot.topics["t"].topic_id
+    topic_id = broker.metadata.topics["t"].topic_id
     for version in (12, 13):
         found, missing = by_id(
             broker,
@@ -153,7 +155,7 @@ def test_a_topic_is_found_by_its_id_whatever_name_comes_with_it(broker: Administ
 
 
 def test_a_topic_asked_for_by_nothing_or_by_an_id_too_early_is_an_invalid_request(broker: Administered) -> None:
-    topic_id = broker.registry.snapshot.topics["t"].topic_id
+    topic_id = broker.metadata.topics["t"].topic_id
     nothing, other = by_id(broker, 12, MetadataRequestTopic(NO_ID, None), MetadataRequestTopic(NO_ID, "u"))
     assert (code(nothing.error_code), other.error_code) == ("INVALID_REQUEST", 0)
     for version in (10, 11):
@@ -175,22 +177,23 @@ def test_operations_are_told_to_who_asks(broker: Administered) -> None:
 
 def test_a_partition_whose_log_is_offline_has_no_leader_for_as_long_as_it_is(broker: Administered) -> None:
     metadata(broker, None)
-    broker.host.served.discard(TopicPartition("t", 1))
+    broker.broker.replicas.stop([TopicPartition("t", 1)], delete=False)
     for _ in range(2):
         first, second = metadata(broker, ["t"]).topics[0].partitions
         assert (first.error_code, first.leader_id) == (0, 0)
         assert (code(second.error_code), second.leader_id, second.offline_replicas) == ("LEADER_NOT_AVAILABLE", -1, [0])
     assert errors(metadata(broker, ["u"])) == {"u": "NONE"}
-    broker.host.served.add(TopicPartition("t", 1))
+    topic = broker.metadata.topics["t"]
+    settings = broker.broker.topic_settings.of({})
+    broker.broker.replicas.become_leader(TopicPartition("t", 1), LeaderState(1, 1, (0,), (0,)), topic.topic_id, settings)
     assert [each.leader_id for each in metadata(broker, ["t"]).topics[0].partitions] == [0, 0]
 
 
 def test_added_partitions_and_a_topic_made_again_show_in_the_next_answer(broker: Administered) -> None:
     first = metadata(broker, ["u"]).topics[0]
-    drain(broker.registry.create_partitions("u", [(0,)]))
-    broker.host.served.add(TopicPartition("u", 1))
+    broker.grow("u", 2)
     assert len(metadata(broker, ["u"]).topics[0].partitions) == 2
-    drain(broker.topics.delete([broker.registry.snapshot.topics["u"]]))
+    broker.world.delete_topics("u")
     again = metadata(broker, ["u"]).topics[0]
     assert len(again.partitions) == 1
     assert again.topic_id != first.topic_id
@@ -213,7 +216,7 @@ def test_topics_are_described_in_order_with_leaders_and_operations(broker: Admin
     assert told(page) == [("t", [0, 1]), ("u", [0])]
     assert page.next_cursor is None
     (topic, _) = page.topics
-    assert (topic.topic_id, topic.topic_authorized_operations) == (broker.registry.snapshot.topics["t"].topic_id, 3576)
+    assert (topic.topic_id, topic.topic_authorized_operations) == (broker.metadata.topics["t"].topic_id, 3576)
     partition = topic.partitions[0]
     assert (partition.leader_id, partition.leader_epoch, partition.replica_nodes, partition.isr_nodes) == (0, 0, [0], [0])
     assert (partition.eligible_leader_replicas, partition.last_known_elr, partition.offline_replicas) == ([], [], [])
@@ -221,7 +224,7 @@ def test_topics_are_described_in_order_with_leaders_and_operations(broker: Admin
 
 @pytest.mark.parametrize("limit", range(1, 6))
 def test_pages_of_any_size_tell_everything_once(broker: Administered, limit: int) -> None:
-    drain(broker.topics.create([TopicSpec("v", 3)]))
+    broker.create(TopicSpec("v", 3))
     seen: list[tuple[str | None, int]] = []
     cursor = None
     while True:
@@ -237,7 +240,7 @@ def test_pages_of_any_size_tell_everything_once(broker: Administered, limit: int
 
 def test_the_brokers_limit_and_at_least_one_partition_hold(broker: Administered) -> None:
     limited = Administered("max.request.partition.size.limit=1")
-    drain(limited.topics.create([TopicSpec("t", 2)]))
+    limited.create(TopicSpec("t", 2))
     assert pages(limited, ["t"]).next_cursor == Cursor("t", 1)
     for limit in (0, -5):
         assert told(pages(broker, ["t"], limit)) == [("t", [0])]
@@ -266,7 +269,7 @@ def test_a_cursor_before_the_first_partition_is_an_invalid_request(broker: Admin
 @pytest.mark.parametrize("version", range(3))
 def test_the_cluster_is_described(broker: Administered, version: int) -> None:
     response = broker.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), version, DescribeClusterResponse)
-    assert (response.error_code, response.cluster_id, response.controller_id) == (0, broker.registry.snapshot.cluster_id, 0)
+    assert (response.error_code, response.cluster_id, response.controller_id) == (0, broker.metadata.cluster_id, 0)
     assert [(each.broker_id, each.host, each.port, each.rack, each.is_fenced) for each in response.brokers] == [
         (0, *ADVERTISED, "r1", False)
     ]

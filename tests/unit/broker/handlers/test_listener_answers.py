@@ -2,10 +2,10 @@
 
 import pytest
 
+from moldau.broker.replicas.manager import LeaderState
 from moldau.cluster.controller.requests import TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import drain
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -28,13 +28,15 @@ TOPIC_ID = bytes(range(16))
 def broker() -> Administered:
     """Broker 0 of three; topic t has a partition led by each, and broker 2 has a replica of each."""
     broker = Administered("broker.rack=r1")
-    drain(broker.topics.create([TopicSpec("u", 1)]))
-    others = broker.registry.snapshot.with_brokers([*broker.registry.snapshot.brokers.values(), BOTH, INTERNAL_ONLY], 0)
+    broker.create(TopicSpec("u", 1))
+    others = broker.metadata.with_brokers([*broker.metadata.brokers.values(), BOTH, INTERNAL_ONLY], 0)
     partitions = tuple(
         PartitionInfo(index, replicas[0], 5, replicas, replicas, 0) for index, replicas in enumerate([(0, 2), (1, 2), (2, 0)])
     )
-    broker.host.served.update(TopicPartition("t", each.partition) for each in partitions)
-    broker.registry.snapshot = others.with_topics([TopicInfo("t", TOPIC_ID, partitions)])
+    settings = broker.broker.topic_settings.of({})
+    led = LeaderState(5, 0, (0, 2), (0, 2))
+    broker.broker.replicas.become_leader(TopicPartition("t", 0), led, TOPIC_ID, settings, is_new=True)
+    broker.broker.cache.snapshot = others.with_topics([TopicInfo("t", TOPIC_ID, partitions)])
     return broker
 
 
@@ -108,7 +110,7 @@ def test_a_coordinator_is_named_by_the_listener_of_the_connection() -> None:
 def test_a_coordinator_that_lacks_the_listener_is_not_available() -> None:
     world = BrokerWorld()
     world.connect().ask(FindCoordinatorRequest("g"), 2)
-    registry = world.broker.registry
+    registry = world.broker.cache
     registry.snapshot = registry.snapshot.with_brokers([*registry.snapshot.brokers.values(), INTERNAL_ONLY], 0)
     topic = registry.snapshot.topics["__consumer_offsets"]
     moved = tuple(each._replace(leader=2) for each in topic.partitions)

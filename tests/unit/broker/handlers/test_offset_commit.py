@@ -6,8 +6,8 @@ import pytest
 
 from moldau.broker.groups.offsets import NO_TOPIC_ID
 from moldau.broker.groups.records import decode_offset, offset_key
+from moldau.cluster import paths
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.steps import drain
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from moldau.protocol.records.batch import iterate_log
@@ -234,7 +234,7 @@ def test_the_offsets_of_a_deleted_topic_go_with_it(world: BrokerWorld, client: C
     world.create_topic("u")
     commit(client, "g", {("t", 0): 1, ("u", 0): 2})
     commit(client, "h", {("u", 0): 2})
-    drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["u"]]))
+    world.delete_topics("u")
     assert fetch(client, "g") == {("t", 0): 1}
     world.create_topic("u")
     assert fetch(client, "h", [("u", 0)]) == {("u", 0): -1}
@@ -263,7 +263,7 @@ def test_a_deletion_that_a_crash_interrupted_takes_the_offsets_too(tmp_path: Pat
     world = group_world(store=str(tmp_path / "store"))
     world.create_topic("u")
     commit(world.connect(), "g", {("t", 0): 1, ("u", 0): 2})
-    drain(world.broker.registry.mark_deleted(["u"]))
+    world.store.create(paths.delete_topic("u"))
     world.restart()
     world.clock.settle()
     assert fetch(world.connect(), "g") == {("t", 0): 1}
@@ -285,7 +285,7 @@ def test_what_was_committed_in_an_earlier_topic_of_the_name_does_not_count(world
     group = world.broker.groups.group_for("g")
     assert group is not None
     offset = group.offsets.committed["u"][0]
-    drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["u"]]))
+    world.delete_topics("u")
     world.create_topic("u")
     group.offsets.put("u", 0, offset)
     assert fetch(client, "g", [("u", 0)]) == {("u", 0): -1}

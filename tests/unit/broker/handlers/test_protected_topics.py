@@ -5,7 +5,6 @@ The error names the way out, and it works while the broker runs."""
 import pytest
 
 from moldau.cluster.controller.requests import TopicSpec
-from moldau.model.steps import drain
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -28,8 +27,8 @@ SET, DELETE = 0, 1
 def broker() -> Administered:
     broker = Administered()
     compacted = [TopicSpec(name, 1, configs=[("cleanup.policy", "compact")]) for name in ("_schemas", "_spark_commits")]
-    drain(broker.topics.create([TopicSpec("__consumer_offsets"), TopicSpec("__transaction_state"), TopicSpec("_audit"), *compacted]))
-    drain(broker.topics.create([TopicSpec("orders")]))
+    broker.create(TopicSpec("__consumer_offsets"), TopicSpec("__transaction_state"), TopicSpec("_audit"), *compacted)
+    broker.create(TopicSpec("orders"))
     return broker
 
 
@@ -49,15 +48,15 @@ def test_a_protected_topic_is_not_deleted_and_does_not_grow(broker: Administered
     assert delete(broker, name)[0] == "POLICY_VIOLATION"
     (grown,) = broker.ask(CreatePartitionsRequest([CreatePartitionsTopic(name, 99)]), 3, CreatePartitionsResponse).results
     assert code(grown.error_code) == "POLICY_VIOLATION"
-    assert name in broker.registry.snapshot.topics
+    assert name in broker.metadata.topics
 
 
 def test_by_its_id_neither_and_others_of_the_request_are_deleted(broker: Administered) -> None:
-    topics = broker.registry.snapshot.topics
+    topics = broker.metadata.topics
     wanted = [DeleteTopicState(name=None, topic_id=topics[name].topic_id) for name in ("_schemas", "orders")]
     results = broker.ask(DeleteTopicsRequest(topics=wanted), 6, DeleteTopicsResponse).responses
     assert sorted(code(each.error_code) for each in results) == ["NONE", "POLICY_VIOLATION"]
-    assert "orders" not in broker.registry.snapshot.topics
+    assert "orders" not in broker.metadata.topics
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_so_does_a_short_one_whose_topic_is_deleted_while_its_transaction_is_bro
     client.send(TxnOffsetCommitRequest("tx", "g", producer.id, producer.epoch, topics=[topic]), 5)
     (sync,), background.jobs = background.jobs, []
     background.immediate = True
-    drain(world.broker.topics.delete([world.broker.metadata.topics["u"]]))
+    world.delete_topics("u")
     background.run(*sync)
     world.clock.settle()
     (answer,) = client.answers()

@@ -249,7 +249,7 @@ def test_connections_are_counted_by_listener(world: BrokerWorld, client: Client)
 
 def test_a_partition_that_is_closed_keeps_its_count_and_is_offline(world: BrokerWorld, client: Client) -> None:
     client.produce("t", b"a", b"b")
-    world.broker.host.close_partitions([world.partition("t").topic_partition])
+    world.broker.replicas.stop([world.partition("t").topic_partition], delete=False)
     assert traffic(world, "messagesin") == {"t": 2}
     assert values(world, "kafka_controller_kafkacontroller_offlinepartitionscount") == {(): 1}
     assert values(world, "kafka_server_replicamanager_leadercount") == {(): 1}

@@ -157,6 +157,15 @@ NETWORK = table(
             deviation="A bound of our own; Kafka's purgatory has none.",
         ),
         integer(
+            "admin.requests.max",
+            1000,
+            "Requests that wait for the controller to create, grow, delete or configure; at the bound further ones get REQUEST_TIMED_OUT.",
+            allowed=at_least(1),
+            mode=CLUSTER,
+            own=True,
+            deviation="A bound of our own.",
+        ),
+        integer(
             "shutdown.timeout.ms",
             10_000,
             "How long a stopping broker lets requests in flight finish before it closes their connections. "

@@ -1,0 +1,90 @@
+"""Applies changed configurations, also those that tools write: reads what a notification is about, and has it obeyed.
+
+A change that is written here is answered when this broker obeys it (`when_applied`).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
+from moldau.cluster import paths, queries
+from moldau.cluster.store import ConfigsChanged, StoreEvent
+from moldau.model.config.store import BrokerConfig
+from moldau.model.errors import CoordinationError
+from moldau.model.steps import Steps
+from moldau.ports.coordination import SessionEvent, SessionState
+
+_LOG = logging.getLogger(__name__)
+
+
+class ConfigApplier:
+    """See the module."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        cache: MetadataCache,
+        applier: MetadataApplier,
+        config: BrokerConfig,
+        seen: Sequence[str],
+        reconfigured: Callable[[], object],
+    ) -> None:
+        """`seen` are notifications from before the configurations were read; `reconfigured` is called when the broker's own are others."""
+        self._broker_id = broker_id
+        self._cache = cache
+        self._applier = applier
+        self._config = config
+        self._last = seen[-1] if seen else ""
+        self._reconfigured = reconfigured
+        self._waiting: dict[str, Callable[[], object]] = {}
+
+    def heard(self, event: StoreEvent | SessionEvent) -> None:
+        """An event of the store."""
+        if isinstance(event, ConfigsChanged) or (isinstance(event, SessionEvent) and event.state is SessionState.CONNECTED):
+            self._applier.run(self._apply_new())
+
+    def when_applied(self, notification: str | None, done: Callable[[], object]) -> None:
+        """Call `done` when the change of this notification is obeyed; at once if there is none."""
+        if notification is None or notification <= self._last:
+            done()
+        else:
+            self._waiting[notification] = done
+
+    def _apply_new(self) -> Steps:
+        try:
+            names = yield from self._applier.answered(queries.notification_names())
+            new = [name for name in names if name > self._last]
+            for entity in (yield from self._applier.answered(queries.changed_entities(new))):
+                kind, _, name = entity.partition("/")
+                if kind == "topics":
+                    yield from self._apply_topic(name)
+                elif kind == "brokers" and name in (paths.DEFAULT_ENTITY, str(self._broker_id)):
+                    yield from self._apply_broker(None if name == paths.DEFAULT_ENTITY else self._broker_id)
+        except CoordinationError as error:
+            _LOG.error("changed configurations not read: reason=%s; they are read with the next change", error)
+            ended = list(self._waiting)
+        else:
+            self._last = max(self._last, *new) if new else self._last
+            ended = [name for name in self._waiting if name <= self._last]
+        for name in ended:
+            self._waiting.pop(name)()
+
+    def _apply_topic(self, name: str) -> Steps:
+        values = (yield from self._applier.answered(queries.topic_configs([name]))).get(name)
+        if values is None:
+            return
+        cache = self._cache
+        if name in cache.new_configs:
+            cache.new_configs[name] = values
+        if name in cache.snapshot.topics:
+            cache.snapshot = cache.snapshot.with_topic_config(name, values)
+            yield from self._applier.reconfigure(name)
+
+    def _apply_broker(self, broker_id: int | None) -> Steps:
+        values, _ = yield from self._applier.answered(queries.config(paths.broker_config(broker_id)))
+        cache = self._cache
+        cache.snapshot = cache.snapshot.with_broker_config(broker_id, values)
+        if self._config.set_dynamic(own=cache.snapshot.broker_config(self._broker_id), cluster=cache.snapshot.broker_config(None)):
+            self._reconfigured()
+            for topic in list(cache.snapshot.topics):
+                yield from self._applier.reconfigure(topic)

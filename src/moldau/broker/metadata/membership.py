@@ -1,0 +1,218 @@
+"""This broker in its cluster: reads what it has to know before it opens logs, joins, and runs its controller.
+
+read     the cluster's id and all configurations
+join     registers, becomes controller or follows one, applies what the controller sends until all its partitions are open
+ask      submits a request to the controller
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
+from moldau.broker.metadata.registration import Registration
+from moldau.cluster import paths, queries
+from moldau.cluster.changes import NewCluster
+from moldau.cluster.control import Control, ControlReply
+from moldau.cluster.controller.events import LogEpochs, Registered
+from moldau.cluster.controller.machine import Controller
+from moldau.cluster.controller.runner import ControllerRunner
+from moldau.cluster.queries import Configs, LiveBroker
+from moldau.cluster.snapshot import BrokerInfo, MetadataSnapshot
+from moldau.cluster.store import ConfigsChanged, MetadataStore, StoreEvent, Written
+from moldau.model.errors import CoordinationError
+from moldau.model.identity import ID_BYTES, TopicPartition, format_id
+from moldau.ports.coordination import NodeExistsError, SessionEvent
+
+if TYPE_CHECKING:
+    from moldau.broker.admission.slices import SliceScheduler
+    from moldau.broker.metadata.config_applier import ConfigApplier
+    from moldau.cluster.controller.requests import Request
+    from moldau.model.config.store import BrokerConfig
+    from moldau.ports.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+_RESERVED_IDS = (bytes(ID_BYTES), bytes(ID_BYTES - 1) + b"\x01")
+"""That of no topic, and that of KRaft's metadata."""
+
+
+class OtherClusterError(CoordinationError):
+    """The store is another cluster's than the one that was asked for."""
+
+    def __init__(self, found: str, wanted: str) -> None:
+        super().__init__(f"{paths.CLUSTER_ID}: the store belongs to cluster {found}, not to {wanted}", retriable=False)
+        self.found = found
+        self.wanted = wanted
+
+
+class ClusterMembership:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: "BrokerConfig",
+        store: MetadataStore,
+        cache: MetadataCache,
+        *,
+        clock: "Clock",
+        slices: "SliceScheduler",
+        random_bytes: Callable[[int], bytes],
+        reconfigured: Callable[[], object],
+        raised_epochs: Callable[[int], object],
+    ) -> None:
+        """`reconfigured` is called when the broker's configuration has changed, `raised_epochs` when the store is found to be older than
+        the logs.
+        """
+        self._config = config
+        self._store = store
+        self._cache = cache
+        self._clock = clock
+        self._slices = slices
+        self._random_bytes = random_bytes
+        self._reconfigured = reconfigured
+        self._raised_epochs = raised_epochs
+        self._broker_id = config.int("broker.id")
+        self._is_serving = False
+        self._seen: tuple[str, ...] = ()
+        self._joined: Callable[[CoordinationError | None], object] | None = None
+        self._configs: ConfigApplier | None = None
+        self._runner: ControllerRunner
+        self._applier: MetadataApplier
+
+    # Start
+
+    def read(self, cluster_id: str | None, done: Callable[[Configs | CoordinationError], object]) -> None:
+        """Read the cluster's id, which becomes that of the snapshot, and all configurations.
+
+        A new store gets `cluster_id`, or a random one. OtherClusterError when a store has another one.
+        """
+
+        def found(outcome: tuple[list[str], str | None] | CoordinationError) -> None:
+            if isinstance(outcome, CoordinationError):
+                done(outcome)
+                return
+            missing, known = outcome
+            if known is not None and cluster_id not in (None, known):
+                done(OtherClusterError(known, str(cluster_id)))
+                return
+            self._cache.snapshot = MetadataSnapshot(known or cluster_id or format_id(self._random_bytes(ID_BYTES)))
+            if missing or known is None:
+                new = NewCluster(missing, None if known is not None else self._cache.snapshot.cluster_id)
+                self._store.write([new], written)
+            else:
+                queries.answer(self._store, queries.notification_names(), names_read)
+
+        def written(outcome: Written | CoordinationError) -> None:
+            if isinstance(outcome, NodeExistsError):  # another broker was faster
+                self.read(cluster_id, done)
+            elif isinstance(outcome, CoordinationError):
+                done(outcome)
+            else:
+                queries.answer(self._store, queries.notification_names(), names_read)
+
+        def names_read(outcome: Any) -> None:
+            if isinstance(outcome, CoordinationError):
+                done(outcome)
+                return
+            self._seen = tuple(outcome[-1:])
+            queries.answer(self._store, queries.configs(), configs_read)
+
+        def configs_read(outcome: Configs | CoordinationError) -> None:
+            if not isinstance(outcome, CoordinationError):
+                own = {name: values for name, values in outcome.topics.items() if values}
+                self._cache.snapshot = MetadataSnapshot(self._cache.snapshot.cluster_id, topic_configs=own, broker_configs=outcome.brokers)
+                self._config.set_dynamic(own=outcome.brokers.get(self._broker_id, {}), cluster=outcome.brokers.get(None, {}))
+            done(outcome)
+
+        queries.answer(self._store, queries.cluster(), found)
+
+    def join(
+        self,
+        info: BrokerInfo,
+        applier: MetadataApplier,
+        log_epochs: Mapping[TopicPartition, int],
+        done: Callable[[CoordinationError | None], object],
+    ) -> None:
+        """Register, and open what the controller says; `done` when that is open."""
+        self._applier = applier
+        self._joined = done
+        self._runner = ControllerRunner(
+            Controller(self._broker_id, self._config, self._new_topic_id),
+            self._store,
+            self._clock,
+            self._send,
+            soon=self._soon,
+            became_controller=lambda: self._end_start(None),
+            failed=self._failed,
+            raised_epochs=self._raised_epochs,
+        )
+        self._runner.take(LogEpochs(log_epochs))
+        self._store.listen(self._heard)
+        Registration(self._store, self._clock, info, registered=self._registered, failed=self._failed)
+
+    def serve(self) -> None:
+        """From now on take turns with requests."""
+        self._is_serving = True
+        self._applier.serve()
+
+    def _registered(self, broker_epoch: int, session_id: int) -> None:
+        self._applier.broker_epoch = broker_epoch
+        self._runner.take(Registered(broker_epoch, session_id))
+
+    def _failed(self, error: CoordinationError) -> None:
+        if self._joined is None:
+            _LOG.error("not controller, not registered, or neither: reason=%s", error)
+        self._end_start(error)
+
+    def _end_start(self, error: CoordinationError | None) -> None:
+        joined, self._joined = self._joined, None
+        if joined is not None:
+            joined(error)
+
+    def _soon(self, call: Callable[[], object]) -> None:
+        if self._is_serving:
+            self._slices.call_later(call)
+        else:
+            call()
+
+    def _send(self, broker: LiveBroker, control: Control, done: Callable[[ControlReply], object]) -> None:
+        """The way to this broker itself; others come with replication."""
+        assert broker.info.broker_id == self._broker_id, "no way to other brokers yet"
+        self._applier.apply(broker.epoch, control, done)
+
+    def _new_topic_id(self) -> bytes:
+        """An id that no topic has had."""
+        while (topic_id := self._random_bytes(ID_BYTES)) in _RESERVED_IDS:
+            pass
+        return topic_id
+
+    # Afterwards
+
+    def stop(self) -> None:
+        """Do nothing by itself any more: the broker stops."""
+        self._runner.stop()
+
+    def ask(self, request: "Request", done: Callable[[Any], object]) -> None:
+        """Have the controller carry out a request; `done` with its outcome, of a configuration when this broker obeys it."""
+        from moldau.cluster.controller.requests import AlteredConfig
+
+        def answered(outcome: Any) -> None:
+            if isinstance(outcome, AlteredConfig):
+                self._config_applier().when_applied(outcome.notification, lambda: done(outcome))
+            else:
+                done(outcome)
+
+        self._runner.ask(request, answered)
+
+    def _heard(self, event: StoreEvent | SessionEvent) -> None:
+        if isinstance(event, ConfigsChanged) or self._configs is not None or (isinstance(event, SessionEvent) and self._joined is None):
+            self._config_applier().heard(event)
+
+    def _config_applier(self) -> "ConfigApplier":
+        """Loaded when first needed."""
+        if self._configs is None:
+            from moldau.broker.metadata.config_applier import ConfigApplier
+
+            self._configs = ConfigApplier(self._broker_id, self._cache, self._applier, self._config, self._seen, self._reconfigured)
+        return self._configs

@@ -1,0 +1,81 @@
+"""Registers this broker in the cluster, in each session anew: an ephemeral node, whose `created_id` is the broker's incarnation."""
+
+from collections.abc import Callable
+from functools import partial
+
+from moldau.cluster import paths, queries
+from moldau.cluster.changes import Register
+from moldau.cluster.snapshot import BrokerInfo
+from moldau.cluster.store import MetadataStore, StoreEvent, Written
+from moldau.cluster.znodes import BrokerNode
+from moldau.model.errors import CoordinationError
+from moldau.ports.clock import Clock
+from moldau.ports.coordination import NodeExistsError, SessionEvent, SessionState
+
+TAKEN_MAX_S = 30.0
+"""How long a registration by another session is waited for: that of this broker's last process ends with its session."""
+AGAIN_S = 1.0
+
+
+class Registration:
+    """See the module."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        info: BrokerInfo,
+        *,
+        registered: Callable[[int, int], object],
+        failed: Callable[[CoordinationError], object],
+    ) -> None:
+        """`registered` is called with the incarnation and the session's id."""
+        self._store = store
+        self._clock = clock
+        self._info = info
+        self._registered = registered
+        self._failed = failed
+        self._session_id = 0
+        """The session in which this broker is registered, or registers."""
+        self._taken_since_s: float | None = None
+        store.listen(self._heard)
+
+    def _heard(self, event: StoreEvent | SessionEvent) -> None:
+        if isinstance(event, SessionEvent) and event.state is SessionState.CONNECTED and event.session_id != self._session_id:
+            self._session_id = event.session_id
+            self._taken_since_s = None
+            self._write(event.session_id)
+
+    def _write(self, session_id: int) -> None:
+        if session_id == self._session_id:
+            info = self._info
+            node = BrokerNode(info.endpoints, info.rack, self._clock.time_ms())
+            self._store.write([Register(info.broker_id, node)], partial(self._written, session_id))
+
+    def _written(self, session_id: int, outcome: Written | CoordinationError) -> None:
+        if session_id != self._session_id:
+            return
+        if isinstance(outcome, Written):
+            assert outcome.created_id is not None, "a node that was made has an id"
+            self._registered(outcome.created_id, session_id)
+        elif isinstance(outcome, NodeExistsError):
+            queries.answer(self._store, queries.registration(self._info.broker_id), partial(self._taken, session_id))
+        elif session_id == self._store.session_id:
+            self._failed(outcome)
+
+    def _taken(self, session_id: int, found: tuple[int, int] | CoordinationError | None) -> None:
+        """There is a registration: this session's, or another's, which may end soon."""
+        if isinstance(found, CoordinationError):
+            self._written(session_id, found)
+            return
+        if found is not None and found[1] == session_id:
+            self._registered(found[0], session_id)
+            return
+        now = self._clock.monotonic()
+        if self._taken_since_s is None:
+            self._taken_since_s = now
+        if found is not None and now - self._taken_since_s >= TAKEN_MAX_S:
+            path = paths.broker(self._info.broker_id)
+            self._failed(CoordinationError(f"{path}: a live broker has registered there", retriable=False))
+        else:
+            self._clock.call_later(AGAIN_S, partial(self._write, session_id))
