@@ -17,7 +17,7 @@ from moldau.cluster.queries import FoundTopic, TopicNodes
 from moldau.cluster.snapshot import unknown_topic
 from moldau.cluster.store import Written
 from moldau.model.errors import CoordinationError, PeerError
-from moldau.ports.coordination import NodeExistsError
+from moldau.ports.coordination import NodeError, NodeExistsError
 
 DELETED_TOGETHER_MAX = 1000
 """Partitions whose removal brokers bring to disk together, unless one topic has more: that takes time for all partitions there are."""
@@ -119,7 +119,7 @@ class TopicDeletions:
             self._write_marks([each for each in batch if each not in there], [*marked, *there])
         else:
             error = not_stored(f"delete topics {[each.name for each in batch]}", outcome)
-            if outcome.retriable:
+            if outcome.retriable or isinstance(outcome, NodeError):  # certainly not written
                 self._end_all(batch, error)
             else:
                 self._close(batch, error)
