@@ -16,8 +16,8 @@ from moldau.model.steps import Elsewhere, Steps
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from moldau.broker.coordinators.runtime import CoordinatorRuntime
-    from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
+    from moldau.broker.coordinators.deadlines import Deadlines
+    from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, StateLog, TransactionalProducer
     from moldau.model.budget import Budget
 
 _LOG = logging.getLogger(__name__)
@@ -49,6 +49,35 @@ class PartitionState(Protocol):
 
 
 S = TypeVar("S", bound=PartitionState)
+
+
+class Runtime(Protocol[S]):
+    """What the coordinators of all partitions share: :class:`moldau.broker.coordinators.runtime.CoordinatorRuntime`."""
+
+    @property
+    def topic(self) -> str:
+        """The internal topic."""
+
+    @property
+    def log(self) -> "StateLog":
+        """Where its records go."""
+
+    @property
+    def deadlines(self) -> "Deadlines":
+        """The timers."""
+
+    @property
+    def make_state(self) -> "Callable[[PartitionCoordinator[S]], S]":
+        """Makes the state of a partition."""
+
+    def write_lost(self, coordinator: "PartitionCoordinator[S]", error: PeerError) -> None:
+        """A write is in the log and will not be committed."""
+
+    def failed_by_bug(self, coordinator: "PartitionCoordinator[S]") -> None:
+        """See `PartitionCoordinator.fail`."""
+
+    def not_coordinator(self, partition: int) -> PeerError:
+        """The error for a partition without a coordinator here."""
 
 
 class Phase(Enum):
@@ -92,7 +121,7 @@ class PartitionCoordinator(Generic[S]):
 
     __slots__ = ("_is_settling", "_runtime", "_writes", "epoch", "has_replayed", "is_over", "partition", "phase", "state")
 
-    def __init__(self, runtime: "CoordinatorRuntime[S]", partition: int, epoch: int) -> None:
+    def __init__(self, runtime: Runtime[S], partition: int, epoch: int) -> None:
         self.partition = partition
         self.epoch = epoch
         """The leader epoch of the partition; markers carry it."""

@@ -36,14 +36,13 @@ from typing import TYPE_CHECKING, Generic, NamedTuple
 from moldau.broker.admission.slices import Ended, SliceScheduler
 from moldau.broker.coordinators.deadlines import Deadlines
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase, S
-from moldau.broker.coordinators.sweeps import Sweep
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps, drain
 from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.broker.coordinators.state_log import LoadedBatch, StateLog
-    from moldau.ports.clock import Clock
+    from moldau.ports.clock import Clock, Timer
 
 _LOG = logging.getLogger(__name__)
 
@@ -160,8 +159,8 @@ class CoordinatorRuntime(Generic[S]):
         steps_of: "Callable[[PartitionCoordinator[S]], Steps]",
         *,
         reloads: bool = False,
-    ) -> Sweep[S]:
-        """Make a sweep, see :class:`moldau.broker.coordinators.sweeps.Sweep`; it starts with `Sweep.wake`."""
+    ) -> "Sweep[S]":
+        """Make a sweep, see `Sweep`; it starts with `Sweep.wake`."""
         sweep = Sweep(self, name, interval_ms, wanted, steps_of, reloads=reloads)
         self._sweeps.append(sweep)
         return sweep
@@ -296,6 +295,75 @@ class CoordinatorRuntime(Generic[S]):
             refused = unserved.phase is Phase.REFUSED
             return PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE if refused else ErrorCode.NOT_COORDINATOR, unserved.reason)
         return PeerError(ErrorCode.NOT_COORDINATOR, f"'{key}': {self.topic}-{partition} is not led here")
+
+
+class Sweep(Generic[S]):
+    """A sweep over the partitions of a runtime; `CoordinatorRuntime.add_sweep` makes it.
+
+    It goes through the active partitions one after the other, in steps between which requests are served. Its timer runs only while there
+    is something to look for: late transactions, expired offsets.
+    """
+
+    __slots__ = ("_interval_ms", "_is_closed", "_reloads", "_runtime", "_steps_of", "_timer", "_wanted", "name")
+
+    def __init__(
+        self,
+        runtime: "CoordinatorRuntime[S]",
+        name: str,
+        interval_ms: Callable[[], int],
+        wanted: Callable[[], bool],
+        steps_of: Callable[[PartitionCoordinator[S]], Steps],
+        *,
+        reloads: bool,
+    ) -> None:
+        """`wanted`: whether there may be something to find, so that another sweep is due an interval after the one before. `reloads`: at
+        its end partitions that were refused or failed are loaded again, since it may have made room; while there are such it is wanted.
+        """
+        self.name = name
+        self._runtime = runtime
+        self._interval_ms = interval_ms
+        self._wanted = wanted
+        self._steps_of = steps_of
+        self._reloads = reloads
+        self._timer: Timer | None = None
+        self._is_closed = False
+
+    def wake(self) -> None:
+        """There is something to look for, or may be soon: the next sweep comes after an interval at most."""
+        if self._timer is None and not self._is_closed:
+            self._timer = self._runtime.clock.call_later(self._interval_ms() / 1000, self._begin)
+
+    def close(self) -> None:
+        """No more sweeps."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def wake_to_reload(self) -> None:
+        """A partition was refused or has failed."""
+        if self._reloads:
+            self.wake()
+
+    def _begin(self) -> None:
+        # The timer stays until the end, so that sweeps of one kind do not overlap.
+        self._runtime.run_steps(self._steps(), self._end, droppable=True)
+
+    def _steps(self) -> Steps:
+        for coordinator in self._runtime.active():
+            if not coordinator.is_over:
+                yield from coordinator.while_serving(self._steps_of(coordinator))
+            yield None
+
+    def _end(self, bug: Exception | None) -> None:
+        self._timer = None
+        if self._is_closed:
+            return
+        if bug is not None:
+            _LOG.error("sweep ended by a bug: topic=%s sweep=%s", self._runtime.topic, self.name, exc_info=bug)
+        if self._reloads:
+            self._runtime.reload()
+        if self._wanted() or (self._reloads and self._runtime.unserved):
+            self.wake()
 
 
 class _DoesNotFitError(PeerError):

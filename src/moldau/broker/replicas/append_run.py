@@ -8,15 +8,33 @@ permits is kept.
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from moldau.broker.replicas.appends import AppendPipeline
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.model.errors import StorageError
 
 RunSettled = Callable[["AppendRun", "Mapping[HostedPartition, StorageError]"], object]
 """Answers the rows of a run after the write, with the logs whose write failed (see `AppendRun.written`), and empties the run."""
+
+
+class RunQueue(Protocol):
+    """Where runs are kept that have rows."""
+
+    def append(self, run: "AppendRun", /) -> object:
+        """Add one."""
+
+
+class StagedAppends(Protocol):
+    """What an `AppendPipeline` has staged."""
+
+    @property
+    def dirty(self) -> "list[HostedPartition]":
+        """The partitions with staged bytes."""
+
+    @property
+    def unwritten(self) -> RunQueue:
+        """Appends that are staged, in this order."""
 
 
 class PermitEpoch:
@@ -39,7 +57,7 @@ class AppendRun:
     settled: RunSettled | None
     """While it has rows."""
 
-    def __init__(self, appends: "AppendPipeline", partition: "HostedPartition", epoch: int) -> None:
+    def __init__(self, appends: StagedAppends, partition: "HostedPartition", epoch: int) -> None:
         self._appends = appends
         self.partition = partition
         self.epoch = epoch
