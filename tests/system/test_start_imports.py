@@ -42,7 +42,7 @@ UNWANTED = (
     "moldau.broker.groups",
     "moldau.adapters.metrics_server",
     "moldau.broker.markers",
-    "moldau.broker.metrics.collect",
+    "moldau.broker.collector",
     "moldau.broker.transactions",
     "moldau.client",
     "moldau.log.closing",

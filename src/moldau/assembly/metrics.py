@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from moldau.adapters.binding import bind
 from moldau.adapters.metrics_server import MetricsServer, UnavailableError
-from moldau.broker.metrics.collect import collect, not_ready
+from moldau.broker.collector import collect, not_ready
 from moldau.broker.metrics.families import Family
 from moldau.model.steps import Pause
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.metrics.collect import collect, not_ready
+from moldau.broker.collector import collect, not_ready
 from moldau.broker.metrics.families import Family
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain

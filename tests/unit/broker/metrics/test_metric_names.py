@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from moldau.adapters.metrics_server import render
-from moldau.broker.metrics.collect import collect
+from moldau.broker.collector import collect
 from moldau.model.steps import drain
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from support.broker_world import BrokerWorld
