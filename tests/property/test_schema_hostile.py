@@ -9,7 +9,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.registry.schemas.language import InvalidSchemaError, ParsedSchema, language
+from moldau.registry.schemas.language import InvalidSchemaError, ParsedSchema
+from moldau.registry.schemas.languages import language
 from support.sizes import sized
 
 WORD_LIST = """

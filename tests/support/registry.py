@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from moldau.registry.body import read_schema
-from moldau.registry.decisions import ChangeDecision, Write
+from moldau.registry.decisions import ChangeDecision
+from moldau.registry.records import Write
 from moldau.registry.registration import register
 from moldau.registry.server import RegistryServer
 from moldau.registry.state import RegistryState

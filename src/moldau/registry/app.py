@@ -7,7 +7,6 @@ lists of the whole registry one after the other in one more, and what has to be 
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ from moldau.registry.access import JSON_TYPES, Access, check_content_type
 from moldau.registry.errors import NOT_FOUND, RestError, answer_too_large, not_among_the_kept, timed_out
 from moldau.registry.limits import ANSWER_BYTES_MAX, HttpLimits
 from moldau.registry.peers import PATH as CONFIRMATIONS
-from moldau.registry.request import Request
+from moldau.registry.request import NO_CONTENT, Request, encode_json
 from moldau.registry.routes import NotAllowedError, PlainText, Route, WorkKind, allowed_methods, find_route
 from moldau.registry.schemas.understood import UnansweredError
 from moldau.registry.understanding import NotReadableError
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 METADATA_ID = "/v1/metadata/id"
-OK, NO_CONTENT = 200, 204
 WORKERS = 4
 WRITERS = 16
 _CHANGE_ATTEMPTS = 20
@@ -231,11 +229,6 @@ def encode_body(value: Any, bytes_max: int = ANSWER_BYTES_MAX) -> bytes:
                 raise answer_too_large(bytes_max)
         return b"[" + b",".join(parts) + b"]"
     return encode_json(value)
-
-
-def encode_json(value: Any) -> bytes:
-    """An answer's body; nothing for None."""
-    return b"" if value is None else json.dumps(value, separators=(",", ":")).encode()
 
 
 def _error(status: int, code: int, message: str) -> HttpAnswer:

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from moldau.model.errors import ErrorCode, MoldauError, PeerError
-from moldau.registry.app import NO_CONTENT, OK, encode_json
 from moldau.registry.decisions import ChangeDecision
 from moldau.registry.errors import (
     RestError,
@@ -32,6 +31,7 @@ from moldau.registry.errors import (
     unknown_leader,
 )
 from moldau.registry.peers import ForwardedAnswer, ForwardError, confirmation, forward
+from moldau.registry.request import NO_CONTENT, OK, encode_json
 from moldau.registry.schemas_topic import BehindError, WriterFencedError
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from moldau.registry.records import (
     DeleteSubjectKey,
     ModeKey,
     SchemaKey,
+    Write,
     encode_clear_subject,
     encode_config,
     encode_delete_subject,
@@ -32,9 +33,6 @@ from moldau.registry.views import config_update_view, config_view
 if TYPE_CHECKING:
     from moldau.registry.records import SchemaVersion
     from moldau.registry.state import RegistryState
-
-Write = tuple[bytes, bytes | None]
-"""Key and value of a record; without a value it is a tombstone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.registry.body import object_of
 from moldau.registry.errors import unprocessable
-from moldau.registry.records import NoopKey, encode_key, to_json
+from moldau.registry.records import NoopKey, Write, encode_key, to_json
 from moldau.registry.request import Request
 from moldau.registry.rest_connection import CONTENT_TYPE, parse_urls
 from moldau.registry.schemas_topic import BehindError
 
 if TYPE_CHECKING:
-    from moldau.registry.decisions import Write
     from moldau.registry.election import RegistryIdentity
     from moldau.registry.schemas_topic import Follower
     from moldau.registry.state import RegistryState

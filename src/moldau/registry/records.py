@@ -18,6 +18,9 @@ from moldau.registry.subjects import Reference
 NUMBER_MAX = 2**31 - 1
 """The highest id and version: messages carry ids as int32."""
 
+Write = tuple[bytes, bytes | None]
+"""Key and value of a record; without a value it is a tombstone."""
+
 
 class RecordError(ValueError):
     """A record that cannot be understood; the message says what is wrong with it."""

@@ -1,4 +1,4 @@
-"""One request of the REST interface, taken apart: names in its path, options behind the question mark, its body."""
+"""One request of the REST interface, taken apart: names in its path, options behind the question mark, its body; and an answer's body."""
 
 import itertools
 import json
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from moldau.registry.state import RegistryState
 
 T = TypeVar("T")
+
+OK, NO_CONTENT = 200, 204
 
 LATEST = -1
 _DIGITS_MAX = 10
@@ -117,3 +119,8 @@ def _is_number(text: str) -> bool:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
+
+
+def encode_json(value: Any) -> bytes:
+    """An answer's body; nothing for None."""
+    return b"" if value is None else json.dumps(value, separators=(",", ":")).encode()

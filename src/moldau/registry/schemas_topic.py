@@ -28,13 +28,12 @@ from moldau.protocol.messages.produce import PartitionProduceData, ProduceReques
 from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.versions import VersionRange
-from moldau.registry.records import NoopKey, encode_key
+from moldau.registry.records import NoopKey, Write, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from moldau.client.partition_requests import Fetched
-    from moldau.registry.decisions import Write
     from moldau.registry.state import RegistryState
 
 log = logging.getLogger(__name__)

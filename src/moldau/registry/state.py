@@ -22,12 +22,11 @@ from moldau.model.registry_defaults import MEMORY_BYTES_MAX
 from moldau.registry import records
 from moldau.registry.left_out import LeftOutKeys
 from moldau.registry.limits import record_size
-from moldau.registry.records import NUMBER_MAX, Key, RecordError, SchemaKey, SchemaVersion
-from moldau.registry.schemas import language
+from moldau.registry.records import NUMBER_MAX, Key, RecordError, SchemaKey, SchemaVersion, Write
+from moldau.registry.schemas import languages
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, in_context_of, parse_subject
 
 if TYPE_CHECKING:
-    from moldau.registry.decisions import Write
     from moldau.registry.schemas.language import ParseSchema
 
 
@@ -53,7 +52,7 @@ class RegistryState:
     Invariant: `held_bytes` is not above `memory_bytes_max`. A record that does not fit is left out, with what its key had before.
     """
 
-    def __init__(self, parsed: "ParseSchema" = language.parsed, memory_bytes_max: int = MEMORY_BYTES_MAX) -> None:
+    def __init__(self, parsed: "ParseSchema" = languages.parsed, memory_bytes_max: int = MEMORY_BYTES_MAX) -> None:
         """`parsed` is how decisions that are made over this state have its texts read; it holds none of it."""
         self.memory_bytes_max = memory_bytes_max
         self.left_out = 0

@@ -9,11 +9,11 @@ import pytest
 from moldau.registry import registration
 from moldau.registry.body import read_schema
 from moldau.registry.changes import DOUBTED_S, Changes
-from moldau.registry.decisions import ChangeDecision, Write, delete_config, set_config
+from moldau.registry.decisions import ChangeDecision, delete_config, set_config
 from moldau.registry.election import RegistryIdentity
 from moldau.registry.errors import RestError
 from moldau.registry.peers import ForwardedAnswer, ForwardError
-from moldau.registry.records import ConfigKey, encode_config, encode_key
+from moldau.registry.records import ConfigKey, Write, encode_config, encode_key
 from moldau.registry.request import Request
 from moldau.registry.state import RegistryState
 from support.registry import Ledger, record

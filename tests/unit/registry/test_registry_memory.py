@@ -13,7 +13,6 @@ import pytest
 
 from moldau.registry import decisions
 from moldau.registry import state as module
-from moldau.registry.decisions import Write
 from moldau.registry.limits import count_elements
 from moldau.registry.records import (
     ConfigKey,
@@ -22,6 +21,7 @@ from moldau.registry.records import (
     NoopKey,
     SchemaKey,
     SchemaVersion,
+    Write,
     encode_config,
     encode_context,
     encode_key,

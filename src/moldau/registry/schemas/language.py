@@ -1,18 +1,15 @@
-"""The schema languages of the registry: what it asks of one, and the three by name, each loaded when the first schema of its kind comes.
+"""What the registry asks of a schema language.
 
 The registry stores texts. Everything that needs to understand a text goes through the two protocols here, so that the store, the
 REST interface and the election know nothing of Avro, JSON Schema or Protobuf.
 
 References arrive resolved and flat: whoever calls `SchemaLanguage.parse` has looked each reference up, its own references before it.
 A name that occurs twice with the same text is one reference.
-
-A registry that holds only Avro never imports protoc or jsonschema, and one that only answers look-ups by id parses nothing.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from typing import Protocol
 
 
@@ -123,43 +120,3 @@ class ParseSchema(Protocol):
         self, name: str, text: str, references: tuple[ResolvedReference, ...] = (), *, stored: bool = False, compared: bool = False
     ) -> ParsedSchema:
         """InvalidSchemaError, UnknownLanguageError. `compared`: the canonical text will perhaps not be asked for."""
-
-
-LANGUAGES = (JSON, PROTOBUF, AVRO)
-"""The names, in the order in which `GET /schemas/types` gives them."""
-
-KEPT_SCHEMAS = 100
-"""Parsed schemas that are kept in memory; the least recently used one is evicted."""
-
-
-class UnknownLanguageError(ValueError):
-    """No schema language has this name."""
-
-
-@cache
-def language(name: str) -> SchemaLanguage:
-    """The language called `AVRO`, `JSON` or `PROTOBUF`; UnknownLanguageError for another name."""
-    match name:
-        case "AVRO":
-            from moldau.registry.schemas.avro.language import AvroLanguage
-
-            return AvroLanguage()
-        case "JSON":
-            from moldau.registry.schemas.json_schema.language import JsonLanguage
-
-            return JsonLanguage()
-        case "PROTOBUF":
-            from moldau.registry.schemas.protobuf.language import ProtobufLanguage
-
-            return ProtobufLanguage()
-        case _:
-            raise UnknownLanguageError(f"No schema language is called {name!r}; there are {', '.join(LANGUAGES)}")
-
-
-@lru_cache(maxsize=KEPT_SCHEMAS)
-def parsed(
-    name: str, text: str, references: tuple[ResolvedReference, ...] = (), *, stored: bool = False, compared: bool = False
-) -> ParsedSchema:
-    """What `language(name).parse` gives, kept: a producer that registers the same schema at every start costs one look-up here."""
-    _ = compared  # all is there in this process
-    return language(name).parse(text, references, stored=stored)

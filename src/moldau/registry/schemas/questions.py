@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from moldau.registry.schemas.language import Incompatibility, InvalidSchemaError, ParsedSchema, ResolvedReference, parsed
+from moldau.registry.schemas.language import Incompatibility, InvalidSchemaError, ParsedSchema, ResolvedReference
+from moldau.registry.schemas.languages import parsed
 
 if TYPE_CHECKING:
     from moldau.ports.workers import WorkerTools

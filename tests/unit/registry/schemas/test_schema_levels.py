@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from moldau.registry.schemas.compatibility import OLD_SCHEMA_SHOWN, CompatibilityLevel, EarlierVersion, incompatibilities
-from moldau.registry.schemas.language import LANGUAGES, Incompatibility, ParsedSchema, UnknownLanguageError, language, parsed
+from moldau.registry.schemas.language import Incompatibility, ParsedSchema
+from moldau.registry.schemas.languages import LANGUAGES, UnknownLanguageError, language, parsed
 
 Level = CompatibilityLevel
 
@@ -126,7 +127,7 @@ def test_languages_go_by_name_and_a_text_is_parsed_once() -> None:
 def test_a_language_is_loaded_when_it_is_asked_for() -> None:
     """A registry of Avro schemas imports neither protoc nor jsonschema nor fastavro."""
     program = (
-        "import sys; from moldau.registry.schemas.language import parsed; import moldau.registry.schemas.compatibility;"
+        "import sys; from moldau.registry.schemas.languages import parsed; import moldau.registry.schemas.compatibility;"
         "parsed('AVRO', '\"int\"');"
         "print(sorted({'google.protobuf', 'grpc_tools', 'jsonschema', 'referencing', 'fastavro'} & set(sys.modules)))"
     )

@@ -21,7 +21,8 @@ from moldau.registry.schemas.bounds import (
     check_size,
 )
 from moldau.registry.schemas.json_schema import comparison as json_comparison
-from moldau.registry.schemas.language import InvalidSchemaError, ResolvedReference, language
+from moldau.registry.schemas.language import InvalidSchemaError, ResolvedReference
+from moldau.registry.schemas.languages import language
 
 WITHIN_S = 10.0
 """Of processor time, on whatever machine: without the cure each case takes minutes, or longer than anybody waits."""

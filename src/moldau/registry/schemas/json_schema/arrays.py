@@ -1,9 +1,8 @@
 """Differences between what two JSON Schemas say of arrays: the content model of an array is that of an object, with places for names."""
 
-from typing import TYPE_CHECKING
-
 from moldau.registry.schemas.json_schema.content import (
     ContentModel,
+    NodeComparison,
     compare_additional,
     compare_unevaluated,
     content_model,
@@ -14,11 +13,8 @@ from moldau.registry.schemas.json_schema.differences import JsonDifference, at, 
 from moldau.registry.schemas.json_schema.nodes import Kind, Node
 from moldau.registry.schemas.json_schema.scalars import compare_limit, compare_limits
 
-if TYPE_CHECKING:
-    from moldau.registry.schemas.json_schema.comparison import Comparison
 
-
-def compare(comparison: "Comparison", original: Node, update: Node) -> list[JsonDifference]:
+def compare(comparison: NodeComparison, original: Node, update: Node) -> list[JsonDifference]:
     """Items, the rest, and how many there may be."""
     before, after = _Array(original), _Array(update)
     found = [
@@ -62,7 +58,7 @@ class _Array:
         self.contains_min = keywords.get("minContains", 1 if node.modern and "contains" in keywords else None)
 
 
-def _items(comparison: "Comparison", before: _Array, after: _Array) -> list[JsonDifference]:
+def _items(comparison: NodeComparison, before: _Array, after: _Array) -> list[JsonDifference]:
     found = []
     for index in range(max(len(before.items), len(after.items))):
         if index >= len(after.items):
@@ -75,7 +71,7 @@ def _items(comparison: "Comparison", before: _Array, after: _Array) -> list[Json
     return found
 
 
-def _removed(comparison: "Comparison", removed: Node, after: _Array) -> list[JsonDifference]:
+def _removed(comparison: NodeComparison, removed: Node, after: _Array) -> list[JsonDifference]:
     if after.others.is_open:
         return [JsonDifference("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     schema = after.others.of_others
@@ -88,7 +84,7 @@ def _removed(comparison: "Comparison", removed: Node, after: _Array) -> list[Jso
     return [JsonDifference("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
-def _added(comparison: "Comparison", before: _Array, added: Node) -> list[JsonDifference]:
+def _added(comparison: NodeComparison, before: _Array, added: Node) -> list[JsonDifference]:
     if before.others.is_open:
         word = "ITEM_WITH_EMPTY_SCHEMA" if added.kind is Kind.EMPTY else "ITEM"
         return [JsonDifference(f"{word}_ADDED_TO_OPEN_CONTENT_MODEL")]

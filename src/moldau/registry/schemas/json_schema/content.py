@@ -1,13 +1,20 @@
 """What a JSON Schema says of properties or items that it does not list, and how two such sayings differ."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from moldau.registry.schemas.json_schema.differences import JsonDifference
 from moldau.registry.schemas.json_schema.nodes import Kind, Node
 
-if TYPE_CHECKING:
-    from moldau.registry.schemas.json_schema.comparison import Comparison
+
+class NodeComparison(Protocol):
+    """Compares the nodes below two nodes."""
+
+    def compare(self, original: Node, update: Node) -> list[JsonDifference]:
+        """The differences of two nodes, with paths from them."""
+
+    def optional(self, original: Node | None, update: Node | None) -> list[JsonDifference]:
+        """The differences where either schema may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,7 @@ def unevaluated(node: Node, keyword: str) -> Node | None:
     return node.optional(keyword) if node.modern else None
 
 
-def compare_additional(comparison: "Comparison", change: str, before: ContentModel, after: ContentModel) -> list[JsonDifference]:
+def compare_additional(comparison: NodeComparison, change: str, before: ContentModel, after: ContentModel) -> list[JsonDifference]:
     """The words of `additional...`: from refused to allowed is an addition."""
     if before.allowed != after.allowed:
         return [JsonDifference(f"{change}_{'ADDED' if after.allowed else 'REMOVED'}")]
@@ -63,7 +70,7 @@ def compare_additional(comparison: "Comparison", change: str, before: ContentMod
     return comparison.optional(before.schema, after.schema)
 
 
-def compare_unevaluated(comparison: "Comparison", change: str, before: Node | None, after: Node | None) -> list[JsonDifference]:
+def compare_unevaluated(comparison: NodeComparison, change: str, before: Node | None, after: Node | None) -> list[JsonDifference]:
     """The words of `unevaluated...`; nothing said is like true."""
     if before is None and after is None:
         return []

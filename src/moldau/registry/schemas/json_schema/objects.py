@@ -7,12 +7,12 @@ the message names the pattern. Every pattern is still compared as text.
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import re2
 
 from moldau.registry.schemas.json_schema.content import (
     ContentModel,
+    NodeComparison,
     compare_additional,
     compare_unevaluated,
     content_model,
@@ -23,9 +23,6 @@ from moldau.registry.schemas.json_schema.differences import JsonDifference, at, 
 from moldau.registry.schemas.json_schema.nodes import Kind, Node
 from moldau.registry.schemas.json_schema.scalars import compare_limits
 from moldau.registry.schemas.language import InvalidSchemaError
-
-if TYPE_CHECKING:
-    from moldau.registry.schemas.json_schema.comparison import Comparison
 
 _MEMORY_BYTES_MAX = 1 << 20
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -54,7 +51,7 @@ def _for_re2(found: "re.Match[str]") -> str:
     return f"\\x{{{found[1]}}}" if found[1] else found[0]
 
 
-def compare(comparison: "Comparison", original: Node, update: Node) -> list[JsonDifference]:
+def compare(comparison: NodeComparison, original: Node, update: Node) -> list[JsonDifference]:
     """Required properties, properties, dependencies, the rest, and how many there may be."""
     before, after = _Object(original), _Object(update)
     return [
@@ -111,7 +108,7 @@ def _required(before: _Object, after: _Object) -> list[JsonDifference]:
     return found
 
 
-def _properties(comparison: "Comparison", before: _Object, after: _Object) -> list[JsonDifference]:
+def _properties(comparison: NodeComparison, before: _Object, after: _Object) -> list[JsonDifference]:
     found = []
     for name in dict.fromkeys((*before.properties, *after.properties)):
         if name not in after.properties:
@@ -124,7 +121,7 @@ def _properties(comparison: "Comparison", before: _Object, after: _Object) -> li
     return found
 
 
-def _removed(comparison: "Comparison", removed: Node, after: _Object, name: str) -> list[JsonDifference]:
+def _removed(comparison: NodeComparison, removed: Node, after: _Object, name: str) -> list[JsonDifference]:
     """What matters is whether the newer schema still takes the property."""
     if after.is_open:
         return [JsonDifference("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
@@ -138,7 +135,7 @@ def _removed(comparison: "Comparison", removed: Node, after: _Object, name: str)
     return [JsonDifference("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
-def _added(comparison: "Comparison", before: _Object, after: _Object, name: str) -> list[JsonDifference]:
+def _added(comparison: NodeComparison, before: _Object, after: _Object, name: str) -> list[JsonDifference]:
     """What matters is what the older schema let a property of that name be."""
     if name not in after.required:
         word = "OPTIONAL_PROPERTY"
@@ -158,7 +155,7 @@ def _added(comparison: "Comparison", before: _Object, after: _Object, name: str)
     return [*found, JsonDifference(f"{word}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
 
 
-def _dependencies(comparison: "Comparison", before: _Object, after: _Object) -> list[JsonDifference]:
+def _dependencies(comparison: NodeComparison, before: _Object, after: _Object) -> list[JsonDifference]:
     found = []
     for name in dict.fromkeys((*before.needs, *after.needs)):
         old, new = before.needs.get(name), after.needs.get(name)
