@@ -73,6 +73,7 @@ def draw_settings(random: Random) -> dict[str, object]:
         "offsets.topic.num.partitions": random.randint(1, 3),
         "transaction.state.log.num.partitions": random.randint(1, 3),
         "delayed.requests.max": random.choice((20, 10_000)),
+        "producer.ids.max": random.choice((8, 100_000)),
     }
 
 

@@ -30,6 +30,8 @@ class SimulatedSession:
         self._session = session
         self._enter = enter
         self._later = later
+        self._is_over = False
+        """Whether the process has ended: it receives no answer and no event any more."""
 
     @property
     def session_id(self) -> int:
@@ -39,11 +41,11 @@ class SimulatedSession:
     def submit(self, request: Request, done: Done) -> None:
         """Have a request carried out."""
         self._enter("submit")
-        self._session.submit(request, done)
+        self._session.submit(request, lambda outcome: None if self._is_over else done(outcome))
 
     def listen(self, listener: Listener) -> None:
         """Have `listener` called with every event."""
-        self._session.listen(listener)
+        self._session.listen(lambda event: None if self._is_over else listener(event))
 
     def close(self, done: Callable[[], object] = lambda: None) -> None:
         """End the session."""
@@ -60,5 +62,6 @@ class SimulatedSession:
 
     def process_ended(self) -> None:
         """The process is gone: its ephemeral nodes go with it."""
+        self._is_over = True
         self._session.suspend()
         self._session.expire()
