@@ -24,6 +24,7 @@ from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.broker.replicas.manager import ReplicaManager
 from moldau.broker.replicas.rules import SettingsCache
 from moldau.broker.security.authorizer import AllowAll
+from moldau.broker.security.channel import Channel
 from moldau.cluster.producer_ids import ProducerIds
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.cluster.store import MetadataStore
@@ -361,13 +362,12 @@ class Broker:
 
     def accept(self, transport: "Transport", listener: str) -> Connection:
         """The receiver of a new connection, which came in by a listener."""
-        connection = Connection(self, transport, listener)
+        self.connections_made += 1
+        advertised = self.advertised.get(listener) or Endpoint(listener, *transport.local)
+        channel = Channel(listener, transport.peer, advertised, self.connections_made)
+        connection = Connection(self, transport, channel)
         self.connections[connection] = None
         return connection
-
-    def advertised_to(self, listener: str, local: tuple[str, int]) -> Endpoint:
-        """Address of this broker for a client that came in by `listener`, connecting to `local`."""
-        return self.advertised.get(listener) or Endpoint(listener, *local)
 
     def finish_connections(self) -> None:
         """Take no more requests; each connection closes once its answers have left. Members of groups that wait are answered."""

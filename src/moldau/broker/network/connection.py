@@ -3,16 +3,14 @@
 How a read goes:
 
 1. Every whole frame of the read is handled, one after the other. Produce and Fetch go their own short way, the rest through the `pipeline`.
-2. Batches are only staged by then. Before any request other than Produce, and at the end of the read, they are written: one write for
-   each log. The staged views lie in the receive buffer, so this happens before anything else may be received. Then the Produce requests
-   that wait for no more are answered.
+2. Batches are only staged by then, as views of the receive buffer. They are written before any request other than Produce, and before
+   anything else is received: one write for each log. Then the Produce requests that wait for no more are answered.
 3. Fetches of other connections that waited for the new records are completed, and what is answered so far leaves with one send.
 
 The order is kept by `responses`. Rules that hold here:
 
-* Bounds: with `requests_in_flight_max` pending responses, or `queued_bytes_max` bytes of responses that the peer has not taken, the
-  connection stops reading, in the middle of a read if it must, and continues once it is below both.
-* The memory that requests of all connections take before they are handled has a bound: see `request_memory`.
+* Bounds: beyond `requests_in_flight_max` pending responses, or `queued_bytes_max` bytes that the peer has not taken, nothing is read, in
+  the middle of a read if it must be. `admission.memory` bounds what the requests of all connections take before they are handled.
 * Another connection's progress never runs our frames: the scheduler of `slices` resumes them, so calls do not nest.
 * A request may hold the frames after it (`Exchange.hold`), as Kafka mutes a channel: one that is long runs in turns (`slices`), a Produce
   request may wait for the transaction coordinator, look-ups for another thread. When the connection is lost, sliced work is dropped.
@@ -23,28 +21,30 @@ The order is kept by `responses`. Rules that hold here:
 import logging
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.admission.memory import READ_BYTES
 from moldau.broker.api.catalog import UnservedError
+from moldau.broker.handlers.fetch import Services as FetchServices
 from moldau.broker.handlers.fetch import handle_fetch
 from moldau.broker.handlers.produce.handler import ProduceHandler
 from moldau.broker.handlers.produce.operation import LAST_VERSION
+from moldau.broker.handlers.produce.operation import Services as ProduceServices
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
 from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.broker.request import Exchange, FastPath, Request
-from moldau.broker.security.channel import Channel
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps
 from moldau.ports.transport import Part, Transport, release_parts
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.framing import FrameReader
+from moldau.protocol.framing import FrameReader, ReceiveBuffer
 from moldau.protocol.headers import decode_request_header
 from moldau.protocol.versions import CODEC
 
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SlicedWork
-    from moldau.broker.broker import Broker
+    from moldau.broker.api.pipeline import Pipeline
+    from moldau.broker.security.channel import Channel
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,9 +55,16 @@ FETCH_AT_ONCE_BYTES_MAX = 2048
 """Bytes of a Fetch request that is handled in one go: 60 to 120 partitions."""
 PIPELINED_FREE = 4
 """Requests of one read, other than Produce, that are handled however many there were from others in this turn of the loop."""
-_PRODUCE = int(ApiKey.PRODUCE)
-_FETCH = int(ApiKey.FETCH)
+_PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 _FETCH_VERSIONS = CODEC[ApiKey.FETCH]
+
+
+class Services(FetchServices, ProduceServices, Protocol):
+    """What a connection uses of the broker, Produce and Fetch included."""
+
+    connections: "dict[Connection, None]"
+    pipeline: "Pipeline"
+    receive_buffer: ReceiveBuffer
 
 
 class Connection:
@@ -86,13 +93,12 @@ class Connection:
         "channel",
     )
 
-    def __init__(self, broker: "Broker", transport: Transport, listener: str) -> None:
+    def __init__(self, broker: Services, transport: Transport, channel: "Channel") -> None:
         self._broker = broker
         self._pipeline = broker.pipeline
         self._transport = transport
-        broker.connections_made += 1
-        self.channel = Channel(listener, transport.peer, broker.advertised_to(listener, transport.local), broker.connections_made)
-        self._memory = broker.request_memory
+        self.channel = channel
+        self._memory = broker.admission.memory
         self._holds_memory = False
         limits = broker.admission.limits
         self._reader = FrameReader(broker.receive_buffer, limits.request_bytes_max, limits.decoded_bytes_max)
@@ -192,7 +198,7 @@ class Connection:
 
     def run(self, pending: PendingResponse, steps: Steps, *, droppable: bool) -> None:
         """Run a request in turns, see `Exchange.run`."""
-        self._work = self._broker.slices.run(steps, lambda error: self._work_ended(pending, error), droppable=droppable)
+        self._work = self._broker.admission.slices.run(steps, lambda error: self._work_ended(pending, error), droppable=droppable)
         if self._work is not None:
             self.hold()
 
@@ -319,7 +325,7 @@ class Connection:
                 else:
                     self._handle(frame, api_key, version, correlation_id)
                 pipelined += 1
-                if pipelined > PIPELINED_FREE and broker.slices.turn_is_over():
+                if pipelined > PIPELINED_FREE and broker.admission.slices.turn_is_over():
                     return True
             if self._stopping or self._must_stop():
                 return True
@@ -428,7 +434,7 @@ class Connection:
         """Read on if there is room again, when the clock's turn comes."""
         if self._paused and not self._going_on and not self._is_full():
             self._going_on = True
-            self._broker.slices.call_later(self._resume)
+            self._broker.admission.slices.call_later(self._resume)
 
     def _resume(self) -> None:
         self._going_on = False
