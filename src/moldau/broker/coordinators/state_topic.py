@@ -19,9 +19,8 @@ from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
 from moldau.model.steps import Steps
-from moldau.protocol.records.builder import RecordBatchBuilder
+from moldau.protocol.records.builder import encode_record, encoded_batch
 from moldau.protocol.records.compression import Compression
-from moldau.protocol.records.header import read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
     from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.protocol.records.header import BatchHeader
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ class StateTopic:
 
     def __init__(self, broker: "Broker", spec: InternalTopic) -> None:
         self.name = spec.name
+        self._topic = spec.name.encode()
         self._spec = spec
         self._broker = broker
         self._codec = Compression.NONE if spec.compression is None else Compression(broker.config.int(spec.compression))
@@ -84,19 +85,27 @@ class StateTopic:
 
         Should a disk be lost, the partition closes, which tells its coordinator to resign; that may come before ``done(error)``.
         """
-        replicas, topic_partition = self._broker.replicas, TopicPartition(self.name, partition)
-        led = replicas.partitions.get(topic_partition)
+        replicas = self._broker.replicas
+        led = replicas.partitions.of_topic(self._topic, by_id=False).get(partition)
         if led is None:
-            done(PeerError(ErrorCode.NOT_COORDINATOR, f"{topic_partition} is not led by broker {self._broker.broker_id}"))
+            done(PeerError(ErrorCode.NOT_COORDINATOR, f"{self.name}-{partition} is not led by broker {self._broker.broker_id}"))
             return None
         now_ms = self._broker.clock.time_ms()
         try:
-            batch = self._build(led, records, producer, now_ms)
+            header, batch = self._build(led, records, producer, now_ms)
         except PeerError as error:
             done(error)
             return None
-        appended = AppendBatch(led, batch, read_header(batch))
-        replicas.append([appended], ACKS_ALL, now_ms, lambda: self._acknowledged(appended, done))
+        appended = AppendBatch(led, batch, header)
+
+        def acknowledged() -> None:
+            if appended.in_log:
+                if appended.error is None:
+                    done(None)
+                else:
+                    self._not_safe(led, appended.last_offset, done, appended.error)
+
+        replicas.append((appended,), ACKS_ALL, now_ms, acknowledged)
         replicas.write_staged()
         if appended.in_log:
             return appended.base_offset
@@ -104,25 +113,23 @@ class StateTopic:
         done(_refusal(led, appended.error))
         return None
 
-    def _acknowledged(self, appended: AppendBatch, done: "Done") -> None:
-        if appended.in_log:
-            self._synced(appended.partition, appended.last_offset, done, appended.error)
-
-    def _synced(self, led: "HostedPartition", last_offset: int, done: "Done", error: PeerError | StorageError | None) -> None:
-        """``done`` once the record is as safe as it has to be. If a sync finds no room, or replicas are missing, only the answer has to
+    def _not_safe(self, led: "HostedPartition", last_offset: int, done: "Done", error: PeerError | StorageError) -> None:
+        """A record is in the log and not as safe as it has to be. If a sync finds no room, or replicas are missing, only the answer has to
         wait: the record stays in the log, and a restart would read what an error had denied.
         """
-        if error is None:
-            done(None)
-        elif error.no_space if isinstance(error, StorageError) else error.code in _NOT_REPLICATED:
+        if error.no_space if isinstance(error, StorageError) else error.code in _NOT_REPLICATED:
             self._broker.clock.call_later(SYNC_AGAIN_S, lambda: self._wait_again(led, last_offset, done))
         else:
             done(_refusal(led, error))
 
     def _wait_again(self, led: "HostedPartition", last_offset: int, done: "Done") -> None:
-        self._broker.replicas.wait(
-            led, last_offset, Level.REPLICATED | Level.FLUSHED, lambda error: self._synced(led, last_offset, done, error)
-        )
+        def reached(error: PeerError | StorageError | None) -> None:
+            if error is None:
+                done(None)
+            else:
+                self._not_safe(led, last_offset, done, error)
+
+        self._broker.replicas.wait(led, last_offset, Level.REPLICATED | Level.FLUSHED, reached)
 
     def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> None:
         """As :meth:`moldau.broker.coordinators.state_log.StateLog.load`. One partition is read after the other, in the order of the calls.
@@ -138,24 +145,22 @@ class StateTopic:
 
     def _build(
         self, led: "HostedPartition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None", now_ms: int
-    ) -> memoryview:
+    ) -> "tuple[BatchHeader, memoryview]":
         codec = _CODECS.get(led.rules.compression_type, self._codec)
-        if producer is None:
-            builder = RecordBatchBuilder(compression=codec)
-        else:
-            builder = RecordBatchBuilder(
-                compression=codec, producer_id=producer.producer_id, producer_epoch=producer.epoch, transactional=True
-            )
         if isinstance(records, EncodedRecords):
-            builder.take(now_ms, records.encoded, len(records))
+            encoded = records.encoded
         else:
-            for key, value in records:
-                builder.append(now_ms, key, value)
-        batch = memoryview(builder.build_writable())
+            encoded = bytearray().join([encode_record(0, delta, key, value) for delta, (key, value) in enumerate(records)])
+        if producer is None:
+            header, batch = encoded_batch(encoded, len(records), now_ms, codec)
+        else:
+            header, batch = encoded_batch(
+                encoded, len(records), now_ms, codec, producer_id=producer.producer_id, producer_epoch=producer.epoch, transactional=True
+            )
         if len(batch) > led.limits.max_plain_bytes:
             message = f"{led.topic_partition}: batch of {len(batch)} bytes, the most is {led.limits.max_plain_bytes}"
             raise PeerError(ErrorCode.MESSAGE_TOO_LARGE, message)
-        return batch
+        return header, memoryview(batch)
 
 
 @lru_cache(maxsize=4096)

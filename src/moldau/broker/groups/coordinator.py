@@ -38,6 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 NO_ORDER = -1
 INT64_MAX = 2**63 - 1
+_committed_offset = tuple.__new__
 
 
 class EncodedCommits(NamedTuple):
@@ -140,8 +141,8 @@ class GroupCoordinator:
 
         def committed(base_offset: int) -> None:
             end()
-            last, make = (base_offset,), CommittedOffset._make
-            applied = [(topic, index, make(each + last)) for topic, index, each in unordered]
+            last = (base_offset,)
+            applied = [(topic, index, _committed_offset(CommittedOffset, each + last)) for topic, index, each in unordered]
             if producer is None:
                 offsets.put_all(applied)
             else:

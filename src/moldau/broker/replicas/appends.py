@@ -39,6 +39,7 @@ COMPLETED_PER_TURN = 50
 _MARKER = memoryview(bytes(78))
 """As long as a batch with one control record."""
 _NOTHING = memoryview(b"")
+_WRITTEN = Level.WRITTEN
 
 Waited = Callable[[PeerError | StorageError | None], object]
 
@@ -107,7 +108,7 @@ class MarkerBatch(AppendBatch):
 class PendingAppend:
     """Batches that were appended together, until each has reached its level or failed; a `GatedAppend`."""
 
-    __slots__ = ("_done", "_left", "_opened", "acks", "batches", "deadline_s")
+    __slots__ = ("_opened", "acks", "batches", "deadline_s", "done", "left")
 
     def __init__(
         self,
@@ -121,22 +122,18 @@ class PendingAppend:
         self.batches = batches
         self.acks = acks
         self.deadline_s = deadline_s
-        self._left = len(batches) + 1
-        """Batches that are not resolved, and one until all are settled."""
-        self._done = done
+        self.done = done
+        self.left = 1
+        """Batches that wait at a gate, and one until all are settled."""
         self._opened = opened
 
     def resolve(self, place: int, error: PeerError | StorageError | None) -> None:
         """As `GatedAppend`."""
         if error is not None:
             self.batches[place].error = error
-        self.one_less()
-
-    def one_less(self) -> None:
-        """One batch is resolved, or all are settled."""
-        self._left -= 1
-        if self._left == 0:
-            self._opened(self._done)
+        self.left -= 1
+        if self.left == 0:
+            self._opened(self.done)
 
 
 class _Wait(NamedTuple):
@@ -343,19 +340,21 @@ class AppendPipeline:
             partition = batch.partition
             batch.records = _NOTHING  # its memory may be needed
             if batch.error is not None:
-                pending.one_less()
-            elif not partition.is_led or (partition in failures and batch.base_offset >= partition.log.log_end_offset):
-                pending.resolve(place, failures.get(partition) or _offline(partition))
+                continue
+            if not partition.is_led or (partition in failures and batch.base_offset >= partition.log.log_end_offset):
+                batch.error = failures.get(partition) or _offline(partition)
+                continue
+            batch.in_log = True
+            if batch.level is _WRITTEN:
+                continue
+            if pending.acks == ACKS_NONE:
+                self._request_sync(partition)
             else:
-                batch.in_log = True
-                if batch.level is Level.WRITTEN:
-                    pending.one_less()
-                elif pending.acks == ACKS_NONE:
-                    self._request_sync(partition)
-                    pending.one_less()
-                else:
-                    self._wait(partition, batch.last_offset, batch.level, pending, place)
-        pending.one_less()
+                pending.left += 1
+                self._wait(partition, batch.last_offset, batch.level, pending, place)
+        pending.left -= 1
+        if pending.left == 0:
+            self._opened.append(pending.done)
 
     def _wait(self, partition: "HostedPartition", last_offset: int, level: Level, append: "PendingAppend | _Wait", place: int) -> None:
         if last_offset < partition.machine.open_offset(level):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from moldau.log.partition_log import PartitionLog
     from moldau.model.identity import TopicPartition
 
+_WRITTEN = Level.WRITTEN
 _REPLICATED_AND_FLUSHED = Level.REPLICATED | Level.FLUSHED
 
 
@@ -100,11 +101,13 @@ class HostedPartition:
     def level_for(self, acks: int, last_offset: int) -> Level:
         """What the acknowledgement of the batch that was just staged, or that is repeated, and ends at `last_offset` waits for."""
         log = self.log
-        flushed_offset = log.flushed_offset
-        must_flush = last_offset >= flushed_offset and log.staged_end_offset - flushed_offset >= log.config.flush_messages
+        flush_messages, flushed_offset = log.config.flush_messages, log.flushed_offset
+        must_flush = (
+            flush_messages != UNLIMITED and last_offset >= flushed_offset and log.staged_end_offset - flushed_offset >= flush_messages
+        )
         if acks == ACKS_ALL and not self.machine.is_sole:
             return _REPLICATED_AND_FLUSHED if must_flush else Level.REPLICATED
-        return Level.FLUSHED if must_flush else Level.WRITTEN
+        return Level.FLUSHED if must_flush else _WRITTEN
 
     def shown_since(self, offset: int) -> int:
         """Bytes from `offset` up to the high watermark."""

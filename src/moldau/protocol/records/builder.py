@@ -21,7 +21,7 @@ from moldau.protocol.varint import uvarint, varint, varlong
 
 _NULL = varint(-1)
 _NO_ATTRIBUTES = b"\0"
-_NO_HEADERS = b"\0"
+_ZERO = uvarint(0)
 
 
 class RecordBatchBuilder:
@@ -84,20 +84,8 @@ class RecordBatchBuilder:
         self._last_delta = delta
         self._count += 1
 
-    def take(self, timestamp: int, encoded: Bytes, count: int) -> None:
-        """Take all records at once: `count` of them, of that time, as `encode_record` has made them for the offsets from the first on."""
-        assert not self._count, "records of their own offsets"
-        self._base_timestamp = self._max_timestamp = timestamp
-        self._records += encoded
-        self._last_delta = count - 1
-        self._count = count
-
     def build(self) -> bytes:
         """The batch; it has at least one record."""
-        return bytes(self.build_writable())
-
-    def build_writable(self) -> bytearray:
-        """The same without a copy."""
         assert self._count, "a batch without records"
         max_timestamp = self._max_timestamp if self._log_append_time_ms is None else self._log_append_time_ms
         payload = compress(self._records, self._compression, self._level)
@@ -114,7 +102,27 @@ class RecordBatchBuilder:
             *self._producer,
             self._count,
         )
-        return assemble(header, payload)
+        return bytes(assemble(header, payload))
+
+
+def encoded_batch(
+    records: Bytes,
+    count: int,
+    timestamp: int,
+    compression: Compression,
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    transactional: bool = False,
+) -> tuple[BatchHeader, bytearray]:
+    """One batch of `count` records, at least one, of one time, as `encode_record` has made them for the offsets from 0 on; with its header
+    but for the checksum.
+    """
+    payload = compress(records, compression) if compression else records
+    attributes = compression | TRANSACTIONAL_BIT if transactional else compression
+    length, delta = HEADER_SIZE - LOG_OVERHEAD + len(payload), count - 1
+    header = BatchHeader(0, length, -1, MAGIC, 0, attributes, delta, timestamp, timestamp, producer_id, producer_epoch, -1, count)
+    return header, assemble(header, payload)
 
 
 def encode_batch(
@@ -171,16 +179,17 @@ def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
 
 def encode_record(timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> bytes:
     """A record as it is in a batch, by its distance from the batch's first."""
-    parts = [_NO_ATTRIBUTES, varlong(timestamp_delta), uvarint(offset_delta << 1)]
-    parts += (_NULL,) if key is None else (uvarint(len(key) << 1), key)
-    parts += (_NULL,) if value is None else (uvarint(len(value) << 1), value)
-    if headers:
-        parts.append(uvarint(len(headers) << 1))
-        for name, content in headers:
-            encoded = name.encode()
-            parts += (uvarint(len(encoded) << 1), encoded)
-            parts += (_NULL,) if content is None else (uvarint(len(content) << 1), content)
-    else:
-        parts.append(_NO_HEADERS)
-    body = b"".join(parts)
+    time, delta = varlong(timestamp_delta) if timestamp_delta else _ZERO, uvarint(offset_delta << 1)
+    key_size, key = (_NULL, b"") if key is None else (uvarint(len(key) << 1), key)
+    value_size, value = (_NULL, b"") if value is None else (uvarint(len(value) << 1), value)
+    body = b"".join((_NO_ATTRIBUTES, time, delta, key_size, key, value_size, value, _encode_headers(headers) if headers else _ZERO))
     return uvarint(len(body) << 1) + body
+
+
+def _encode_headers(headers: Sequence[Header]) -> bytes:
+    parts = [uvarint(len(headers) << 1)]
+    for name, content in headers:
+        encoded = name.encode()
+        parts += (uvarint(len(encoded) << 1), encoded)
+        parts += (_NULL,) if content is None else (uvarint(len(content) << 1), content)
+    return b"".join(parts)
