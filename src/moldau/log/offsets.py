@@ -17,7 +17,9 @@ class LogOffsets:
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Let consumers read up to `offset`, as far as that is written; never back. Whether more may be read now."""
-        offset = min(offset, self.log_end_offset)
+        end_offset = self.log_end_offset
+        if offset > end_offset:
+            offset = end_offset
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset

@@ -182,13 +182,22 @@ class FrameReader:
                 break
             self._start = stop
             yield view[payload:stop]
-        if view is not None and (start == end or start > 0 or view is self._shared):
+        if view is self._shared and start == end:  # what nearly every read ends with, without a call
+            self._view = None
+            self._start = self._end = 0
+        elif view is not None and (start == end or start > 0 or view is self._shared):
             self._move(view)
 
-    def stash(self) -> None:
-        """After stopping at a frame: move what is left in the shared buffer into one of the connection's own; own none if nothing is."""
-        if self._view is not None and (self._view is self._shared or self._start == self._end):
-            self._move(self._view)
+    def stash(self) -> int:
+        """After stopping at a frame: move what is left in the shared buffer into one of the connection's own; own none if nothing is.
+        The `held_bytes` then.
+        """
+        view = self._view
+        if view is None:
+            return 0
+        if view is self._shared or self._start == self._end:
+            self._move(view)
+        return self.held_bytes
 
     def discard(self) -> None:
         """Give up what has come, and its memory: nothing more is received. The connection itself may be collected much later."""

@@ -88,7 +88,8 @@ class Counters:
 
     def produced(self, count: int, received_s: float, started_s: float) -> None:
         """Count `count` Produce requests that are answered now."""
-        self.produce.add(received_s, started_s, self._monotonic(), count)
+        monotonic = self._monotonic
+        self.produce.add(received_s, started_s, monotonic(), count)
 
     def answered(self, api_key: int, received_s: float, started_s: float, codes: Iterable[int]) -> None:
         """Count one request of any API that is answered now, with the error codes of its response."""

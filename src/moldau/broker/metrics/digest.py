@@ -9,6 +9,7 @@ from collections.abc import Sequence
 BUCKETS = 40
 """The last one holds everything from 76 hours on."""
 WINDOW_S = 60.0
+_LAST_BUCKET_US = 1 << BUCKETS - 1
 
 
 class TimeDigest:
@@ -27,7 +28,7 @@ class TimeDigest:
 
     def add(self, us: int, count: int = 1) -> None:
         """Add `count` durations of `us` microseconds each."""
-        self.buckets[us.bit_length() if us < 1 << BUCKETS - 1 else -1] += count
+        self.buckets[us.bit_length() if us < _LAST_BUCKET_US else -1] += count
         self.sum_us += us * count
 
     @property

@@ -277,8 +277,7 @@ class Connection:
         except Exception as error:
             self._abort_for_a_bug(error)
         reader = self._reader
-        reader.stash()
-        held = reader.held_bytes
+        held = reader.stash()
         if held or self._holds_memory:
             self._holds_memory = held > 0
             if self._memory.note(self, held, reader.received - reader.pending_bytes, reader.received, has_room=reader.has_room):

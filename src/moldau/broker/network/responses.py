@@ -114,20 +114,17 @@ class PendingResponse:
 class ResponseQueue:
     """See the module."""
 
-    __slots__ = ("_pending_cost", "_ready_cost", "pending", "ready", "requests")
+    __slots__ = ("_ready_cost", "cost", "pending", "ready", "requests")
 
     def __init__(self) -> None:
         self.ready: list[Part] = []
         self.pending: deque[PendingResponse] = deque()
         self.requests = 0
         """Requests whose responses are pending."""
-        self._ready_cost = 0
-        self._pending_cost = 0
-
-    @property
-    def cost(self) -> int:
+        self.cost = 0
         """Bytes of memory that the responses take. Those put into `ready` directly do not count: they are shorter than their requests."""
-        return self._ready_cost + self._pending_cost
+        self._ready_cost = 0
+        """What those of `ready` have in `cost`."""
 
     def place(self, parts: Sequence[Part], source: ResponseSource) -> None:
         """A response that is there, to the request after the last one."""
@@ -135,7 +132,9 @@ class ResponseQueue:
             self.fill(self.append(PendingResponse(source)), parts)
         else:
             self.ready.extend(parts)
-            self._ready_cost += _cost(parts)
+            cost = _cost(parts)
+            self.cost += cost
+            self._ready_cost += cost
 
     def append(self, pending: PendingResponse, waiting_cost: int = 0, requests: int = 1) -> PendingResponse:
         """Give `pending` the place after all responses so far; it counts `waiting_cost` until it has its parts."""
@@ -144,14 +143,14 @@ class ResponseQueue:
         self.requests += requests
         pending.is_placed = True
         pending.cost = waiting_cost
-        self._pending_cost += waiting_cost
+        self.cost += waiting_cost
         return pending
 
     def remove(self, pending: PendingResponse) -> None:
         """Take back a place: there is no response."""
         self.pending.remove(pending)
         self.requests -= pending.requests
-        self._pending_cost -= pending.cost
+        self.cost -= pending.cost
 
     def fill(self, pending: PendingResponse, parts: Sequence[Part]) -> None:
         """The response for the place of `pending`."""
@@ -159,7 +158,7 @@ class ResponseQueue:
         pending.delayed = pending.abandoned = None
         pending.parts = parts
         cost = _cost(parts)
-        self._pending_cost += cost - pending.cost
+        self.cost += cost - pending.cost
         pending.cost = cost
 
     def collect(self) -> None:
@@ -168,14 +167,15 @@ class ResponseQueue:
         while pending and (parts := pending[0].parts) is not None:
             first = pending.popleft()
             self.requests -= first.requests
-            self._pending_cost -= first.cost
             self._ready_cost += first.cost
             self.ready.extend(parts)
 
     def take(self) -> list[Part]:
         """What may be sent now."""
-        self.collect()
+        if self.pending:
+            self.collect()
         ready, self.ready = self.ready, []
+        self.cost -= self._ready_cost
         self._ready_cost = 0
         return ready
 
@@ -191,7 +191,7 @@ class ResponseQueue:
             release_parts(each.parts or ())
         release_parts(self.ready)
         self.ready = []
-        self._ready_cost = self._pending_cost = 0
+        self.cost = self._ready_cost = 0
 
 
 def _cost(parts: Sequence[Part]) -> int:
