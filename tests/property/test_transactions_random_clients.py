@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.broker.coordinators.state_log import Done, KeyValue, TransactionalProducer
-from moldau.broker.markers import Marker, MarkerResults, MarkersDone
+from moldau.broker.transactions.markers import Marker, MarkerResults, MarkersDone
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from support.sizes import sized

@@ -11,9 +11,9 @@ world.crash(); world.init("app")           # another coordinator, over the same 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from moldau.broker.markers import Marker, MarkerResults, MarkersDone
 from moldau.broker.transactions.coordinator import TransactionCoordinator
 from moldau.broker.transactions.events import Add, End, Init
+from moldau.broker.transactions.markers import Marker, MarkerResults, MarkersDone
 from moldau.broker.transactions.records import decode_value, encode_key
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, Partitions, State, Transaction, partitions_of
 from moldau.cluster.producer_ids import Done, ProducerIds

@@ -41,7 +41,7 @@ UNWANTED = (
     "moldau.broker.coordinators",
     "moldau.broker.groups",
     "moldau.adapters.metrics_server",
-    "moldau.broker.markers",
+    "moldau.broker.local_coordinators",
     "moldau.broker.collector",
     "moldau.broker.transactions",
     "moldau.client",

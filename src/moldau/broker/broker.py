@@ -15,12 +15,12 @@ from moldau.broker.admission.admission import Admission
 from moldau.broker.api.pipeline import Pipeline
 from moldau.broker.delayed import DelayedRequests
 from moldau.broker.handlers.produce.walks import BatchWalks
-from moldau.broker.housekeeping import Housekeeping
 from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
 from moldau.broker.metadata.membership import ClusterMembership
 from moldau.broker.metrics.counters import Counters
 from moldau.broker.network.connection import Connection
 from moldau.broker.quotas.quotas import NO_QUOTAS
+from moldau.broker.replicas.housekeeping import Housekeeping
 from moldau.broker.replicas.manager import ReplicaManager
 from moldau.broker.replicas.rules import SettingsCache
 from moldau.broker.security.authorizer import AllowAll
@@ -37,8 +37,8 @@ from moldau.protocol.framing import ReceiveBuffer
 
 if TYPE_CHECKING:
     from moldau.broker.configs import Configs
-    from moldau.broker.coordinators.coordinators import Coordinators
     from moldau.broker.groups.coordinator import GroupCoordinator
+    from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.metadata.admin import ClusterAdmin
     from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.cluster.queries import Configs as FoundConfigs
@@ -338,7 +338,7 @@ class Broker:
     def coordinators(self) -> "Coordinators":
         """The coordinators and their topics; loaded when first asked for."""
         if self._coordinators is None:
-            from moldau.broker.coordinators.coordinators import Coordinators
+            from moldau.broker.local_coordinators import Coordinators
 
             self._coordinators = Coordinators(self)
         return self._coordinators

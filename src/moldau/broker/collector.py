@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from moldau.broker.admission.memory import RequestMemory
     from moldau.broker.admission.slices import SliceScheduler
-    from moldau.broker.coordinators.coordinators import Coordinators
     from moldau.broker.delayed import DelayedRequests
+    from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.table import PartitionTable
     from moldau.broker.security.channel import Channel

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.compaction import cleaner_settings
 from moldau.broker.configs import Change, Edit, Resource, ResourceType
 from moldau.broker.replicas.appends import AppendBatch, MarkerBatch
+from moldau.broker.replicas.housekeeping import cleaner_settings
 from moldau.log.cleaning.task import Task
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig

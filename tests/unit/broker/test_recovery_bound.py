@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.broker import housekeeping
+from moldau.broker.replicas import housekeeping
 from moldau.model.identity import TopicPartition
 from support.broker_world import BrokerWorld
 

@@ -17,6 +17,7 @@ from moldau.broker.handlers import (
     topics,
     transaction_admin,
     transactions,
+    write_txn_markers,
 )
 from moldau.broker.handlers.produce import operation
 from moldau.protocol.messages import load
@@ -38,6 +39,7 @@ class AllServices(
     topics.Services,
     transaction_admin.Services,
     transactions.Services,
+    write_txn_markers.Services,
     Protocol,
 ):
     """What all of them ask for."""

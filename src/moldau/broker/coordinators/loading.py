@@ -21,8 +21,9 @@ from moldau.protocol.records.control import decode_end_txn_marker
 from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_OFFSET, BatchHeader, verify_crc
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
     from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.broker.replicas.table import PartitionTable
+    from moldau.ports.clock import Clock
     from moldau.protocol.records.record import Record
 
 _LOG = logging.getLogger(__name__)
@@ -39,8 +40,10 @@ Take = Callable[[LoadedBatch], object]
 class StateLoads:
     """The partitions that are read, one after the other."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, broker_id: int, partitions: "PartitionTable", clock: "Clock") -> None:
+        self._broker_id = broker_id
+        self._partitions = partitions
+        self._clock = clock
         self._line: deque[tuple[TopicPartition, Take, Done]] = deque()
         self._running: tuple[HostedPartition, Iterator[LoadedBatch | None]] | None = None
 
@@ -49,7 +52,7 @@ class StateLoads:
 
         One without records, as of a topic that was just made, is done at once.
         """
-        led = self._broker.partitions.get(topic_partition)
+        led = self._partitions.get(topic_partition)
         if led is not None and led.log.log_end_offset == led.log.start_offset:
             done(None)
             return
@@ -58,10 +61,10 @@ class StateLoads:
             self._go_on()
 
     def _go_on(self) -> None:
-        self._broker.clock.call_later(0.0, self._slice)
+        self._clock.call_later(0.0, self._slice)
 
     def _slice(self) -> None:
-        due = self._broker.clock.monotonic() + SLICE_S
+        due = self._clock.monotonic() + SLICE_S
         while self._line:
             topic_partition, take, done = self._line[0]
             problem: PeerError | None = None
@@ -82,17 +85,16 @@ class StateLoads:
 
     def _step(self, topic_partition: TopicPartition, take: Take, due: float) -> bool:
         """Read until it is time to serve others; whether there is more."""
-        broker = self._broker
         if self._running is None:
-            found = broker.partitions.get(topic_partition)
+            found = self._partitions.get(topic_partition)
             if found is not None:
                 self._running = found, _batches_of(found, found.log.log_end_offset)
         if self._running is None or not self._running[0].is_led:
-            raise PeerError(ErrorCode.NOT_COORDINATOR, f"{topic_partition} is not led by broker {broker.broker_id}")
+            raise PeerError(ErrorCode.NOT_COORDINATOR, f"{topic_partition} is not led by broker {self._broker_id}")
         for batch in self._running[1]:
             if batch is not None:
                 take(batch)
-            if broker.clock.monotonic() >= due or chance("coordinators: pauses a load"):
+            if self._clock.monotonic() >= due or chance("coordinators: pauses a load"):
                 return True
         return False
 

@@ -7,7 +7,7 @@ thread: in the log and in the page cache when it returns. Reading it back is in 
 import logging
 from functools import lru_cache
 from struct import unpack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.loading import StateLoads
 from moldau.broker.coordinators.state_log import EncodedRecords
@@ -25,9 +25,13 @@ from moldau.protocol.records.compression import Compression
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from moldau.broker.broker import Broker
     from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
+    from moldau.broker.metadata.admin import ClusterAdmin
     from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.broker.replicas.manager import ReplicaManager
+    from moldau.cluster.snapshot import MetadataSnapshot
+    from moldau.model.config.store import BrokerConfig
+    from moldau.ports.clock import Clock
     from moldau.protocol.records.header import BatchHeader
 
 _LOG = logging.getLogger(__name__)
@@ -40,16 +44,44 @@ _NOT_REPLICATED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_
 _CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
 
 
+class Services(Protocol):
+    """What an internal topic uses of the broker."""
+
+    @property
+    def admin(self) -> "ClusterAdmin":
+        """Creates the topic; loaded when first asked for."""
+
+    @property
+    def broker_id(self) -> int:
+        """Its own number."""
+
+    @property
+    def clock(self) -> "Clock":
+        """Its time."""
+
+    @property
+    def config(self) -> "BrokerConfig":
+        """As it is now."""
+
+    @property
+    def metadata(self) -> "MetadataSnapshot":
+        """The cluster, at this moment."""
+
+    @property
+    def replicas(self) -> "ReplicaManager":
+        """Partitions and appends."""
+
+
 class StateTopic:
     """See the module."""
 
-    def __init__(self, broker: "Broker", spec: InternalTopic) -> None:
+    def __init__(self, broker: Services, spec: InternalTopic) -> None:
         self.name = spec.name
         self._topic = spec.name.encode()
         self._spec = spec
         self._broker = broker
         self._codec = Compression.NONE if spec.compression is None else Compression(broker.config.int(spec.compression))
-        self._loads = StateLoads(broker)
+        self._loads = StateLoads(broker.broker_id, broker.replicas.partitions, broker.clock)
         self._notes = LogThrottle(NOTES_INTERVAL_S, 1)
 
     @property
@@ -137,7 +169,7 @@ class StateTopic:
         One without records is read at once, so that whoever asked for a coordinator, and had the topic made by it, need not come again.
         """
         topic_partition = TopicPartition(self.name, partition)
-        led = self._broker.partitions.get(topic_partition)
+        led = self._broker.replicas.partitions.get(topic_partition)
         if led is not None and led.log.log_end_offset == led.log.start_offset:
             done(None)
         else:

@@ -6,8 +6,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from moldau.broker.admin_log import AdminLog
-    from moldau.broker.coordinators.coordinators import Coordinators
     from moldau.broker.groups.coordinator import GroupCoordinator
+    from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.quotas.quotas import Quotas
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.replicas.table import PartitionTable

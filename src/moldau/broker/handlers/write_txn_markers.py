@@ -8,10 +8,12 @@ ever. So a client may send no later epoch than is known here.
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.markers import Marker, MarkerResults, write_markers
+from moldau.broker.handlers.services import CoordinatorServices, MetadataServices
 from moldau.broker.request import Reply, Request
+from moldau.broker.transactions.markers import Marker, MarkerResults, write_markers
+from moldau.broker.transactions.markers import Services as MarkerServices
 from moldau.cluster.internal_topics import TRANSACTIONS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -26,7 +28,6 @@ from moldau.protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
     from moldau.broker.replicas.hosted import HostedPartition
 
 _LOG = logging.getLogger(__name__)
@@ -34,8 +35,12 @@ _LOG = logging.getLogger(__name__)
 FIRST_EPOCH = 0
 
 
-def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: Request, reply: Reply) -> None:
-    """A code for each partition of each marker: see :func:`moldau.broker.markers.write_markers` and `_check`."""
+class Services(CoordinatorServices, MetadataServices, MarkerServices, Protocol):
+    """What these handlers use of the broker."""
+
+
+def handle(broker: Services, request: WriteTxnMarkersRequest, context: Request, reply: Reply) -> None:
+    """A code for each partition of each marker: see :func:`moldau.broker.transactions.markers.write_markers` and `_check`."""
     markers = [
         Marker(
             each.producer_id,
@@ -59,7 +64,7 @@ def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: Request, 
     write_markers(broker, markers, done, partial(_check, broker, oldest_coordinator))
 
 
-def _check(broker: "Broker", oldest_coordinator: int, partition: "HostedPartition", marker: Marker) -> None:
+def _check(broker: Services, oldest_coordinator: int, partition: "HostedPartition", marker: Marker) -> None:
     """A marker that a client sends fences no other producer or coordinator.
 
     PeerError: CLUSTER_AUTHORIZATION_FAILED for a coordinator's epoch later than the partition has seen, and than `oldest_coordinator`;

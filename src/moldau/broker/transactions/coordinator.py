@@ -32,7 +32,7 @@ from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from moldau.broker.coordinators.state_log import StateLog
-    from moldau.broker.markers import Marker, MarkersDone
+    from moldau.broker.transactions.markers import Marker, MarkersDone
     from moldau.cluster.producer_ids import ProducerIds
     from moldau.model.config.store import BrokerConfig
     from moldau.model.identity import TopicPartition

@@ -11,7 +11,6 @@ from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from moldau.broker.coordinators.machine_runner import MachineRunner
-from moldau.broker.markers import Marker
 from moldau.broker.transactions.events import (
     Add,
     Answer,
@@ -29,6 +28,7 @@ from moldau.broker.transactions.events import (
     WriteMarkers,
 )
 from moldau.broker.transactions.machine import Machine, Surroundings
+from moldau.broker.transactions.markers import Marker
 from moldau.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, State
 from moldau.cluster.internal_topics import TRANSACTIONS
@@ -41,8 +41,8 @@ from moldau.ports.probe import reached
 if TYPE_CHECKING:
     from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
     from moldau.broker.coordinators.state_log import KeyValue, LoadedBatch
-    from moldau.broker.markers import MarkerResults, MarkersDone
     from moldau.broker.transactions.machine import ProducerEpochs
+    from moldau.broker.transactions.markers import MarkerResults, MarkersDone
     from moldau.broker.transactions.transaction import Transaction
     from moldau.model.identity import TopicPartition
     from moldau.ports.clock import Clock

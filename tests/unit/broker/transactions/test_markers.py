@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.markers import Marker, MarkerResults, write_markers
+from moldau.broker.transactions.markers import Marker, MarkerResults, write_markers
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.list_transactions import ListTransactionsRequest

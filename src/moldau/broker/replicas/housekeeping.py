@@ -9,14 +9,19 @@ often as the shortest `flush.ms` of a log requires, and once a second otherwise.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.replicas.rules import UNLIMITED
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
+    from moldau.broker.admission.slices import SliceScheduler
+    from moldau.broker.replicas.manager import ReplicaManager
+    from moldau.log.cleaning.planning import CleanerSettings
+    from moldau.log.manager import LogManager
+    from moldau.model.config.store import BrokerConfig
     from moldau.model.steps import Steps
-    from moldau.ports.clock import Timer
+    from moldau.ports.clock import Clock, Timer
+    from moldau.ports.workers import Workers
 
 _LOG = logging.getLogger(__name__)
 
@@ -24,7 +29,7 @@ TICK_MS = 1000
 """Flushes and removals are looked at this often, unless a log asks for more."""
 TICK_MS_MIN = 10
 UNFLUSHED_BATCHES_MIN = 10_000
-"""Of many logs none is flushed for fewer batches off disk than this: a sync is dear."""
+"""Of many logs none is flushed for fewer batches off disk than this: fsync is expensive."""
 RETRY_FULL_MS = 5000
 """How often a log that a full disk kept closed is tried again."""
 PARTITIONS_PER_STEP = 100
@@ -33,10 +38,38 @@ EXPIRY_MS = 600_000
 """How often idle producers are forgotten (Kafka's `producer.id.expiration.check.interval.ms`)."""
 
 
+class Services(Protocol):
+    """What housekeeping uses of the broker."""
+
+    @property
+    def clock(self) -> "Clock":
+        """Its time."""
+
+    @property
+    def config(self) -> "BrokerConfig":
+        """As it is now."""
+
+    @property
+    def logs(self) -> "LogManager":
+        """All logs; there since the start."""
+
+    @property
+    def replicas(self) -> "ReplicaManager":
+        """Its partitions, and their syncs."""
+
+    @property
+    def slices(self) -> "SliceScheduler":
+        """Work in turns."""
+
+    @property
+    def workers(self) -> "Callable[[], Workers] | None":
+        """Gives the processes that compact; None if nothing is compacted."""
+
+
 class Housekeeping:
     """The timers of one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: Services) -> None:
         self._broker = broker
         self._timers: dict[str, Timer] = {}
         self._running: set[str] = set()
@@ -100,7 +133,7 @@ class Housekeeping:
         checkpoint = broker.logs.has_new
         busy = 0
         self._shortest_ms = UNLIMITED
-        for number, partition in enumerate(broker.partitions):
+        for number, partition in enumerate(broker.replicas.partitions):
             log = partition.log
             busy += log.written_batches > log.checkpointed_batches
             if log.config.flush_ms < self._shortest_ms:
@@ -108,10 +141,10 @@ class Housekeeping:
             if number % PARTITIONS_PER_STEP == 0:
                 yield None
         most = self._unflushed_batches_max(busy)
-        for number, partition in enumerate(broker.partitions):
+        for number, partition in enumerate(broker.replicas.partitions):
             log = partition.log
             if log.flush_wanted(now_ms) or log.written_batches - log.flushed_batches >= most:
-                broker.flusher.request(partition)
+                broker.replicas.flusher.request(partition)
             checkpoint = checkpoint or log.flushed_batches - log.checkpointed_batches >= most
             if number % PARTITIONS_PER_STEP == 0:
                 yield None
@@ -154,16 +187,28 @@ class Housekeeping:
         assert broker.workers is not None
         cleaner = broker.logs.cleaner(broker.workers, broker.clock.time_ms)
         if cleaner is not None:
-            from moldau.broker.compaction import cleaner_settings
-
             cleaner.look(cleaner_settings(broker.config))
             for topic_partition in cleaner.take_waiting():
-                partition = broker.partitions.get(topic_partition)
+                partition = broker.replicas.partitions.get(topic_partition)
                 if partition is not None:
-                    broker.flusher.request(partition)
+                    broker.replicas.flusher.request(partition)
 
     def _expire_producers(self) -> None:
         self._in_steps("expire producers", self._broker.logs.expire_producers(self._broker.clock.time_ms()))
 
     def _retry_full(self) -> None:
         self._in_steps("retry after a full disk", self._broker.replicas.retry_full())
+
+
+def cleaner_settings(config: "BrokerConfig") -> "CleanerSettings":
+    """The ``log.cleaner.*`` configurations as they are now; the cleaner takes them with its next pass."""
+    from moldau.log.cleaning.planning import CleanerSettings
+
+    return CleanerSettings(
+        threads=config.int("log.cleaner.threads"),
+        map_bytes=config.int("log.cleaner.dedupe.buffer.size"),
+        map_load_factor=config.double("log.cleaner.io.buffer.load.factor"),
+        io_bytes=config.int("log.cleaner.io.buffer.size"),
+        bytes_per_second=config.double("log.cleaner.io.max.bytes.per.second"),
+        decompressed_bytes_max=config.int("max.decompressed.bytes"),
+    )

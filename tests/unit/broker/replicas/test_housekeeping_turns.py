@@ -2,8 +2,8 @@
 
 import pytest
 
-from moldau.broker import housekeeping
 from moldau.broker.admission.slices import TURN_S, SliceScheduler
+from moldau.broker.replicas import housekeeping
 from moldau.model.identity import TopicPartition
 from support.broker_world import BrokerWorld
 from support.turns import slow_down

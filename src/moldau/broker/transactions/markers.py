@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from moldau.broker.replicas.appends import MarkerBatch
 from moldau.broker.replicas.partition import ACKS_ALL
@@ -20,13 +20,42 @@ from moldau.model.steps import UNFINISHED, Steps
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
+    from moldau.broker.admission.slices import SliceScheduler
     from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.broker.replicas.manager import ReplicaManager
+    from moldau.ports.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
 PARTITIONS_PER_STEP = 10
 """Partitions whose markers are written before other work runs: each takes about 0.06 ms."""
+
+
+class TransactionalOffsets(Protocol):
+    """Offsets that groups commit in transactions."""
+
+    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> Steps:
+        """As :meth:`moldau.broker.groups.coordinator.GroupCoordinator.transaction_ended`."""
+
+
+class Services(Protocol):
+    """What writing markers uses of the broker."""
+
+    @property
+    def clock(self) -> "Clock":
+        """Its time."""
+
+    @property
+    def groups(self) -> TransactionalOffsets:
+        """Loaded when first asked for."""
+
+    @property
+    def replicas(self) -> "ReplicaManager":
+        """Partitions and appends."""
+
+    @property
+    def slices(self) -> "SliceScheduler":
+        """Work in turns."""
 
 
 class Marker(NamedTuple):
@@ -46,7 +75,7 @@ Check = Callable[["HostedPartition", Marker], object]
 """Raises PeerError for a marker that a partition must not take."""
 
 
-def write_markers(broker: "Broker", markers: Sequence[Marker], done: MarkersDone, check: Check | None = None) -> None:
+def write_markers(broker: Services, markers: Sequence[Marker], done: MarkersDone, check: Check | None = None) -> None:
     """Write every marker to every partition that passes `check`; then ``done`` with the codes by partition, in the order of `markers`, now
     or later.
 
@@ -61,7 +90,7 @@ class _Writing:
 
     __slots__ = ("_broker", "_check", "_done", "_left", "results")
 
-    def __init__(self, broker: "Broker", done: MarkersDone, results: list[MarkerResults], check: Check | None) -> None:
+    def __init__(self, broker: Services, done: MarkersDone, results: list[MarkerResults], check: Check | None) -> None:
         self.results = results
         self._check = check
         self._broker = broker
@@ -95,10 +124,10 @@ class _Writing:
         end = EndTxnMarker(ControlType.COMMIT if marker.committed else ControlType.ABORT, marker.coordinator_epoch)
         batches = []
         for topic_partition in partitions:
-            partition = self._broker.partitions.get(topic_partition)
+            partition = self._broker.replicas.partitions.get(topic_partition)
             try:
                 if partition is None:
-                    raise self._broker.missing_partition(topic_partition.topic.encode(), topic_partition.partition, by_id=False)
+                    raise self._broker.replicas.missing(topic_partition.topic.encode(), topic_partition.partition, by_id=False)
                 if self._check is not None:
                     self._check(partition, marker)
             except PeerError as error:

@@ -4,25 +4,43 @@ Made when the first partition of such a topic is opened, or when a client first 
 transactions imports nothing of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from moldau.broker.coordinators.state_topic import Services as StateTopicServices
 from moldau.broker.coordinators.state_topic import StateTopic
 from moldau.broker.groups.coordinator import GroupCoordinator
+from moldau.broker.transactions.markers import Services as MarkerServices
+from moldau.broker.transactions.markers import write_markers
 from moldau.cluster.internal_topics import OFFSETS, TRANSACTIONS
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
     from moldau.broker.transactions.coordinator import TransactionCoordinator
+    from moldau.cluster.producer_ids import ProducerIds
     from moldau.model.identity import TopicPartition
     from moldau.model.steps import Steps
+
+
+class Services(MarkerServices, StateTopicServices, Protocol):
+    """What they use of the broker."""
+
+    on_reconfigured: list[Callable[[], object]]
+    """Called after the broker's configuration has changed."""
+
+    @property
+    def producer_ids(self) -> "ProducerIds":
+        """Gives out the ids of producers."""
+
+    @property
+    def random_bytes(self) -> Callable[[int], bytes]:
+        """So many of them."""
 
 
 class Coordinators:
     """See the module."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: Services) -> None:
         self._broker = broker
         self.offsets_topic = StateTopic(broker, OFFSETS)
         self.transactions_topic = StateTopic(broker, TRANSACTIONS)
@@ -35,7 +53,6 @@ class Coordinators:
     def transactions(self) -> "TransactionCoordinator":
         """The coordinator of transactions; loaded when first asked for."""
         if self._transactions is None:
-            from moldau.broker.markers import write_markers
             from moldau.broker.transactions.coordinator import TransactionCoordinator
 
             broker = self._broker
@@ -54,7 +71,7 @@ class Coordinators:
         """This broker leads a partition of an internal topic now."""
         if self._closed:
             return
-        led = self._broker.partitions.get(topic_partition)
+        led = self._broker.replicas.partitions.get(topic_partition)
         assert led is not None, "a partition that was just opened"
         coordinator = self.groups if topic_partition.topic == OFFSETS.name else self.transactions
         coordinator.become_coordinator(topic_partition.partition, led.machine.leader_epoch)
