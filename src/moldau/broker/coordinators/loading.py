@@ -50,7 +50,7 @@ class StateLoads:
     def add(self, topic_partition: TopicPartition, take: Take, done: Done) -> None:
         """Read a partition after those that were added before: see :meth:`moldau.broker.coordinators.state_log.StateLog.load`.
 
-        One without records, as of a topic that was just made, is done at once.
+        One without records, as of a topic that was just created, is done at once: the client that had it created need not retry.
         """
         led = self._partitions.get(topic_partition)
         if led is not None and led.log.log_end_offset == led.log.start_offset:

@@ -164,16 +164,8 @@ class StateTopic:
         self._broker.replicas.wait(led, last_offset, Level.REPLICATED | Level.FLUSHED, reached)
 
     def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> None:
-        """As :meth:`moldau.broker.coordinators.state_log.StateLog.load`. One partition is read after the other, in the order of the calls.
-
-        One without records is read at once, so that whoever asked for a coordinator, and had the topic made by it, need not come again.
-        """
-        topic_partition = TopicPartition(self.name, partition)
-        led = self._broker.replicas.partitions.get(topic_partition)
-        if led is not None and led.log.log_end_offset == led.log.start_offset:
-            done(None)
-        else:
-            self._loads.add(topic_partition, take, done)
+        """As :meth:`moldau.broker.coordinators.state_log.StateLog.load`. One is read after the other, in the order of the calls."""
+        self._loads.add(TopicPartition(self.name, partition), take, done)
 
     def _build(
         self, led: "HostedPartition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None", now_ms: int
