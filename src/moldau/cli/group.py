@@ -51,7 +51,7 @@ def list_groups(states: tuple[str, ...], as_json: bool, bootstrap: str, timeout:
 @timeout_option(10.0)
 def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: float) -> None:
     """Show members, committed offsets and lag of groups."""
-    from moldau.cli.completion import suggesting
+    from moldau.cli.existing_names import suggesting
     from moldau.cli.group_view import describe_group, print_group
     from moldau.client.groups import Groups
 

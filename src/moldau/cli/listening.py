@@ -4,8 +4,20 @@ import errno
 
 import click
 
+from moldau.model.host_port import parse_host_port
+
 METRICS_DEFAULT = "127.0.0.1:9404"
 """Where metrics are served: the port that jmx_exporter usually has beside a Kafka."""
+
+
+def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """``HOST:PORT``, checked; port 0 stands for any free one, an empty host for every interface."""
+    if value is not None:
+        try:
+            parse_host_port(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, parameter) from error
+    return value
 
 
 def listen_error(text: str, error: OSError, option: str) -> click.ClickException:

@@ -61,7 +61,7 @@ class TopicName(Text):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         """The broker's topics."""
-        from moldau.cli.completion import topic_names
+        from moldau.cli.existing_names import topic_names
 
         return topic_names(ctx, incomplete)
 
@@ -71,7 +71,7 @@ class GroupName(Text):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         """The broker's groups."""
-        from moldau.cli.completion import group_names
+        from moldau.cli.existing_names import group_names
 
         return group_names(ctx, incomplete)
 
@@ -189,7 +189,7 @@ def open_cluster(bootstrap: str, timeout_s: float = 10.0, make: "Callable[..., C
 
     with (make or Cluster)(bootstrap, client_id="moldau-cli", timeout_s=timeout_s) as cluster:
         wait_for_broker(cluster)
-        from moldau.cli.completion import suggesting
+        from moldau.cli.existing_names import suggesting
 
         with suggesting(cluster):
             yield cluster

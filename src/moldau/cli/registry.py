@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.interruptions import Interruptions
-from moldau.cli.listening import listen_error
+from moldau.cli.listening import host_port, listen_error
 from moldau.cli.options import SECONDS, TEXT, bootstrap_option
-from moldau.cli.serve import host_port
 from moldau.model.host_port import parse_host_port
 from moldau.model.registry_defaults import CONNECTIONS_MAX, MEMORY_BYTES_MAX
 

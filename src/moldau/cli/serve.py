@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.exit_codes import INTERRUPTED
-from moldau.cli.listening import METRICS_DEFAULT, listen_error
+from moldau.cli.listening import METRICS_DEFAULT, host_port, listen_error
 from moldau.model.config.definition import InvalidConfigError
 from moldau.model.config.listeners import parse_listener
 from moldau.model.config.static import read_static
@@ -19,16 +19,6 @@ from moldau.model.host_port import parse_host_port
 if TYPE_CHECKING:
     from moldau.assembly.metrics import MetricsEndpoint
     from moldau.cli.registry import RegistryBeside
-
-
-def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """``HOST:PORT``, checked; port 0 stands for any free one, an empty host for every interface."""
-    if value is not None:
-        try:
-            parse_host_port(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error), ctx, parameter) from error
-    return value
 
 
 @click.command("serve")

@@ -101,7 +101,7 @@ def list_(internal: bool, as_json: bool, bootstrap: str, timeout: float) -> None
 @timeout_option(10.0)
 def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: float) -> None:
     """Show the partitions of topics, with leader, in-sync replicas, offsets and size, and the settings that are not defaults."""
-    from moldau.cli.completion import suggesting
+    from moldau.cli.existing_names import suggesting
 
     with open_cluster(bootstrap, timeout) as cluster:
         print_each(names, suggesting(cluster)(lambda name: _describe(cluster, name)), _print_description, as_json=as_json)
