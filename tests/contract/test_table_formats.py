@@ -30,20 +30,9 @@ from moldau.lake.tables.committing import (
 from moldau.lake.tables.compaction import compact_table
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
 from moldau.lake.tables.evolution import evolve
-from moldau.lake.tables.format import (
-    FORMATS,
-    Change,
-    Snapshot,
-    TableError,
-    TableFormat,
-    VersionTakenError,
-    format_named,
-    format_of,
-    open_or_create,
-    open_table,
-    opened,
-)
+from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
 from moldau.lake.tables.new_file import make_folder
+from moldau.lake.tables.opening import FORMATS, format_named, format_of, open_or_create, open_table, opened
 from moldau.lake.tables.rewriting import widen
 from moldau.lake.tables.watermark import IncompleteTableError, set_watermark
 

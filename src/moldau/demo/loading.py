@@ -15,7 +15,7 @@ from moldau.lake.loading.job import LoadJobs
 from moldau.lake.loading.load import load
 from moldau.lake.tables.committing import Writer
 from moldau.lake.tables.compaction import compact_table
-from moldau.lake.tables.format import format_of, open_table
+from moldau.lake.tables.opening import format_of, open_table
 from moldau.lake.tables.watermark import set_watermark
 from moldau.model.identity import TopicPartition
 

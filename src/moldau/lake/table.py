@@ -7,7 +7,8 @@ from typing import Any
 
 from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError
 from moldau.lake.tables.compaction import Compacted, compact_table
-from moldau.lake.tables.format import Snapshot, TableError, TableMismatchError, format_of, open_table, opened
+from moldau.lake.tables.format import Snapshot, TableError, TableMismatchError
+from moldau.lake.tables.opening import format_of, open_table, opened
 from moldau.lake.tables.schema_json import to_json
 from moldau.lake.tables.watermark import IncompleteTableError, completion_watermark, wait_until_complete
 

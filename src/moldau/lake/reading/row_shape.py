@@ -11,7 +11,6 @@ from pyspark.sql.types import StructType
 
 from moldau.lake.reading.columns import HEADERS_TYPE, RecordColumns
 from moldau.lake.reading.offsets import OffsetRange, OptionError
-from moldau.lake.reading.options import ReadOptions
 
 ROWS_MAX = 10_000
 BYTES_TARGET = 4 << 20
@@ -93,15 +92,6 @@ class RowShape(Protocol):
 
     def maker(self, wanted: OffsetRange, topic_id: str | None) -> Maker:
         """Makes the rows of one range."""
-
-
-def plan_shape(options: ReadOptions) -> RowShape:
-    """All columns of a read. With ``format=avro`` asks the registry: RegistryError, RegistryUnavailableError, AvroSchemaError."""
-    if options.avro is None:
-        return RecordShape(column_names(include_headers=options.include_headers))
-    from moldau.lake.reading.event_shape import plan_event_shape
-
-    return plan_event_shape(options, options.avro)
 
 
 @dataclass(frozen=True)

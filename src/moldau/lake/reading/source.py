@@ -74,11 +74,20 @@ class MoldauDataSource(DataSource):
         return stream_writer(self.options, schema)
 
     def _planned_shape(self, options: ReadOptions) -> "RowShape":
-        from moldau.lake.reading.row_shape import plan_shape
-
         if self._shape is None:
             self._shape = plan_shape(options)
         return self._shape
+
+
+def plan_shape(options: ReadOptions) -> "RowShape":
+    """All columns of a read. With ``format=avro`` asks the registry: RegistryError, RegistryUnavailableError, AvroSchemaError."""
+    if options.avro is None:
+        from moldau.lake.reading.row_shape import RecordShape, column_names
+
+        return RecordShape(column_names(include_headers=options.include_headers))
+    from moldau.lake.reading.event_shape import plan_event_shape
+
+    return plan_event_shape(options, options.avro)
 
 
 class MoldauReader(DataSourceReader):

@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from moldau.lake.points import reached
 from moldau.lake.tables.committing import LoadConflictError, commit, discard
 from moldau.lake.tables.data_files import DAY, HOUR, DataFile, FileError
-from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, format_of
+from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat
+from moldau.lake.tables.opening import format_of
 from moldau.lake.tables.rewriting import rewrite
 
 FILE_BYTES_TARGET = 128 << 20

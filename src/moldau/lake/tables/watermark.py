@@ -9,7 +9,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from moldau.lake.tables.committing import set_properties
-from moldau.lake.tables.format import TableFormat, open_table
+from moldau.lake.tables.format import TableFormat
+from moldau.lake.tables.opening import open_table
 
 COMPLETION_WATERMARK = "completionWatermark"
 POLL_S = 0.5

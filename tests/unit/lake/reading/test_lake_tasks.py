@@ -8,7 +8,7 @@ import pytest
 
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import Use, parse_options
-from moldau.lake.reading.row_shape import plan_shape
+from moldau.lake.reading.source import plan_shape
 from moldau.lake.reading.tasks import read_ranges
 
 
