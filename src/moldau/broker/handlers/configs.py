@@ -10,6 +10,7 @@ from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec import element_writer
 from moldau.protocol.codec.encoded import EncodedArray
 from moldau.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from moldau.protocol.messages.describe_configs import (
@@ -54,7 +55,7 @@ def describe_configs(services: Services, message: DescribeConfigsRequest, reques
     """
     version = request.api_version
     once = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
-    results = EncodedArray(DescribeConfigsResponse, DescribeConfigsResult, version)
+    results = EncodedArray(element_writer(DescribeConfigsResponse, DescribeConfigsResult, version))
     kept: dict[object, EncodedArray] = {}
     for wanted in once.values():
         resource = Resource(wanted.resource_type, wanted.resource_name)
@@ -64,7 +65,7 @@ def describe_configs(services: Services, message: DescribeConfigsRequest, reques
             key = (services.configs.kind(resource), names)
             configs = kept.get(key)
             if configs is None:
-                configs = EncodedArray(DescribeConfigsResponse, DescribeConfigsResourceResult, version)
+                configs = EncodedArray(element_writer(DescribeConfigsResponse, DescribeConfigsResourceResult, version))
                 for view in services.configs.describe(resource, names):
                     configs.append(_entry(view, message))
                 configs.join()
@@ -161,7 +162,7 @@ def list_config_resources(services: Services, message: ListConfigResourcesReques
     if any(each not in list(ResourceType) for each in types):
         reply(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
         return
-    resources = EncodedArray(ListConfigResourcesResponse, ConfigResource, request.api_version)
+    resources = EncodedArray(element_writer(ListConfigResourcesResponse, ConfigResource, request.api_version))
     for each in types:
         for name in services.configs.resources(each):
             resources.append(ConfigResource(name, each))

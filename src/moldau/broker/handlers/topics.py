@@ -14,6 +14,7 @@ from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import format_id
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec import element_writer
 from moldau.protocol.codec.encoded import EncodedArray
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
 from moldau.protocol.messages.create_topics import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -67,7 +68,7 @@ def create_topics(services: Services, message: CreateTopicsRequest, request: Req
         services.admin_log.note(request, "topic created", topic=topic.name, partitions=len(topic.replicas), configs=topic.configs)
 
     outcomes = yield from services.admin.create(specs, note, validate_only=message.validate_only, timeout_ms=message.timeout_ms)
-    results = EncodedArray(CreateTopicsResponse, CreatableTopicResult, request.api_version)
+    results = EncodedArray(element_writer(CreateTopicsResponse, CreatableTopicResult, request.api_version))
     for name, outcome in outcomes.items():
         results.append(_created(services, name, outcome, message.validate_only))
         yield None

@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeVar
 
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.ports.filesystem import Bytes
-from moldau.protocol.codec.primitives import UnencodableError
+from moldau.protocol.codec.primitives import UnencodableError, Writer
 from moldau.protocol.decoded_bounds import NO_BOUND
 from moldau.protocol.versions import CODEC, FLEXIBLE_FROM
 
@@ -19,9 +19,6 @@ class Decoder(Protocol[M_co]):
     def __call__(self, view: Bytes, position: int, elements_max: int = NO_BOUND, /) -> tuple[M_co, int]:
         """The message that begins at `position`, and the position after it. ProtocolError if it is malformed, or has more elements."""
 
-
-Writer = Callable[[Any, Callable[[Bytes], None]], None]
-"""Hands the parts of a message to a function, usually the `append` of a list."""
 
 StepDecoder = Callable[[Bytes, int, int], Generator[None, None, tuple[Any, int]]]
 """A decoder that yields between elements and returns what the other one does. Its view must not change before its end."""

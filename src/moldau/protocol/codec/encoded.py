@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
-from moldau.protocol.codec.compiler import Writer, element_writer
+from moldau.protocol.codec.primitives import Writer
 
 if TYPE_CHECKING:
     from moldau.ports.filesystem import Bytes
@@ -30,9 +30,9 @@ class EncodedArray:
 
     __slots__ = ("_count", "_write", "error_codes", "parts")
 
-    def __init__(self, message: type[Any], element: type[Any], version: int) -> None:
-        """For elements of the class `element` somewhere in a `message`."""
-        self._write: Writer = element_writer(message, element, version)
+    def __init__(self, write: Writer) -> None:
+        """`write` is the `element_writer` of the elements."""
+        self._write = write
         self._count = 0
         self.parts: list[Bytes] = []
         self.error_codes: list[int] = []

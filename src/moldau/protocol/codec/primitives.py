@@ -1,4 +1,4 @@
-"""What generated functions call: arrays of numbers, tagged fields, and the errors."""
+"""What generated functions call: arrays of numbers, tagged fields, and the errors; and the type of those that write."""
 
 from collections.abc import Callable
 from struct import Struct
@@ -12,6 +12,9 @@ from moldau.protocol.varint import uvarint
 class UnencodableError(ValueError):
     """A message holds something that the chosen version cannot carry, or that the wire type cannot: the caller's bug."""
 
+
+Writer = Callable[[Any, Callable[[Bytes], None]], None]
+"""Hands the parts of a message to a function, usually the `append` of a list."""
 
 STRING_BYTES_MAX = 32767
 _CACHED_COUNT_MAX = 64

@@ -1,6 +1,7 @@
 """Error codes are found wherever a response has them, and a long response is not walked to its end."""
 
 from moldau.broker.metrics.response_errors import CODES_MAX, error_codes
+from moldau.protocol.codec import element_writer
 from moldau.protocol.codec.encoded import EncodedArray
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from moldau.protocol.messages.group_members import HeartbeatResponse
@@ -25,7 +26,7 @@ def test_what_is_null_or_empty_has_none() -> None:
 
 
 def test_elements_that_are_encoded_already_have_left_their_codes() -> None:
-    results = EncodedArray(CreateTopicsResponse, CreatableTopicResult, 5)
+    results = EncodedArray(element_writer(CreateTopicsResponse, CreatableTopicResult, 5))
     results.append(CreatableTopicResult("a", error_code=36))
     results.append(CreatableTopicResult("b"))
     assert list(error_codes(CreateTopicsResponse(topics=results.as_list()))) == [36]

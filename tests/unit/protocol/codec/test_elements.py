@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.model.errors import ProtocolError
-from moldau.protocol.codec import decoder, encode, step_decoder
+from moldau.protocol.codec import decoder, element_writer, encode, step_decoder
 from moldau.protocol.codec.encoded import EncodedArray
 from moldau.protocol.fast.fetch import decode_fetch
 from moldau.protocol.fast.produce import decode_produce
@@ -48,7 +48,7 @@ def test_they_count_on_the_short_ways_too() -> None:
 @pytest.mark.parametrize("version", [0, 3, 5])
 def test_an_array_of_encoded_elements_is_encoded_as_the_elements_are(version: int) -> None:
     groups = [ListedGroup(f"g{number}", "consumer") for number in range(3)]
-    array = EncodedArray(ListGroupsResponse, ListedGroup, version)
+    array = EncodedArray(element_writer(ListGroupsResponse, ListedGroup, version))
     for group in groups[:2]:
         array.append(group)
     array.join()
