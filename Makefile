@@ -27,11 +27,12 @@ test: check  ## everything: static checks, then all tests (long runs at a tenth 
 	$(BIN)/pytest -q $(HANGS) -m "($(LONG)) and not spark and not alone"; others=$$?; \
 	wait $$spark; spark=$$?; cat out/spark-tests.log; test $$others = 0 && test $$spark = 0
 
-check: $(READY)  ## format, lint, types, layers, order of sets
+check: $(READY)  ## format, lint, types, layers, circles of imports, order of sets
 	$(BIN)/ruff format --check src tests benchmarks tools
 	$(BIN)/ruff check src tests benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/python tools/check_sets.py
+	$(BIN)/python tools/check_circles.py
 	$(BIN)/lint-imports
 
 quick: $(READY)  ## unit, property and contract tests only
