@@ -34,7 +34,7 @@ def drain(steps: Generator[Pause, None, R]) -> R:
     while True:
         try:
             pause = next(steps)
-            if isinstance(pause, Elsewhere):
+            if pause is not None and isinstance(pause, Elsewhere):
                 resumed: list[bool] = []
                 pause.begin(lambda resumed=resumed: resumed.append(True))  # type: ignore[misc]
                 if not resumed:

@@ -119,7 +119,7 @@ class PartitionCoordinator(Generic[S]):
     Invariant: `_writes` has the writes that are in the log, or being appended, and are not applied, in the order of the log.
     """
 
-    __slots__ = ("_is_settling", "_runtime", "_writes", "epoch", "has_replayed", "is_over", "partition", "phase", "state")
+    __slots__ = ("_is_settling", "_runtime", "_writes", "epoch", "has_replayed", "is_over", "now_ms", "partition", "phase", "state")
 
     def __init__(self, runtime: Runtime[S], partition: int, epoch: int) -> None:
         self.partition = partition
@@ -129,6 +129,8 @@ class PartitionCoordinator(Generic[S]):
         self.has_replayed = False
         """Whether all that the log had has been replayed, so that `finish_replay` may write."""
         self._runtime = runtime
+        self.now_ms: Callable[[], int] = runtime.deadlines.now_ms
+        """The time of deadlines, in milliseconds that never go back."""
         self.is_over = False
         """Whether it has resigned."""
         self._writes: deque[_Write] = deque()
@@ -198,10 +200,6 @@ class PartitionCoordinator(Generic[S]):
         elif not self.is_over:
             self._runtime.deadlines.set(self, key, due_ms, action)
 
-    def now_ms(self) -> int:
-        """The time of deadlines, in milliseconds that never go back."""
-        return self._runtime.deadlines.now_ms()
-
     def fail(self) -> None:
         """A bug: memory may not be what the log says, or a machine waits for what never comes. Resign, and load again a while later."""
         self._runtime.failed_by_bug(self)
@@ -236,7 +234,7 @@ class PartitionCoordinator(Generic[S]):
             write = writes[0]
             if not write.is_committed or write.base_offset == APPENDING:
                 break
-            del writes[0]
+            writes.popleft()
             if write.committed is not None:
                 try:
                     write.committed(write.base_offset)

@@ -99,11 +99,17 @@ class GroupCoordinator:
 
     def heartbeat(self, group: Group, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """As `Membership.heartbeat`; UNKNOWN_MEMBER_ID in a group that never had members."""
-        return _partition_of(group).runner.heartbeat(group, member_id, group_instance_id, generation)
+        runner = group.coordinator.state.runner_if_any
+        if runner is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        code: ErrorCode = runner.heartbeat(group, member_id, group_instance_id, generation)
+        return code
 
     def heard_from(self, group: Group, member_id: str) -> None:
         """A member committed: as good as a heartbeat."""
-        _partition_of(group).runner.heard_from(group, member_id)
+        runner = group.coordinator.state.runner_if_any
+        if runner is not None:
+            runner.heard_from(group, member_id)
 
     def new_member_id(self, name: str) -> str:
         """An id for a new member, beginning with its client's or its instance's name, as Kafka's do."""
@@ -131,16 +137,9 @@ class GroupCoordinator:
             return
         if encoded is None:
             encoded = drain(self.encode(group.group_id, commits))
-        unordered = encoded.unordered
-        account = offsets.account if growth > 0 else None
-
-        def end() -> None:
-            group.queued -= 1
-            if account is not None:
-                account.add(-growth)
+        records, unordered = encoded
 
         def committed(base_offset: int) -> None:
-            end()
             last = (base_offset,)
             applied = [(topic, index, _committed_offset(CommittedOffset, each + last)) for topic, index, each in unordered]
             if producer is None:
@@ -149,14 +148,15 @@ class GroupCoordinator:
                 partition.put_pending(group, producer.producer_id, applied)
 
         def answered(error: PeerError | None) -> None:
-            if error is not None:
-                end()
+            group.queued -= 1
+            if growth > 0:
+                offsets.account.add(-growth)
             done(error)
 
         group.queued += 1
-        if account is not None:
-            account.add(growth)
-        group.coordinator.write(encoded.records, committed, answered, producer)
+        if growth > 0:
+            offsets.account.add(growth)
+        group.coordinator.write(records, committed, answered, producer)
 
     def encode(
         self, group_id: str, commits: "Sequence[Commit]", retention_ms: int | None = None
@@ -164,15 +164,15 @@ class GroupCoordinator:
         """Prepare a commit of many offsets, in steps. `retention_ms`: how long the client wants them kept, if the request has it."""
         now_ms = self._clock.time_ms()
         expires_ms = NOT_SET if retention_ms is None else min(now_ms + retention_ms, INT64_MAX)
-        encoded = EncodedCommits(EncodedRecords(), [])
+        records, unordered = encoded = EncodedCommits(EncodedRecords(), [])
         last_topic: str | None = None
         key_start = b""
         for topic, partition, offset, leader_epoch, metadata, topic_id in commits:
             if topic != last_topic:
                 last_topic, key_start = topic, offset_key_start(group_id, topic)
-            each = CommittedOffset(offset, leader_epoch, metadata, now_ms, expires_ms, topic_id, NO_ORDER)
-            encoded.records.add(key_start + pack_partition(partition), offset_value(each))
-            encoded.unordered.append((topic, partition, each[:-1]))
+            fields = offset, leader_epoch, metadata, now_ms, expires_ms, topic_id
+            records.add(key_start + pack_partition(partition), offset_value(_committed_offset(CommittedOffset, (*fields, NO_ORDER))))
+            unordered.append((topic, partition, fields))
             yield None
         return encoded
 

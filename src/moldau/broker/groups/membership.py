@@ -102,7 +102,7 @@ class Membership(RebalanceMachine):
         member = self.roster.members.get(member_id)
         if member is not None:
             self.now_ms = now_ms
-            self.begin_session(member)
+            member.deadline_ms = self.remind(member.session_timeout_ms)
 
     def check_commit(self, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False) -> ErrorCode:
         """Whether offsets may be committed in this name.

@@ -59,7 +59,6 @@ class GroupPartition:
         "_open",
         "_parts",
         "_reading",
-        "_runner",
         "_states",
         "_texts",
         "_until_loaded",
@@ -69,6 +68,7 @@ class GroupPartition:
         "groups",
         "offsets_loaded",
         "partition",
+        "runner_if_any",
     )
 
     def __init__(self, coordinator: "PartitionCoordinator[GroupPartition]", parts: GroupParts) -> None:
@@ -80,7 +80,8 @@ class GroupPartition:
         self.offsets_loaded = 0
         """How many there were in the log."""
         self._parts = parts
-        self._runner: GroupRunner | None = None
+        self.runner_if_any: GroupRunner | None = None
+        """None until a group has members."""
         self._open: dict[int, int] = {}
         self._waiting: dict[int, dict[Group, None]] = {}
         self._reading = Account(parts.memory.groups)
@@ -96,11 +97,11 @@ class GroupPartition:
     @property
     def runner(self) -> "GroupRunner":
         """What runs the members of the groups; loaded when there are any."""
-        if self._runner is None:
+        if self.runner_if_any is None:
             from moldau.broker.groups.runner import GroupRunner
 
-            self._runner = GroupRunner(self.coordinator, self._parts.clock, self._parts.config)
-        return self._runner
+            self.runner_if_any = GroupRunner(self.coordinator, self._parts.clock, self._parts.config)
+        return self.runner_if_any
 
     # For the runtime
 

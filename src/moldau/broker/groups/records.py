@@ -108,14 +108,14 @@ def decode_key(key: bytes | None) -> OffsetKey | GroupKey | UnknownKey:
 
 def offset_value(committed: CommittedOffset) -> bytes:
     """The value of an offset."""
-    metadata = committed.metadata.encode()
-    if committed.expire_timestamp_ms != NOT_SET:
-        start = _START_1.pack(_WITH_EXPIRY, committed.offset)
-        times = _TWO_TIMES.pack(committed.commit_timestamp_ms, committed.expire_timestamp_ms)
-        return b"".join((start, _INT16.pack(len(metadata)), metadata, times))
-    start = _START_4.pack(_FLEXIBLE, committed.offset, committed.leader_epoch)
-    tags = _NO_TAGS if committed.topic_id == NO_TOPIC_ID else _ONE_TOPIC_ID + committed.topic_id
-    return b"".join((start, uvarint(len(metadata) + 1), metadata, _INT64.pack(committed.commit_timestamp_ms), tags))
+    offset, leader_epoch, text, commit_timestamp_ms, expire_timestamp_ms, topic_id, _ = committed
+    metadata = text.encode()
+    if expire_timestamp_ms != NOT_SET:
+        times = _TWO_TIMES.pack(commit_timestamp_ms, expire_timestamp_ms)
+        return b"".join((_START_1.pack(_WITH_EXPIRY, offset), _INT16.pack(len(metadata)), metadata, times))
+    start = _START_4.pack(_FLEXIBLE, offset, leader_epoch)
+    tags = _NO_TAGS if topic_id == NO_TOPIC_ID else _ONE_TOPIC_ID + topic_id
+    return b"".join((start, uvarint(len(metadata) + 1), metadata, _INT64.pack(commit_timestamp_ms), tags))
 
 
 def decode_offset(value: bytes, order: int) -> CommittedOffset:

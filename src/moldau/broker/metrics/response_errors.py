@@ -1,6 +1,5 @@
 """The error codes in a response: its own, or those of its elements."""
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -19,23 +18,28 @@ class _Places(NamedTuple):
 _known: dict[type[Any], _Places] = {}
 
 
-def error_codes(response: Any) -> Iterator[int]:
+def error_codes(response: Any) -> list[int]:
     """The codes in a response, 0 among them, from the outside to the inside; at most `CODES_MAX`."""
-    return islice(_codes(response), CODES_MAX)
+    codes: list[int] = []
+    _collect(response, codes)
+    return codes
 
 
-def _codes(message: Any) -> Iterator[int]:
-    own, lists = _places(type(message))
+def _collect(message: Any, codes: list[int]) -> None:
+    own, lists = _known.get(type(message)) or _places(type(message))
     if own:
-        yield message.error_code
+        codes.append(message.error_code)
     for name in lists:
-        elements = getattr(message, name) or ()
-        encoded = getattr(elements, "error_codes", None)  # of an `EncodedArray`
-        if encoded is not None:
-            yield from encoded
-        else:
-            for element in elements:
-                yield from _codes(element)
+        elements = getattr(message, name)
+        if not elements:
+            continue
+        if type(elements) is not list and hasattr(elements, "error_codes"):  # an `EncodedArray`
+            codes += islice(elements.error_codes, CODES_MAX - len(codes))
+            continue
+        for element in elements:
+            if len(codes) >= CODES_MAX:
+                return
+            _collect(element, codes)
 
 
 def _places(cls: type[Any]) -> _Places:

@@ -116,9 +116,9 @@ class PendingAppend:
         acks: int,
         deadline_s: float,
         done: Callable[[], object],
-        opened: Callable[[Callable[[], object]], object],
+        opened: deque[Callable[[], object]],
     ) -> None:
-        """`opened` takes `done` into the queue of completions."""
+        """`opened`: the queue of completions, which takes `done`."""
         self.batches = batches
         self.acks = acks
         self.deadline_s = deadline_s
@@ -133,7 +133,7 @@ class PendingAppend:
             self.batches[place].error = error
         self.left -= 1
         if self.left == 0:
-            self._opened(self.done)
+            self._opened.append(self.done)
 
 
 class _Wait(NamedTuple):
@@ -207,7 +207,7 @@ class AppendPipeline:
         `acks`: 0, 1 or -1, as on the wire. `timeout_ms`: how long to wait for in-sync replicas.
         """
         deadline_s = inf if timeout_ms is None or acks != ACKS_ALL else self._clock.monotonic() + timeout_ms / 1000
-        pending = PendingAppend(batches, acks, deadline_s, done, self._opened.append)
+        pending = PendingAppend(batches, acks, deadline_s, done, self._opened)
         for batch in batches:
             partition = batch.partition
             try:
@@ -313,13 +313,13 @@ class AppendPipeline:
         opened, left = self._opened, -1 if most is None else most
         try:
             while True:
-                if opened and left:
+                while opened and left:
                     left -= 1
                     try:
                         opened.popleft()()
                     except Exception:
                         _LOG.exception("append completed with a bug")
-                elif self._grown:
+                if self._grown:
                     grown, self._grown = self._grown, []
                     for partition, shown, written in grown:
                         self._delayed.appended(partition, shown, written)

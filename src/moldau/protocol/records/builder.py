@@ -179,7 +179,8 @@ def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
 
 def encode_record(timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> bytes:
     """A record as it is in a batch, by its distance from the batch's first."""
-    time, delta = varlong(timestamp_delta) if timestamp_delta else _ZERO, uvarint(offset_delta << 1)
+    time = varlong(timestamp_delta) if timestamp_delta else _ZERO
+    delta = uvarint(offset_delta << 1) if offset_delta else _ZERO
     key_size, key = (_NULL, b"") if key is None else (uvarint(len(key) << 1), key)
     value_size, value = (_NULL, b"") if value is None else (uvarint(len(value) << 1), value)
     body = b"".join((_NO_ATTRIBUTES, time, delta, key_size, key, value_size, value, _encode_headers(headers) if headers else _ZERO))
