@@ -12,9 +12,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "moldau"
 
-KNOWN = ("moldau.broker",)
-"""Packages that may still have a circle within them. This list must only shrink."""
-
 
 def modules_of(source: Path) -> dict[str, Path]:
     """The modules of the package in the folder `source`, by name."""
@@ -67,16 +64,11 @@ def circles(imports: Mapping[str, Iterable[str]]) -> list[list[str]]:
     return found
 
 
-def is_known(members: Iterable[str]) -> bool:
-    """Whether a circle lies within one of the packages in `KNOWN`."""
-    return any(all(name.startswith(f"{package}.") for name in members) for package in KNOWN)
-
-
 def main(source: Path) -> int:
-    """Print the circles that are not known; whether there was any."""
+    """Print the circles; whether there was any."""
     modules = modules_of(source)
     imports = {name: imports_of(path, modules) for name, path in modules.items()}
-    found = [members for members in circles(imports) if not is_known(members)]
+    found = circles(imports)
     for members in found:
         print(f"circle of {len(members)} modules:")
         for name in members:

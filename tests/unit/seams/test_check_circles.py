@@ -41,6 +41,6 @@ def test_what_is_planted_is_found_and_nothing_else(tmp_path: Path) -> None:
     assert code == 1
 
 
-def test_the_tree_has_none_that_is_not_known() -> None:
+def test_the_tree_has_none() -> None:
     code, said = lint()
     assert code == 0, said
