@@ -1,6 +1,6 @@
 """Counters of requests and of topics' traffic, since the start of the process.
 
-Everything is added on the broker's thread. On the shortest way of Produce nothing is counted per request, only per read (`produced`) and
+Everything is added on the broker's thread. On the shortest way of Produce nothing is counted per request, only per read and
 per write of a log (`TopicTraffic.bytes_in`); records are counted by the offsets that a log has gained, when somebody asks.
 """
 
@@ -85,11 +85,6 @@ class Counters:
         """Drop the counters of deleted topics."""
         for name in names:
             self.topics.pop(name, None)
-
-    def produced(self, count: int, received_s: float, started_s: float) -> None:
-        """Count `count` Produce requests that are answered now."""
-        monotonic = self._monotonic
-        self.produce.add(received_s, started_s, monotonic(), count)
 
     def answered(self, api_key: int, received_s: float, started_s: float, codes: Iterable[int]) -> None:
         """Count one request of any API that is answered now, with the error codes of its response."""

@@ -213,10 +213,10 @@ class Connection:
 
     def answer_produced(self, count: int, failed: int, responses: Sequence[Part] | None, place: Exchange | None) -> None:
         """Send the responses to requests of this read that went the shortest way, and count them."""
-        counters = self._broker.counters
-        counters.produced(count, self._received_s, self._started_s)
+        counters = self._broker.counters.produce
+        counters.add(self._received_s, self._started_s, self._broker.clock.monotonic(), count)
         if failed:
-            counters.produce.failed([ErrorCode.KAFKA_STORAGE_ERROR] * failed)
+            counters.failed([ErrorCode.KAFKA_STORAGE_ERROR] * failed)
         quotas = self._pipeline.quotas
         if quotas is not NO_QUOTAS and (throttle_ms := quotas.throttle_ms(self.channel, _PRODUCE, count)):
             self._fast = None

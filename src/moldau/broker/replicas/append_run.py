@@ -7,15 +7,22 @@ permits is kept.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.model.errors import StorageError
 
-RunSettled = Callable[["AppendRun", "Mapping[HostedPartition, StorageError]"], object]
-"""Answers the rows of a run after the write, with the logs whose write failed (see `AppendRun.written`), and empties the run."""
+_base_offset = itemgetter(1)
+
+
+class RunOwner(Protocol):
+    """Answers the rows of a run."""
+
+    def settle(self, run: "AppendRun", failures: "Mapping[HostedPartition, StorageError]") -> None:
+        """The write is over, and failed for these logs (see `AppendRun.written`): answer the rows, and empty the run."""
 
 
 class RunQueue(Protocol):
@@ -49,31 +56,32 @@ class PermitEpoch:
 class AppendRun:
     """See the module.
 
-    Invariant: between turns of the loop it has no rows. The two lists stay the same objects, so that their methods can be kept.
+    Invariant: between turns of the loop it has no rows. The list stays the same object, which its owner may keep.
     """
 
-    __slots__ = ("_appends", "append_time_ms", "base_offsets", "epoch", "partition", "settled", "tickets")
+    __slots__ = ("_appends", "append_time_ms", "epoch", "owner", "partition", "rows")
 
-    settled: RunSettled | None
-    """While it has rows."""
+    owner: RunOwner | None
+    """While it has rows: it keeps the run."""
 
     def __init__(self, appends: StagedAppends, partition: "HostedPartition", epoch: int) -> None:
         self._appends = appends
         self.partition = partition
         self.epoch = epoch
-        self.settled = None
+        self.owner = None
         self.append_time_ms = -1
         """Of all rows: those of one read have the same."""
-        self.tickets: list[int] = []
-        self.base_offsets: list[int] = []
+        self.rows: list[tuple[int, int]] = []
+        """Ticket and base offset of each batch."""
 
-    def begin(self, append_time_ms: int, settled: RunSettled) -> None:
+    def begin(self, append_time_ms: int, owner: RunOwner) -> None:
         """The first row was staged in the log, and is about to be noted."""
         self.append_time_ms = append_time_ms
-        self.settled = settled
-        self._appends.unwritten.append(self)
-        if self.partition.staged_bytes == 0:
-            self._appends.dirty.append(self.partition)
+        self.owner = owner
+        appends, partition = self._appends, self.partition
+        appends.unwritten.append(self)
+        if partition.staged_bytes == 0:
+            appends.dirty.append(partition)
 
     def fresh(self) -> "AppendRun":
         """Another run for what follows the rows so far, which stay with this one."""
@@ -83,6 +91,6 @@ class AppendRun:
         """How many of the rows are in the log, the first ones, and why the others are not."""
         error = failures.get(self.partition)
         if error is None:
-            return len(self.tickets), None
+            return len(self.rows), None
         log = self.partition.log
-        return bisect_left(self.base_offsets, log.log_end_offset) if self.partition.is_led else 0, error
+        return bisect_left(self.rows, log.log_end_offset, key=_base_offset) if self.partition.is_led else 0, error

@@ -265,25 +265,28 @@ class AppendPipeline:
                 if not partition.is_led:
                     failures[partition] = _offline(partition)
                     continue
+                log = partition.log
+                write = log.write_staged  # an attribute, which as such is got faster than a method
                 try:
-                    partition.log.write_staged()
+                    write()
                     partition.traffic.bytes_in += count
                 except StorageError as error:  # what an older segment got is written
                     failures[partition] = error
                 machine = partition.machine
                 before = machine.high_watermark
-                moved = machine.grew(partition.log.log_end_offset) and partition.advanced()
+                moved = machine.grew(log.log_end_offset) and partition.advanced()
                 if partition.watchers:
                     shown = 0 if not moved else count if machine.is_sole else partition.shown_since(before)
                     self._grown.append((partition, shown, count))
             for each in unwritten:
                 if isinstance(each, AppendRun):
-                    assert each.settled is not None, "it has rows"
-                    each.settled(each, failures)
+                    assert each.owner is not None, "it has rows"
+                    each.owner.settle(each, failures)
                 else:
                     self._settle(each, failures)
-            for partition, failure in failures.items():
-                self._storage_failed(partition, failure)
+            if failures:
+                for partition, failure in failures.items():
+                    self._storage_failed(partition, failure)
         finally:
             self._busy = busy
         if self._opened or self._grown or self._woken:

@@ -13,7 +13,6 @@ A request with a transactional id comes this way while its producer's transactio
 transaction.
 """
 
-from functools import partial
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
@@ -56,18 +55,16 @@ class ProduceFastPath:
         "_limits",
         "_log",
         "_middle",
-        "_note_offset",
-        "_note_ticket",
         "_pack",
         "_partition",
         "_permits",
         "_prefix",
         "_records_at",
+        "_rows",
         "_run",
         "_size",
         "_source",
         "_suffix",
-        "_tickets",
         "_topic",
         "_transactional",
         "acks",
@@ -143,7 +140,7 @@ class ProduceFastPath:
     @property
     def rows(self) -> int:
         """Requests that are staged and not answered, without those whose place is reserved."""
-        return len(self._tickets)
+        return len(self._rows)
 
     def stage(self, frame: memoryview, correlation_id: int, now_ms: int) -> bool:
         """Stage the batch of a request of this version. False, and nothing has happened, if the general way has to take it."""
@@ -183,52 +180,62 @@ class ProduceFastPath:
                 return False
             if transactional and not self._log.has_ongoing_transaction(header[9], header[10]):
                 return False
-            base_offset, _, append_time_ms, duplicate = self._append_as_leader(batch, header, now_ms)
+            append_as_leader = self._append_as_leader
+            base_offset, _, append_time_ms, duplicate = append_as_leader(batch, header, now_ms)
         except (PeerError, StorageError, IndexError, struct_error):  # also too short: the general way says where
             return False
         if duplicate:
             return False
-        if not self._tickets:
-            self._run.begin(append_time_ms, self._settled)
+        rows = self._rows
+        if not rows:
+            self._run.begin(append_time_ms, self)
         self._partition.staged_bytes += size
-        self._note_ticket(correlation_id)
-        self._note_offset(base_offset)
+        rows.append((correlation_id, base_offset))
         return True
 
     def reserve(self) -> None:
         """Give the rows so far a place among the responses, before that of another request."""
         if self.acks != ACKS_NONE:
             place = self._source.reserve(self.rows)
-            self._run.settled = partial(self._settled, place=place)
+            self._run.owner = _Reserved(self, place)
             self._use(self._run.fresh())
 
     def _use(self, run: AppendRun) -> None:
         """Note the next rows in `run`."""
         self._run = run
-        self._tickets = run.tickets
-        self._note_ticket = run.tickets.append
-        self._note_offset = run.base_offsets.append
+        self._rows = run.rows
 
-    def _settled(self, run: AppendRun, failures: "Mapping[HostedPartition, StorageError]", place: "Exchange | None" = None) -> None:
-        """The rows of a run are written, or could not be: answer them."""
-        tickets, base_offsets, responses = run.tickets, run.base_offsets, None
-        count = len(tickets)
+    def settle(self, run: AppendRun, failures: "Mapping[HostedPartition, StorageError]", place: "Exchange | None" = None) -> None:
+        """The rows of a run are written, or could not be: answer them, at a place that was reserved for them or after all before."""
+        rows, responses = run.rows, None
+        count = len(rows)
         written, error = run.written(failures) if failures else (count, None)
         if self.acks != ACKS_NONE:
             append_time_ms, start_offset = run.append_time_ms, self._log.start_offset
             pack, size, middle, suffix = self._pack, self._size, self._middle, self._suffix
             if count == 1:
-                responses = [pack(size, tickets[0], middle, base_offsets[0], append_time_ms, start_offset, suffix)]
+                ((ticket, base_offset),) = rows
+                responses = [pack(size, ticket, middle, base_offset, append_time_ms, start_offset, suffix)]
             else:
-                responses = [
-                    pack(size, ticket, middle, base_offset, append_time_ms, start_offset, suffix)
-                    for ticket, base_offset in zip(tickets, base_offsets, strict=True)
-                ]
+                responses = [pack(size, ticket, middle, base_offset, append_time_ms, start_offset, suffix) for ticket, base_offset in rows]
             if error is not None:
                 result = ProducePartitionResult(self._partition.index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
                 for row in range(written, count):
-                    responses[row] = encode_produce_response(self.version, tickets[row], [(self._topic, [result])])
-        run.settled = None  # it refers to what keeps the run
-        tickets.clear()
-        base_offsets.clear()
+                    responses[row] = encode_produce_response(self.version, rows[row][0], [(self._topic, [result])])
+        run.owner = None  # it refers to the run
+        rows.clear()
         self._source.answer_produced(count, count - written, responses, place)
+
+
+class _Reserved:
+    """The owner of a run that has its place among the responses."""
+
+    __slots__ = ("_fast", "_place")
+
+    def __init__(self, fast: ProduceFastPath, place: "Exchange") -> None:
+        self._fast = fast
+        self._place = place
+
+    def settle(self, run: AppendRun, failures: "Mapping[HostedPartition, StorageError]") -> None:
+        """As `RunOwner`."""
+        self._fast.settle(run, failures, self._place)

@@ -62,7 +62,7 @@ class _Work:
     def count(self, operation: ProduceOperation) -> int:
         """Count the request, which is answered now; the milliseconds for which the connection is muted."""
         broker, source = self._broker, self.exchange.holder
-        broker.counters.produced(1, self._received_s, self._started_s)
+        broker.counters.produce.add(self._received_s, self._started_s, broker.clock.monotonic())
         operation.count()
         throttle_ms = broker.pipeline.quotas.throttle_ms(source.channel, ApiKey.PRODUCE, 1)
         if throttle_ms:
