@@ -49,6 +49,9 @@ class Lifecycle:
         self._removals = removals
         self._default_config = default_config
         self._unsettled: dict[str, LogDirectory] = {}
+        self._unforgotten: dict[str, StorageError] = {}
+        """By path of a directory: there was no room for checkpoints without the lines of partitions that were deleted from it. Nothing is
+        made in it before they are on disk: recovery would miss in a new partition what an earlier one of its name had."""
         self._background = background
         self._made: dict[TopicPartition, _Folder] = {}
         """Folders that `make_folders` has made, until `create` or `drop_folders` takes them."""
@@ -65,7 +68,7 @@ class Lifecycle:
         placement = self._logs.placements.get(topic_partition)
         if placement is not None and placement.topic_id not in (None, topic_id) and placement.directory.online:
             _LOG.warning("folder of an earlier topic set aside: path=%s", self._logs.mark(placement, FolderKind.STRAY))
-            self._logs.settle(placement.directory)
+            self._settle(placement.directory)
             placement = None
         if placement is None:
             if not is_new and len(self._logs.online()) < len(self._logs.directories):
@@ -84,7 +87,7 @@ class Lifecycle:
 
         Where that fails nothing is left; `create` tries again and says what is wrong. What `create` does not take is for `drop_folders`.
         """
-        online = self._logs.online()
+        online = [directory for directory in self._logs.online() if directory.path not in self._unforgotten]
         if self._background is None or not online:
             return
         held = {directory.path: len(list(self._logs.held(directory))) for directory in online}
@@ -125,6 +128,8 @@ class Lifecycle:
             if not is_made and self._files.exists(placement.folder):
                 raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{placement.folder} is there, but is none of the logs that were opened")
             try:
+                if directory.path in self._unforgotten:
+                    self._settle(directory)
                 if not is_made:
                     _make_folders(self._files, [_Folder(directory, placement.folder, topic_id)])
                 log = self._loader.open_log(placement, config, now_ms, clean=True)
@@ -150,7 +155,7 @@ class Lifecycle:
         left = self.mark_deleted(topic_partitions, now_ms)
         for directory in self._take_unsettled():
             try:
-                self._logs.settle(directory)
+                self._settle(directory)
             except StorageError as error:
                 self._logs.storage_failed(directory, error)
         return left
@@ -168,11 +173,19 @@ class Lifecycle:
 
     def settle_deleted(self) -> Steps:
         """Second half of `delete`, in steps: it takes time for all partitions of the directories that the deleted ones were in."""
-        for directory in self._take_unsettled():
+        return self._settle_all(self._take_unsettled())
+
+    def retry_settling(self) -> Steps:
+        """Second half of `delete` once more where there was no room for it."""
+        return self._settle_all([directory for directory in self._logs.online() if directory.path in self._unforgotten])
+
+    def _settle_all(self, directories: "Sequence[LogDirectory]") -> Steps:
+        for directory in directories:
             for placement in list(self._logs.held(directory)):
                 yield UNFINISHED
                 if self._logs.holds(placement):
                     self._logs.note_offset(placement)
+            before = self._unforgotten.get(directory.path)
             settle = self._logs.settling(directory)
             try:
                 if self._background is None:
@@ -180,11 +193,27 @@ class Lifecycle:
                 else:
                     yield from run_all(self._background, [settle])
             except StorageError as error:
+                self._not_settled(directory, error)
                 self._logs.storage_failed(directory, error)
+            else:
+                if self._unforgotten.get(directory.path) is before:  # not of partitions that were deleted meanwhile
+                    self._unforgotten.pop(directory.path, None)
 
     def _take_unsettled(self) -> "list[LogDirectory]":
         unsettled, self._unsettled = self._unsettled, {}
         return [directory for directory in unsettled.values() if directory.online]
+
+    def _settle(self, directory: "LogDirectory") -> None:
+        try:
+            self._logs.settle(directory)
+        except StorageError as error:
+            self._not_settled(directory, error)
+            raise
+        self._unforgotten.pop(directory.path, None)
+
+    def _not_settled(self, directory: "LogDirectory", error: StorageError) -> None:
+        if error.no_space:
+            self._unforgotten[directory.path] = error
 
     def _mark_deleted(self, placement: Placement, now_ms: int) -> bool:
         config = self._default_config if placement.log is None else placement.log.config

@@ -85,6 +85,7 @@ class LogManager:
         self.drop_folders = lifecycle.drop_folders
         self.mark_deleted = lifecycle.mark_deleted
         self.settle_deleted = lifecycle.settle_deleted
+        self._retry_settling = lifecycle.retry_settling
         housekeeping = Housekeeping(files, self._logs, self._removals, background)
         self.checkpoint = housekeeping.checkpoint
         self.apply_retention = housekeeping.apply_retention
@@ -210,7 +211,8 @@ class LogManager:
         return ((placement.topic_partition, placement.log) for placement in self._logs.in_service() if placement.log is not None)
 
     def retry_full(self, now_ms: int) -> Steps:
-        """Try again to open the logs that a full disk kept closed."""
+        """Try again to bring deletions to disk for which that had no room, and to open the logs that it kept closed."""
+        yield from self._retry_settling()
         for placement in list(self._logs.placements.values()):
             yield None
             if not self._logs.holds(placement):  # deleted since the steps began

@@ -207,6 +207,36 @@ def test_on_a_full_disk_a_log_waits_for_its_lower_recovery_point_and_the_others_
     assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "")[T0] == 0
 
 
+@pytest.mark.parametrize("is_recreated", ["with room", "without room, then tried again", "in a folder made before"])
+def test_what_takes_the_name_of_a_partition_that_was_deleted_on_a_full_disk_is_not_taken_for_it_after_a_crash(is_recreated: str) -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    log = create(manager, "t")
+    append_values(log, b"a", b"b")
+    flush(log)
+    drain(manager.checkpoint())
+    disk.capacity = disk.used()
+    manager.mark_deleted([T0], NOW_MS)
+    drain(manager.settle_deleted())
+    assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "") == {T0: 2}
+    if is_recreated.startswith("without"):
+        with pytest.raises(StorageError, match="no space"):
+            create(manager, "t")
+    disk.capacity = None
+    if is_recreated.startswith("without"):
+        drain(manager.retry_full(NOW_MS))
+        assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "") == {}
+    if is_recreated.startswith("in"):
+        drain(manager.make_folders([(T0, TOPIC_ID)]))
+    log = create(manager, "t")
+    append_values(log, b"c")
+    flush(log)
+    disk.crash()
+    log_after = restart(disk).get(T0)
+    assert log_after is not None
+    assert values_of(log_after) == [b"c"]
+
+
 def test_a_partition_that_is_deleted_while_full_logs_are_tried_again_is_not_made_again() -> None:
     disk = ForgetfulDisk()
     append_values(create(manager := restart(disk), "t"), b"a")
