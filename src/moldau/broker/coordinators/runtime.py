@@ -10,7 +10,7 @@ none            elected                             make the state, mark its bud
 LOADING         batch                               `replay`, unless twice a budget is held: refuse
 LOADING         end of the log                      `finish_replay` in slices, check the budgets, `loaded`               ACTIVE
 LOADING         a budget is exceeded                drop the state, keep the reason                                      REFUSED
-LOADING         the partition cannot be read        drop the state, keep the reason                                      FAILED
+LOADING         the partition cannot be read        drop the state, keep the reason, `reload` after `FAILED_RELOAD_MS`   FAILED
 any             elected with a higher epoch         as resigned, then as elected                                         LOADING
 any             elected, the epoch is not higher    none
 ACTIVE          `write`                             append, and queue
@@ -48,6 +48,8 @@ _LOG = logging.getLogger(__name__)
 
 PEAK_FACTOR = 2
 """While partitions are read, their state may take up to this many times a limit on memory: later records delete some of it."""
+FAILED_RELOAD_MS = 30_000
+"""After how long a partition that could not be read is read again: an error of a disk may pass."""
 BUG_RELOAD_MS = 5000
 """How long a partition is not served after a bug, so that one which repeats does not take all time."""
 
@@ -189,12 +191,15 @@ class CoordinatorRuntime(Generic[S]):
         partition = coordinator.partition
         _LOG.error("coordinator resigns after a bug: partition=%s-%d loads_again_ms=%d", self.topic, partition, BUG_RELOAD_MS)
         self._drop(coordinator, Phase.FAILED, f"{self.topic}-{partition} is loaded again after a bug, see the log")
-        again = partial(self._reload, partition, self.unserved[partition])
-        self.deadlines.set(self, partition, self.deadlines.now_ms() + BUG_RELOAD_MS, again)
+        self._reload_after(partition, BUG_RELOAD_MS)
 
     def not_coordinator(self, partition: int) -> PeerError:
         """The error for a partition without a coordinator here."""
         return PeerError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} is not led here")
+
+    def _reload_after(self, partition: int, delay_ms: int) -> None:
+        again = partial(self._reload, partition, self.unserved[partition])
+        self.deadlines.set(self, partition, self.deadlines.now_ms() + delay_ms, again)
 
     def _reload(self, partition: int, unserved: _Unserved) -> None:
         if self.unserved.get(partition) is unserved:
@@ -251,7 +256,11 @@ class CoordinatorRuntime(Generic[S]):
 
     def _not_loaded(self, coordinator: PartitionCoordinator[S], error: PeerError) -> None:
         _LOG.error("coordinator not loaded: partition=%s-%d reason=%s", self.topic, coordinator.partition, error.message)
-        self._drop(coordinator, Phase.REFUSED if isinstance(error, _DoesNotFitError) else Phase.FAILED, error.message)
+        if isinstance(error, _DoesNotFitError):
+            self._drop(coordinator, Phase.REFUSED, error.message)
+        else:
+            self._drop(coordinator, Phase.FAILED, error.message)
+            self._reload_after(coordinator.partition, FAILED_RELOAD_MS)
 
     def _drop(self, coordinator: PartitionCoordinator[S], phase: Phase, reason: str) -> None:
         self._resign(coordinator)

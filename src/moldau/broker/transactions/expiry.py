@@ -37,6 +37,7 @@ class TransactionExpiry:
             lambda: config.int("transaction.remove.expired.transaction.cleanup.interval.ms"),
             lambda: any(each.state.machines for each in runtime.active()),
             self._forget_unused,
+            reloads=True,
         )
         self.opened = self._late.wake
         """There is an open transaction."""

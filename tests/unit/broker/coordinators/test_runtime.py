@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
-from moldau.broker.coordinators.runtime import BUG_RELOAD_MS
+from moldau.broker.coordinators.runtime import BUG_RELOAD_MS, FAILED_RELOAD_MS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps, no_steps
 from support.toy_coordinator import WAITS, Answer, ToyState, ToyWorld
@@ -160,7 +160,8 @@ def test_state_that_fits_at_the_end_may_take_twice_its_limit_while_it_is_read() 
     assert world.phase() is Phase.REFUSED
 
 
-def test_a_partition_that_cannot_be_read_fails_and_is_read_again_by_a_reload() -> None:
+@pytest.mark.parametrize("by_reload", [True, False])
+def test_a_partition_that_cannot_be_read_fails_and_is_read_again_by_a_reload_or_after_a_while(*, by_reload: bool) -> None:
     world = ToyWorld()
     world.leave(("a", "1"))
     world.log.load_failure = LOST
@@ -168,8 +169,13 @@ def test_a_partition_that_cannot_be_read_fails_and_is_read_again_by_a_reload() -
     assert world.phase() is Phase.FAILED
     assert world.refusal() is ErrorCode.NOT_COORDINATOR
     assert world.budget.held == 0
+    world.clock.advance(FAILED_RELOAD_MS / 1000)
+    assert world.phase() is Phase.FAILED
     world.log.load_failure = None
-    world.runtime.reload()
+    if by_reload:
+        world.runtime.reload()
+    else:
+        world.clock.advance(FAILED_RELOAD_MS / 1000)
     assert world.values == {"a": "1"}
 
 

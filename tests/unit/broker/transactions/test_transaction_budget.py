@@ -64,7 +64,8 @@ def test_ids_that_expire_and_partitions_that_are_led_elsewhere_give_back_what_th
     assert world.coordinator.memory.held == 0
 
 
-def test_what_does_not_fit_is_kept_and_served_when_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_does_not_fit_is_kept_and_served_when_there_is_room(caplog: pytest.LogCaptureFixture, *, at_once: bool) -> None:
     world = TransactionWorld(state_partitions=1)
     for number in range(100):
         world.init(f"app-{number}")
@@ -78,7 +79,9 @@ def test_what_does_not_fit_is_kept_and_served_when_there_is_room(caplog: pytest.
     assert world.coordinator.statistics()["transaction_partitions_too_large"] == 1
     assert "transactions.memory.max.bytes is 100000 bytes" in caplog.text
     world.config.set_dynamic(own={}, cluster={"transactions.memory.max.bytes": "200000"})
-    world.coordinator.load_refused()
+    if at_once:
+        world.coordinator.load_refused()
+    world.clock.advance(0 if at_once else 3600)
     world.clock.settle()
     assert world.init("app-1") == Told(NONE, 1001, 1)
     assert world.coordinator.memory.held == recounted(world)
