@@ -103,6 +103,18 @@ def test_a_batch_that_is_too_large_is_refused_and_the_next_is_not() -> None:
     assert append(topic, (b"k", bytes(100))) is ErrorCode.NONE
 
 
+def test_a_bug_in_what_follows_a_load_holds_up_no_other_load(caplog: pytest.LogCaptureFixture) -> None:
+    world = BrokerWorld(offsets_topic_num_partitions=1)
+    topic = make_topic(world)
+    append(topic, (b"k", b"v"))
+    topic.load(0, lambda _: None, lambda _: 1 / 0)
+    keys, ends = start_loading(topic)
+    world.clock.settle()
+    assert "not dealt with by a bug" in caplog.text
+    assert (keys, ends) == ([b"k"], [None])
+    assert loaded(world, topic) == [b"k"]
+
+
 def test_what_fits_because_it_is_compressed_is_read_again() -> None:
     """Clients cannot write here: the bound on what they may have us unpack does not count."""
     world = BrokerWorld(offsets_topic_compression_codec=int(Compression.ZSTD))

@@ -80,7 +80,10 @@ class StateLoads:
                 _LOG.exception("internal topic not read by a bug: partition=%s", topic_partition)
                 problem = PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic_partition} cannot be read: a bug, see the log")
             self._running = None
-            done(problem)
+            try:
+                done(problem)
+            except Exception:
+                _LOG.exception("end of a load not dealt with by a bug: partition=%s", topic_partition)
             self._line.popleft()
 
     def _step(self, topic_partition: TopicPartition, take: Take, due: float) -> bool:
