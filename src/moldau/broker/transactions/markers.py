@@ -80,9 +80,16 @@ def write_markers(broker: Services, markers: Sequence[Marker], done: MarkersDone
     or later.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION for a partition that is gone, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS,
-    INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+    INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; REQUEST_TIMED_OUT, to be tried again, where a bug kept it from being known.
     """
-    broker.slices.run(_Writing(broker, done, [{} for _ in markers], check).steps(markers), _report)
+    writing = _Writing(broker, done, [{} for _ in markers], check)
+
+    def ended(bug: Exception | None) -> None:
+        if bug is not None:
+            _LOG.error("markers not written because of a bug", exc_info=bug)
+            writing.failed(markers)
+
+    broker.slices.run(writing.steps(markers), ended)
 
 
 class _Writing:
@@ -119,6 +126,15 @@ class _Writing:
                 yield UNFINISHED
         self._finished()
 
+    def failed(self, markers: Sequence[Marker]) -> None:
+        """A bug has ended the steps: what is not acknowledged by now has to be tried again. Nothing once all is done."""
+        if self._left > 0:
+            for marker, results in zip(markers, self.results, strict=True):
+                for topic_partition in marker.partitions:
+                    results.setdefault(topic_partition, ErrorCode.REQUEST_TIMED_OUT)
+            self._left = 0  # later acknowledgements count no more
+            self._done(self.results)
+
     def _batches(self, marker: Marker, partitions: Sequence[TopicPartition], results: MarkerResults) -> list[MarkerBatch]:
         """The markers for those of the partitions that may take one."""
         end = EndTxnMarker(ControlType.COMMIT if marker.committed else ControlType.ABORT, marker.coordinator_epoch)
@@ -147,8 +163,3 @@ class _Writing:
         self._left -= 1
         if self._left == 0:
             self._done(self.results)
-
-
-def _report(error: Exception | None) -> None:
-    if error is not None:
-        _LOG.error("markers not written because of a bug", exc_info=error)

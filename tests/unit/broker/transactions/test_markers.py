@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from moldau.broker.admission.slices import TURN_S
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.transactions.markers import Marker, MarkerResults, write_markers
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
@@ -137,6 +139,27 @@ def test_several_markers_of_one_request_are_answered_each_by_itself(world: Broke
         ]
     ]
     assert list(ongoing(world.partition("t").log)) == [producers[1].producer_id]
+
+
+def test_after_a_bug_in_a_later_turn_what_is_left_is_to_be_tried_again(world: BrokerWorld) -> None:
+    world.create_topic("t", 30)
+    told: list[list[MarkerResults]] = []
+    partitions = [TopicPartition("t", index) for index in range(30)]
+    seen: list[TopicPartition] = []
+
+    def check(partition: HostedPartition, _marker: Marker) -> None:
+        seen.append(partition.topic_partition)
+        if len(seen) == 10:
+            world.clock.advance_within(TURN_S)
+        if len(seen) > 15:
+            raise ZeroDivisionError
+
+    write_markers(world.broker, [Marker(1, 0, True, 1, 0, partitions)], lambda results: told.append(list(results)), check)
+    assert (len(seen), told) == (10, [])
+    world.clock.settle()
+    left = dict.fromkeys(partitions[10:], ErrorCode.REQUEST_TIMED_OUT)
+    assert told == [[dict.fromkeys(partitions[:10], NONE) | left]]
+    assert ErrorCode.REQUEST_TIMED_OUT.retriable
 
 
 def test_a_marker_needs_the_replicas_that_an_acknowledgement_does(world: BrokerWorld) -> None:
