@@ -11,7 +11,7 @@ from moldau.model.config.store import BrokerConfig
 if TYPE_CHECKING:
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
-    from moldau.ports.coordination import EmbeddedCoordination
+    from moldau.ports.coordination import Coordination
     from moldau.ports.filesystem import FileSystem
     from moldau.ports.workers import Workers
 
@@ -31,7 +31,7 @@ class BrokerPorts(NamedTuple):
     """One thread for work that takes the processor."""
     recompress: "Background"
     """One thread for compressing."""
-    coordination: "EmbeddedCoordination"
+    coordination: "Coordination"
     random_bytes: Callable[[int], bytes]
     workers: "Callable[[], Workers]"
     """Processes for work that takes a processor for seconds; called when there is some for the first time."""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from moldau.log.partition_log import PartitionLog
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
-    from moldau.ports.coordination import EmbeddedCoordination
+    from moldau.ports.coordination import Coordination
     from moldau.ports.filesystem import FileSystem
     from moldau.ports.transport import Transport
     from moldau.ports.workers import Workers
@@ -75,7 +75,7 @@ class Broker:
         background: "Background",
         compute: "Background | None" = None,
         recompress: "Background | None" = None,
-        coordination: "EmbeddedCoordination",
+        coordination: "Coordination",
         random_bytes: Callable[[int], bytes],
         workers: "Callable[[], Workers] | None" = None,
         log_files_max: int = OPEN_FILES_MAX,

@@ -98,12 +98,14 @@ class Lifecycle:
             if topic_partition not in self._logs.placements and not self._files.exists(path):
                 held[directory.path] += 1
                 folders.setdefault(directory.path, []).append((topic_partition, _Folder(directory, path, topic_id)))
+            yield UNFINISHED
         for path, some in folders.items():
             parts = [some[start::FOLDERS_AT_ONCE] for start in range(min(FOLDERS_AT_ONCE, len(some)))]
             works = [partial(_write_topic_ids, self._files, [each for _, each in part]) for part in parts]
             try:
                 for _, folder in some:
                     self._files.make_directory(folder.path)
+                    yield UNFINISHED
                 yield from run_all(self._background, [*works, partial(self._files.sync_directory, path)])
             except StorageError:
                 yield from run_all(self._background, [partial(_remove_folders, self._files, [each for _, each in some])])
