@@ -15,6 +15,12 @@ class LogOffsets:
         self.high_watermark = log_end_offset
         """Up to where consumers may read."""
 
+    def copy(self) -> "LogOffsets":
+        """The offsets as they are now, on their own."""
+        copied = LogOffsets(self.start_offset, self.flushed_offset, self.log_end_offset)
+        copied.high_watermark = self.high_watermark
+        return copied
+
     def advance_high_watermark(self, offset: int) -> bool:
         """Let consumers read up to `offset`, as far as that is written; never back. Whether more may be read now."""
         end_offset = self.log_end_offset

@@ -98,20 +98,7 @@ class PartitionLog(LogOffsets):
         transactions = LogTransactions(self, segments, producers, snapshots, reader)
         self._flush = LogFlush(self, segments, producers, epochs, unsynced, reader, roller, appender, transactions, config)
         self._trimmer = LogTrimmer(
-            files,
-            cache,
-            directory,
-            config,
-            self,
-            segments,
-            producers,
-            snapshots,
-            epochs,
-            unsynced,
-            reader,
-            roller,
-            appender,
-            transactions,
+            files, cache, directory, config, self, segments, producers, snapshots, epochs, unsynced, reader, roller, appender, transactions
         )
         self._segments = segments
         self._producers = producers
@@ -363,10 +350,15 @@ class PartitionLog(LogOffsets):
     def close(self) -> None:
         """Close all files as they are: a log that is to be clean was sealed and flushed before. StorageError: closed all the same."""
         self._producers.clear()
-        self._appender.close()
-        self._unsynced.close()
-        for segment in self._segments.items:
-            segment.forget()
+        try:
+            self._appender.close()
+        finally:
+            self._unsynced.close()
+            for segment in self._segments.items:
+                segment.forget()
+            offsets = self.copy()  # with their own, the parts refer to the log no more: it is freed without the garbage collector
+            for part in (self._appender, self._flush, self._reader, self._transactions, self._trimmer):
+                part._offsets = offsets
 
     # Removing: see moldau.log.trimmer
 

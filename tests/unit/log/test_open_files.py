@@ -3,6 +3,8 @@
 The file of an active segment is closed when others were written more recently. It is opened again by the next write.
 """
 
+import gc
+import weakref
 from pathlib import Path
 from random import Random
 
@@ -220,6 +222,33 @@ def test_an_error_of_closing_is_that_of_the_log_whose_file_it_is(monkeypatch: py
     with pytest.raises(StorageError, match="quota exceeded"):
         logs.logs[0].write_staged()
     assert offsets(logs.logs[0]) == [0]
+    before = logs.open_files
+    with pytest.raises(StorageError, match="quota exceeded"):
+        logs.logs[0].close()
+    assert logs.open_files == before - 1, "the file that was read is closed all the same"
+
+
+class WatchedLog(PartitionLog):
+    """A log of which a test may see when it is freed."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_a_log_is_freed_once_it_is_closed_without_the_garbage_collector() -> None:
+    """Which never looks at the logs that a broker has opened before it serves."""
+    gc.collect()
+    gc.disable()
+    try:
+        log = WatchedLog.open(
+            new_disk(), "data/t-0", TopicPartition("t", 0), LogConfig(), recovery_point=0, start_offset=0, clean=False, now_ms=NOW_MS
+        )
+        append(log, make_batch(b"x"))
+        close_clean(log)
+        freed = weakref.ref(log)
+        del log
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_a_flush_that_finds_no_free_descriptor_closes_what_it_has_opened() -> None:
