@@ -448,7 +448,7 @@ class Gated(RuleBasedStateMachine):
     @rule()
     def sync_fails(self) -> None:
         self.expect(ErrorCode.KAFKA_STORAGE_ERROR, [each for each in self.waiting if Level.FLUSHED in each.level])
-        assert self.gate.waits_for(Level.FLUSHED) == any(code is ErrorCode.KAFKA_STORAGE_ERROR for _, _, code in self.expected)
+        assert self.gate.waits_for_disk(0) == any(code is ErrorCode.KAFKA_STORAGE_ERROR for _, _, code in self.expected)
         self.gate.fail(StorageError("input/output error", path="/data/t-0"), Level.FLUSHED)
 
     @precondition(lambda self: self.leads)

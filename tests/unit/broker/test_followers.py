@@ -15,9 +15,9 @@ FOLLOWER = 1
 class Story:
     """A topic of one partition, which this broker leads with one follower in sync."""
 
-    def __init__(self, min_insync_replicas: int = 1) -> None:
+    def __init__(self, **configs: int) -> None:
         self.world = BrokerWorld()
-        self.world.create_topic("t", min_insync_replicas=min_insync_replicas)
+        self.world.create_topic("t", **configs)
         self.producer, self.follower, self.consumer = (self.world.connect() for _ in range(3))
         self.partition = self.world.partition("t")
         self.become_leader((0, FOLLOWER))
@@ -77,6 +77,19 @@ def test_acks_all_opens_by_the_fetch_that_has_the_record_and_shows_it(story: Sto
     assert story.fetched().high_watermark == 1
     assert story.produced() == [(0, 0)]
     assert seen(story.consumer) == (1, [b"a"])
+
+
+def test_what_is_on_disk_and_waits_for_the_follower_wants_no_more_syncs() -> None:
+    story = Story(flush_messages=1)
+    story.world.background.immediate = False
+    story.produce(b"a")
+    assert len(story.world.background.jobs) == 1
+    story.world.background.run_all()
+    assert story.partition.log.flushed_offset == 1
+    assert not story.world.broker.flusher.busy
+    assert story.produced() == []
+    story.fetch(1)
+    assert story.produced() == [(0, 0)]
 
 
 def test_acks_1_does_not_wait_and_is_not_shown_either(story: Story) -> None:

@@ -67,9 +67,9 @@ class CommitGate:
         """Batches that wait."""
         return sum(map(len, self._queues.values()))
 
-    def waits_for(self, level: Level) -> bool:
-        """Whether anything waits for `level`, alone or with others: for FLUSHED, whether a sync is wanted."""
-        return any(each & level == level for each in self._queues)
+    def waits_for_disk(self, flushed_offset: int) -> bool:
+        """Whether a sync is wanted: something waits for the disk that has every record before `flushed_offset`."""
+        return any(level & Level.FLUSHED and queue[-1].last_offset >= flushed_offset for level, queue in self._queues.items())
 
     def wait(self, level: Level, last_offset: int, append: GatedAppend, place: int) -> None:
         """Let batch `place` of `append` wait until its record at `last_offset`, which is written, has reached `level`. To be called where

@@ -249,10 +249,11 @@ class ReplicaManager:
 
     def synced(self, partition: HostedPartition) -> None:
         """A sync has brought more of the partition's log to disk."""
-        partition.machine.flushed(partition.log.flushed_offset)
+        flushed_offset = partition.log.flushed_offset
+        partition.machine.flushed(flushed_offset)
         if partition.advanced():
             self.appends.wake(partition)
-        if partition.gate is not None and partition.gate.waits_for(Level.FLUSHED):
+        if partition.gate is not None and partition.gate.waits_for_disk(flushed_offset):
             self.flusher.request(partition)
         self.appends.complete(COMPLETED_PER_TURN)
 

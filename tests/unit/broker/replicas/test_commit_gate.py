@@ -166,17 +166,19 @@ def test_a_time_out_says_what_was_not_reached(gate: CommitGate) -> None:
     assert said == ["t-0: offset 7 is written, but was not flushed and replicated within the request's timeout"]
 
 
-def test_waits_for_names_the_levels_that_appends_wait_for(gate: CommitGate, partition: Partition) -> None:
-    assert not gate.waits_for(FLUSHED)
-    gate.wait(REPLICATED, 2, Append(), 0)
-    assert not gate.waits_for(FLUSHED)
+def test_a_sync_is_wanted_by_what_waits_for_the_disk_and_is_not_there(gate: CommitGate, partition: Partition) -> None:
+    assert not gate.waits_for_disk(0)
+    gate.wait(REPLICATED, 5, Append(), 0)
+    assert not gate.waits_for_disk(0)
     gate.wait(BOTH, 3, Append(), 0)
-    assert gate.waits_for(FLUSHED)
+    assert gate.waits_for_disk(0)
+    assert gate.waits_for_disk(3)
+    assert not gate.waits_for_disk(4), "it waits for the replicas alone"
     assert len(gate) == 2
     replicate(partition, 10)
     partition.flushed(10)
     gate.open(partition)
-    assert not gate.waits_for(FLUSHED)
+    assert not gate.waits_for_disk(0)
     assert not gate
 
 
