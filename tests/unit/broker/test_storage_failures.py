@@ -2,6 +2,7 @@
 
 import pytest
 
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.cluster.controller.requests import GrowthSpec, TopicSpec
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import drain
@@ -177,3 +178,31 @@ def test_a_broken_batch_is_answered_as_corrupt_once_found(world: BrokerWorld) ->
     world.partition("t").log.remember_bad_batch(1, 1)
     assert values_of(client.fetch("t", 0).records) == [b"a"]
     assert client.fetch("t", 1).error_code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_bug_in_the_write_of_one_log_leaves_nothing_staged_in_the_others(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches that stayed staged took the offsets of those that were acknowledged next."""
+    client, other = world.connect(piece=1 << 20), world.partition("other")
+
+    def fail() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(world.partition("t").log, "write_staged", fail)
+    client.peer.send(b"".join(client.frame(produce_request(topic, batch(world, b"x")), 9) for topic in ("t", "other")))
+    answers = [answer.body.responses[0].partition_responses[0] for answer in client.answers()]
+    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1), (0, 0)]
+    assert (other.log.log_end_offset, other.log.has_staged, other.staged_bytes) == (1, False, 0)
+
+
+def test_a_bug_after_the_write_fails_its_append_and_no_other(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.create_topic("synced", flush_messages=1)
+    client = world.connect(piece=1 << 20)
+
+    def fail(partition: HostedPartition) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(HostedPartition, "open_gate", fail)
+    client.peer.send(b"".join(client.frame(produce_request(topic, batch(world, b"x")), 9) for topic in ("synced", "other")))
+    answers = [answer.body.responses[0].partition_responses[0] for answer in client.answers()]
+    assert [answer.error_code for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
+    assert client.values("other") == [b"x"]

@@ -268,22 +268,31 @@ class AppendPipeline:
                 log = partition.log
                 write = log.write_staged  # an attribute, which as such is got faster than a method
                 try:
-                    write()
-                    partition.traffic.bytes_in += count
-                except StorageError as error:  # what an older segment got is written
-                    failures[partition] = error
-                machine = partition.machine
-                before = machine.high_watermark
-                moved = machine.grew(log.log_end_offset) and partition.advanced()
-                if partition.watchers:
-                    shown = 0 if not moved else count if machine.is_sole else partition.shown_since(before)
-                    self._grown.append((partition, shown, count))
+                    try:
+                        write()
+                        partition.traffic.bytes_in += count
+                    except StorageError as error:  # what an older segment got is written
+                        failures[partition] = error
+                    machine = partition.machine
+                    before = machine.high_watermark
+                    moved = machine.grew(log.log_end_offset) and partition.advanced()
+                    if partition.watchers:
+                        shown = 0 if not moved else count if machine.is_sole else partition.shown_since(before)
+                        self._grown.append((partition, shown, count))
+                except Exception as error:  # the other logs have to be written
+                    failures[partition] = _bug(partition, error)
             for each in unwritten:
-                if isinstance(each, AppendRun):
-                    assert each.owner is not None, "it has rows"
-                    each.owner.settle(each, failures)
-                else:
-                    self._settle(each, failures)
+                try:
+                    if isinstance(each, AppendRun):
+                        assert each.owner is not None, "it has rows"
+                        each.owner.settle(each, failures)
+                    else:
+                        self._settle(each, failures)
+                except Exception as error:
+                    if isinstance(each, AppendRun):
+                        _LOG.exception("append answered with a bug")
+                    else:
+                        self._fail(each, error)
             if failures:
                 for partition, failure in failures.items():
                     self._storage_failed(partition, failure)
@@ -344,7 +353,7 @@ class AppendPipeline:
             batch.records = _NOTHING  # its memory may be needed
             if batch.error is not None:
                 continue
-            if not partition.is_led or (partition in failures and batch.base_offset >= partition.log.log_end_offset):
+            if not partition.is_led or batch.last_offset >= partition.log.log_end_offset:
                 batch.error = failures.get(partition) or _offline(partition)
                 continue
             batch.in_log = True
@@ -358,6 +367,13 @@ class AppendPipeline:
         pending.left -= 1
         if pending.left == 0:
             self._opened.append(pending.done)
+
+    def _fail(self, pending: PendingAppend, bug: Exception) -> None:
+        """A bug kept an append from being settled: whatever its batches wait for, they fail now."""
+        for batch in pending.batches:
+            batch.error = batch.error or _bug(batch.partition, bug)
+        pending.left = 0
+        self._opened.append(pending.done)
 
     def _wait(self, partition: "HostedPartition", last_offset: int, level: Level, append: "PendingAppend | _Wait", place: int) -> None:
         if last_offset < partition.machine.open_offset(level):
@@ -394,6 +410,11 @@ class AppendPipeline:
         if next_s < inf:
             self._set_timer(next_s)
         self.complete()
+
+
+def _bug(partition: "HostedPartition", bug: Exception) -> StorageError:
+    _LOG.error("append failed by a bug: partition=%s", partition.topic_partition, exc_info=bug)
+    return StorageError("a bug, see the log of the broker", path=str(partition.topic_partition))
 
 
 def _offline(partition: "HostedPartition") -> StorageError:
