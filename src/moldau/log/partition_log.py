@@ -195,6 +195,10 @@ class PartitionLog(LogOffsets):
         """Whether something is appended that is not written."""
         return self._appender.has_staged
 
+    def take_back_staged(self) -> None:
+        """As :meth:`moldau.log.appender.LogAppender.take_back_staged`."""
+        self._appender.take_back_staged()
+
     def append_marker_as_leader(
         self, producer_id: int, producer_epoch: int, marker: "EndTxnMarker", now_ms: int, *, transaction_version: int
     ) -> AppendResult:

@@ -180,6 +180,20 @@ def test_a_new_topic_of_an_old_name_starts_empty(world: BrokerWorld) -> None:
     assert world.broker.partitions.get(TopicPartition("t", 0)) is not None
 
 
+def test_what_is_produced_once_the_stop_has_begun_is_refused_and_fails_no_disk(world: BrokerWorld) -> None:
+    """A write that found its partition not led any more took its log directory offline, under a stop that then was not clean."""
+    client, log = world.connect(), world.partition("t").log
+    client.produce("t", b"a")
+    world.broker.replicas.close()
+    client.peer.send(client.frame(produce_request("t", batch(world, b"b")), 9))
+    (answer,) = client.answers()
+    assert answer.body.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not log.has_staged
+    assert world.broker.logs.problem(TopicPartition("t", 0)) is None
+    world.restart()
+    assert world.connect().values("t") == [b"a"]
+
+
 def test_statistics_count(world: BrokerWorld) -> None:
     world.connect()
     numbers = world.broker.statistics()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from moldau.broker.replicas.hosted import HostedPartition
-    from moldau.model.errors import StorageError
+    from moldau.model.errors import PeerError, StorageError
 
 _base_offset = itemgetter(1)
 
@@ -21,7 +21,7 @@ _base_offset = itemgetter(1)
 class RunOwner(Protocol):
     """Answers the rows of a run."""
 
-    def settle(self, run: "AppendRun", failures: "Mapping[HostedPartition, StorageError]") -> None:
+    def settle(self, run: "AppendRun", failures: "Mapping[HostedPartition, PeerError | StorageError]") -> None:
         """The write is over, and failed for these logs (see `AppendRun.written`): answer the rows, and empty the run."""
 
 
@@ -87,7 +87,7 @@ class AppendRun:
         """Another run for what follows the rows so far, which stay with this one."""
         return AppendRun(self._appends, self.partition, self.epoch)
 
-    def written(self, failures: "Mapping[HostedPartition, StorageError]") -> "tuple[int, StorageError | None]":
+    def written(self, failures: "Mapping[HostedPartition, PeerError | StorageError]") -> "tuple[int, PeerError | StorageError | None]":
         """How many of the rows are in the log, the first ones, and why the others are not."""
         error = failures.get(self.partition)
         if error is None:

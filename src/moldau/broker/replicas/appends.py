@@ -21,7 +21,7 @@ from moldau.broker.replicas.append_run import AppendRun, PermitEpoch
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.broker.replicas.partition_events import Level
 from moldau.broker.replicas.rules import UNLIMITED
-from moldau.model.errors import PeerError, StorageError
+from moldau.model.errors import ErrorCode, PeerError, StorageError
 
 if TYPE_CHECKING:
     from moldau.broker.delayed import DelayedRequests
@@ -257,13 +257,15 @@ class AppendPipeline:
         """Write all that is staged, and complete what needs no more."""
         dirty, self.dirty = self.dirty, []
         unwritten, self.unwritten = self.unwritten, []
-        failures: dict[HostedPartition, StorageError] = {}
+        failures: dict[HostedPartition, PeerError | StorageError] = {}
         busy, self._busy = self._busy, True
         try:
             for partition in dirty:
                 count, partition.staged_bytes = partition.staged_bytes, 0
                 if not partition.is_led:
-                    failures[partition] = _offline(partition)
+                    failures[partition] = _not_led(partition)
+                    if partition.is_open:
+                        partition.log.take_back_staged()
                     continue
                 log = partition.log
                 write = log.write_staged  # an attribute, which as such is got faster than a method
@@ -295,7 +297,8 @@ class AppendPipeline:
                         self._fail(each, error)
             if failures:
                 for partition, failure in failures.items():
-                    self._storage_failed(partition, failure)
+                    if isinstance(failure, StorageError):
+                        self._storage_failed(partition, failure)
         finally:
             self._busy = busy
         if self._opened or self._grown or self._woken:
@@ -346,7 +349,7 @@ class AppendPipeline:
         if opened:
             self._clock.call_later(0.0, lambda: self.complete(COMPLETED_PER_TURN))
 
-    def _settle(self, pending: PendingAppend, failures: "Mapping[HostedPartition, StorageError]") -> None:
+    def _settle(self, pending: PendingAppend, failures: "Mapping[HostedPartition, PeerError | StorageError]") -> None:
         """After the write: which batches are in their logs, and which of them have to wait."""
         for place, batch in enumerate(pending.batches):
             partition = batch.partition
@@ -354,7 +357,7 @@ class AppendPipeline:
             if batch.error is not None:
                 continue
             if not partition.is_led or batch.last_offset >= partition.log.log_end_offset:
-                batch.error = failures.get(partition) or _offline(partition)
+                batch.error = failures.get(partition) or _not_led(partition)
                 continue
             batch.in_log = True
             if batch.level is _WRITTEN:
@@ -380,7 +383,7 @@ class AppendPipeline:
             append.resolve(place, None)
             return
         if not partition.is_led:
-            append.resolve(place, _offline(partition))
+            append.resolve(place, _not_led(partition))
             return
         gate = partition.open_gate()
         gate.wait(level, last_offset, append, place)
@@ -415,6 +418,12 @@ class AppendPipeline:
 def _bug(partition: "HostedPartition", bug: Exception) -> StorageError:
     _LOG.error("append failed by a bug: partition=%s", partition.topic_partition, exc_info=bug)
     return StorageError("a bug, see the log of the broker", path=str(partition.topic_partition))
+
+
+def _not_led(partition: "HostedPartition") -> PeerError | StorageError:
+    if partition.is_open:
+        return PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} is not led any more")
+    return _offline(partition)
 
 
 def _offline(partition: "HostedPartition") -> StorageError:

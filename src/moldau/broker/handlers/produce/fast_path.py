@@ -205,7 +205,9 @@ class ProduceFastPath:
         self._run = run
         self._rows = run.rows
 
-    def settle(self, run: AppendRun, failures: "Mapping[HostedPartition, StorageError]", place: "Exchange | None" = None) -> None:
+    def settle(
+        self, run: AppendRun, failures: "Mapping[HostedPartition, PeerError | StorageError]", place: "Exchange | None" = None
+    ) -> None:
         """The rows of a run are written, or could not be: answer them, at a place that was reserved for them or after all before."""
         rows, responses = run.rows, None
         count = len(rows)
@@ -219,7 +221,8 @@ class ProduceFastPath:
             else:
                 responses = [pack(size, ticket, middle, base_offset, append_time_ms, start_offset, suffix) for ticket, base_offset in rows]
             if error is not None:
-                result = ProducePartitionResult(self._partition.index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
+                code = error.code if isinstance(error, PeerError) else ErrorCode.KAFKA_STORAGE_ERROR
+                result = ProducePartitionResult(self._partition.index, code, error_message=str(error))
                 for row in range(written, count):
                     responses[row] = encode_produce_response(self.version, rows[row][0], [(self._topic, [result])])
         run.owner = None  # it refers to the run
@@ -236,6 +239,6 @@ class _Reserved:
         self._fast = fast
         self._place = place
 
-    def settle(self, run: AppendRun, failures: "Mapping[HostedPartition, StorageError]") -> None:
+    def settle(self, run: AppendRun, failures: "Mapping[HostedPartition, PeerError | StorageError]") -> None:
         """As `RunOwner`."""
         self._fast.settle(run, failures, self._place)
