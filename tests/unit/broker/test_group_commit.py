@@ -90,6 +90,22 @@ def test_a_failed_sync_is_told_to_all_that_wait_and_takes_the_directory_offline(
     assert first.fetch("safe", 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def test_a_bug_in_a_sync_fails_who_waits_and_the_next_sync_runs(world: BrokerWorld) -> None:
+    client, bug = world.connect(), MemoryError()
+    send(client, b"a")
+    (_, done), *_ = world.background.jobs
+    world.background.jobs.clear()
+    with pytest.raises(MemoryError):
+        done(None, bug)
+    (answer,) = client.answers()
+    assert answer.body.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not world.broker.flusher.busy
+    send(client, b"b")
+    world.background.run_all()
+    assert offsets(client) == [1]
+    assert world.partition("safe").log.flushed_offset == 2
+
+
 def test_a_topic_deleted_under_a_sync_answers_who_waits_and_harms_no_other_of_its_name(world: BrokerWorld) -> None:
     client = world.connect()
     send(client, b"a")

@@ -51,7 +51,7 @@ class LogFlusher:
         self,
         background: Background,
         synced: Callable[[HostedPartition], object],
-        sync_failed: Callable[[HostedPartition, StorageError], object],
+        sync_failed: Callable[[HostedPartition, BaseException], object],
     ) -> None:
         self._background = background
         self._synced = synced
@@ -111,11 +111,9 @@ class LogFlusher:
             partition.log.flush_done(job)
             if partition.is_open:
                 self._synced(partition)  # which may request another
-        elif isinstance(error, StorageError):
+        else:
             partition.log.flush_failed(job)
             self._sync_failed(partition, error)
-        else:
-            raise error
         syncs.running = False
         self._running -= 1
         while self._line and self._running < SYNCS_MAX:
@@ -126,3 +124,5 @@ class LogFlusher:
             self._start(partition, syncs)
         elif not syncs.running:
             self._syncs.pop(partition, None)
+        if error is not None and not isinstance(error, StorageError):
+            raise error

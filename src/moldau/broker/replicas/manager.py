@@ -257,10 +257,13 @@ class ReplicaManager:
             self.flusher.request(partition)
         self.appends.complete(COMPLETED_PER_TURN)
 
-    def sync_failed(self, partition: HostedPartition, error: StorageError) -> None:
-        """A sync of the partition's log failed: what waits for the disk fails."""
+    def sync_failed(self, partition: HostedPartition, error: BaseException) -> None:
+        """A sync of the partition's log failed, by its disk or by a bug: what waits for the disk fails."""
         if partition.is_open:
-            self.logs.storage_failed(partition.topic_partition, error)
+            if isinstance(error, StorageError):
+                self.logs.storage_failed(partition.topic_partition, error)
+            else:
+                error = StorageError("a sync ended with a bug", path=str(partition.topic_partition))
             if partition.gate is not None:
                 partition.gate.fail(error, Level.FLUSHED)
             self.appends.complete()
