@@ -92,6 +92,19 @@ def test_what_is_on_disk_and_waits_for_the_follower_wants_no_more_syncs() -> Non
     assert story.produced() == [(0, 0)]
 
 
+def test_a_coordinator_hears_of_each_new_term_of_its_partition_and_of_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = BrokerWorld(offsets_topic_num_partitions=1)
+    world.create_topic("__consumer_offsets")
+    partition, replicas = world.partition("__consumer_offsets"), world.broker.replicas
+    machine, settings, elected = partition.machine, world.broker.topic_settings.of({}), []
+    monkeypatch.setattr(world.broker.coordinators, "opened", lambda _: elected.append(machine.leader_epoch))
+    before = machine.leader_epoch
+    for epoch in (before, before + 1, before + 1):
+        state = LeaderState(epoch, machine.state_version + 1, machine.replicas, machine.isr)
+        replicas.become_leader(partition.topic_partition, state, partition.topic_id, settings)
+    assert elected == [before + 1]
+
+
 def test_acks_1_does_not_wait_and_is_not_shown_either(story: Story) -> None:
     for number in range(3):  # the third goes the shortest way
         story.produce(b"%d" % number, acks=1)

@@ -106,7 +106,7 @@ class ReplicaManager:
         flush_interval: Callable[[int], object],
     ) -> None:
         """`background` runs syncs. `elected` and `resigned` are called for partitions of internal topics that this broker leads from now
-        on, or no more; `flush_interval` with the `flush.ms` of a log that is opened or reconfigured.
+        on, in a new term, or no more; `flush_interval` with the `flush.ms` of a log that is opened or reconfigured.
         """
         self.partitions = PartitionTable()
         """The partitions that this broker leads."""
@@ -276,15 +276,18 @@ class ReplicaManager:
         hosted = self.hosted.get(topic_partition)
         if hosted is None:
             hosted = self._open(topic_partition, state, topic_id, settings, is_new=is_new)
+            is_new_term = True
         else:
+            epoch_before = hosted.machine.leader_epoch
             self._carry_out(hosted, hosted.machine.step(_event(state, None)))
-        leads = isinstance(state, LeaderState)
-        if leads and not hosted.is_led:
-            hosted.is_led = True
-            self.partitions.add(hosted)
-            if hosted.is_internal:
+            is_new_term = not hosted.is_led or hosted.machine.leader_epoch > epoch_before
+        if isinstance(state, LeaderState):
+            if not hosted.is_led:
+                hosted.is_led = True
+                self.partitions.add(hosted)
+            if is_new_term and hosted.is_internal:
                 self._elected(topic_partition)
-        elif hosted.is_led and not leads:
+        elif hosted.is_led:
             self._resign(hosted)
         self.appends.complete()
 
