@@ -239,12 +239,12 @@ def test_sessions_are_not_kept(client: Client) -> None:
 
 
 def test_a_follower_that_the_partition_is_not_assigned_to_is_refused(client: Client) -> None:
-    for epoch, code in ((0, ErrorCode.NOT_LEADER_OR_FOLLOWER), (-1, ErrorCode.FENCED_LEADER_EPOCH)):
+    for epoch in (0, -1):
         request = fetch_request("t", 0)
         request.replica_id = 1
         request.topics[0].partitions[0].current_leader_epoch = epoch
         body = client.ask(request, 12)
-        assert (body.error_code, result(body).error_code) == (0, code)
+        assert (body.error_code, result(body).error_code) == (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def test_rack_and_isolation_level_are_taken(client: Client) -> None:

@@ -43,10 +43,10 @@ class Story:
         found = (each.body.responses[0].partition_responses[0] for each in self.producer.answers())
         return [(each.error_code, each.base_offset) for each in found]
 
-    def fetch(self, offset: int, *, max_wait_ms: int = 0) -> None:
-        request = fetch_request("t", offset, max_wait_ms=max_wait_ms)
-        request.replica_id = FOLLOWER
-        request.topics[0].partitions[0].current_leader_epoch = self.partition.machine.leader_epoch
+    def fetch(self, offset: int, *, max_wait_ms: int = 0, replica_id: int = FOLLOWER, epochs: int = 0, last_epoch: int = -1) -> None:
+        request = fetch_request("t", offset, max_wait_ms=max_wait_ms, last_fetched_epoch=last_epoch)
+        request.replica_id = replica_id
+        request.topics[0].partitions[0].current_leader_epoch = self.partition.machine.leader_epoch + epochs
         self.follower.send(request, 12)
 
     def fetched(self) -> Any:
@@ -163,6 +163,24 @@ def test_too_few_in_sync_fail_what_waits_and_refuse_what_comes() -> None:
     assert story.produced() == [(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1)]
     assert story.producer.produce("t", b"b", acks=-1).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert story.partition.log.log_end_offset == 1
+
+
+def test_a_fetch_that_waits_counts_when_it_comes_and_not_when_it_is_read_again(story: Story) -> None:
+    """The follower lost its log meanwhile, and came back on another connection."""
+    story.produce(b"a")
+    story.fetch(1, max_wait_ms=60_000)
+    assert story.produced() == [(0, 0)]
+    story.become_leader((0,))
+    story.follower = story.world.connect()
+    story.fetch(0)
+    story.produce(b"b", acks=1)
+    assert story.partition.machine.followers[FOLLOWER].log_end_offset == 0
+
+
+@pytest.mark.parametrize(("offset", "epochs", "last_epoch"), [(0, 0, -1), (5, 0, -1), (0, 1, -1), (0, 0, 99)])
+def test_a_replica_that_is_not_assigned_hears_that_before_anything_else(story: Story, offset: int, epochs: int, last_epoch: int) -> None:
+    story.fetch(offset, replica_id=5, epochs=epochs, last_epoch=last_epoch)
+    assert story.fetched().error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_follower_waits_for_what_is_written_and_a_consumer_for_what_is_committed(story: Story) -> None:

@@ -95,6 +95,7 @@ class Fetch:
         "led",
         "left",
         "read_until",
+        "reads",
         "received_s",
         "started_s",
         "urgent",
@@ -114,6 +115,8 @@ class Fetch:
         self.correlation_id = correlation_id
         self.led: list[HostedPartition] = []
         """Partitions that were read."""
+        self.reads = 0
+        """How often it was begun to be read. A follower's progress is that of the first time: later its log may be another."""
         self.left: int
         """Bytes that may still be read."""
         self.aborted_left: int
@@ -148,6 +151,7 @@ class Fetch:
 
     def begin(self) -> None:
         """Nothing is read."""
+        self.reads += 1
         self.left = min(self.frame.max_bytes, self.broker.admission.limits.fetch_bytes_max)
         self.aborted_left = ABORTED_MAX
         self.found = 0
@@ -215,8 +219,10 @@ class Fetch:
     def _read_partition(
         self, partition: HostedPartition, want: FetchPartition, left: int, aborted_left: int, *, at_least_one: bool
     ) -> FetchPartitionResult:
-        log = partition.log
+        log, follows = partition.log, self.bound is Bound.LOG_END
         try:
+            if follows:
+                partition.machine.check_follower(self.frame.replica_id)
             if want.current_leader_epoch >= 0:
                 partition.machine.check_leader_epoch(want.current_leader_epoch)
             high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
@@ -236,12 +242,12 @@ class Fetch:
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{partition.topic_partition}: offset {offset} is not in {log.start_offset}..{log.log_end_offset}",
                 )
-            if self.bound is Bound.LOG_END:
+            if follows and self.reads == 1:
                 self.broker.replicas.fetched_by_follower(partition, self.frame.replica_id, offset, want.current_leader_epoch)
                 high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
             records: FileRange | bytes = b""
             aborted: Sequence[tuple[int, int]] | None = () if self.committed else None
-            limit = stable_offset if self.committed else high_watermark if self.bound is not Bound.LOG_END else log.log_end_offset
+            limit = stable_offset if self.committed else log.log_end_offset if follows else high_watermark
             if offset < limit and (left > 0 or at_least_one):
                 size = max(min(want.max_bytes, left), 0)
                 read = log.read(offset, size, limit, at_least_one=at_least_one)

@@ -196,13 +196,9 @@ class Partition:
         PeerError, with nothing changed: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (an epoch has to be given,
         KIP-320), OFFSET_OUT_OF_RANGE.
         """
-        self._check_leads()
+        self.check_follower(broker_id)
         if leader_epoch != self.leader_epoch:
             raise self._wrong_epoch(leader_epoch)
-        if broker_id not in self.replicas or broker_id == self.broker_id:
-            raise PeerError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: broker {broker_id} is no follower, replicas are {self.replicas}"
-            )
         if not 0 <= offset <= self.log_end_offset:
             raise PeerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -224,6 +220,14 @@ class Partition:
             self._check_leads()
         if acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
             raise self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def check_follower(self, broker_id: int) -> None:
+        """Whether that broker follows this one. PeerError: NOT_LEADER_OR_FOLLOWER."""
+        self._check_leads()
+        if broker_id not in self.replicas or broker_id == self.broker_id:
+            raise PeerError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: broker {broker_id} is no follower, replicas are {self.replicas}"
+            )
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Compare the epoch that a client knows, -1 for none. PeerError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
