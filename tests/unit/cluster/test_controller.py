@@ -170,6 +170,22 @@ def test_of_two_creations_of_one_topic_one_is_refused_at_once_or_waits_if_it_wan
     assert error_of(third[0], "t") == "TOPIC_ALREADY_EXISTS"
 
 
+def test_however_many_wait_for_one_topic_all_are_answered_and_its_name_is_free_again() -> None:
+    cluster = Cluster(1, latency_s=0.5)
+    cluster.settle(30)
+    broker = active(cluster)
+    request = CreateTopics([TopicSpec("t", 1, 1)], waits=True)
+    asked = [broker.ask(request) for _ in range(500)]
+    cluster.settle(30)
+    assert isinstance(asked[0][0]["t"], PlannedTopic)
+    assert {error_of(each[0], "t") for each in asked[1:]} == {"TOPIC_ALREADY_EXISTS"}
+    gone = [broker.delete("t") for _ in range(500)]
+    cluster.settle(60)
+    assert gone[0] == [{"t": None}]
+    assert {error_of(each[0], "t") for each in gone[1:]} == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    assert broker.controller.image.is_free("t")
+
+
 def test_a_topic_that_a_tool_has_written_first_is_refused_and_others_are_made() -> None:
     cluster = Cluster(1, 0.5)
     cluster.settle(30)

@@ -103,6 +103,8 @@ class ClusterImage:
         """Of all topics."""
         self._busy: dict[str, deque[Callable[[], object]]] = {}
         self._reserved: dict[str, int] = {}
+        self._next: deque[Callable[[], object]] = deque()
+        self._is_running_next = False
 
     def set_brokers(self, brokers: dict[int, LiveBroker]) -> None:
         """These are live."""
@@ -160,10 +162,18 @@ class ClusterImage:
         """What was done for this name has ended: the next may begin."""
         self._reserved.pop(name, None)
         waiting = self._busy[name]
-        if waiting:
-            waiting.popleft()()
-        else:
+        if not waiting:
             del self._busy[name]
+            return
+        self._next.append(waiting.popleft())
+        if self._is_running_next:  # by a call of `free` that is not over: a queue is no recursion
+            return
+        self._is_running_next = True
+        try:
+            while self._next:
+                self._next.popleft()()
+        finally:
+            self._is_running_next = False
 
     def reserve(self, name: str, partitions: int) -> None:
         """Count partitions that are going to be made, until `free`."""

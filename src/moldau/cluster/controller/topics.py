@@ -62,8 +62,12 @@ class TopicChanges:
             (spec,) = request.topics
 
             def run() -> None:
+                self._works.add(after_others())
                 self._image.free(spec.name)
-                self._works.add(self._create(ticket, request))
+
+            def after_others() -> Iterator[None]:
+                yield None  # others that wait come to this point too, and none waits behind another again
+                yield from self._create(ticket, request)
 
             self._image.when_free(spec.name, run)
         else:
