@@ -133,7 +133,7 @@ class Broker:
         self.storage_failed = self.replicas.storage_failed
         self.flusher = self.replicas.flusher
         self.applier = MetadataApplier(
-            self.broker_id, self.cache, store, self.replicas, self.topic_settings, self.slices, self._topics_deleted
+            self.broker_id, self.cache, store, self.replicas, self.topic_settings, self.slices, clock, self._topics_deleted
         )
         self.membership = ClusterMembership(
             config,

@@ -6,13 +6,14 @@ import pytest
 
 from moldau.model.errors import CoordinationError, ErrorCode
 from moldau.model.identity import TopicPartition
-from moldau.ports.coordination import Done, Request
+from moldau.ports.coordination import Done, GetData, Request
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.messages.group_members import HeartbeatRequest
 from moldau.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request
+from support.trees import AskedTree
 
 TOPIC = 2
 
@@ -157,3 +158,36 @@ def test_a_topic_that_is_deleted_while_it_grows_grows_first_and_does_not_come_ba
     assert [result.error_code for result in answer.body.results] == [0]
     assert answered(remover) == [0]
     assert names(world) == set()
+
+
+class UnreadableConfigs(AskedTree):
+    """A tree of which some reads of topics' configurations fail."""
+
+    failures = 0
+
+    def submit(self, request: Request, done: Done) -> None:
+        if self.failures and isinstance(request, GetData) and request.path.startswith("/config/topics/"):
+            self.failures -= 1
+            done(CoordinationError("disk I/O error", retriable=False))
+        else:
+            super().submit(request, done)
+
+
+@pytest.mark.parametrize("failures", [1, 2, 5])
+def test_a_topic_whose_configuration_cannot_be_read_at_first_is_served_when_it_can(failures: int) -> None:
+    world = BrokerWorld(tree=UnreadableConfigs)
+    assert isinstance(world.store, UnreadableConfigs)
+    world.store.failures = failures
+    maker = world.connect()
+    other = world.connect()
+    maker.send(create("u"), 5)
+    other.send(create("v"), 5)
+    world.clock.advance(failures - 0.5)
+    assert (created(maker) + created(other), names(world)) == ([], set())
+    world.clock.advance(1.0)
+    world.clock.settle()
+    assert (created(maker) + created(other), names(world)) == ([0, 0], {"u", "v"})
+    assert [maker.produce(name, b"x").error_code for name in ("u", "v")] == [0, 0]
+    maker.send(delete("u"), 6)
+    world.clock.settle()
+    assert (answered(maker), names(world)) == ([0], {"v"})

@@ -6,7 +6,8 @@ apply something twice does nothing the second time.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
@@ -15,8 +16,9 @@ from moldau.broker.replicas.partition_events import StaleEpochError
 from moldau.cluster import queries
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
 from moldau.cluster.queries import Query
-from moldau.cluster.snapshot import MetadataSnapshot, TopicInfo
+from moldau.cluster.snapshot import MetadataSnapshot
 from moldau.cluster.store import MetadataStore
+from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.errors import CoordinationError, MoldauError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Elsewhere, Pause, Steps
@@ -24,12 +26,19 @@ from moldau.model.steps import UNFINISHED, Elsewhere, Pause, Steps
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SliceScheduler
     from moldau.broker.replicas.rules import SettingsCache, TopicSettings
+    from moldau.ports.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
 REMOVED_PER_STEP = 10
 """Partitions whose folders are renamed before other work runs: each takes about 0.1 ms."""
+READ_AGAIN_S = 1.0
+"""A read of configurations that failed is repeated after this time."""
 T = TypeVar("T")
+
+
+class _IncarnationOverError(Exception):
+    """The message was for an earlier registration of this broker."""
 
 
 class MetadataCache:
@@ -56,6 +65,7 @@ class MetadataApplier:
         replicas: ReplicaManager,
         settings: "SettingsCache",
         slices: "SliceScheduler",
+        clock: "Clock",
         topics_deleted: Callable[[Sequence[str]], Steps],
     ) -> None:
         """`topics_deleted` gives the steps that drop what is kept of deleted topics elsewhere."""
@@ -67,6 +77,7 @@ class MetadataApplier:
         self._replicas = replicas
         self._settings = settings
         self._slices = slices
+        self._clock = clock
         self._topics_deleted = topics_deleted
         self._controller_epoch = 0
         self._waiting: deque[Steps] = deque()
@@ -86,8 +97,10 @@ class MetadataApplier:
     def run(self, steps: Steps) -> None:
         """Take steps after those that came before."""
         self._waiting.append(steps)
-        if self._is_running:
-            return
+        if not self._is_running:
+            self._start()
+
+    def _start(self) -> None:
         self._is_running = True
         try:
             if self._is_serving:
@@ -108,7 +121,7 @@ class MetadataApplier:
         if error is not None:
             _LOG.error("metadata not applied because of a bug", exc_info=error)
         if self._waiting:
-            self.run(self._waiting.popleft())
+            self._start()
 
     def _run_eagerly(self, steps: Steps) -> None:
         for pause in steps:
@@ -137,24 +150,34 @@ class MetadataApplier:
             done(ControlReply(is_stale=True))
             return
         self._controller_epoch = control.controller_epoch
-        match control:
-            case LeaderAndIsr(_, partitions):
-                floors = yield from self._lead(partitions)
-                done(ControlReply(floors))
-            case UpdateMetadata():
-                yield from self._update(control)
-                done(ControlReply())
-            case StopReplica(_, topics, deletes):
-                yield from self._stop({topic.name: topic for topic in topics}, deletes=deletes)
-                done(ControlReply())
-            case _:
-                assert_never(control)
+        reply = ControlReply()
+        try:
+            match control:
+                case LeaderAndIsr(_, partitions):
+                    reply = ControlReply((yield from self._lead(partitions, broker_epoch)))
+                case UpdateMetadata():
+                    yield from self._update(control, broker_epoch)
+                case StopReplica(_, topics, deletes):
+                    yield from self._stop({topic.name: topic for topic in topics}, deletes=deletes)
+                case _:
+                    assert_never(control)
+        except _IncarnationOverError:
+            reply = ControlReply(is_stale=True)
+        except Exception as error:  # the controller goes on all the same
+            _LOG.error("message of the controller not applied because of a bug: kind=%s", type(control).__name__, exc_info=error)
+        done(reply)
 
     # What clients are answered
 
-    def _update(self, control: UpdateMetadata) -> Steps:
+    def _update(self, control: UpdateMetadata, broker_epoch: int) -> Steps:
         cache = self._cache
-        configs = yield from self._new_configs([topic for topic in control.topics if self._is_new(topic.name, topic.topic_id)])
+        configs: dict[str, dict[str, str]] = {}
+        new = [topic.name for topic in control.topics if self._is_new(topic.name, topic.topic_id) and topic.name not in cache.new_configs]
+        if new and not self._knows_configs:
+            try:
+                configs = yield from self._read_configs(new, broker_epoch)
+            except MalformedNodeError as error:
+                _LOG.error("topics shown without their configurations: topics=%s reason=%s", ",".join(new), error)
         own = {name: values for name, values in (configs | cache.new_configs).items() if values}
         topics = {topic.name: topic for topic in control.topics}
         cache.snapshot = cache.snapshot.updated(
@@ -172,12 +195,18 @@ class MetadataApplier:
         known = self._cache.snapshot.topics.get(name)
         return known is None or known.topic_id != topic_id
 
-    def _new_configs(self, topics: Iterable[TopicInfo]) -> Generator[Pause, None, dict[str, dict[str, str]]]:
-        """What topics set that are new to this broker."""
-        names = [topic.name for topic in topics if topic.name not in self._cache.new_configs]
-        if self._knows_configs or not names:
-            return {}
-        return (yield from self.answered(queries.topic_configs(names)))
+    def _read_configs(self, names: Sequence[str], broker_epoch: int) -> Generator[Pause, None, dict[str, dict[str, str]]]:
+        """What topics set, read again and again if the store fails. MalformedNodeError; _IncarnationOverError."""
+        while True:
+            try:
+                return (yield from self.answered(queries.topic_configs(names)))
+            except MalformedNodeError:
+                raise
+            except CoordinationError as error:
+                if broker_epoch < self.broker_epoch:
+                    raise _IncarnationOverError from error
+                _LOG.error("configurations not read; they are read again: topics=%s reason=%s", ",".join(names), error)
+            yield Elsewhere(partial(self._clock.call_later, READ_AGAIN_S))
 
     def answered(self, query: Query[T]) -> Generator[Pause, None, T]:
         """Steps that make a query. CoordinationError."""
@@ -199,16 +228,16 @@ class MetadataApplier:
 
     # Roles
 
-    def _lead(self, partitions: Sequence[LedPartition]) -> Generator[Pause, None, dict[TopicPartition, int]]:
+    def _lead(self, partitions: Sequence[LedPartition], broker_epoch: int) -> Generator[Pause, None, dict[TopicPartition, int]]:
         """Take roles; the partitions that have to be elected again, with the epochs that their logs know."""
         cache, logs = self._cache, self._replicas.logs
         new = [each for each in dict.fromkeys(each.topic for each in partitions) if each not in cache.snapshot.topics]
         new = [name for name in new if name not in cache.new_configs]
         if new and not self._knows_configs:
             try:
-                found = yield from self.answered(queries.topic_configs(new))
+                found = yield from self._read_configs(new, broker_epoch)
                 cache.new_configs |= {name: found.get(name, {}) for name in new}
-            except CoordinationError as error:
+            except MalformedNodeError as error:
                 _LOG.error("partitions offline: their configurations cannot be read: topics=%s reason=%s", ",".join(new), error)
                 partitions = [each for each in partitions if each.topic not in new]
         made = [(TopicPartition(each.topic, each.info.partition), each.topic_id) for each in partitions if each.is_new]
