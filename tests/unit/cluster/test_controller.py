@@ -4,7 +4,7 @@ import pytest
 
 from moldau.cluster import paths
 from moldau.cluster.changes import MarkDeletion, NewState, NewTopic, PutTopicConfig, writes_of
-from moldau.cluster.controller.events import LogEpochs
+from moldau.cluster.controller.events import Effect, Event, LogEpochs
 from moldau.cluster.controller.machine import Role
 from moldau.cluster.controller.requests import (
     AlterConfig,
@@ -402,6 +402,51 @@ def test_a_store_that_fails_leaves_no_topic_and_says_so(cluster: Cluster) -> Non
     again = broker.create("t")
     cluster.settle(30)
     assert error_of(again[0], "t") == "NONE"
+
+
+def test_an_effect_that_fails_by_a_bug_loses_no_other_one(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    broker = active(cluster)
+
+    def answered(_outcome: object) -> None:
+        raise RuntimeError("a bug of who asks")
+
+    for _ in range(2):
+        broker.runner.ask(CreateTopics([TopicSpec("t", 1, 1)]), answered)
+    made = broker.create("u")
+    cluster.settle(30)
+    assert error_of(made[0], "u") == "NONE"
+    assert sorted(broker.snapshot.topics) == ["t", "u"]
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == [
+        "effect of the controller not carried out because of a bug: Answer"
+    ] * 2
+
+
+def test_long_work_gives_others_their_turn_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(1)
+    cluster.settle(30)
+    broker = active(cluster)
+    made = broker.ask(CreateTopics([TopicSpec(f"t{number}", 1, 1) for number in range(1000)]))
+    clock = cluster.clock
+    steps, turns = [0], [0]
+    step = broker.controller.step
+
+    def slow_step(event: Event, now_ms: int) -> list[Effect]:
+        clock.advance_within(0.002)
+        steps[0] += 1
+        return step(event, now_ms)
+
+    def other() -> None:
+        assert steps[0] <= 4, "others wait for more than 5 ms and the step at hand"
+        steps[0] = 0
+        turns[0] += 1
+        if not made:
+            clock.call_later(0.0, other)
+
+    monkeypatch.setattr(broker.controller, "step", slow_step)
+    clock.call_later(0.0, other)
+    cluster.settle(30)
+    assert error_of(made[0], "t999") == "NONE"
+    assert turns[0] > 100
 
 
 # Elections

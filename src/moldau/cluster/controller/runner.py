@@ -1,6 +1,6 @@
 """Carries out what the controller decides: reads and writes the store, sends to brokers, answers who asked, keeps time.
 
-One event at a time: what comes while a step's effects are carried out waits until they are.
+One event at a time: what comes while a step's effects are carried out waits until they are. Long work takes turns with others.
 """
 
 import logging
@@ -41,6 +41,8 @@ from moldau.ports.clock import Clock, Timer
 
 _LOG = logging.getLogger(__name__)
 
+TURN_S = 0.005
+"""So long steps follow each other before others have their turn."""
 SendTo = Callable[[LiveBroker, Control, Callable[[ControlReply], object]], object]
 
 
@@ -70,6 +72,8 @@ class ControllerRunner:
         self._raised_epochs = raised_epochs
         self._events: deque[Event] = deque()
         self._is_running = False
+        self._is_paused = False
+        self._is_handing_over = False
         self._timer: Timer | None = None
         self._last_ticket = 0
         self._asked: dict[int, Callable[[Any], object]] = {}
@@ -89,15 +93,35 @@ class ControllerRunner:
     def take(self, event: Event) -> None:
         """Have the controller know of an event."""
         self._events.append(event)
-        if self._is_running:
-            return
+        if not self._is_running:
+            self._run()
+
+    def _run(self) -> None:
+        """Take steps until nothing is left to do, or others should have their turn."""
         self._is_running = True
+        until = self._clock.monotonic() + TURN_S
         try:
             while self._events:
                 for effect in self._controller.step(self._events.popleft(), self._clock.time_ms()):
-                    self._carry_out(effect)
+                    try:
+                        self._carry_out(effect)
+                    except Exception as error:  # the others count all the same
+                        _LOG.error("effect of the controller not carried out because of a bug: %s", type(effect).__name__, exc_info=error)
+                if self._events and self._clock.monotonic() >= until:
+                    self._is_paused = self._is_handing_over = True
+                    self._soon(self._resume)
+                    self._is_handing_over = False
+                    if self._is_paused:
+                        return
+                    until = self._clock.monotonic() + TURN_S
         finally:
-            self._is_running = False
+            self._is_running = self._is_paused
+
+    def _resume(self) -> None:
+        """Others have had their turn, or there are none, and `_run` goes on by itself."""
+        self._is_paused = False
+        if not self._is_handing_over:
+            self._run()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
