@@ -20,7 +20,7 @@ from moldau.cluster.controller.requests import (
 from moldau.cluster.znodes import PartitionState, decode_config, decode_controller, decode_topic, encode_topic
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
-from moldau.ports.coordination import Create, Delete, Multi, SetData, Write
+from moldau.ports.coordination import Create, Delete, Done, Multi, Request, SetData, Write
 from support.controllers import Broker, Cluster, error_of
 
 
@@ -402,6 +402,44 @@ def test_a_store_that_fails_leaves_no_topic_and_says_so(cluster: Cluster) -> Non
     again = broker.create("t")
     cluster.settle(30)
     assert error_of(again[0], "t") == "NONE"
+
+
+def fail_once(broker: Broker, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store fails one request of the controller, when it has carried out some."""
+    submit, left = broker.session.submit, [after]
+
+    def counted(request: Request, done: Done) -> None:
+        left[0] -= 1
+        if left[0] == -1:
+            broker.session.fail_next(CoordinationError("no room", retriable=True))
+        submit(request, done)
+
+    monkeypatch.setattr(broker.session, "submit", counted)
+
+
+@pytest.mark.parametrize("after", range(12))
+def test_what_a_failure_of_the_store_leaves_half_done_is_finished(cluster: Cluster, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = active(cluster)
+    broker.create("there", 250, replicas=2)
+    broker.create("grows", 1, replicas=2)
+    cluster.settle(30)
+    with monkeypatch.context() as patch:
+        fail_once(broker, after, patch)
+        broker.create("t", 650, replicas=2)
+        broker.grow("grows", 401)
+        broker.delete("there")
+        cluster.settle(60)
+    image = broker.controller.image
+    assert all(map(image.is_free, ("t", "grows", "there")))
+    for each in cluster.brokers.values():
+        assert {name: len(topic.partitions) for name, topic in each.snapshot.topics.items()} == {
+            name: len(topic.partitions) for name, topic in image.topics.items()
+        }
+        assert len(each.led) == sum(len(topic.partitions) for topic in image.topics.values())
+    assert [topic.missing for topic in image.topics.values()] == [0] * len(image.topics)
+    assert image.deleting == {}
+    assert cluster.children(paths.DELETE_TOPICS) == []
+    assert sorted(cluster.children(paths.TOPICS)) == sorted(image.topics)
 
 
 def test_an_effect_that_fails_by_a_bug_loses_no_other_one(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:

@@ -19,7 +19,7 @@ from moldau.model.config import BrokerConfig
 from moldau.model.errors import CoordinationError
 
 READ_AFTER_MS = 1000
-"""Changes by others are read so long after the first of them: each change of our own looks like one."""
+"""Changes by others are read so long after the first of them: each change of our own looks like one. And what failed is tried again."""
 
 
 class ClusterChanges:
@@ -35,15 +35,16 @@ class ClusterChanges:
         config: BrokerConfig,
         new_topic_id: Callable[[], bytes],
     ) -> None:
-        self.topics = TopicChanges(image, outbox, broadcast, elections, works, Planner(image, config, new_topic_id))
-        self.deletions = TopicDeletions(image, outbox, broadcast, works)
+        self.topics = TopicChanges(image, outbox, broadcast, elections, works, Planner(image, config, new_topic_id), self._wake)
+        self.deletions = TopicDeletions(image, outbox, broadcast, works, self._wake)
         self._configs = ConfigChanges(image, outbox, config)
         self._image = image
         self._outbox = outbox
         self._elections = elections
         self._new_topic_id = new_topic_id
         self._changed: dict[str, None] | None = None
-        """Topics to read when the timer is due; None if it does not run."""
+        """Topics to read when the timer is due; None if nothing has changed."""
+        self._is_waking = False
 
     def carry_out(self, asked: Asked, now_ms: int) -> None:
         """Carry out a request, and answer."""
@@ -65,12 +66,20 @@ class ClusterChanges:
         """Something has changed; it may be our own change."""
         if self._changed is None:
             self._changed = {}
-            self._outbox.effects.append(Wake(READ_AFTER_MS))
+            self._wake()
         if isinstance(event, TopicChanged):
             self._changed[event.name] = None
 
+    def _wake(self) -> None:
+        if not self._is_waking:
+            self._is_waking = True
+            self._outbox.effects.append(Wake(READ_AFTER_MS))
+
     def due(self) -> None:
-        """Read what has changed."""
+        """Continue what a failure of the store has left unfinished, and read what has changed."""
+        self._is_waking = False
+        self.topics.resume_unfinished()
+        self.deletions.resume_unfinished()
         if self._changed is None:
             return
         changed, self._changed = self._changed, None

@@ -1,7 +1,7 @@
 """Topics are deleted: marked, removed by brokers, and then their nodes removed. From the mark on the next controller completes it."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ class _Deletion(NamedTuple):
 class TopicDeletions:
     """See the module."""
 
-    def __init__(self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, works: Works) -> None:
+    def __init__(self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, works: Works, wake: Callable[[], object]) -> None:
+        """`wake` has `resume_unfinished` called after a while."""
         self._image = image
         self._outbox = outbox
         self._broadcast = broadcast
@@ -45,6 +46,9 @@ class TopicDeletions:
         self._is_marking = False
         self._unreached: list[_Deletion] = []
         """Deletions of topics with a replica on a broker that is not live."""
+        self._wake = wake
+        self._unfinished: list[_Deletion] = []
+        """Those of topics that are closed already, and for which the store has failed since."""
 
     def delete(self, ticket: int, request: DeleteTopics) -> None:
         """Delete topics; answer."""
@@ -62,17 +66,12 @@ class TopicDeletions:
         if topic is None or topic.topic_id != topic_id:
             self._end(outcomes, name, unknown_topic(name))
             return
-        self._waiting.append(_Deletion(name, topic_id, _brokers_of(topic.replicas), len(topic.replicas), outcomes))
-        self._mark()
+        self._begin(_Deletion(name, topic_id, _brokers_of(topic.replicas), len(topic.replicas), outcomes))
 
     def remove_empty(self, name: str) -> None:
         """Delete a topic whose node names no partitions, as an interrupted creation of an earlier version leaves it."""
 
-        def run() -> None:
-            self._waiting.append(_Deletion(name, None, (), 0, None))
-            self._mark()
-
-        self._image.when_free(name, run)
+        self._image.when_free(name, partial(self._begin, _Deletion(name, None, (), 0, None)))
 
     def resume(self, name: str, found: FoundTopic | None) -> None:
         """Continue a deletion from its mark on. `found` is what is left of the topic."""
@@ -92,6 +91,16 @@ class TopicDeletions:
         unreached, self._unreached = self._unreached, []
         for deletion in unreached:
             self._image.when_free(deletion.name, partial(self._stop, [deletion]))
+
+    def resume_unfinished(self) -> None:
+        """Repeat deletions that the store has failed for, from the mark on."""
+        unfinished, self._unfinished = self._unfinished, []
+        for deletion in unfinished:
+            self._image.when_free(deletion.name, partial(self._begin, deletion))
+
+    def _begin(self, deletion: _Deletion) -> None:
+        self._waiting.append(deletion)
+        self._mark()
 
     def _mark(self) -> None:
         if self._is_marking or not self._waiting:
@@ -120,14 +129,18 @@ class TopicDeletions:
         else:
             error = not_stored(f"delete topics {[each.name for each in batch]}", outcome)
             if outcome.retriable or isinstance(outcome, NodeError):  # certainly not written
-                self._end_all(batch, error)
+                self._fail(batch, error)
             else:
                 self._close(batch, error)
             self._stop(marked)
         self._mark()
 
-    def _end_all(self, batch: Sequence[_Deletion], error: PeerError) -> None:
+    def _fail(self, batch: Sequence[_Deletion], error: PeerError) -> None:
+        """The store has failed; what is closed already is deleted all the same."""
         for each in batch:
+            if each.name in self._image.deleting:
+                self._unfinished.append(each._replace(outcomes=None))
+                self._wake()
             self._end(each.outcomes, each.name, error)
 
     def _close(self, batch: Sequence[_Deletion], error: PeerError) -> None:
@@ -137,7 +150,7 @@ class TopicDeletions:
         for each in batch:
             self._image.remove(each.name)
             self._image.deleting[each.name] = each.topic_id
-        replied = Countdown(2, partial(self._end_all, batch, error))
+        replied = Countdown(2, partial(self._fail, batch, error))
         self._broadcast.update(deleted=[each.name for each in batch], then=replied)
         stopped = [StoppedTopic(each.name, each.topic_id, each.partitions) for each in batch]
         self._broadcast.stop(stopped, replied, deletes=False)
@@ -166,7 +179,7 @@ class TopicDeletions:
 
         def nodes_read(deletion: _Deletion, nodes: TopicNodes | CoordinationError) -> None:
             if isinstance(nodes, CoordinationError):
-                self._end(deletion.outcomes, deletion.name, not_stored(f"delete topic {deletion.name}", nodes))
+                self._fail([deletion], not_stored(f"delete topic {deletion.name}", nodes))
             else:
                 left[deletion.name] = nodes
             read()
@@ -201,12 +214,12 @@ class TopicDeletions:
         write()
 
     def _dropped(self, ended: Sequence[_Deletion], outcome: Written | CoordinationError) -> None:
+        if not isinstance(outcome, Written):
+            self._fail(ended, not_stored(f"delete topics {[each.name for each in ended]}", outcome))
+            return
         for each in ended:
-            if isinstance(outcome, Written):
-                self._image.deleting.pop(each.name, None)
-                self._end(each.outcomes, each.name, None)
-            else:
-                self._end(each.outcomes, each.name, not_stored(f"delete topic {each.name}", outcome))
+            self._image.deleting.pop(each.name, None)
+            self._end(each.outcomes, each.name, None)
 
     def _end(self, outcomes: Outcomes | None, name: str, outcome: PeerError | None) -> None:
         """What was done for a topic has ended."""

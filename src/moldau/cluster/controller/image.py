@@ -28,6 +28,7 @@ class TopicImage:
         "partitions",
         "replicas",
         "topic_id",
+        "unsent",
         "version",
     )
 
@@ -42,6 +43,8 @@ class TopicImage:
         """Whether a change of the node by others is seen."""
         self.missing = 0
         """Partitions without a state."""
+        self.unsent: Sequence[int] = ()
+        """Those that brokers have to be sent yet, as the states of some could not be written."""
         self._incarnations: list[int] = []
         self._served: TopicInfo | None = None
         self._was_served = False

@@ -43,8 +43,16 @@ class TopicChanges:
     """See the module."""
 
     def __init__(
-        self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, elections: Elections, works: Works, planner: Planner
+        self,
+        image: ClusterImage,
+        outbox: Outbox,
+        broadcast: Broadcast,
+        elections: Elections,
+        works: Works,
+        planner: Planner,
+        wake: Callable[[], object],
     ) -> None:
+        """`wake` has `resume_unfinished` called after a while."""
         self._image = image
         self._outbox = outbox
         self._broadcast = broadcast
@@ -53,6 +61,9 @@ class TopicChanges:
         self._planner = planner
         self._creations: deque[_Creation] = deque()
         self._is_creating = False
+        self._wake = wake
+        self._unfinished: dict[str, TopicImage] = {}
+        """Topics of which some states could not be written."""
 
     # Create
 
@@ -154,6 +165,7 @@ class TopicChanges:
         if error is None:
             self._announce_created([(topic, creation)])
         else:
+            self._keep_unfinished(topic, range(len(topic.partitions)))
             self._end(creation.outcomes, topic.name, not_stored(f"create topic {topic.name}", error))
 
     def _announce_created(self, created: Sequence[tuple[TopicImage, _Creation]]) -> None:
@@ -297,12 +309,24 @@ class TopicChanges:
 
         self._outbox.read(queries.topic_nodes(spec.name), nodes_read)
 
+    def _keep_unfinished(self, topic: TopicImage, unsent: Sequence[int]) -> None:
+        topic.unsent = unsent
+        self._unfinished[topic.name] = topic
+        self._wake()
+
+    def resume_unfinished(self) -> None:
+        """Complete topics that a failure of the store has left half written."""
+        unfinished, self._unfinished = self._unfinished, {}
+        for topic in unfinished.values():
+            self.complete(topic)
+
     def complete(self, topic: TopicImage) -> None:
         """Write the states that a topic misses, which another has begun to create or to grow, and have them led."""
 
         def completed(error: CoordinationError | None) -> None:
             if error is not None:
                 _LOG.error("topic not completed: topic=%s reason=%s", topic.name, error)
+                self._keep_unfinished(topic, topic.unsent)
             self._image.free(topic.name)
 
         def nodes_read(nodes: TopicNodes | CoordinationError) -> None:
@@ -320,7 +344,7 @@ class TopicChanges:
                 self._complete(topic, completed)
 
         def run() -> None:
-            if self._image.topics.get(topic.name) is topic and topic.missing:
+            if self._image.topics.get(topic.name) is topic and (topic.missing or topic.unsent):
                 self._outbox.read(queries.topic_nodes(topic.name), nodes_read)
             else:
                 self._image.free(topic.name)
@@ -328,13 +352,16 @@ class TopicChanges:
         self._image.when_free(topic.name, run)
 
     def _complete(self, topic: TopicImage, then: Callable[[CoordinationError | None], object]) -> None:
-        missing = [index for index, info in enumerate(topic.partitions) if info is None]
+        missing = (index for index, info in enumerate(topic.partitions) if info is None)
+        unsent = sorted(dict.fromkeys((*topic.unsent, *missing)))
 
         def written(error: CoordinationError | None) -> None:
             if error is not None:
+                self._keep_unfinished(topic, unsent)
                 then(error)
                 return
-            led = [LedPartition(topic.name, topic.topic_id, topic.info(index), True) for index in missing]
+            topic.unsent = ()
+            led = [LedPartition(topic.name, topic.topic_id, topic.info(index), True) for index in unsent]
             self._announce([topic], led, lambda: then(None))
 
         self._write_states(topic, lambda index: self._state(topic.replicas[index]), written)
