@@ -484,12 +484,10 @@ class Gated(RuleBasedStateMachine):
     @rule(broker_id=st.integers(1, 4), epoch=st.integers(-1, 1), beyond=st.integers(-1, 1))
     def wrong_fetch(self, broker_id: int, epoch: int, beyond: int) -> None:
         offset = len(self.log) + beyond
-        if not self.leads:
+        if not self.leads or broker_id in (1, 4):
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif epoch != 0:
             code = ErrorCode.FENCED_LEADER_EPOCH if epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH
-        elif broker_id in (1, 4):
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif not 0 <= offset <= len(self.log):
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
