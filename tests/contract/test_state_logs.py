@@ -9,7 +9,6 @@ import pytest
 from moldau.broker.coordinators.state_log import KeyValue, LoadedBatch, StateLog, TransactionalProducer
 from moldau.broker.replicas.appends import MarkerBatch
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.steps import drain
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.testing.clock import FakeClock
 from support.broker_world import BrokerWorld
@@ -51,7 +50,7 @@ class Real:
         self.world = BrokerWorld(offsets_topic_num_partitions=PARTITIONS, **settings)
         self.clock = self.world.clock
         self.log = self.world.broker.coordinators.offsets_topic
-        drain(self.log.ensured())
+        self.world.finish(self.log.ensured())
 
     def mark(self, partition: int, producer: TransactionalProducer, *, committed: bool) -> None:
         marker = EndTxnMarker(ControlType.COMMIT if committed else ControlType.ABORT, 0)

@@ -161,6 +161,7 @@ def test_at_the_memory_bound_one_that_takes_long_is_counted_to_its_end_and_not_a
 
 def test_one_that_could_not_begin_at_once_is_carried_out_too_though_its_connection_is_lost(world: BrokerWorld) -> None:
     world.create_topic("other", COUNT)
+    settle(world)
     for _ in range(10):  # more than have a part in the first turn
         world.connect().send(to_all(world), 9)
     client = world.connect()

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from moldau.broker.coordinators.partition_coordinator import Phase
-from moldau.model.steps import drain
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
@@ -57,7 +56,7 @@ def world(tmp_path: Path) -> BrokerWorld:
 @pytest.fixture
 def producer(world: BrokerWorld) -> Producer:
     client = world.connect()
-    drain(world.broker.coordinators.transactions_topic.ensured())
+    world.finish(world.broker.coordinators.transactions_topic.ensured())
     return Producer(client)
 
 
@@ -195,7 +194,7 @@ def test_a_long_commit_whose_topic_is_deleted_before_it_is_appended_leaves_no_of
 
 def test_so_does_a_short_one_whose_topic_is_deleted_while_its_transaction_is_brought_to_disk() -> None:
     world = group_world(transaction_state_log_num_partitions=1, log_flush_interval_messages=1)
-    drain(world.broker.coordinators.transactions_topic.ensured())
+    world.finish(world.broker.coordinators.transactions_topic.ensured())
     client = world.connect()
     producer = Producer(client)
     world.create_topic("u")
