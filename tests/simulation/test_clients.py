@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
+pytestmark = pytest.mark.system
+
+
 @pytest.fixture
 def sim() -> Iterator[Simulation]:
     simulation = Simulation(Options(1))

@@ -14,6 +14,8 @@ from moldau.testing.simulation.shrinking import minimize, shrink
 from moldau.testing.simulation.trial import run_trial
 from simulation.test_trials import WORKLOADS
 
+pytestmark = pytest.mark.system
+
 REGRESSIONS = Path(__file__).parent / "regressions"
 
 

@@ -17,6 +17,8 @@ from moldau.testing.simulation.workloads import Workload
 from moldau.testing.simulation.workloads.reading import read
 from moldau.testing.simulation.workloads.writing import write
 
+pytestmark = pytest.mark.system
+
 WORKLOADS: list[tuple[str, Workload]] = [("write", write), ("write", write), ("read", read)]
 
 

@@ -8,6 +8,8 @@ from moldau.testing.simulation.fleet import clients_of, settle
 from moldau.testing.simulation.options import draw_options
 from moldau.testing.simulation.trial import Verdict, run_trial
 
+pytestmark = pytest.mark.system
+
 TOGETHER = {
     "groups": ["commit_plainly", "join", "join", "join", "look", "write"],
     "copies": ["copy", "copy", "write"],
