@@ -69,7 +69,7 @@ class EntryFile:
     def store(self) -> bool:
         """Bring the file to what it should hold (in the page cache): cut what is after the stored entries, append the tail.
 
-        Whether there was anything to do. StorageError: the tail stays in memory, and the next `store` begins anew.
+        Whether there was anything to do. StorageError: the tail stays in memory, and the next `store` starts over.
         """
         if not self.tail and not self.stale:
             return False

@@ -124,7 +124,7 @@ class LogTransactions:
         return found
 
     def mend_aborted(self, offset: int) -> bool:
-        """Make the index anew that should have an entry for the abort marker at `offset`; whether it has one then. StorageError."""
+        """Rebuild the index that should have an entry for the abort marker at `offset`; whether it has one then. StorageError."""
         slot = self._segments.slot_of(offset)
         self._mend(slot)
         return any(aborted.last_offset == offset for aborted in self._segments.items[slot].transaction_index)

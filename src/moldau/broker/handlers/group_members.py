@@ -154,7 +154,7 @@ def sync_group(services: Services, message: SyncGroupRequest, request: Request, 
 def heartbeat(services: Services, message: HeartbeatRequest, request: Request, reply: Reply) -> None:
     """As `Membership.heartbeat`; INVALID_GROUP_ID, NOT_COORDINATOR, and UNKNOWN_MEMBER_ID in a group that is not there.
 
-    While groups are loaded every member is told that all is well: its session has not begun anew yet.
+    While groups are loaded no member receives an error: its session has not been renewed yet.
     """
     try:
         group = services.groups.group_for(message.group_id)

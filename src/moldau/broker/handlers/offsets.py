@@ -123,7 +123,7 @@ class Verdict(Generic[A]):
 
 
 def commit_code(code: ErrorCode) -> ErrorCode:
-    """What a client is told of a commit that could not be stored."""
+    """What a client receives for a commit that could not be stored."""
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code is ErrorCode.MESSAGE_TOO_LARGE else code
 
 

@@ -1,4 +1,4 @@
-"""Registers this broker in the cluster, in each session anew: an ephemeral node, whose `created_id` is the broker's incarnation."""
+"""Registers this broker in the cluster, again in each session: an ephemeral node, whose `created_id` is the broker's incarnation."""
 
 from collections.abc import Callable
 from functools import partial

@@ -8,7 +8,7 @@ A batch goes when no record of it stays, unless it is needed for what its header
 
 In a batch with fewer records, or with a delete horizon, what is kept is copied, in stretches where it can be. Offsets never change, so base
 offset and last offset delta stay, also where the first or the last record goes, and with them the last sequence of the producer. Timestamps
-are deltas to the base timestamp, which stays too; a delete horizon takes its place (KIP-534), and only then every record is written anew.
+are deltas to the base timestamp, which stays too; a delete horizon takes its place (KIP-534), and only then every record is rewritten.
 """
 
 from collections.abc import Iterable

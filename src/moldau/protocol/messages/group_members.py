@@ -12,7 +12,7 @@ from moldau.protocol.codec.fields import array, binary, boolean, int16, int32, m
 
 @message
 class JoinGroupRequestProtocol:
-    """A way to share out partitions that the member supports, with bytes for whoever does it."""
+    """A way to share out partitions that the member supports, with bytes for the member that does it."""
 
     name: str = string("0+")
     metadata: bytes = binary("0+")
@@ -36,7 +36,7 @@ class JoinGroupRequest:
 
 @message
 class JoinGroupResponseMember:
-    """One member, as the leader is told of it."""
+    """One member, as the leader receives it."""
 
     member_id: str = string("0+")
     group_instance_id: str | None = string("5+", nullable="5+", ignorable=True)
@@ -45,7 +45,7 @@ class JoinGroupResponseMember:
 
 @message
 class JoinGroupResponse:
-    """The generation that was formed; its leader is told the members."""
+    """The generation that was formed; its leader receives the members."""
 
     API: ClassVar = ApiKey.JOIN_GROUP
 

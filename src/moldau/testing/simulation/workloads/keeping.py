@@ -74,7 +74,7 @@ async def _check_newest(
             raise KeptError(f"{partition}: key {key!r} has {newest.get(key)!r}, it must have one of {possible[key]}")
     for key in kept:
         if key not in newest:
-            raise KeptError(f"{partition}: the tombstone of key {key!r} has gone before its time")
+            raise KeptError(f"{partition}: the tombstone of key {key!r} was removed before its time")
 
 
 async def delete(context: ClientContext) -> None:
@@ -119,7 +119,7 @@ def _check_left(partition: TopicPartition, stored: dict[int, bytes], found: list
 
 
 async def read_all(context: ClientContext, partition: TopicPartition) -> list[Message]:
-    """A partition's records from its beginning to the end that it has now; from anew where the beginning has moved meanwhile."""
+    """A partition's records from its beginning to its present end; read again from the start where the beginning has moved meanwhile."""
     has_moved: list[object] = []
     while True:
         consumer = Consumer(context, on_reset=lambda *where: has_moved.append(where))
