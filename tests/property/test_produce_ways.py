@@ -6,7 +6,7 @@ its size put right, other acks, topics, batches. What both answer and what stand
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from moldau.broker.broker import Broker
 from moldau.broker.handlers.produce.fast_path import ProduceFastPath
+from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.control import ControlType, EndTxnMarker
@@ -23,6 +24,7 @@ from support.sizes import sized
 
 VERSIONS = (3, 5, 6, 7, 8, 9, 12, 13)
 TOPIC = "a-topic"
+END = b""
 STEP = sized(5, 1)
 """Of all requests one step away, each of the runs below takes every so many."""
 
@@ -56,14 +58,19 @@ class Twins:
         return client.frame(produce_request(topic, records, acks=acks, transactional_id=transactional_id), version)[4:]
 
     def compare(self, *payloads: bytes) -> None:
-        """Send the payloads over new connections, each as a read of its own and then all as one."""
-        stream = [struct.pack(">i", len(payload)) + payload for payload in payloads]
-        for reads in (stream, [b"".join(stream)]):
+        """Send the payloads over new connections, each as a read of its own and then all as one. In place of a payload, `END` ends the
+        transaction; then each is a read of its own only.
+        """
+        stream = [payload and struct.pack(">i", len(payload)) + payload for payload in payloads]
+        for reads in (stream,) if END in stream else (stream, [b"".join(stream)]):
             outcomes = []
             for world in (self.short, self.general):
                 client = world.connect(piece=1 << 20)
                 for read in reads:
-                    client.peer.send(read)
+                    if read == END:
+                        end_transaction(world)
+                    else:
+                        client.peer.send(read)
                 answers = client.peer.receive()
                 closed = client.closed
                 log = world.partition(TOPIC).log
@@ -75,6 +82,14 @@ class Twins:
                 client.peer.disconnect()
                 world.clock.settle()
             assert outcomes[0] == outcomes[1], payloads[-1].hex()
+
+
+def end_transaction(world: BrokerWorld) -> None:
+    """Commit that of producer 3."""
+    log = world.partition(TOPIC).log
+    epoch = max((entry.epoch for entry in log.active_producers()), default=0)
+    log.append_marker_as_leader(3, epoch, EndTxnMarker(ControlType.COMMIT, 0), world.clock.time_ms(), transaction_version=1)
+    log.write_staged()
 
 
 @pytest.fixture
@@ -122,14 +137,20 @@ def test_batches_of_every_size_and_kind(twins: Twins, version: int, caplog: pyte
 
 
 class Leave:
-    """A transaction coordinator that lets everybody do everything."""
+    """A transaction coordinator that lets everybody do everything, or refuses everything with `code`."""
+
+    def __init__(self) -> None:
+        self.code = ErrorCode.NONE
 
     def verify(
-        self, name: str, producer_id: int, epoch: int, partitions: set[TopicPartition], done: Callable[[dict[Any, Any]], object]
+        self, name: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition], done: Callable[[dict[Any, Any]], object]
     ) -> None:
-        done({})
+        done(dict.fromkeys(partitions, self.code))
 
     add_partitions_for_produce = verify
+
+    def is_verified(self, name: str, producer_id: int, epoch: int, partition: TopicPartition) -> bool:
+        return self.code is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [5, 9, 11, 12, 13])
@@ -155,10 +176,35 @@ def test_requests_of_a_transaction_one_step_away(
         if number % step == version % step:
             twins.compare(usual, usual, other, following)
     for world in (twins.short, twins.general):
-        log = world.partition(TOPIC).log
-        log.append_marker_as_leader(3, 0, EndTxnMarker(ControlType.COMMIT, 0), world.clock.time_ms(), transaction_version=1)
-        log.write_staged()
+        end_transaction(world)
     twins.compare(usual, following, usual, following)
+
+
+@pytest.mark.parametrize("version", [5, 7, 9, 11, 12])
+def test_the_first_requests_of_further_transactions(
+    twins: Twins, version: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Up to version 11 they go the shortest way where the coordinator answers at once, unless they are refused or repeated."""
+    caplog.set_level("CRITICAL")
+    leave = Leave()
+    monkeypatch.setattr(Broker, "transactions", leave)
+
+    def request(sequence: int, epoch: int = 0, *, transactional: bool = True) -> bytes:
+        options = {"producer_id": 3, "producer_epoch": epoch, "base_sequence": sequence, "transactional": transactional}
+        return twins.usual(version, -1, transactional_id="an-id", **options)
+
+    is_short = version < 12
+    twins.compare(request(0), END, request(1), END, request(2), request(3), END)
+    assert twins.taken == (3 if is_short else 1)
+    for sequence, other in enumerate((request(0), request(99), request(4, epoch=-1), request(8, transactional=False)), 4):
+        twins.compare(request(sequence), END, other, END)
+    assert twins.taken == (3 if is_short else 1), "one that is repeated, out of order, of no epoch, or no part of a transaction is not"
+    twins.compare(request(9), END, request(0, epoch=1), END)
+    assert twins.taken == (4 if is_short else 1)
+    leave.code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    twins.compare(request(1, epoch=1))
+    leave.code = ErrorCode.NONE
+    twins.compare(request(1, epoch=1), END, request(3, epoch=1), request(2, epoch=1), END)
 
 
 @settings(max_examples=sized(60), deadline=None, suppress_health_check=list(HealthCheck))

@@ -31,6 +31,10 @@ class Coordinator:
     def verify(self, *question: Any) -> None:
         self._note("verify", *question)
 
+    def is_verified(self, name: str, producer_id: int, epoch: int, partition: TopicPartition) -> bool:
+        self.asked.append(("verify", name, producer_id, epoch, [partition]))
+        return self.code is ErrorCode.NONE and not self.waits
+
     def add_partitions_for_produce(self, *question: Any) -> None:
         self._note("add", *question)
 

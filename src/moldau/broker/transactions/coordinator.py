@@ -184,6 +184,13 @@ class TransactionCoordinator:
             return
         done(_for_leaders(partitions, self.verified(transactional_id, producer_id, producer_epoch, partitions)))
 
+    def is_verified(self, transactional_id: str, producer_id: int, producer_epoch: int, partition: "TopicPartition") -> bool:
+        """Whether `verify` would answer NONE for this partition, now."""
+        if not self._config.boolean("transaction.partition.verification.enable"):
+            return True
+        codes = self.verified(transactional_id, producer_id, producer_epoch, (partition,))
+        return isinstance(codes, dict) and codes[partition] is ErrorCode.NONE
+
     def verified(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: "Iterable[TopicPartition]"
     ) -> "dict[TopicPartition, ErrorCode] | ErrorCode":

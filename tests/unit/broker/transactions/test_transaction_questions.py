@@ -24,6 +24,8 @@ def world() -> TransactionWorld:
 def verify(world: TransactionWorld, transactional_id: str, producer_id: int, epoch: int, *names: str) -> dict[str, ErrorCode]:
     told: list[Codes] = []
     world.coordinator.verify(transactional_id, producer_id, epoch, partitions(*names), told.append)
+    for each, code in told[0].items():
+        assert world.coordinator.is_verified(transactional_id, producer_id, epoch, each) is (code is NONE)
     return {str(each): code for each, code in told[0].items()}
 
 

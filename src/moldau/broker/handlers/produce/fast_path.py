@@ -9,8 +9,8 @@ input (property test). With batches of one message this saves a third of the wor
 The rows of one read are answered together, after the write. A request that goes the general way in between has the rows before it reserve
 their place.
 
-A request with a transactional id comes this way while its producer's transaction is ongoing in the partition, so all but the first of a
-transaction.
+A request with a transactional id comes this way while its producer's transaction is ongoing in the partition. So does the first one of a
+transaction up to version 11, if the coordinator answers at once (`transactional.FirstBatches`).
 """
 
 from struct import Struct
@@ -52,6 +52,7 @@ class ProduceFastPath:
     __slots__ = (
         "_append_as_leader",
         "_bits",
+        "_first_batches",
         "_limits",
         "_log",
         "_middle",
@@ -91,6 +92,7 @@ class ProduceFastPath:
         self._bits = TRANSACTIONAL_BIT | LOG_APPEND_TIME_BIT | (_ZSTD_BIT if version < FIRST_WITH_ZSTD else 0)
         self._transactional = 0 if operation.transactional_id is None else TRANSACTIONAL_BIT
         """Those of `_bits` that a batch has to have."""
+        self._first_batches = operation.first_batches()
         # The response: size, correlation id, what never changes, base offset, append time, log start offset, what never changes.
         response = encode_produce_response(version, 0, [(topic, [ProducePartitionResult(partition.index)])])
         if version >= FIRST_WITH_TOPIC_IDS:
@@ -179,7 +181,9 @@ class ProduceFastPath:
             if size > limits.max_plain_bytes or header[5] & self._bits != transactional or header[8] > now_ms + limits.after_max_ms:
                 return False
             if transactional and not self._log.has_ongoing_transaction(header[9], header[10]):
-                return False
+                first_batches = self._first_batches
+                if first_batches is None or not first_batches.admit(header, now_ms):
+                    return False
             append_as_leader = self._append_as_leader
             base_offset, _, append_time_ms, duplicate = append_as_leader(batch, header, now_ms)
         except (PeerError, StorageError, IndexError, struct_error):  # also too short: the general way says where

@@ -25,6 +25,7 @@ from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_
 
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
+    from moldau.broker.handlers.produce.transactional import FirstBatches
     from moldau.broker.handlers.produce.walks import BatchWalks, Walk
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.hosted import HostedPartition
@@ -180,6 +181,10 @@ class ProduceOperation:
             except PeerError as error:
                 part.error = error.with_traceback(None)  # whose frames refer to the part
         return part.error is None
+
+    def first_batches(self) -> "FirstBatches | None":
+        """What lets first batches of transactions into the only partition of the request; None if the coordinator has to be asked."""
+        return None
 
     @property
     def first_error(self) -> str | None:

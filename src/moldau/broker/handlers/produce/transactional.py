@@ -21,11 +21,14 @@ from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import UNFINISHED, Steps
 
 if TYPE_CHECKING:
+    from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.security.channel import Channel
+    from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.log.open_transactions import Verification
     from moldau.log.partition_log import AppendResult
     from moldau.model.identity import TopicPartition
     from moldau.protocol.fast.produce import ProduceFrame
+    from moldau.protocol.records.header import BatchHeader
 
 FIRST_WITH_ABORTABLE = 11
 FIRST_THAT_ADDS = 12
@@ -62,6 +65,28 @@ class TransactionalPart(ProducePart):
                     " waiting",
                 )
         return log.append_as_leader(self.records, header, now_ms)
+
+
+class FirstBatches:
+    """Lets the first batches of a producer's transactions into one partition that it has added, without a `TransactionalProduce` for each."""
+
+    __slots__ = ("_partition", "_transactional_id", "_transactions")
+
+    def __init__(self, transactions: "TransactionCoordinator", transactional_id: str, partition: "HostedPartition") -> None:
+        self._transactions = transactions
+        self._transactional_id = transactional_id
+        self._partition = partition
+
+    def admit(self, header: "BatchHeader", now_ms: int) -> bool:
+        """Whether a batch may begin a transaction; False if a `TransactionalProduce` has to find out why not. PeerError."""
+        partition = self._partition
+        verification = partition.log.begin_verification(header, now_ms, bumps_epoch=False)
+        if verification is not None:
+            producer_id, epoch = header.producer_id, header.producer_epoch
+            if not self._transactions.is_verified(self._transactional_id, producer_id, epoch, partition.topic_partition):
+                return False
+            partition.log.check_first(header, verification)
+        return True
 
 
 class TransactionalProduce(ProduceOperation):
@@ -123,6 +148,14 @@ class TransactionalProduce(ProduceOperation):
         for part in self.parts():
             self.own(part)
         return False
+
+    def first_batches(self) -> "FirstBatches | None":
+        """What lets first batches of transactions into the only partition of the request; None if the coordinator has to be asked."""
+        if self.version >= FIRST_THAT_ADDS:
+            return None
+        ((_, (part,)),) = self.topics
+        assert self.transactional_id is not None
+        return FirstBatches(self._broker.transactions, self.transactional_id, part.partition)
 
     # Before the question
 
