@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import pytest
 
 from moldau.broker.coordinators.state_log import KeyValue, LoadedBatch, StateLog, TransactionalProducer
-from moldau.broker.replicas.appends import MarkerBatch
+from moldau.broker.replicas.append_batch import MarkerBatch
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.testing.clock import FakeClock

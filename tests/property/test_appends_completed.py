@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moldau.broker.replicas.appends import AppendBatch
+from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.manager import FollowerState, LeaderState
-from moldau.model.errors import StorageError
+from moldau.broker.replicas.partition_events import Level
+from moldau.model.errors import PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.header import check_batch
 from support.broker_world import BrokerWorld, batch, fetch_request, produce_request
@@ -33,6 +34,7 @@ STEPS = st.one_of(
     APPEND,
     APPEND,
     APPEND,
+    st.tuples(st.just("append_at_once"), st.integers(0, 2), st.booleans()),
     st.tuples(st.just("produce"), st.integers(0, 2), st.sampled_from((1, -1))),
     st.tuples(st.just("disk"), st.sampled_from(("works", "works", "full", "append", "sync"))),
     st.tuples(st.just("sync")),
@@ -96,6 +98,30 @@ class Story:
         self.appending = False
         replicas.write_staged()
         assert all(each.in_log or each.error is not None for each in completion.batches)
+
+    def append_at_once(self, place: int, behind: bool) -> None:
+        """A batch that is written by itself, also if another is staged in its log."""
+        replicas, now_ms = self.world.broker.replicas, self.world.clock.time_ms()
+        completion, before = Completion(self, [place], -1, ""), Completion(self, [place], 1, "")
+        self.completions.append(completion)
+        if behind:
+            self.completions.append(before)
+            replicas.append(before.batches, before.acks, now_ms, before)
+        (batch,) = completion.batches
+        replicas.append_at_once(batch, now_ms)
+
+        def reached(error: PeerError | StorageError | None) -> None:
+            batch.error = error
+            completion()
+
+        if batch.error is not None or batch.level is Level.WRITTEN:
+            assert batch.in_log is (batch.error is None)
+            completion()
+        else:
+            replicas.wait(batch.partition, batch.last_offset, batch.level, reached)
+        replicas.write_staged()
+        if behind and batch.in_log and before.batches[0].in_log:
+            assert before.batches[0].last_offset == batch.base_offset - 1
 
     def produce(self, place: int, acks: int) -> None:
         if self.client.peer.transport.closed:

@@ -18,7 +18,7 @@ from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.broker import Broker
 from moldau.broker.configs import Change, Edit, Resource, ResourceType
 from moldau.broker.handlers.produce.walks import Walk
-from moldau.broker.replicas.appends import AppendBatch
+from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition_events import Role
 from moldau.cluster.controller.requests import PlannedTopic, TopicSpec

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.configs import Change, Edit, Resource, ResourceType
-from moldau.broker.replicas.appends import AppendBatch, MarkerBatch
+from moldau.broker.replicas.append_batch import AppendBatch, MarkerBatch
 from moldau.broker.replicas.housekeeping import cleaner_settings
 from moldau.log.cleaning.task import Task
 from moldau.model.config.static import read_static

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.delayed import DelayedRequests
-from moldau.broker.replicas.appends import AppendBatch, MarkerBatch
+from moldau.broker.replicas.append_batch import AppendBatch, MarkerBatch
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest

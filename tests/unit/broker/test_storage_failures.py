@@ -2,10 +2,12 @@
 
 import pytest
 
+from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.cluster.controller.requests import GrowthSpec, TopicSpec
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.steps import drain
+from moldau.protocol.records.header import check_batch
 from support.broker_world import BrokerWorld, batch, fetch_request, produce_request, values_of
 
 
@@ -206,3 +208,18 @@ def test_a_bug_after_the_write_fails_its_append_and_no_other(world: BrokerWorld,
     answers = [answer.body.responses[0].partition_responses[0] for answer in client.answers()]
     assert [answer.error_code for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
     assert client.values("other") == [b"x"]
+
+
+def test_a_bug_in_a_write_by_itself_takes_the_log_offline(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stays staged is not written with the next append."""
+
+    def fail() -> None:
+        raise MemoryError
+
+    partition, other = world.partition("t"), world.partition("other")
+    records = memoryview(bytearray(batch(world, b"x")))
+    monkeypatch.setattr(partition.log, "write_staged", fail)
+    appended = AppendBatch(partition, records, check_batch(records))
+    world.broker.replicas.append_at_once(appended, world.clock.time_ms())
+    assert isinstance(appended.error, StorageError)
+    assert (appended.in_log, partition.is_open, other.is_open) == (False, False, False), "they share a directory"

@@ -7,7 +7,7 @@ import pytest
 
 from moldau.broker.broker import Broker
 from moldau.broker.handlers.produce.walks import DIRECT_BYTES_MAX
-from moldau.broker.replicas.appends import MarkerBatch
+from moldau.broker.replicas.append_batch import MarkerBatch
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.produce import PartitionProduceData

@@ -5,14 +5,13 @@ thread: in the log and in the page cache when it returns. Reading it back is in 
 """
 
 import logging
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import unpack
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.loading import StateLoads
 from moldau.broker.coordinators.state_log import EncodedRecords
-from moldau.broker.replicas.appends import AppendBatch
-from moldau.broker.replicas.partition import ACKS_ALL
+from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.partition_events import Level
 from moldau.cluster.internal_topics import InternalTopic, internal_topic_spec
 from moldau.model.errors import ErrorCode, PeerError, StorageError
@@ -41,6 +40,7 @@ NOTES_INTERVAL_S = 60.0
 SYNC_AGAIN_S = 1.0
 """After a sync that found no room, and while replicas are missing."""
 _NOT_REPLICATED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT)
+_WRITTEN = Level.WRITTEN
 _CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
 
 
@@ -129,39 +129,31 @@ class StateTopic:
             done(error)
             return None
         appended = AppendBatch(led, batch, header)
+        replicas.append_at_once(appended, now_ms)
+        if appended.error is not None:
+            done(_refusal(led, appended.error))
+            return None
+        if appended.level is _WRITTEN:
+            done(None)
+        else:
+            self._wait(led, appended.last_offset, appended.level, done)
+        return appended.base_offset
 
-        def acknowledged() -> None:
-            if appended.in_log:
-                if appended.error is None:
-                    done(None)
-                else:
-                    self._not_safe(led, appended.last_offset, done, appended.error)
-
-        replicas.append((appended,), ACKS_ALL, now_ms, acknowledged)
-        replicas.write_staged()
-        if appended.in_log:
-            return appended.base_offset
-        assert appended.error is not None, "it was not written"
-        done(_refusal(led, appended.error))
-        return None
-
-    def _not_safe(self, led: "HostedPartition", last_offset: int, done: "Done", error: PeerError | StorageError) -> None:
-        """A record is in the log and not as safe as it has to be. If a sync finds no room, or replicas are missing, only the answer has to
+    def _wait(self, led: "HostedPartition", last_offset: int, level: Level, done: "Done") -> None:
+        """``done`` when the record in the log has reached `level`. If a sync finds no room, or replicas are missing, only the answer has to
         wait: the record stays in the log, and a restart would read what an error had denied.
         """
-        if error.no_space if isinstance(error, StorageError) else error.code in _NOT_REPLICATED:
-            self._broker.clock.call_later(SYNC_AGAIN_S, lambda: self._wait_again(led, last_offset, done))
-        else:
-            done(_refusal(led, error))
 
-    def _wait_again(self, led: "HostedPartition", last_offset: int, done: "Done") -> None:
         def reached(error: PeerError | StorageError | None) -> None:
             if error is None:
                 done(None)
+            elif error.no_space if isinstance(error, StorageError) else error.code in _NOT_REPLICATED:
+                again = partial(self._wait, led, last_offset, Level.REPLICATED | Level.FLUSHED, done)
+                self._broker.clock.call_later(SYNC_AGAIN_S, again)
             else:
-                self._not_safe(led, last_offset, done, error)
+                done(_refusal(led, error))
 
-        self._broker.replicas.wait(led, last_offset, Level.REPLICATED | Level.FLUSHED, reached)
+        self._broker.replicas.wait(led, last_offset, level, reached)
 
     def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> None:
         """As :meth:`moldau.broker.coordinators.state_log.StateLog.load`. One is read after the other, in the order of the calls."""

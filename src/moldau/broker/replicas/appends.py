@@ -6,6 +6,7 @@
    their logs: one whose write failed may be in the log all the same, if it was written before a new segment was begun.
    The runs of the shortest way of Produce (`append_run`) are among them, and are acknowledged then.
 3. A batch that has to reach more than the log (`Level`) waits at the commit gate of its partition.
+   A coordinator's record and a marker go from 1 to 3 in one step (`append_at_once`), with nothing to stage them for.
 4. When all batches of an append have reached their levels or failed, it joins a queue, and `complete` calls its `done`. Then fetches that
    waited for the records are attempted. `complete` does not nest: a `done` that appends and writes only adds to the queue.
 """
@@ -25,84 +26,19 @@ from moldau.model.errors import ErrorCode, PeerError, StorageError
 
 if TYPE_CHECKING:
     from moldau.broker.delayed import DelayedRequests
+    from moldau.broker.replicas.append_batch import AppendBatch
     from moldau.broker.replicas.hosted import HostedPartition
-    from moldau.log.partition_log import AppendResult
     from moldau.ports.clock import Clock, Timer
-    from moldau.protocol.records.control import EndTxnMarker
-    from moldau.protocol.records.header import BatchHeader
 
 _LOG = logging.getLogger(__name__)
 
 ACKS_NONE = 0
 COMPLETED_PER_TURN = 50
 """Appends that one sync, or one fetch of a follower, completes before other work runs."""
-_MARKER = memoryview(bytes(78))
-"""As long as a batch with one control record."""
 _NOTHING = memoryview(b"")
 _WRITTEN = Level.WRITTEN
 
 Waited = Callable[[PeerError | StorageError | None], object]
-
-
-class AppendBatch:
-    """A batch that was checked, for a partition, and what became of it. Its memory stays as it is until it is written."""
-
-    __slots__ = (
-        "append_time_ms",
-        "base_offset",
-        "error",
-        "header",
-        "in_log",
-        "last_offset",
-        "level",
-        "log_start_offset",
-        "partition",
-        "records",
-    )
-
-    base_offset: int
-    """Once it is staged, as are the other offsets and times."""
-    last_offset: int
-    append_time_ms: int
-    log_start_offset: int
-    level: Level
-    """What its acknowledgement waits for."""
-
-    def __init__(self, partition: "HostedPartition", records: memoryview, header: "BatchHeader") -> None:
-        self.partition = partition
-        self.records = records
-        self.header = header
-        self.error: PeerError | StorageError | None = None
-        self.in_log = False
-        """Whether the log has it: final after the `write_staged` that follows. With an error it is not as safe as it should be."""
-
-    def stage(self, now_ms: int) -> "AppendResult":
-        """Stage it in the log. PeerError, StorageError."""
-        return self.partition.log.append_as_leader(self.records, self.header, now_ms)
-
-
-class MarkerBatch(AppendBatch):
-    """The control batch that ends a transaction of a producer in a partition."""
-
-    __slots__ = ("_marker", "_producer_epoch", "_producer_id", "_transaction_version")
-
-    def __init__(
-        self, partition: "HostedPartition", producer_id: int, producer_epoch: int, marker: "EndTxnMarker", transaction_version: int
-    ) -> None:
-        self.partition = partition
-        self.error = None
-        self.in_log = False
-        self.records = _MARKER
-        self._producer_id = producer_id
-        self._producer_epoch = producer_epoch
-        self._marker = marker
-        self._transaction_version = transaction_version
-
-    def stage(self, now_ms: int) -> "AppendResult":
-        """Stage it in the log. PeerError, StorageError."""
-        return self.partition.log.append_marker_as_leader(
-            self._producer_id, self._producer_epoch, self._marker, now_ms, transaction_version=self._transaction_version
-        )
 
 
 class PendingAppend:
@@ -112,7 +48,7 @@ class PendingAppend:
 
     def __init__(
         self,
-        batches: Sequence[AppendBatch],
+        batches: "Sequence[AppendBatch]",
         acks: int,
         deadline_s: float,
         done: Callable[[], object],
@@ -199,7 +135,7 @@ class AppendPipeline:
         self._timer_s = inf
 
     def append(
-        self, batches: Sequence[AppendBatch], acks: int, now_ms: int, done: Callable[[], object], *, timeout_ms: int | None = None
+        self, batches: "Sequence[AppendBatch]", acks: int, now_ms: int, done: Callable[[], object], *, timeout_ms: int | None = None
     ) -> None:
         """Stage batches. `done` is called once, in `write_staged` or after it: each batch then has reached the level of `acks` or has an
         error. One that is refused harms no other.
@@ -232,6 +168,49 @@ class AppendPipeline:
                 batch.log_start_offset = partition.log.start_offset
                 batch.level = partition.level_for(acks, batch.last_offset)
         self.unwritten.append(pending)
+
+    def append_at_once(self, batch: "AppendBatch", now_ms: int) -> None:
+        """Append a batch with acks=all and write it now. Where it then is `in_log` without an error, its acknowledgement is left to the
+        caller: at once with `batch.level` WRITTEN, otherwise when `wait` for that level is over.
+        """
+        partition = batch.partition
+        if partition.staged_bytes:
+            self.write_staged()
+        log, machine = partition.log, partition.machine
+        before = machine.high_watermark
+        try:
+            if not partition.is_led:
+                raise _not_led(partition)
+            machine.check_acks(ACKS_ALL)
+            batch.base_offset, batch.last_offset, batch.append_time_ms, _ = batch.stage(now_ms)
+            try:
+                log.write_staged()
+                moved = machine.grew(log.log_end_offset) and partition.advanced()
+            except StorageError:
+                raise
+            except Exception as error:
+                raise _bug(partition, error) from error
+        except PeerError as error:
+            batch.error = error.with_traceback(None)  # whose frames refer to the batch
+            return
+        except StorageError as error:
+            batch.error = error.with_traceback(None)  # whose frames refer to the batch
+            busy, self._busy = self._busy, True
+            try:
+                self._storage_failed(partition, error)
+            finally:
+                self._busy = busy
+            self.complete()
+            return
+        batch.in_log = True
+        batch.level = partition.level_for(ACKS_ALL, batch.last_offset)
+        count = len(batch.records)
+        partition.traffic.bytes_in += count
+        if partition.watchers:
+            shown = 0 if not moved else count if machine.is_sole else partition.shown_since(before)
+            self._grown.append((partition, shown, count))
+        if self._opened or self._grown or self._woken:
+            self.complete()
 
     def open_run(self, partition: "HostedPartition", acks: int) -> "AppendRun | None":
         """What appends to a partition one plain batch after the other, if the write alone acknowledges them; None if it does not, or if

@@ -115,6 +115,7 @@ class ReplicaManager:
         self.flusher = LogFlusher(background, self.synced, self.sync_failed)
         self.appends = AppendPipeline(clock, delayed, self.flusher.request, self.storage_failed)
         self.append = self.appends.append
+        self.append_at_once = self.appends.append_at_once
         self.write_staged = self.appends.write_staged
         self.wait = self.appends.wait
         self.logs: LogManager

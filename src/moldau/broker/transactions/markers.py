@@ -11,10 +11,10 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from moldau.broker.replicas.appends import MarkerBatch
-from moldau.broker.replicas.partition import ACKS_ALL
+from moldau.broker.replicas.append_batch import MarkerBatch
+from moldau.broker.replicas.partition_events import Level
 from moldau.cluster.internal_topics import OFFSETS
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps
 from moldau.protocol.records.control import ControlType, EndTxnMarker
@@ -111,18 +111,17 @@ class _Writing:
         for marker, results in zip(markers, self.results, strict=True):
             partitions = iter(marker.partitions)
             while some := list(islice(partitions, PARTITIONS_PER_STEP)):
-                batches = self._batches(marker, some, results)
-                if batches:
-                    self._left += 1
-                    now_ms = self._broker.clock.time_ms()
-                    replicas.append(batches, ACKS_ALL, now_ms, partial(self._acknowledged, results, batches))
-                    replicas.write_staged()
-                    for batch in batches:
-                        where = batch.partition.topic_partition
-                        if batch.in_log and where.topic == OFFSETS.name:
-                            yield from self._broker.groups.transaction_ended(
-                                where.partition, marker.producer_id, committed=marker.committed
-                            )
+                now_ms = self._broker.clock.time_ms()
+                for batch in self._batches(marker, some, results):
+                    replicas.append_at_once(batch, now_ms)
+                    where = batch.partition.topic_partition
+                    if batch.error is not None or batch.level is Level.WRITTEN:
+                        results[where] = _code(batch.error)
+                    else:
+                        self._left += 1
+                        replicas.wait(batch.partition, batch.last_offset, batch.level, partial(self._acknowledged, results, where))
+                    if batch.in_log and where.topic == OFFSETS.name:
+                        yield from self._broker.groups.transaction_ended(where.partition, marker.producer_id, committed=marker.committed)
                 yield UNFINISHED
         self._finished()
 
@@ -152,14 +151,15 @@ class _Writing:
                 batches.append(MarkerBatch(partition, marker.producer_id, marker.producer_epoch, end, marker.transaction_version))
         return batches
 
-    def _acknowledged(self, results: MarkerResults, batches: Sequence[MarkerBatch]) -> None:
-        for batch in batches:
-            error = batch.error
-            code = ErrorCode.NONE if error is None else error.code if isinstance(error, PeerError) else ErrorCode.KAFKA_STORAGE_ERROR
-            results[batch.partition.topic_partition] = code
+    def _acknowledged(self, results: MarkerResults, where: TopicPartition, error: PeerError | StorageError | None) -> None:
+        results[where] = _code(error)
         self._finished()
 
     def _finished(self) -> None:
         self._left -= 1
         if self._left == 0:
             self._done(self.results)
+
+
+def _code(error: PeerError | StorageError | None) -> ErrorCode:
+    return ErrorCode.NONE if error is None else error.code if isinstance(error, PeerError) else ErrorCode.KAFKA_STORAGE_ERROR

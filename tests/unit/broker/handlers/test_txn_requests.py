@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.replicas.appends import MarkerBatch
+from moldau.broker.replicas.append_batch import MarkerBatch
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages import describe_transactions as describing
 from moldau.protocol.messages import list_transactions as listing

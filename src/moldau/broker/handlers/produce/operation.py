@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.handlers.produce.validation import check_segment, prepare
 from moldau.broker.handlers.services import Guards, PartitionServices, TransactionServices
-from moldau.broker.replicas.appends import ACKS_NONE, AppendBatch
+from moldau.broker.replicas.append_batch import AppendBatch
+from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.broker.security.authorizer import Operation
 from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError

@@ -68,7 +68,7 @@ class TransactionalPart(ProducePart):
 
 
 class FirstBatches:
-    """Lets the first batches of a producer's transactions into one partition that it has added, without a `TransactionalProduce` for each."""
+    """Lets the first batches of a producer's transactions into one partition, without a `TransactionalProduce` for each."""
 
     __slots__ = ("_partition", "_transactional_id", "_transactions")
 
