@@ -67,6 +67,9 @@ MODULES: Final[dict[ApiKey, str]] = {
 }
 """The module of each API in service."""
 
+SERVED_KEYS: Final = {int(key): key for key in MODULES}
+"""The APIs in service by the number in the header of a request."""
+
 _ON_THE_CLUSTER: Final = {
     ApiKey.DESCRIBE_LOG_DIRS: Operation.DESCRIBE,
     ApiKey.LIST_CONFIG_RESOURCES: Operation.DESCRIBE_CONFIGS,
@@ -100,7 +103,7 @@ _served: dict[ApiKey, ServedApi] = {}
 
 def served_versions() -> dict[int, VersionRange]:
     """The versions that ApiVersions lists, by API key."""
-    return {int(key): SERVED[key] for key in MODULES}
+    return {number: SERVED[key] for number, key in SERVED_KEYS.items()}
 
 
 def served_api(api_key: ApiKey) -> ServedApi:

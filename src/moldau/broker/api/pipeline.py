@@ -14,9 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from moldau.broker.api.catalog import MODULES, ServedApi, UnservedError, served_api
+from moldau.broker.api.catalog import SERVED_KEYS, ServedApi, UnservedError, served_api
 from moldau.broker.api.coding import encode_response, encode_response_in_steps
 from moldau.broker.metrics.response_errors import error_codes
+from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
@@ -62,15 +63,16 @@ class Pipeline:
     def handle(self, request: "Request", frame: memoryview) -> None:
         """Decode the request in `frame` and call its handler. ProtocolError (also `UnservedError`) if it cannot be read."""
         request.started_s = self._monotonic()
-        key, version = request.api_key, request.api_version
-        if key not in MODULES:
-            raise UnservedError(key, version)
-        request.api_key = api_key = ApiKey(key)
+        version = request.api_version
+        api_key = SERVED_KEYS.get(request.api_key)
+        if api_key is None:
+            raise UnservedError(request.api_key, version)
+        request.api_key = api_key
         if not CODEC[api_key].includes(version):
             if api_key is ApiKey.API_VERSIONS:  # its header may be of a future version too: nothing more is read of it
                 self._refuse_api_versions(request)
                 return
-            raise UnservedError(key, version)
+            raise UnservedError(api_key, version)
         _, _, _, request.client_id, position = decode_request_header(frame)
         served = served_api(api_key)
         if request.size > DECODED_AT_ONCE_MAX:
@@ -127,6 +129,8 @@ class Pipeline:
 
     def _throttle(self, request: "Request", response: Any) -> int:
         """Milliseconds for which the client is muted after this response, which says so."""
+        if self.quotas is NO_QUOTAS:
+            return 0
         throttle_ms = self.quotas.throttle_ms(request.channel, request.api_key, 1)
         if throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms

@@ -11,8 +11,8 @@ class _Places(NamedTuple):
     """Where a message class has error codes."""
 
     own: bool
-    lists: tuple[str, ...]
-    """Fields that hold elements with error codes, at any depth."""
+    lists: tuple[tuple[str, bool], ...]
+    """Fields that hold elements with error codes, at any depth, and whether each element has its own and no others."""
 
 
 _known: dict[type[Any], _Places] = {}
@@ -29,12 +29,15 @@ def _collect(message: Any, codes: list[int]) -> None:
     own, lists = _known.get(type(message)) or _places(type(message))
     if own:
         codes.append(message.error_code)
-    for name in lists:
+    for name, are_leaves in lists:
         elements = getattr(message, name)
         if not elements:
             continue
         if type(elements) is not list and hasattr(elements, "error_codes"):  # an `EncodedArray`
             codes += islice(elements.error_codes, CODES_MAX - len(codes))
+            continue
+        if are_leaves:
+            codes += [element.error_code for element in islice(elements, CODES_MAX - len(codes))]
             continue
         for element in elements:
             if len(codes) >= CODES_MAX:
@@ -52,10 +55,11 @@ def _places(cls: type[Any]) -> _Places:
 def _find_places(cls: type[Any]) -> _Places:
     from moldau.protocol.codec.fields import ListOf, Nested, fields_of  # with dataclasses, which a start does not need
 
-    own, lists = False, []
+    own = False
+    lists: list[tuple[str, bool]] = []
     for field in fields_of(cls):
         if field.name == "error_code":
             own = True
         elif isinstance(field.type, ListOf) and isinstance(field.type.element, Nested) and any(_places(field.type.element.cls)):
-            lists.append(field.name)
+            lists.append((field.name, not _places(field.type.element.cls).lists))
     return _Places(own, tuple(lists))

@@ -293,7 +293,9 @@ class TransactionCoordinator:
 
     def _check_room(self, transactional_id: str, machine: Machine, wanted: Add) -> None:
         """PeerError POLICY_VIOLATION if the transaction would grow beyond what all may take."""
-        partitions = len(partitions_with(machine.current, wanted))
+        partitions = partitions_with(machine.current, wanted).count
+        if partitions <= machine.counted_partitions:
+            return
         growth = id_size(transactional_id, partitions) - machine.counted_bytes
         if not self.memory.has_room(growth, f"partitions of transactional id {transactional_id}"):
             raise PeerError(

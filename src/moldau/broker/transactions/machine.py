@@ -70,13 +70,13 @@ class Machine:
         self.counted_bytes = 0
         """What the budget of all ids has for this one."""
         self.counted_partitions = -1
-        """How many partitions that is with; -1 before it has been counted."""
+        """How many partitions that is with, at least those that are included; -1 before it has been counted."""
 
     @property
     def partitions_held(self) -> int:
         """How many partitions are kept of it, of the value that is stored or of the one that is being stored."""
-        held = len(self.current.partitions)
-        return held if self._target is None else max(held, len(self._target.partitions))
+        held = self.current.partitions.count
+        return held if self._target is None else max(held, self._target.partitions.count)
 
     @property
     def state(self) -> State:

@@ -160,7 +160,7 @@ class TransactionPartition:
         replayed, self._replayed = self._replayed, {}
         for transactional_id, transaction in replayed.items():
             machine = self.machines[transactional_id] = Machine(transaction, self._surroundings)
-            machine.counted_partitions = len(transaction.partitions)
+            machine.counted_partitions = max(len(transaction.partitions), PARTITIONS_INCLUDED)
             machine.counted_bytes = id_size(transactional_id, machine.counted_partitions)
             self._producers.note(machine)
             self.last_producer_id = max(self.last_producer_id, transaction.producer_id, transaction.next_producer_id)
@@ -220,7 +220,7 @@ class TransactionPartition:
             return
         if changed:
             self._producers.note(machine)
-        partitions = machine.partitions_held
+        partitions = max(machine.partitions_held, PARTITIONS_INCLUDED)
         if partitions != machine.counted_partitions:
             size = id_size(transactional_id, partitions)
             self.account.add(size - machine.counted_bytes)
@@ -286,12 +286,12 @@ class TransactionRunner:
     def carry_out(self, subject: Subject, effect: Effect) -> None:
         """Answer, write markers, store later, forget."""
         match effect:
-            case Answer(token, code, producer_id, epoch):
-                token(code, producer_id, epoch)
-            case WriteMarkers(transaction):
-                self._write(subject, transaction, None)
-            case StoreAgain(value):
-                self._retry(subject, partial(self._machines.carry_out, subject, [Store(value)]))
+            case Answer():
+                effect.token(effect.code, effect.producer_id, effect.epoch)
+            case WriteMarkers():
+                self._write(subject, effect.transaction, None)
+            case StoreAgain():
+                self._retry(subject, partial(self._machines.carry_out, subject, [Store(effect.value)]))
             case Forget():
                 self._partition.forget(subject[0])
 

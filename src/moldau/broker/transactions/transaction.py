@@ -102,18 +102,19 @@ class Partitions(Collection[TopicPartition]):
     where sorting and encoding all of them takes 6 to 20.
 
     Invariants: each of `_entries` is the topic as Kafka's `TransactionLogValue` of version 1 has it, its numbers ascending, at least one;
-    `_count` is how many numbers they have together.
+    `count` is how many numbers they have together.
     """
 
-    __slots__ = ("_count", "_entries")
+    __slots__ = ("_entries", "count")
 
     def __init__(self, entries: dict[str, bytes], count: int) -> None:
         """See `partitions_of`."""
         self._entries = entries
-        self._count = count
+        self.count = count
+        """How many they are."""
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return (TopicPartition(topic, number) for topic, entry in self._entries.items() for number in _numbers(entry))
@@ -145,7 +146,7 @@ class Partitions(Collection[TopicPartition]):
 
     def __or__(self, added: "Partitions") -> "Partitions":
         """These and the `added` ones; the same object if they are among these already."""
-        entries, count = self._entries, self._count + added._count
+        entries, count = self._entries, self.count + added.count
         united: dict[str, bytes] = {}
         for topic, entry in added._entries.items():
             if topic not in entries:
@@ -154,7 +155,7 @@ class Partitions(Collection[TopicPartition]):
             both = {*mine, *other}
             count += len(both) - len(mine) - len(other)
             united[topic] = entries[topic] if len(both) == len(mine) else _entry(topic, both)
-        if count == self._count:
+        if count == self.count:
             return self
         return Partitions({**entries, **added._entries, **united}, count)
 

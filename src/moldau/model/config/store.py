@@ -47,11 +47,13 @@ class Configured:
 
     def int(self, name: str) -> int:
         """A whole number."""
-        return _typed(name, self.value(name), int)
+        value = self._values.get(name)
+        return value if type(value) is int else _typed(name, self.value(name), int)
 
     def boolean(self, name: str) -> bool:
         """True or false."""
-        return _typed(name, self.value(name), bool)
+        value = self._values.get(name)
+        return value if type(value) is bool else _typed(name, self.value(name), bool)
 
     def double(self, name: str) -> float:
         """A floating-point number."""
