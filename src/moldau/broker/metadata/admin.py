@@ -51,6 +51,7 @@ class ClusterAdmin:
         self._replicas = replicas
         self._clock = clock
         self._waiting = 0
+        """Changes that the controller has not answered yet, those included whose requests have timed out."""
 
     def create(
         self,
@@ -181,6 +182,7 @@ class ClusterAdmin:
         resumes: list[Callable[[], object]] = []
 
         def done(outcome: Any) -> None:
+            self._waiting -= 1
             by_name = dict.fromkeys(names, outcome) if not isinstance(outcome, dict) else outcome
             if not isinstance(outcome, PeerError):
                 ended(by_name)
@@ -192,15 +194,14 @@ class ClusterAdmin:
                 for resume in resumes:
                     resume()
 
+        self._waiting += 1
         self._membership.ask(request, done)
         if not outcomes:
-            self._waiting += 1
             timer = None
             if timeout_ms > 0:
                 late = PeerError(ErrorCode.REQUEST_TIMED_OUT, f"not done within {timeout_ms} ms; the change is made all the same")
                 timer = self._clock.call_later(timeout_ms / 1000, lambda: finish(dict.fromkeys(names, late)))  # type: ignore[arg-type]
             yield Elsewhere(resumes.append)
-            self._waiting -= 1
             if timer is not None:
                 timer.cancel()
         return outcomes[0]
