@@ -32,6 +32,7 @@ from moldau.log.cache import OPEN_FILES_MAX, SegmentCache
 from moldau.log.manager import LogManager
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import CoordinationError, PeerError, WorldError
+from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps
 from moldau.protocol.framing import ReceiveBuffer
 
@@ -225,6 +226,7 @@ class Broker:
             self._fail_start(error)
             return
         epochs = {topic_partition: log.latest_epoch for topic_partition, log in self.logs.logs() if log.latest_epoch > 0}
+        epochs |= {TopicPartition(topic.name, index): epoch - 1 for topic in adopted for index, epoch in topic.first_epochs.items()}
         self.membership.join(info, self.applier, epochs, partial(self._joined, adopted))
 
     def _log_config(self, topic: str) -> "LogConfig | None":

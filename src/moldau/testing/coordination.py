@@ -247,7 +247,8 @@ class FakeSession:
         """What has reached the tree and has not taken effect: it is held, or an earlier one is being carried out."""
         self._is_holding = False
         self._is_working = False
-        self._failures: deque[CoordinationError] = deque()
+        self._failures: deque[tuple[CoordinationError, bool]] = deque()
+        """Answers to the next requests, and whether these are carried out all the same."""
         self._lose_in = 0
         self._has_expired = False
         """Whether the tree has ended the session, which the client learns at `resume`."""
@@ -351,9 +352,9 @@ class FakeSession:
         """Carry out the nth request from now, and end the connection before its answer."""
         self._lose_in = nth
 
-    def fail_next(self, error: CoordinationError) -> None:
-        """Answer the next request with an error, without carrying it out."""
-        self._failures.append(error)
+    def fail_next(self, error: CoordinationError, *, is_carried_out: bool = False) -> None:
+        """Answer the next request with an error, without carrying it out, or although it was."""
+        self._failures.append((error, is_carried_out))
 
     # On the way
 
@@ -400,11 +401,12 @@ class FakeSession:
             self._is_working = False
 
     def _carry_out(self, request: Request) -> None:
-        if self._failures:
-            outcome: Outcome = self._failures.popleft()
-        else:
+        failure, is_carried_out = self._failures.popleft() if self._failures else (None, True)
+        if is_carried_out:
             outcome = self._tree.carry_out(request, self.session_id)
             self._watches.note(request, outcome)
+        if failure is not None:
+            outcome = failure
         if self._lose_in:
             self._lose_in -= 1
             if not self._lose_in:

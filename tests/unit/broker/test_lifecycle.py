@@ -8,9 +8,11 @@ import pytest
 
 from moldau.cluster import paths
 from moldau.log.names import LEADER_EPOCHS
-from moldau.model.errors import ErrorCode
+from moldau.model.errors import CoordinationError, ErrorCode
 from moldau.model.identity import TopicPartition
+from moldau.ports.coordination import Done, Multi, Request
 from support.broker_world import BrokerWorld, batch, fetch_request, produce_request, values_of
+from support.trees import AskedTree
 
 
 @pytest.fixture
@@ -62,6 +64,38 @@ def test_an_adopted_log_goes_on_above_the_epochs_that_it_has(world: BrokerWorld,
     world.restart(crash=True)
     assert world.connect().values("t") == [b"of another system, in epoch 3", b"ours"]
     assert world.partition("t").machine.leader_epoch == 5
+
+
+class InterruptedTree(AskedTree):
+    """A tree that takes the first part of a large topic, and fails with the second."""
+
+    is_failing = False
+
+    def submit(self, request: Request, done: Done) -> None:
+        if self.is_failing and isinstance(request, Multi) and paths.partition("t", 100) in [write.path for write in request.writes]:
+            done(CoordinationError("the process is killed here", retriable=True))
+        else:
+            super().submit(request, done)
+
+
+def test_an_adoption_that_was_interrupted_is_completed_by_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = BrokerWorld(store=str(tmp_path / "store"), tree=InterruptedTree)
+    world.create_topic("t", partitions=150)
+    for _ in range(3):
+        world.restart()
+    world.connect().produce("t", b"of another system, in epoch 3", partition=120)
+    world.stop()
+    world.disk.write_atomically("/data/meta.properties", b"version=0\nbroker.id=7\ncluster.id=another\n")
+    world.stop = lambda: None  # type: ignore[method-assign]
+    world.store_path = str(tmp_path / "new store")
+    monkeypatch.setattr(InterruptedTree, "is_failing", True)
+    with pytest.raises(CoordinationError, match="topics not adopted"):
+        world.restart(adopt=True)
+    monkeypatch.setattr(InterruptedTree, "is_failing", False)
+    world.restart(adopt=True)
+    assert len(list(world.broker.partitions)) == 150
+    assert world.partition("t", 120).machine.leader_epoch == 4
+    assert world.connect().produce("t", b"ours", partition=120).base_offset == 1
 
 
 def test_no_producer_gets_an_id_that_another_has_in_an_adopted_log(world: BrokerWorld, tmp_path: Path) -> None:

@@ -404,27 +404,30 @@ def test_a_store_that_fails_leaves_no_topic_and_says_so(cluster: Cluster) -> Non
     assert error_of(again[0], "t") == "NONE"
 
 
-def fail_once(broker: Broker, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store fails one request of the controller, when it has carried out some."""
+def fail_once(broker: Broker, after: int, monkeypatch: pytest.MonkeyPatch, *, is_carried_out: bool = False) -> None:
+    """The store fails one request of the controller, when it has carried out some; this one too, if the outcome is not known."""
     submit, left = broker.session.submit, [after]
 
     def counted(request: Request, done: Done) -> None:
         left[0] -= 1
         if left[0] == -1:
-            broker.session.fail_next(CoordinationError("no room", retriable=True))
+            broker.session.fail_next(CoordinationError("no room", retriable=not is_carried_out), is_carried_out=is_carried_out)
         submit(request, done)
 
     monkeypatch.setattr(broker.session, "submit", counted)
 
 
+@pytest.mark.parametrize("is_carried_out", [False, True], ids=["refused", "outcome unknown"])
 @pytest.mark.parametrize("after", range(12))
-def test_what_a_failure_of_the_store_leaves_half_done_is_finished(cluster: Cluster, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_failure_of_the_store_leaves_half_done_is_finished(
+    cluster: Cluster, after: int, is_carried_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker = active(cluster)
     broker.create("there", 250, replicas=2)
     broker.create("grows", 1, replicas=2)
     cluster.settle(30)
     with monkeypatch.context() as patch:
-        fail_once(broker, after, patch)
+        fail_once(broker, after, patch, is_carried_out=is_carried_out)
         broker.create("t", 650, replicas=2)
         broker.grow("grows", 401)
         broker.delete("there")

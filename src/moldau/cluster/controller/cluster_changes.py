@@ -35,12 +35,12 @@ class ClusterChanges:
         config: BrokerConfig,
         new_topic_id: Callable[[], bytes],
     ) -> None:
-        self.topics = TopicChanges(image, outbox, broadcast, elections, works, Planner(image, config, new_topic_id), self._wake)
+        planner = Planner(image, config, new_topic_id)
+        self.topics = TopicChanges(image, outbox, broadcast, elections, works, planner, self._wake, self.seen)
         self.deletions = TopicDeletions(image, outbox, broadcast, works, self._wake)
         self._configs = ConfigChanges(image, outbox, config)
         self._image = image
         self._outbox = outbox
-        self._elections = elections
         self._new_topic_id = new_topic_id
         self._changed: dict[str, None] | None = None
         """Topics to read when the timer is due; None if nothing has changed."""
@@ -126,8 +126,8 @@ class ClusterChanges:
                     self._outbox.write([PutTopic(name, topic_id, topic.node.replicas, topic.version)], lambda _outcome: None)
                     topic = topic._replace(version=topic.version + 1)
                 known = self._image.add(topic, topic_id)
-                self._elections.run([name])
+                known.unsent = range(len(known.partitions))
             elif known.topic_id == topic.node.topic_id and known.version < topic.version:
                 self._image.grow(known, topic.node.replicas[len(known.replicas) :], topic.version)
-            if known.missing:
+            if known.missing or known.unsent:
                 self.topics.complete(known)

@@ -279,12 +279,13 @@ class Controller:
     def _activate(self) -> None:
         """Send everything to brokers; from now on take requests."""
         self.role = Role.ACTIVE
-        self._floors = {}
+        floors, self._floors = self._floors, {}
         epoch = self._broadcast.epoch
-        self._send_all(self.image.brokers, Countdown(2, lambda: self._outbox.effects.append(BecameController(epoch))))
-        for topic in self.image.topics.values():
-            if topic.missing:
-                self._cluster_changes().topics.complete(topic)
+        incomplete = [topic for topic in self.image.topics.values() if topic.missing]
+        ready = Countdown(2 + len(incomplete), lambda: self._outbox.effects.append(BecameController(epoch)))
+        self._send_all(self.image.brokers, ready)
+        for topic in incomplete:
+            self._cluster_changes().topics.complete(topic, ready, floors)
         missed, self._missed = self._missed, {}
         for event in missed:
             self._store_changed(event)

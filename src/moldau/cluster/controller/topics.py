@@ -10,6 +10,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from moldau.cluster import paths, queries
@@ -21,17 +22,19 @@ from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, Replicas, TopicImage
 from moldau.cluster.controller.planning import Outcomes, Plan, Planner, new_partitions, not_stored
 from moldau.cluster.controller.requests import CreateTopics, GrowthSpec, GrowTopics, PlannedTopic
-from moldau.cluster.queries import TopicNodes
+from moldau.cluster.queries import FoundTopic, TopicNodes
 from moldau.cluster.snapshot import twice, unknown_topic
-from moldau.cluster.store import Written
+from moldau.cluster.store import TopicChanged, TopicsChanged, Written
 from moldau.cluster.znodes import PartitionState
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
+from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import NodeExistsError
 
 _LOG = logging.getLogger(__name__)
 
 WRITES_AT_ONCE = 4
 """Writes of one topic's partitions that are on their way."""
+NO_FLOORS: Floors = MappingProxyType({})
 
 
 class _Creation(NamedTuple):
@@ -51,8 +54,9 @@ class TopicChanges:
         works: Works,
         planner: Planner,
         wake: Callable[[], object],
+        look: Callable[[TopicsChanged | TopicChanged], object],
     ) -> None:
-        """`wake` has `resume_unfinished` called after a while."""
+        """`wake` has `resume_unfinished` called after a while; `look` has read what a write of unknown outcome may have changed."""
         self._image = image
         self._outbox = outbox
         self._broadcast = broadcast
@@ -62,6 +66,7 @@ class TopicChanges:
         self._creations: deque[_Creation] = deque()
         self._is_creating = False
         self._wake = wake
+        self._look = look
         self._unfinished: dict[str, TopicImage] = {}
         """Topics of which some states could not be written."""
 
@@ -157,6 +162,7 @@ class TopicChanges:
             self._creations.extendleft(each for each in reversed(batch) if each is not taken[0])
         else:
             names = [each.plan.name for each in batch]
+            self._look(TopicsChanged())
             for each in batch:
                 self._end(each.outcomes, each.plan.name, not_stored(f"create topics {names}", outcome))
         self._write_creations()
@@ -299,6 +305,7 @@ class TopicChanges:
                 self._image.reserve(spec.name, 0)
                 write_states()
             else:
+                self._look(TopicChanged(spec.name))
                 self._end(outcomes, spec.name, not_stored(change, outcome))
 
         def write_states() -> None:
@@ -320,20 +327,39 @@ class TopicChanges:
         for topic in unfinished.values():
             self.complete(topic)
 
-    def complete(self, topic: TopicImage) -> None:
-        """Write the states that a topic misses, which another has begun to create or to grow, and have them led."""
+    def complete(self, topic: TopicImage, then: Callable[[], object] = lambda: None, floors: Floors = NO_FLOORS) -> None:
+        """Write the states that a topic misses, which another has begun to create or to grow, and have them led. Those that are there
+        already, by a write whose outcome was not known, are taken as they are. `then` when they are led, or the store has failed. `floors`
+        are leader epochs that logs know.
+        """
 
         def completed(error: CoordinationError | None) -> None:
             if error is not None:
                 _LOG.error("topic not completed: topic=%s reason=%s", topic.name, error)
                 self._keep_unfinished(topic, topic.unsent)
+            end()
+
+        def end() -> None:
             self._image.free(topic.name)
+            then()
+
+        def states_read(found: list[FoundTopic] | CoordinationError) -> None:
+            if isinstance(found, CoordinationError):
+                completed(found)
+                return
+            missing = [index for index, info in enumerate(topic.partitions) if info is None]
+            topic.unsent = sorted(dict.fromkeys((*topic.unsent, *missing)))
+            there = dict(enumerate(found[0].states)) if found and found[0].node.topic_id == topic.topic_id else {}
+            for index in missing:
+                if (state := there.get(index)) is not None:
+                    topic.put(index, state.state, state.version)
+            self._outbox.read(queries.topic_nodes(topic.name), nodes_read)
 
         def nodes_read(nodes: TopicNodes | CoordinationError) -> None:
             if isinstance(nodes, CoordinationError):
                 completed(nodes)
             elif paths.partitions(topic.name) in nodes.nodes:
-                self._complete(topic, completed)
+                self._complete(topic, completed, floors)
             else:
                 self._outbox.write([NewPartitions(topic.name)], parent_written)
 
@@ -341,17 +367,17 @@ class TopicChanges:
             if isinstance(outcome, CoordinationError):
                 completed(outcome)
             else:
-                self._complete(topic, completed)
+                self._complete(topic, completed, floors)
 
         def run() -> None:
             if self._image.topics.get(topic.name) is topic and (topic.missing or topic.unsent):
-                self._outbox.read(queries.topic_nodes(topic.name), nodes_read)
+                self._outbox.read(queries.topics([topic.name]), states_read)
             else:
-                self._image.free(topic.name)
+                end()
 
         self._image.when_free(topic.name, run)
 
-    def _complete(self, topic: TopicImage, then: Callable[[CoordinationError | None], object]) -> None:
+    def _complete(self, topic: TopicImage, then: Callable[[CoordinationError | None], object], floors: Floors = NO_FLOORS) -> None:
         missing = (index for index, info in enumerate(topic.partitions) if info is None)
         unsent = sorted(dict.fromkeys((*topic.unsent, *missing)))
 
@@ -364,7 +390,10 @@ class TopicChanges:
             led = [LedPartition(topic.name, topic.topic_id, topic.info(index), True) for index in unsent]
             self._announce([topic], led, lambda: then(None))
 
-        self._write_states(topic, lambda index: self._state(topic.replicas[index]), written)
+        def first_state(index: int) -> PartitionState:
+            return self._state(topic.replicas[index], floors.get(TopicPartition(topic.name, index), -1) + 1)
+
+        self._write_states(topic, first_state, written)
 
     def _end(self, outcomes: Outcomes, name: str, outcome: PlannedTopic | PeerError | None) -> None:
         """What was done for a topic has ended."""
