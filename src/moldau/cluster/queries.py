@@ -10,6 +10,7 @@ from moldau.cluster import paths
 from moldau.cluster.snapshot import BrokerInfo
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.znodes import (
+    MalformedNodeError,
     PartitionState,
     ProducerIdBlock,
     TopicNode,
@@ -214,19 +215,25 @@ def notification_names() -> Query[Sequence[str]]:
     return _names(found)
 
 
-def changed_entities(names: Sequence[str]) -> Query[list[str]]:
-    """What notifications are about, those that still exist: ``topics/t``, ``brokers/<default>``; each once."""
+def changed_entities(names: Sequence[str]) -> Query[list[str | MalformedNodeError]]:
+    """What notifications are about, those that still exist: ``topics/t``, ``brokers/<default>``; each once; or the error."""
     found = yield [GetData(paths.config_change(name)) for name in names]
     there = [(paths.config_change(name), each.data) for name, each in zip(names, found, strict=True) if isinstance(each, Data)]
-    return list(dict.fromkeys(decode_config_change(*each) for each in there))
+    return list(dict.fromkeys(_decoded(decode_config_change, *each) for each in there))
 
 
-def topic_configs(names: Sequence[str]) -> Query[dict[str, dict[str, str]]]:
-    """What some topics set themselves, those that have a configuration."""
+def topic_configs(names: Sequence[str]) -> Query[dict[str, dict[str, str] | MalformedNodeError]]:
+    """What some topics set themselves, those that have a configuration; the error of a malformed one."""
     found = yield [GetData(paths.topic_config(name)) for name in names]
-    return {
-        name: decode_config(paths.topic_config(name), each.data) for name, each in zip(names, found, strict=True) if isinstance(each, Data)
-    }
+    there = [(name, each.data) for name, each in zip(names, found, strict=True) if isinstance(each, Data)]
+    return {name: _decoded(decode_config, paths.topic_config(name), data) for name, data in there}
+
+
+def _decoded(decode: Callable[[str, bytes], T], path: str, data: bytes) -> T | MalformedNodeError:
+    try:
+        return decode(path, data)
+    except MalformedNodeError as error:
+        return error
 
 
 def old_notifications(before_ms: int, kept_max: int, count_max: int) -> Query[Sequence[str]]:

@@ -1,7 +1,8 @@
 """Applies what the controller sends: the metadata that clients are answered, roles of partitions, deletions. And changed configurations.
 
-One thing after the other, in steps. What comes from a controller or for an incarnation of this broker that is over is not applied. To
-apply something twice does nothing the second time.
+One thing after the other, in steps; only what a deletion has to bring to disk is done beside the rest, one deletion after the other. What
+comes from a controller or for an incarnation of this broker that is over is not applied. To apply something twice does nothing the second
+time.
 """
 
 import logging
@@ -54,45 +55,18 @@ class MetadataCache:
         return self.new_configs[topic] if topic in self.new_configs else self.snapshot.topic_config(topic)
 
 
-class MetadataApplier:
-    """See the module."""
+class StepQueue:
+    """Carries out steps in the order in which they come: as soon as it can be, and from `serve` on in turns with requests."""
 
-    def __init__(
-        self,
-        broker_id: int,
-        cache: MetadataCache,
-        store: MetadataStore,
-        replicas: ReplicaManager,
-        settings: "SettingsCache",
-        slices: "SliceScheduler",
-        clock: "Clock",
-        topics_deleted: Callable[[Sequence[str]], Steps],
-    ) -> None:
-        """`topics_deleted` gives the steps that drop what is kept of deleted topics elsewhere."""
-        self.broker_epoch = 0
-        """This broker's incarnation."""
-        self._broker_id = broker_id
-        self._cache = cache
-        self._store = store
-        self._replicas = replicas
-        self._settings = settings
+    def __init__(self, slices: "SliceScheduler") -> None:
         self._slices = slices
-        self._clock = clock
-        self._topics_deleted = topics_deleted
-        self._controller_epoch = 0
         self._waiting: deque[Steps] = deque()
         self._is_running = False
         self._is_serving = False
-        self._knows_configs = True
-        """Whether the configurations of all topics were read: those of the first ones, before the start."""
 
     def serve(self) -> None:
-        """From now on take turns with requests; before, everything is done as soon as it can be."""
+        """From now on take turns with requests."""
         self._is_serving = True
-
-    def apply(self, broker_epoch: int, control: Control, done: Callable[[ControlReply], object]) -> None:
-        """Apply what the controller has sent to an incarnation of this broker."""
-        self.run(self._apply(broker_epoch, control, done))
 
     def run(self, steps: Steps) -> None:
         """Take steps after those that came before."""
@@ -139,6 +113,51 @@ class MetadataApplier:
                     return
         self._is_running = False
 
+
+class MetadataApplier:
+    """See the module."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        cache: MetadataCache,
+        store: MetadataStore,
+        replicas: ReplicaManager,
+        settings: "SettingsCache",
+        slices: "SliceScheduler",
+        clock: "Clock",
+        topics_deleted: Callable[[Sequence[str]], Steps],
+    ) -> None:
+        """`topics_deleted` gives the steps that drop what is kept of deleted topics elsewhere."""
+        self.broker_epoch = 0
+        """This broker's incarnation."""
+        self._broker_id = broker_id
+        self._cache = cache
+        self._store = store
+        self._replicas = replicas
+        self._settings = settings
+        self._clock = clock
+        self._topics_deleted = topics_deleted
+        self._controller_epoch = 0
+        self._queue = StepQueue(slices)
+        self._removals = StepQueue(slices)
+        """What is left to do of deletions when nothing of the topics is served any more."""
+        self._knows_configs = True
+        """Whether the configurations of all topics were read: those of the first ones, before the start."""
+
+    def serve(self) -> None:
+        """From now on take turns with requests; before, everything is done as soon as it can be."""
+        self._queue.serve()
+        self._removals.serve()
+
+    def apply(self, broker_epoch: int, control: Control, done: Callable[[ControlReply], object]) -> None:
+        """Apply what the controller has sent to an incarnation of this broker."""
+        self.run(self._apply(broker_epoch, control, done))
+
+    def run(self, steps: Steps) -> None:
+        """Take steps after those that came before."""
+        self._queue.run(steps)
+
     def _apply(self, broker_epoch: int, control: Control, done: Callable[[ControlReply], object]) -> Steps:
         if control.controller_epoch < self._controller_epoch or broker_epoch < self.broker_epoch:
             _LOG.warning(
@@ -159,6 +178,9 @@ class MetadataApplier:
                     yield from self._update(control, broker_epoch)
                 case StopReplica(_, topics, deletes):
                     yield from self._stop({topic.name: topic for topic in topics}, deletes=deletes)
+                    if deletes:
+                        self._removals.run(self._remove([topic.name for topic in topics], done))
+                        return
                 case _:
                     assert_never(control)
         except _IncarnationOverError:
@@ -174,10 +196,7 @@ class MetadataApplier:
         configs: dict[str, dict[str, str]] = {}
         new = [topic.name for topic in control.topics if self._is_new(topic.name, topic.topic_id) and topic.name not in cache.new_configs]
         if new and not self._knows_configs:
-            try:
-                configs = yield from self._read_configs(new, broker_epoch)
-            except MalformedNodeError as error:
-                _LOG.error("topics shown without their configurations: topics=%s reason=%s", ",".join(new), error)
+            configs = yield from self._read_configs(new, broker_epoch)
         own = {name: values for name, values in (configs | cache.new_configs).items() if values}
         topics = {topic.name: topic for topic in control.topics}
         cache.snapshot = cache.snapshot.updated(
@@ -196,16 +215,19 @@ class MetadataApplier:
         return known is None or known.topic_id != topic_id
 
     def _read_configs(self, names: Sequence[str], broker_epoch: int) -> Generator[Pause, None, dict[str, dict[str, str]]]:
-        """What topics set, read again and again if the store fails. MalformedNodeError; _IncarnationOverError."""
+        """What topics set, read again and again if the store fails; nothing where that is malformed. _IncarnationOverError."""
         while True:
             try:
-                return (yield from self.answered(queries.topic_configs(names)))
-            except MalformedNodeError:
-                raise
+                found = yield from self.answered(queries.topic_configs(names))
             except CoordinationError as error:
                 if broker_epoch < self.broker_epoch:
                     raise _IncarnationOverError from error
                 _LOG.error("configurations not read; they are read again: topics=%s reason=%s", ",".join(names), error)
+            else:
+                for name, values in found.items():
+                    if isinstance(values, MalformedNodeError):
+                        _LOG.error("configuration malformed; defaults apply until it is changed: topic=%s reason=%s", name, values)
+                return {name: values for name, values in found.items() if not isinstance(values, MalformedNodeError)}
             yield Elsewhere(partial(self._clock.call_later, READ_AGAIN_S))
 
     def answered(self, query: Query[T]) -> Generator[Pause, None, T]:
@@ -234,12 +256,8 @@ class MetadataApplier:
         new = [each for each in dict.fromkeys(each.topic for each in partitions) if each not in cache.snapshot.topics]
         new = [name for name in new if name not in cache.new_configs]
         if new and not self._knows_configs:
-            try:
-                found = yield from self._read_configs(new, broker_epoch)
-                cache.new_configs |= {name: found.get(name, {}) for name in new}
-            except MalformedNodeError as error:
-                _LOG.error("partitions offline: their configurations cannot be read: topics=%s reason=%s", ",".join(new), error)
-                partitions = [each for each in partitions if each.topic not in new]
+            found = yield from self._read_configs(new, broker_epoch)
+            cache.new_configs |= {name: found.get(name, {}) for name in new}
         made = [(TopicPartition(each.topic, each.info.partition), each.topic_id) for each in partitions if each.is_new]
         if made:
             yield from logs.make_folders(made)
@@ -291,7 +309,7 @@ class MetadataApplier:
     # Deletions
 
     def _stop(self, topics: Mapping[str, StoppedTopic], *, deletes: bool) -> Steps:
-        """Serve nothing of topics any more, replicas without a log included; with `deletes` remove it, and bring that to disk."""
+        """Serve nothing of topics any more, replicas without a log included; with `deletes` mark it for removal."""
         logs = self._replicas.logs
         found = dict.fromkeys(TopicPartition(topic.name, index) for topic in topics.values() for index in range(topic.partitions))
         found |= dict.fromkeys(each for each in logs.partitions() if each.topic in topics)
@@ -299,9 +317,15 @@ class MetadataApplier:
         while some := list(islice(partitions, REMOVED_PER_STEP)):
             self._replicas.stop(some, delete=deletes)
             yield UNFINISHED
-        if deletes:
-            yield from logs.settle_deleted()
-            yield from self._topics_deleted(list(topics))
+
+    def _remove(self, names: Sequence[str], done: Callable[[ControlReply], object]) -> Steps:
+        """Bring to disk that topics are deleted."""
+        try:
+            yield from self._replicas.logs.settle_deleted()
+            yield from self._topics_deleted(names)
+        except Exception as error:  # the controller continues all the same
+            _LOG.error("deletion not completed because of a bug: topics=%s", ",".join(names), exc_info=error)
+        done(ControlReply())
 
 
 def _is_one(found: bytes | None, wanted: bytes | None) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
 from moldau.cluster import paths, queries
 from moldau.cluster.store import ConfigsChanged, StoreEvent
+from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import CoordinationError
 from moldau.model.steps import Steps
@@ -55,11 +56,10 @@ class ConfigApplier:
             names = yield from self._applier.answered(queries.notification_names())
             new = [name for name in names if name > self._last]
             for entity in (yield from self._applier.answered(queries.changed_entities(new))):
-                kind, _, name = entity.partition("/")
-                if kind == "topics":
-                    yield from self._apply_topic(name)
-                elif kind == "brokers" and name in (paths.DEFAULT_ENTITY, str(self._broker_id)):
-                    yield from self._apply_broker(None if name == paths.DEFAULT_ENTITY else self._broker_id)
+                if isinstance(entity, MalformedNodeError):
+                    _LOG.error("notification of a changed configuration skipped: reason=%s", entity)
+                else:
+                    yield from self._apply(entity)
         except CoordinationError as error:
             _LOG.error("changed configurations not read: reason=%s; they are read with the next change", error)
             ended = list(self._waiting)
@@ -69,8 +69,20 @@ class ConfigApplier:
         for name in ended:
             self._waiting.pop(name)()
 
+    def _apply(self, entity: str) -> Steps:
+        kind, _, name = entity.partition("/")
+        try:
+            if kind == "topics":
+                yield from self._apply_topic(name)
+            elif kind == "brokers" and name in (paths.DEFAULT_ENTITY, str(self._broker_id)):
+                yield from self._apply_broker(None if name == paths.DEFAULT_ENTITY else self._broker_id)
+        except MalformedNodeError as error:
+            _LOG.error("changed configuration malformed; the one before applies: entity=%s reason=%s", entity, error)
+
     def _apply_topic(self, name: str) -> Steps:
         values = (yield from self._applier.answered(queries.topic_configs([name]))).get(name)
+        if isinstance(values, MalformedNodeError):
+            raise values
         if values is None:
             return
         cache = self._cache

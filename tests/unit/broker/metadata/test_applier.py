@@ -1,0 +1,151 @@
+"""A broker fences messages of earlier controllers; deletions and malformed configurations are no hindrance to other topics."""
+
+import pytest
+
+from moldau.cluster import paths
+from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica
+from moldau.cluster.znodes import encode_config, encode_config_change
+from moldau.model.identity import TopicPartition
+from support.broker_world import BrokerWorld
+
+EPOCH = 5
+"""The epoch of the controller that is known when a test begins."""
+LED_IN = 7
+T = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def world() -> BrokerWorld:
+    world = BrokerWorld()
+    world.create_topic("t", retention_ms=111)
+    world.create_topic("other")
+    assert send(world, StopReplica(EPOCH, ())) == ControlReply()
+    return world
+
+
+def send(world: BrokerWorld, control: Control, broker_epoch_after: int = 0) -> ControlReply:
+    """A message for this broker's incarnation, or for one that is so much later; the reply."""
+    replies: list[ControlReply] = []
+    world.broker.applier.apply(world.broker.applier.broker_epoch + broker_epoch_after, control, replies.append)
+    world.clock.settle()
+    (reply,) = replies
+    return reply
+
+
+def lead(world: BrokerWorld, controller_epoch: int) -> LeaderAndIsr:
+    topic = world.broker.metadata.topics["t"]
+    info = topic.partitions[0]._replace(leader_epoch=LED_IN)
+    return LeaderAndIsr(controller_epoch, (LedPartition("t", topic.topic_id, info, False),))
+
+
+def stop(world: BrokerWorld, controller_epoch: int) -> StopReplica:
+    return StopReplica(controller_epoch, (StoppedTopic("t", world.broker.metadata.topics["t"].topic_id, 1),))
+
+
+# Fencing
+
+
+@pytest.mark.parametrize(
+    ("controller_epoch", "broker_epoch_after", "is_applied"),
+    [
+        pytest.param(EPOCH - 1, 0, False, id="an earlier controller"),
+        pytest.param(EPOCH - 1, 1, False, id="an earlier controller to a later incarnation"),
+        pytest.param(EPOCH, -1, False, id="an earlier incarnation"),
+        pytest.param(EPOCH + 1, -1, False, id="a new controller to an earlier incarnation"),
+        pytest.param(EPOCH, 0, True, id="the controller that is known"),
+        pytest.param(EPOCH + 1, 0, True, id="a new controller"),
+        pytest.param(EPOCH, 1, True, id="an incarnation that this broker does not know of yet"),
+    ],
+)
+def test_only_the_last_controller_and_for_this_incarnation_gives_roles_and_deletes(
+    world: BrokerWorld, controller_epoch: int, broker_epoch_after: int, is_applied: bool
+) -> None:
+    reply = send(world, lead(world, controller_epoch), broker_epoch_after)
+    assert (reply.is_stale, world.partition("t").machine.leader_epoch) == (not is_applied, LED_IN if is_applied else 0)
+    reply = send(world, stop(world, controller_epoch), broker_epoch_after)
+    assert (reply.is_stale, world.broker.partitions.get(T) is None) == (not is_applied, is_applied)
+    assert world.partition("other")
+
+
+def test_a_new_controller_fences_the_one_before_and_a_message_that_is_refused_fences_nobody(world: BrokerWorld) -> None:
+    assert send(world, StopReplica(EPOCH + 4, ()), -1).is_stale
+    assert not send(world, StopReplica(EPOCH, ())).is_stale
+    assert not send(world, StopReplica(EPOCH + 1, ())).is_stale
+    assert send(world, lead(world, EPOCH)).is_stale
+    assert send(world, stop(world, EPOCH)).is_stale
+    assert world.partition("t").machine.leader_epoch == 0
+
+
+def test_a_message_that_comes_twice_changes_nothing_the_second_time(world: BrokerWorld) -> None:
+    client = world.connect()
+    assert send(world, lead(world, EPOCH)) == ControlReply()
+    client.produce("t", b"kept")
+    assert send(world, lead(world, EPOCH)) == ControlReply()
+    assert client.values("t") == [b"kept"]
+    assert [send(world, stop(world, EPOCH)) for _ in range(2)] == [ControlReply(), ControlReply()]
+
+
+# Deletions
+
+
+def test_what_a_deletion_brings_to_disk_keeps_other_changes_from_nothing(world: BrokerWorld) -> None:
+    """A disk may take seconds for it."""
+    broker = world.broker
+    other = broker.metadata.topics["other"]
+    world.background.immediate = False
+    replies: list[str] = []
+    broker.applier.apply(broker.applier.broker_epoch, stop(world, EPOCH), lambda _reply: replies.append("deleted"))
+    world.clock.settle()
+    assert broker.partitions.get(T) is None
+    assert (replies, len(world.background.jobs)) == ([], 1)
+    led = LedPartition("other", other.topic_id, other.partitions[0]._replace(leader_epoch=LED_IN), False)
+    broker.applier.apply(broker.applier.broker_epoch, LeaderAndIsr(EPOCH, (led,)), lambda _reply: replies.append("led"))
+    world.clock.settle()
+    assert (replies, world.partition("other").machine.leader_epoch) == (["led"], LED_IN)
+    world.background.run_all()
+    world.clock.settle()
+    assert replies == ["led", "deleted"]
+
+
+# Malformed configurations
+
+
+def test_of_many_topics_only_the_one_whose_configuration_is_malformed_has_defaults(
+    world: BrokerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.store.create(paths.topic_config("good"), encode_config({"retention.ms": "5"}))
+    world.store.create(paths.topic_config("bad"), b"{")
+    info = world.broker.metadata.topics["t"].partitions[0]
+    names = ("bad", "good")
+    assert (
+        send(world, LeaderAndIsr(EPOCH, tuple(LedPartition(name, name.encode().ljust(16), info, True) for name in names))) == ControlReply()
+    )
+    assert world.partition("good").log.config.retention_ms == 5
+    assert world.partition("bad").log.config == world.partition("other").log.config
+    (record,) = caplog.records
+    assert "topic=bad" in record.message
+    assert paths.topic_config("bad") in record.message
+
+
+def test_a_configuration_that_becomes_malformed_stays_as_it_was_and_others_are_changed(
+    world: BrokerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    def notify(data: bytes) -> None:
+        world.store.create(paths.config_change("config_change_"), data, sequential=True)
+
+    def change(name: str, data: bytes) -> None:
+        path = paths.topic_config(name)
+        world.store.set(path, data)
+        notify(encode_config_change(f"topics/{name}"))
+        world.clock.settle()
+
+    change("t", b"garbage")
+    notify(b"garbage")
+    change("other", encode_config({"retention.ms": "222"}))
+    assert [world.partition(name).log.config.retention_ms for name in ("t", "other")] == [111, 222]
+    malformed, skipped = (record.message for record in caplog.records)
+    assert "entity=topics/t" in malformed
+    assert paths.topic_config("t") in malformed
+    assert paths.CONFIG_CHANGES in skipped
+    change("t", encode_config({"retention.ms": "333"}))
+    assert world.partition("t").log.config.retention_ms == 333

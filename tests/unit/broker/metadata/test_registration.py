@@ -1,0 +1,139 @@
+"""A broker registers in each session, as one incarnation; it waits for the end of an earlier process, not for a live namesake."""
+
+import pytest
+
+from moldau.broker.metadata.registration import AGAIN_S, TAKEN_MAX_S, Registration
+from moldau.cluster import paths
+from moldau.cluster.changes import NewCluster, Register
+from moldau.cluster.snapshot import BrokerInfo, Endpoint
+from moldau.cluster.store import MetadataStore
+from moldau.cluster.znodes import BrokerNode, decode_broker
+from moldau.model.errors import CoordinationError
+from moldau.ports.coordination import Data, GetData, Outcome
+from moldau.testing.clock import FakeClock
+from moldau.testing.coordination import FakeSession, FakeTree
+
+ENDPOINTS = (Endpoint("PLAINTEXT", "192.0.2.2", 9092),)
+PATH = paths.broker(3)
+
+
+class World:
+    """A broker that registers, and another session that has the same id."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.tree = FakeTree(self.clock)
+        self.other = self.tree.session()
+        MetadataStore(self.other).write([NewCluster(paths.ROOTS, "c")], lambda _outcome: None)
+        self.session = self.tree.session()
+        self.registered: list[tuple[int, int]] = []
+        self.failures: list[CoordinationError] = []
+
+    def start(self) -> None:
+        store = MetadataStore(self.session)
+        info = BrokerInfo(3, ENDPOINTS, "rack")
+        Registration(store, self.clock, info, registered=lambda *each: self.registered.append(each), failed=self.failures.append)
+
+    def take_id(self, session: FakeSession) -> None:
+        MetadataStore(session).write([Register(3, BrokerNode(ENDPOINTS, None, 0))], lambda _outcome: None)
+
+    def node(self) -> Data | None:
+        outcomes: list[Outcome] = []
+        self.other.submit(GetData(PATH), outcomes.append)
+        return outcomes[0] if isinstance(outcomes[0], Data) else None
+
+    def assert_registered_once_more(self, times: int) -> None:
+        """In this session, `times` in all, each in a later incarnation."""
+        node = self.node()
+        assert node is not None
+        assert node.stat.owner == self.session.session_id
+        assert len(self.registered) == times
+        assert self.registered[-1] == (node.stat.created_id, self.session.session_id)
+        assert sorted(dict.fromkeys(self.registered)) == self.registered
+        assert self.failures == []
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_broker_registers_when_it_is_connected(world: World) -> None:
+    world.session.suspend()
+    world.start()
+    assert world.registered == []
+    world.session.resume()
+    world.assert_registered_once_more(1)
+    node = world.node()
+    assert node is not None
+    assert decode_broker(PATH, node.data)[:2] == (ENDPOINTS, "rack")
+
+
+def test_it_registers_again_in_another_session_and_not_in_the_same(world: World) -> None:
+    world.start()
+    for times in (2, 3):
+        world.session.suspend()
+        world.session.resume()
+        assert len(world.registered) == times - 1
+        world.session.expire()
+        world.session.resume()
+        world.assert_registered_once_more(times)
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_a_lost_answer_is_one_registration(world: World, expires: bool) -> None:
+    world.session.lose_answer()
+    world.start()
+    assert world.registered == []
+    if expires:
+        world.session.expire()
+    world.session.resume()
+    world.assert_registered_once_more(1)
+
+
+def test_what_this_session_has_registered_already_counts(world: World) -> None:
+    world.take_id(world.session)
+    world.start()
+    world.assert_registered_once_more(1)
+
+
+def test_the_registration_of_an_earlier_process_is_waited_for_until_its_session_ends(world: World) -> None:
+    world.take_id(world.other)
+    world.start()
+    world.clock.advance(TAKEN_MAX_S - 2 * AGAIN_S)
+    assert (world.registered, world.failures) == ([], [])
+    world.other.expire()
+    world.other.resume()
+    world.clock.advance(AGAIN_S)
+    world.assert_registered_once_more(1)
+
+
+def test_a_live_broker_of_the_same_id_is_an_error_after_a_while_and_keeps_its_registration(world: World) -> None:
+    world.take_id(world.other)
+    world.start()
+    world.clock.advance(TAKEN_MAX_S + AGAIN_S)
+    (failure,) = world.failures
+    assert (str(failure), failure.retriable) == (f"{PATH}: a live broker has registered there", False)
+    world.other.expire()
+    world.other.resume()
+    world.clock.advance(60)
+    assert world.registered == [], "who was given this error has stopped"
+    assert len(world.failures) == 1
+
+
+def test_each_session_waits_by_itself(world: World) -> None:
+    world.take_id(world.other)
+    world.start()
+    world.clock.advance(TAKEN_MAX_S / 2)
+    world.session.expire()
+    world.session.resume()
+    world.clock.advance(TAKEN_MAX_S - 2 * AGAIN_S)
+    assert world.failures == []
+    world.clock.advance(3 * AGAIN_S)
+    assert len(world.failures) == 1
+
+
+def test_a_store_that_fails_is_reported(world: World) -> None:
+    world.session.fail_next(CoordinationError("no room", retriable=True))
+    world.start()
+    assert [str(failure) for failure in world.failures] == ["no room"]
