@@ -1,10 +1,14 @@
 """A coordination tree that is asked by calls: each returns the result or raises the error. For dialogues in tests."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from moldau.adapters.sqlite_coordination import SqliteCoordination
+from moldau.model.errors import CoordinationError
 from moldau.ports.coordination import (
+    Children,
     Create,
+    Created,
     Data,
     Delete,
     Exists,
@@ -13,9 +17,11 @@ from moldau.ports.coordination import (
     Multi,
     MultiDone,
     NodeStat,
+    Outcome,
+    Request,
+    Result,
     SetData,
     Write,
-    answered,
     parent_of,
 )
 
@@ -28,22 +34,31 @@ class AskedTree(SqliteCoordination):
         parent = parent_of(path)
         if parents and self.exists(parent) is None:
             self.create(parent, parents=True)
-        return answered(self, Create(path, data, ephemeral, sequential)).path
+        return cast("Created", self._ask(Create(path, data, ephemeral, sequential))).path
 
     def get(self, path: str) -> Data:
-        return answered(self, GetData(path))
+        return cast("Data", self._ask(GetData(path)))
 
     def set(self, path: str, data: bytes, version: int = -1) -> NodeStat:
-        return answered(self, SetData(path, data, version))
+        return cast("NodeStat", self._ask(SetData(path, data, version)))
 
     def delete(self, path: str, version: int = -1) -> None:
-        answered(self, Delete(path, version))
+        self._ask(Delete(path, version))
 
     def children(self, path: str) -> Sequence[str]:
-        return answered(self, GetChildren(path)).names
+        return cast("Children", self._ask(GetChildren(path))).names
 
     def exists(self, path: str) -> NodeStat | None:
-        return answered(self, Exists(path))
+        return cast("NodeStat | None", self._ask(Exists(path)))
 
     def multi(self, writes: Sequence[Write]) -> MultiDone:
-        return answered(self, Multi(tuple(writes)))
+        return cast("MultiDone", self._ask(Multi(tuple(writes))))
+
+    def _ask(self, request: Request) -> Result:
+        """The result of a request, which is answered within the call."""
+        outcomes: list[Outcome] = []
+        self.submit(request, outcomes.append)
+        (outcome,) = outcomes
+        if isinstance(outcome, CoordinationError):
+            raise outcome
+        return outcome

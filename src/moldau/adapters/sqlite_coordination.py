@@ -1,21 +1,12 @@
 """The coordination tree in one SQLite file: the embedded store of a single broker.
 
 One process holds the file, alone, for as long as it runs; a second one is refused. Every write is one transaction in a write-ahead log, so
-a `Multi` is seen whole or not at all, also after a crash. A request is carried out inside `submit`, and a write is on disk when it is
-answered (``synchronous=FULL``), until `sync_in` gives a background: from then on a `Multi` writes to the page cache, and those that wait in
-`when_durable` share one sync of the log.
+a `Multi` is seen whole or not at all, also after a crash, and is on disk when it is answered (``synchronous=FULL``). A request is carried
+out inside `submit`, until `run_on` gives a thread: from then on each request runs there, in order.
 
-    Multi, when_durable      a sync starts
-    Multi, when_durable      waits for the next
-    sync ends                the first is answered; the next sync starts
-
-A log longer than `LOG_BYTES_MAX` is copied into the database in the background. A call would wait for that: `when_writable` calls back when
-it does not any more. The log is then cut to nothing, and begun with a transaction that is synced: with frames of the old log, or without a
-header on disk, a power cut could bring old pages back. After a failed sync no write is taken until the next start: the kernel reports the
-error once, and a later sync says nothing about the pages of this one. A stop copies the log into the database and removes it; both are
-synced before, so that what was reported durable is on disk in one of the two at any time.
-
-`run_on` gives a thread instead: from then on each request runs there, in order, and is answered when it is on disk.
+A log longer than `LOG_BYTES_MAX` is copied into the database on that thread, and cut to nothing; requests wait meanwhile. After a failed
+sync no write is taken until the next start: the kernel reports the error once, and a later sync says nothing about the pages of this one. A
+stop copies the log into the database and removes it.
 
 The session is connected as long as the file is open, and is never suspended. A session's id is larger than that of every earlier one which
 wrote something. Ephemeral nodes of a session that ended in a crash go when the file is opened again, before anyone can see them. The path
@@ -25,12 +16,11 @@ wrote something. Ephemeral nodes of a session that ended in a crash go when the 
 import logging
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from moldau.adapters.sqlite_file import FORMAT, MEMORY, has_no_room, log_of, open_database, translate
+from moldau.adapters.sqlite_file import MEMORY, log_of, open_database, translate
 from moldau.adapters.sqlite_tree import SqliteTree
 from moldau.model.errors import CoordinationError
 from moldau.ports.background import Background, HereAndNow
@@ -38,9 +28,7 @@ from moldau.ports.coordination import (
     READS,
     REQUESTS_MAX,
     Done,
-    Durable,
     Listener,
-    Multi,
     Outcome,
     Request,
     SessionClosedError,
@@ -77,24 +65,10 @@ class SqliteCoordination:
         self._submitted = 0
         """Requests whose answer has not come from the thread yet."""
         self._closed = False
-        self._transactions = threading.Lock()
-        """Held for each transaction and each read, and while the log is copied: SQLite refuses to copy it during a read."""
-        self._background: Background | None = None
-        self._full = True
         self._log_file = NO_FILE
-        self._log_begun = False
-        """Whether the log's header is on disk. Before that no write goes without a sync."""
-        self._unsynced = False
-        """Whether a write came after the last sync had begun."""
-        self._syncing = False
-        self._copying = False
+        self._is_copying = False
         self._no_room_ms: int | None = None
         """When the last copy failed for want of room; None if it did not."""
-        self._covered: list[Durable] = []
-        """Wait for the sync that runs."""
-        self._waiting: list[Durable] = []
-        """Wait for the next one."""
-        self._held: list[Callable[[], object]] = []
         self._failure: str | None = None
         self._database = open_database(path, time_ms())
         self._tree = SqliteTree(self._database, time_ms)
@@ -129,7 +103,7 @@ class SqliteCoordination:
         """From now on carry out requests in `thread`, which runs what it gets one after the other, in order."""
         self._thread = thread
         if self._path != MEMORY:
-            self._use(thread)
+            self._log_file = os.open(log_of(self._path), os.O_RDONLY)  # stays the log also when its directory is moved away
 
     def close(self, done: Callable[[], object] = nothing) -> None:
         """End the session; see the port. A second call does nothing. CoordinationError when the file cannot be closed in order."""
@@ -140,7 +114,9 @@ class SqliteCoordination:
         self._closed = True
 
         def ended(_: None, error: BaseException | None) -> None:
-            self._close_log()
+            if self._log_file != NO_FILE:
+                os.close(self._log_file)
+                self._log_file = NO_FILE
             self._stream.fire([SessionEvent(SessionState.CLOSED, session_id)])
             self._stream.put(done)
             if error is not None:
@@ -152,9 +128,8 @@ class SqliteCoordination:
         """The outcome, and what changed. In the thread, if there is one."""
         try:
             if isinstance(request, READS):
-                with self._transactions:
-                    return self._tree.read(request), []
-            with self._transaction(may_defer=isinstance(request, Multi)):
+                return self._tree.read(request), []
+            with self._transaction():
                 written = self._tree.write(request)
             self._tree.committed()
             return written
@@ -179,129 +154,39 @@ class SqliteCoordination:
             if request.watch:
                 self._watches.note(request, outcome)
         elif not isinstance(outcome, CoordinationError):
-            if self._background is not None and (self._thread is not None or not isinstance(request, Multi)):
-                self._copy_if_long(os.fstat(self._log_file).st_size)
+            self._copy_if_long()
             self._stream.fire(self._watches.take(changes))
         self._stream.answer(done, outcome)
 
-    # Durability
+    # The log
 
-    def sync_in(self, background: Background) -> None:
-        """From now on bring what a `Multi` writes to disk in the background."""
-        if self._path != MEMORY:
-            self._use(background)
-
-    def _use(self, background: Background) -> None:
-        self._background = background
-        self._log_file = os.open(log_of(self._path), os.O_RDONLY)  # stays the log also when its directory is moved away
-
-    def when_durable(self, done: Durable) -> None:
-        """Hear when all writes so far are on disk; see the port. A failed sync is the answer to all later calls, too."""
-        if self._failure is not None:
-            done(self._failed())
-        elif self._unsynced:
-            self._waiting.append(done)
-            self._start_sync()
-        elif self._syncing:
-            self._covered.append(done)
-        else:
-            done(None)
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether the log is not being copied."""
-        return not self._copying
-
-    def when_writable(self, resume: Callable[[], object]) -> None:
-        """Hear when no call waits for the log to be copied; see the port."""
-        if self._copying:
-            self._held.append(resume)
-        else:
-            resume()
-
-    def _start_sync(self) -> None:
-        if self._syncing or self._copying or not self._waiting or self._background is None:
-            return
-        self._syncing = True
-        self._unsynced = False
-        self._covered, self._waiting = self._waiting, []
-        self._background.run(self._sync_log, self._synced)
-
-    def _sync_log(self) -> int:
-        """In the background. The log's length."""
-        os.fdatasync(self._log_file)
-        return os.fstat(self._log_file).st_size
-
-    def _synced(self, log_bytes: int | None, error: BaseException | None) -> None:
-        self._syncing = False
-        if self._closed:
-            self._close_log()
-            return
-        if error is not None or self._failure is not None:
-            self._fail(error)
-            return
-        self._copy_if_long(log_bytes or 0)
-        covered, self._covered = self._covered, []
-        for done in covered:
-            done(None)
-        self._start_sync()
-
-    def _copy_if_long(self, log_bytes: int) -> None:
-        if log_bytes <= LOG_BYTES_MAX or self._background is None or self._copying or self._syncing:
+    def _copy_if_long(self) -> None:
+        if self._thread is None or self._log_file == NO_FILE or self._is_copying or os.fstat(self._log_file).st_size <= LOG_BYTES_MAX:
             return
         if self._no_room_ms is None or not 0 <= self._time_ms() - self._no_room_ms < COPY_AGAIN_MS:
-            self._copying = True
-            self._background.run(self._copy_log, self._copied)
+            self._is_copying = True
+            self._thread.run(self._copy_log, self._copied)
 
     def _copy_log(self) -> None:
-        """In the background: bring the log's content into the database, and begin a new log. Without room there, continue this one."""
-        with self._transactions, self._errors():
-            self._log_begun = False
-            self._synchronous(full=True)
-            try:
-                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            except sqlite3.Error as error:
-                if has_no_room(error):
-                    self._begin_log()
-                raise
-            self._begin_log()
-
-    def _begin_log(self) -> None:
-        """Have the log's header on disk, by a transaction that is synced and changes nothing."""
-        self._database.execute(f"PRAGMA user_version={FORMAT}")
-        self._log_begun = True
+        """In the thread: bring the log's content into the database, and begin a new log. Without room there, continue this one."""
+        with self._errors():
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _copied(self, _: None, error: BaseException | None) -> None:
-        self._copying = False
-        if self._closed:
-            return
-        try:
-            self._no_room_ms = None
-            if isinstance(error, CoordinationError) and error.retriable:
-                self._no_room_ms = self._time_ms()
-                _LOG.warning(
-                    "metadata not copied from the log into the database: path=%s reason=%s; trying again with a change in %d ms or later",
-                    self._path,
-                    error,
-                    COPY_AGAIN_MS,
-                )
-            elif error is not None:
-                self._fail(error)
-        finally:
-            held, self._held = self._held, []
-            for resume in held:
-                resume()
-            self._start_sync()
-
-    def _fail(self, error: BaseException | None) -> None:
-        """Tell all that wait; `error` is None if it has been noted. A bug is a failure too, and is raised after that."""
-        if error is not None:
+        self._is_copying = False
+        self._no_room_ms = None
+        if isinstance(error, CoordinationError) and error.retriable:
+            self._no_room_ms = self._time_ms()
+            _LOG.warning(
+                "metadata not copied from the log into the database: path=%s reason=%s; trying again with a change in %d ms or later",
+                self._path,
+                error,
+                COPY_AGAIN_MS,
+            )
+        elif error is not None:
             self._note_failure(error)
-        waiting, self._covered, self._waiting = [*self._covered, *self._waiting], [], []
-        for done in waiting:
-            done(self._failed())
-        if error is not None and not isinstance(error, OSError | CoordinationError):
-            raise error
+            if not isinstance(error, CoordinationError):
+                raise error
 
     def _note_failure(self, error: BaseException) -> None:
         if self._failure is None:
@@ -312,41 +197,21 @@ class SqliteCoordination:
                 error,
             )
 
-    def _close_log(self) -> None:
-        """Unless a sync runs, at whose end it is closed."""
-        if self._log_file != NO_FILE and not self._syncing:
-            os.close(self._log_file)
-            self._log_file = NO_FILE
-
-    def _failed(self) -> CoordinationError:
-        return CoordinationError(str(self._failure), retriable=False)
-
     def _end(self) -> None:
         try:
             if self._failure is None:
                 with self._transaction():
                     self._tree.end_session()
         finally:
-            with self._transactions, self._errors():
-                try:
-                    self._synchronous(full=True)  # or it would copy the log and remove it without a sync
-                finally:
-                    self._database.close()
-
-    def _synchronous(self, *, full: bool) -> None:
-        if self._full != full:
-            self._database.execute(f"PRAGMA synchronous={'FULL' if full else 'OFF'}")
-            self._full = full
+            with self._errors():
+                self._database.close()
 
     @contextmanager
-    def _transaction(self, *, may_defer: bool = False) -> Iterator[None]:
-        """One transaction; its sync is deferred where that is allowed and possible."""
-        with self._transactions, self._errors():
-            if self._failure is not None:  # it may be new, where the log was being copied
-                raise self._failed()
-            deferred = may_defer and self._thread is None and self._background is not None and self._log_begun
-            self._synchronous(full=not deferred)
-            rows_changed = self._database.total_changes
+    def _transaction(self) -> Iterator[None]:
+        """One transaction, on disk when it ends."""
+        if self._failure is not None:
+            raise CoordinationError(self._failure, retriable=False)
+        with self._errors():
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -355,8 +220,6 @@ class SqliteCoordination:
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
                 raise
-            self._log_begun |= not deferred and self._database.total_changes > rows_changed
-            self._unsynced |= deferred
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -367,7 +230,7 @@ class SqliteCoordination:
             raise self._translated(error) from error
 
     def _translated(self, error: sqlite3.Error) -> CoordinationError:
-        if self._background is not None and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC:
             self._note_failure(error)
         translated = translate(self._path, error)
         translated.__cause__ = error

@@ -2,8 +2,8 @@
 
 SQLite takes the log's frames up to the first whose checksum is wrong and drops the rest without a word: so a transaction ends that a power
 cut has interrupted. It is also how finished transactions are lost when a byte of an earlier one changes. The two can be told apart. Of
-several transactions that wait for one sync a power cut leaves whole blocks unwritten, zeros, since the file was empty before; no block of a
-whole frame is zeros. Where none is missing, only one transaction can be unfinished.
+several transactions that wait for one sync, as in a log of an earlier version, a power cut leaves whole blocks unwritten, zeros, since the
+file was empty before; no block of a whole frame is zeros. Where none is missing, only one transaction can be unfinished.
 
 Layout: 32 bytes of header, then frames of 24 bytes and a page. A frame is of this log if it carries the header's two salts (one left from
 an earlier round has neither); it ends a transaction if its second number, the size of the database in pages, is not 0.

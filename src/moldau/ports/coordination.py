@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from typing import NamedTuple, Protocol, overload
+from typing import NamedTuple, Protocol
 
 from moldau.model.errors import CoordinationError
 
@@ -248,8 +248,6 @@ Result = Data | NodeStat | Children | Created | MultiDone | None
 Outcome = Result | CoordinationError
 Done = Callable[[Outcome], object]
 Listener = Callable[[WatchEvent | SessionEvent], object]
-Durable = Callable[[CoordinationError | None], object]
-"""Called with None when writes are on disk, or with the reason why they cannot be brought there."""
 
 REQUESTS_MAX = 10_000
 """Requests that wait for their answer in one session."""
@@ -277,53 +275,6 @@ class Coordination(Protocol):
 
         What is submitted later is answered `SessionClosedError`.
         """
-
-
-class EmbeddedCoordination(Coordination, Protocol):
-    """A tree in this process. A request is answered inside `submit`, unless that is called in a `done` or a listener.
-
-    What a `Multi` wrote may not be on disk yet when it is answered: see `when_durable`. What the other requests write is. The order of
-    writes is kept in any case: after a crash there is no write without all that came before it.
-    """
-
-    def when_durable(self, done: Durable) -> None:
-        """Call ``done(None)`` once all that was written before this call is on disk, at once if it is there.
-
-        With an error, the writes are seen in this session, and the next may find them or not.
-        """
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether reads and `Multi` do not wait for a disk now."""
-
-    def when_writable(self, resume: Callable[[], object]) -> None:
-        """Call `resume` once they do not; at once if they would not now."""
-
-
-@overload
-def answered(tree: EmbeddedCoordination, request: GetData) -> Data: ...
-@overload
-def answered(tree: EmbeddedCoordination, request: Exists) -> NodeStat | None: ...
-@overload
-def answered(tree: EmbeddedCoordination, request: GetChildren) -> Children: ...
-@overload
-def answered(tree: EmbeddedCoordination, request: Create) -> Created: ...
-@overload
-def answered(tree: EmbeddedCoordination, request: SetData) -> NodeStat: ...
-@overload
-def answered(tree: EmbeddedCoordination, request: Delete) -> None: ...
-@overload
-def answered(tree: EmbeddedCoordination, request: Multi) -> MultiDone: ...
-def answered(tree: EmbeddedCoordination, request: Request) -> Result:
-    """The result of a request that the tree answers inside `submit`. Raises the error that it ended with; RuntimeError if none came."""
-    outcomes: list[Outcome] = []
-    tree.submit(request, outcomes.append)
-    if not outcomes:
-        raise RuntimeError(f"not answered inside the call: {request}")
-    (outcome,) = outcomes
-    if isinstance(outcome, CoordinationError):
-        raise outcome
-    return outcome
 
 
 def check_paths(request: Request) -> None:

@@ -140,10 +140,9 @@ class Incarnation:
         self.others = [SimulatedBackground(self, name, 1) for name in ("compute", "recompress")]
         self.clock = ProcessClock(self)
         self.workers = SimulatedWorkers(self)
-        self.session = host.tree.session(self.enter, self._durable)
+        self.session = host.tree.session(self.enter)
         self._is_over = False
         self._is_stopping = False
-        self._storage = host.schedule.actor(f"{self.name} store", self.group)
 
     # Life
 
@@ -264,9 +263,6 @@ class Incarnation:
     def _random_bytes(self, count: int) -> bytes:
         self.enter("random_bytes")
         return self.host.random.randbytes(count)
-
-    def _durable(self, call: Callable[[], object]) -> None:
-        self.post(self._storage, lambda: self.post(self.thread, call), self.host.disk.job_s())
 
 
 class ProcessClock:

@@ -1,10 +1,9 @@
 """The coordination tree of a simulation: one that outlives the brokers, with a session for each incarnation of one."""
 
 from collections.abc import Callable
-from functools import partial
 
 from moldau.ports.clock import Clock
-from moldau.ports.coordination import Done, Durable, Listener, Request
+from moldau.ports.coordination import Done, Listener, Request
 from moldau.testing.coordination import FakeSession, FakeTree
 
 Enter = Callable[[str], object]
@@ -16,20 +15,17 @@ class SimulatedTree:
     def __init__(self, clock: Clock) -> None:
         self._tree = FakeTree(clock)
 
-    def session(self, enter: Enter, later: Callable[[Callable[[], object]], object]) -> "SimulatedSession":
-        """A session for a process. `enter` is called before each port call, `later` makes a call when writes have reached the disk."""
-        return SimulatedSession(self._tree.session(), enter, later)
+    def session(self, enter: Enter) -> "SimulatedSession":
+        """A session for a process. `enter` is called before each request."""
+        return SimulatedSession(self._tree.session(), enter)
 
 
 class SimulatedSession:
-    """A :class:`moldau.ports.coordination.EmbeddedCoordination`: every method is a port call of its process."""
+    """A :class:`moldau.ports.coordination.Coordination`: every request is a port call of its process."""
 
-    is_writable = True
-
-    def __init__(self, session: FakeSession, enter: Enter, later: Callable[[Callable[[], object]], object]) -> None:
+    def __init__(self, session: FakeSession, enter: Enter) -> None:
         self._session = session
         self._enter = enter
-        self._later = later
         self._is_over = False
         """Whether the process has ended: it receives no answer and no event any more."""
 
@@ -50,15 +46,6 @@ class SimulatedSession:
     def close(self, done: Callable[[], object] = lambda: None) -> None:
         """End the session."""
         self._session.close(done)
-
-    def when_durable(self, done: Durable) -> None:
-        """Call ``done(None)`` once what was written before is on disk."""
-        self._enter("when_durable")
-        self._later(partial(done, None))
-
-    def when_writable(self, resume: Callable[[], object]) -> None:
-        """Call `resume` at once."""
-        resume()
 
     def process_ended(self) -> None:
         """The process is gone: its ephemeral nodes go with it."""
