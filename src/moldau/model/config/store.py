@@ -95,8 +95,11 @@ class BrokerConfig(Configured):
 
         What another version stored and this one does not take is left out, with a line in the log.
         """
+        own, cluster = _usable(own), _usable(cluster)
+        if (own, cluster) == (self._own, self._cluster):  # as at most starts, for which all values would be worked out
+            return set()
         before = {name: self.value(name) for name in BROKER}
-        self._own, self._cluster = _usable(own), _usable(cluster)
+        self._own, self._cluster = own, cluster
         self._values.clear()
         self.version += 1
         return {name for name, value in before.items() if self.value(name) != value}

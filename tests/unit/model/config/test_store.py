@@ -87,6 +87,8 @@ def test_a_change_tells_which_values_it_has_changed() -> None:
     }
     assert config.int("message.max.bytes") == 9
     assert config.version == version + 2
+    assert config.set_dynamic(own={"message.max.bytes": "9"}, cluster={"log.retention.ms": "6"}) == set()
+    assert config.version == version + 2, "the same layers are no change"
     assert config.set_dynamic(own={}, cluster={}) == {"message.max.bytes", "log.retention.ms"}
     assert config.int("log.retention.ms") == 5
 
