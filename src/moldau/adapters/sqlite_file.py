@@ -235,12 +235,16 @@ def _refuse_irregular(path: str) -> None:
 
 
 def _create_file(path: str, now_ms: int) -> None:
-    """Make the file aside, sync it once, and give it its name: no half-made file under that name, and a third of the syncs."""
+    """Make the file aside, sync it once, and give it its name: no half-made file under that name, and a third of the syncs.
+
+    Aside it needs no journal on disk.
+    """
     aside = f"{path}.{os.getpid()}"
     try:
         database = sqlite3.connect(aside, isolation_level=None)
         try:
             database.execute("PRAGMA synchronous=OFF")
+            database.execute("PRAGMA journal_mode=MEMORY")
             _create_schema(database, now_ms)
             database.execute("PRAGMA journal_mode=WAL")
         finally:
@@ -257,6 +261,7 @@ def _create_file(path: str, now_ms: int) -> None:
 
 
 def _create_schema(database: sqlite3.Connection, now_ms: int) -> None:
+    database.execute("BEGIN")
     database.execute(f"CREATE TABLE node {_COLUMNS}")
     database.execute(_PARENT_INDEX)
     database.execute(f"PRAGMA application_id={APPLICATION_ID}")
@@ -264,6 +269,7 @@ def _create_schema(database: sqlite3.Connection, now_ms: int) -> None:
     row = ("/", "", b"", 0, 0, 1, now_ms, now_ms, 0)
     database.execute("INSERT INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, node_checksum(*row)))
     _create_counters(database, 1)
+    database.execute("COMMIT")
 
 
 def _create_counters(database: sqlite3.Connection, last_transaction: int) -> None:
