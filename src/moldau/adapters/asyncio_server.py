@@ -20,10 +20,10 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from moldau.adapters.asyncio_transport import SocketTransport
 from moldau.adapters.log_limit import LogLimit
+from moldau.model.value import Value
 from moldau.ports.transport import Receiver, Transport
 
 _LOG = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ Accept = Callable[[Transport, str], Receiver]
 """Takes a connection and the name of the listener that it came in by."""
 
 
-class ServerLimits(NamedTuple):
+class ServerLimits(Value):
     """Bounds of a server; replaced as a whole while it runs."""
 
     connections_max: int = 2**31 - 1

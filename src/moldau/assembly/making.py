@@ -1,12 +1,13 @@
 """Makes a broker of its configuration and its ports, the same way for a process, a test and a simulation."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from moldau.broker.broker import Broker
 from moldau.log.cache import OPEN_FILES_MAX
 from moldau.log.log_set import AllFailedListener
 from moldau.model.config.store import BrokerConfig
+from moldau.model.value import Value
 
 if TYPE_CHECKING:
     from moldau.ports.background import Background
@@ -16,11 +17,8 @@ if TYPE_CHECKING:
     from moldau.ports.workers import Workers
 
 
-class BrokerPorts(NamedTuple):
-    """What a broker has of the outside, but for its connections, which `Broker.accept` takes one by one.
-
-    A tuple, since dataclasses take milliseconds to load, which a start would pay.
-    """
+class BrokerPorts(Value):
+    """What a broker has of the outside, but for its connections, which `Broker.accept` takes one by one."""
 
     directories: Sequence[str]
     files: "FileSystem"

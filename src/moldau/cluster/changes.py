@@ -5,7 +5,7 @@ write happen together, so that the witness of one is that of all.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from moldau.cluster import paths
 from moldau.cluster.znodes import (
@@ -23,12 +23,13 @@ from moldau.cluster.znodes import (
     encode_state,
     encode_topic,
 )
+from moldau.model.value import Value
 from moldau.ports.coordination import Check, Create, Data, Delete, SetData, Write
 
 NOTIFICATION = paths.config_change("config_change_")
 
 
-class NewTopic(NamedTuple):
+class NewTopic(Value):
     """A topic with the replicas of all its partitions, and what it sets itself; without states."""
 
     name: str
@@ -37,13 +38,13 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str]
 
 
-class NewPartitions(NamedTuple):
+class NewPartitions(Value):
     """The parent of a topic's partitions, which tools leave to the controller."""
 
     name: str
 
 
-class PutTopic(NamedTuple):
+class PutTopic(Value):
     """Other replicas of a topic, at this version of its node."""
 
     name: str
@@ -52,7 +53,7 @@ class PutTopic(NamedTuple):
     version: int
 
 
-class NewState(NamedTuple):
+class NewState(Value):
     """The first state of a partition."""
 
     name: str
@@ -60,7 +61,7 @@ class NewState(NamedTuple):
     state: PartitionState
 
 
-class PutState(NamedTuple):
+class PutState(Value):
     """Another state of a partition, at this version of its node."""
 
     name: str
@@ -69,27 +70,27 @@ class PutState(NamedTuple):
     version: int
 
 
-class MarkDeletion(NamedTuple):
+class MarkDeletion(Value):
     """A topic is being deleted."""
 
     name: str
 
 
-class DropPartitions(NamedTuple):
+class DropPartitions(Value):
     """Remove the nodes of partitions; at least one."""
 
     name: str
     partitions: Sequence[int]
 
 
-class DropTopic(NamedTuple):
+class DropTopic(Value):
     """Remove what is left of a topic without partitions: these of its nodes, children first, and the mark on it."""
 
     name: str
     nodes: Sequence[str]
 
 
-class PutTopicConfig(NamedTuple):
+class PutTopicConfig(Value):
     """What a topic sets itself, at this version of the node or None if it is new; and the notification for all brokers."""
 
     name: str
@@ -97,7 +98,7 @@ class PutTopicConfig(NamedTuple):
     version: int | None
 
 
-class PutBrokerConfig(NamedTuple):
+class PutBrokerConfig(Value):
     """Dynamic configuration of a broker, or of all (None), at this version of the node or None if it is new; and the notification."""
 
     broker_id: int | None
@@ -105,20 +106,20 @@ class PutBrokerConfig(NamedTuple):
     version: int | None
 
 
-class PutProducerIds(NamedTuple):
+class PutProducerIds(Value):
     """Take a block of producer ids, at this version of the node that has the last one."""
 
     block: ProducerIdBlock
     version: int
 
 
-class DropNotifications(NamedTuple):
+class DropNotifications(Value):
     """Remove notifications of changed configurations, by the names of their nodes; at least one."""
 
     names: Sequence[str]
 
 
-class ClaimController(NamedTuple):
+class ClaimController(Value):
     """Become controller with an epoch; `version` is that of the last epoch's node, None if there is none."""
 
     broker_id: int
@@ -127,7 +128,7 @@ class ClaimController(NamedTuple):
     time_ms: int
 
 
-class RaiseControllerEpoch(NamedTuple):
+class RaiseControllerEpoch(Value):
     """As the controller that has resigned and kept its node, which has this version: continue with an epoch."""
 
     epoch: int
@@ -135,14 +136,14 @@ class RaiseControllerEpoch(NamedTuple):
     node_version: int
 
 
-class NewCluster(NamedTuple):
+class NewCluster(Value):
     """Fixed nodes that are missing, parents first, at least one; and the id of a cluster that has none."""
 
     roots: Sequence[str]
     cluster_id: str | None
 
 
-class Register(NamedTuple):
+class Register(Value):
     """Register a live broker."""
 
     broker_id: int
@@ -169,7 +170,7 @@ Change = (
 )
 
 
-class Holds(NamedTuple):
+class Holds(Value):
     """The node holds this data at this version."""
 
     path: str
@@ -177,26 +178,26 @@ class Holds(NamedTuple):
     version: int
 
 
-class IsTopic(NamedTuple):
+class IsTopic(Value):
     """The node is that of the topic with this id."""
 
     path: str
     topic_id: bytes
 
 
-class IsOurs(NamedTuple):
+class IsOurs(Value):
     """The node ends with our session."""
 
     path: str
 
 
-class IsThere(NamedTuple):
+class IsThere(Value):
     """The node exists, whoever made it."""
 
     path: str
 
 
-class IsGone(NamedTuple):
+class IsGone(Value):
     """The node does not exist."""
 
     path: str

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from moldau.cluster.snapshot import BrokerInfo, PartitionInfo, TopicInfo
 from moldau.model.identity import TopicPartition
+from moldau.model.value import Value
 
 
-class LedPartition(NamedTuple):
+class LedPartition(Value):
     """A partition in the state in which it is led from now on."""
 
     topic: str
@@ -18,14 +18,14 @@ class LedPartition(NamedTuple):
     """Whether no record of it exists anywhere yet."""
 
 
-class LeaderAndIsr(NamedTuple):
+class LeaderAndIsr(Value):
     """States of partitions of which the receiver has a replica."""
 
     controller_epoch: int
     partitions: tuple[LedPartition, ...]
 
 
-class UpdateMetadata(NamedTuple):
+class UpdateMetadata(Value):
     """What clients are answered: all live brokers, topics that changed, each whole, and topics that are deleted."""
 
     controller_epoch: int
@@ -35,7 +35,7 @@ class UpdateMetadata(NamedTuple):
     deleted: tuple[str, ...] = ()
 
 
-class StoppedTopic(NamedTuple):
+class StoppedTopic(Value):
     """A topic whose replicas are deleted; `topic_id` None for one of which nothing but its name is known."""
 
     name: str
@@ -43,7 +43,7 @@ class StoppedTopic(NamedTuple):
     partitions: int
 
 
-class StopReplica(NamedTuple):
+class StopReplica(Value):
     """Topics of which the receiver serves nothing any more, and deletes what it has, or keeps it."""
 
     controller_epoch: int
@@ -54,7 +54,7 @@ class StopReplica(NamedTuple):
 Control = LeaderAndIsr | UpdateMetadata | StopReplica
 
 
-class ControlReply(NamedTuple):
+class ControlReply(Value):
     """A broker has carried out what it could; what it could not is its own to report, but for epochs."""
 
     floors: Mapping[TopicPartition, int] = MappingProxyType({})

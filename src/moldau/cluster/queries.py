@@ -25,6 +25,7 @@ from moldau.cluster.znodes import (
     decode_topic,
 )
 from moldau.model.errors import CoordinationError
+from moldau.model.value import Value
 from moldau.ports.coordination import Children, Data, Exists, GetChildren, GetData, NodeStat, NoNodeError, Result
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ def answer(store: MetadataStore, query: Query[T], done: Callable[[T | Coordinati
     proceed(None)
 
 
-class LiveBroker(NamedTuple):
+class LiveBroker(Value):
     """A registered broker, and its incarnation: `created_id` of the registration."""
 
     info: BrokerInfo
@@ -77,7 +78,7 @@ class FoundTopic(NamedTuple):
     states: tuple[FoundState | None, ...]
 
 
-class Contents(NamedTuple):
+class Contents(Value):
     """All that a controller begins with."""
 
     brokers: dict[int, LiveBroker]
@@ -86,7 +87,7 @@ class Contents(NamedTuple):
     """Names of topics marked for deletion; there need not be such a topic."""
 
 
-class ControllerNodes(NamedTuple):
+class ControllerNodes(Value):
     """Who is controller, and the last epoch."""
 
     broker_id: int | None
@@ -100,7 +101,7 @@ class ControllerNodes(NamedTuple):
     epoch_version: int
 
 
-class TopicNodes(NamedTuple):
+class TopicNodes(Value):
     """What is left of a topic."""
 
     partitions: tuple[int, ...]
@@ -108,7 +109,7 @@ class TopicNodes(NamedTuple):
     """Its other nodes but the mark, children first."""
 
 
-class Configs(NamedTuple):
+class Configs(Value):
     """What topics set themselves; dynamic configurations by broker, those of all under None."""
 
     topics: dict[str, dict[str, str]]

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.value import Value
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -22,7 +23,7 @@ class Endpoint(NamedTuple):
     port: int
 
 
-class BrokerInfo(NamedTuple):
+class BrokerInfo(Value):
     """A live broker and where it is reached.
 
     Invariant: at most one endpoint per listener, at least one in all; the first is the one that other brokers use.

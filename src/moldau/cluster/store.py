@@ -14,11 +14,12 @@ late: so the witness is read again, and decides.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from moldau.cluster import paths
 from moldau.cluster.changes import NOTIFICATION, Change, Witness, shows, witness_of, writes_of
 from moldau.model.errors import CoordinationError
+from moldau.model.value import Value
 from moldau.ports.coordination import (
     Check,
     ConnectionLostError,
@@ -44,7 +45,7 @@ READS_AT_ONCE = 500
 """Reads of many nodes that are on their way at a time: a session takes a bounded number of requests."""
 
 
-class Written(NamedTuple):
+class Written(Value):
     """Changes are on the tree."""
 
     created_id: int | None
@@ -53,29 +54,29 @@ class Written(NamedTuple):
     """Name of the node that notifies brokers of a changed configuration; None without one, or if the answer was lost."""
 
 
-class BrokersChanged(NamedTuple):
+class BrokersChanged(Value):
     """Live brokers came, went, or registered something else."""
 
 
-class TopicsChanged(NamedTuple):
+class TopicsChanged(Value):
     """Topics came or went."""
 
 
-class TopicChanged(NamedTuple):
+class TopicChanged(Value):
     """The node of a topic changed or was removed."""
 
     name: str
 
 
-class ConfigsChanged(NamedTuple):
+class ConfigsChanged(Value):
     """There is another notification of a changed configuration."""
 
 
-class DeletionsChanged(NamedTuple):
+class DeletionsChanged(Value):
     """Topics were marked for deletion, or marks removed."""
 
 
-class ControllerChanged(NamedTuple):
+class ControllerChanged(Value):
     """There is another controller, or none."""
 
 

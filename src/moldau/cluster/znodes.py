@@ -11,6 +11,7 @@ from moldau.cluster.snapshot import Endpoint
 from moldau.model.config.listeners import PLAINTEXT, Listener, parse_listener
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import format_id, parse_id
+from moldau.model.value import Value
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ class MalformedNodeError(CoordinationError):
         self.path = path
 
 
-class BrokerNode(NamedTuple):
+class BrokerNode(Value):
     """A live broker and where it is reached. Invariant: as of `moldau.cluster.snapshot.BrokerInfo`."""
 
     endpoints: tuple[Endpoint, ...]
@@ -31,7 +32,7 @@ class BrokerNode(NamedTuple):
     timestamp_ms: int
 
 
-class TopicNode(NamedTuple):
+class TopicNode(Value):
     """A topic's id (None in formats before 3) and, per partition, its replicas, the preferred leader first."""
 
     topic_id: bytes | None

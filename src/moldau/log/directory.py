@@ -12,7 +12,6 @@ import contextlib
 import logging
 import posixpath
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from moldau.log.checkpoints import (
     ACCEPTED_LOSS,
@@ -31,6 +30,7 @@ from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.names import FolderKind, parse_folder
 from moldau.model.errors import StorageError, WorldError
 from moldau.model.identity import TopicPartition
+from moldau.model.value import Value
 from moldau.ports.filesystem import FileLock, FileSystem
 
 _LOG = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ KEPT_PROPERTIES = f"{META_PROPERTIES}.adopted"
 """Where the identity of an adopted directory is kept when ours takes its place."""
 
 
-class Identity(NamedTuple):
+class Identity(Value):
     """Whose directories these are."""
 
     broker_id: int

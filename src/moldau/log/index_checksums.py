@@ -7,7 +7,6 @@ its largest timestamp counts as long as no time was indexed since.
 """
 
 from contextlib import suppress
-from typing import NamedTuple
 
 from fastcrc.crc32 import iscsi as crc32c
 
@@ -15,12 +14,13 @@ from moldau.log import names
 from moldau.log.checkpoints import format_lines, parse_lines
 from moldau.log.damage import DamagedFileError
 from moldau.model.errors import StorageError
+from moldau.model.value import Value
 from moldau.ports.filesystem import FileSystem, NotRegularError
 
 _SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
 
 
-class IndexChecksums(NamedTuple):
+class IndexChecksums(Value):
     """The segment's largest timestamp and the offset that reaches it; by suffix the length and CRC-32C of each index file."""
 
     largest_timestamp: int

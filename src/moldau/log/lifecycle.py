@@ -4,7 +4,7 @@ import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from moldau.log.checkpoints import RECOVERY_POINTS
 from moldau.log.config import LogConfig
@@ -17,6 +17,7 @@ from moldau.log.partition_metadata import write_topic_id
 from moldau.model.errors import ErrorCode, PeerError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps
+from moldau.model.value import Value
 from moldau.ports.background import Background, run_all
 from moldau.ports.filesystem import FileSystem
 
@@ -29,7 +30,7 @@ FOLDERS_AT_ONCE = 3
 """Threads that make folders for one request: the syncs of several at once become fewer on the disk."""
 
 
-class _Folder(NamedTuple):
+class _Folder(Value):
     """The folder of a new partition."""
 
     directory: "LogDirectory"

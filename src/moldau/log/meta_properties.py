@@ -4,9 +4,8 @@ Version 0 is that of the ZooKeeper days (``broker.id``) and the one that Moldau 
 ``directory.id``). Both are read.
 """
 
-from typing import NamedTuple
-
 from moldau.log.damage import DamagedFileError
+from moldau.model.value import Value
 from moldau.ports.filesystem import FileSystem
 
 FILE_NAME = "meta.properties"
@@ -18,7 +17,7 @@ _LINE_START = 1
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-class MetaProperties(NamedTuple):
+class MetaProperties(Value):
     """What the file says. A version 0 may lack any of the rest."""
 
     version: int

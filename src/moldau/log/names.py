@@ -9,9 +9,9 @@ topic's name cut short, so that the whole stays within the 255 bytes that file s
 """
 
 from enum import Enum
-from typing import NamedTuple
 
 from moldau.model.identity import TopicPartition
+from moldau.model.value import Value
 
 LOG = ".log"
 INDEX = ".index"
@@ -71,7 +71,7 @@ class FolderKind(Enum):
     FUTURE = "-future"
 
 
-class Folder(NamedTuple):
+class Folder(Value):
     """What a folder's name says."""
 
     name: str

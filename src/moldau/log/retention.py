@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from moldau.log.config import LogConfig
 from moldau.log.segment import Segment
+from moldau.model.value import Value
 
 
 class Bounds(NamedTuple):
@@ -21,7 +22,7 @@ class Bounds(NamedTuple):
     last_stable_offset: int
 
 
-class Expired(NamedTuple):
+class Expired(Value):
     """So many segments from the first on are to go, for this reason."""
 
     segments: int

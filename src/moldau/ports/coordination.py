@@ -27,6 +27,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from moldau.model.errors import CoordinationError
+from moldau.model.value import Value
 
 
 class NodeError(CoordinationError):
@@ -137,21 +138,21 @@ class SessionState(Enum):
     CLOSED = "closed"
 
 
-class WatchEvent(NamedTuple):
+class WatchEvent(Value):
     """A one-shot watch fired."""
 
     type: EventType
     path: str
 
 
-class SessionEvent(NamedTuple):
+class SessionEvent(Value):
     """The session's state changed; `session_id` is that of the session which the event is about."""
 
     state: SessionState
     session_id: int
 
 
-class Create(NamedTuple):
+class Create(Value):
     """Create a node: `Created`. `sequential` appends ten digits to the path.
 
     NodeExistsError; NoNodeError and EphemeralParentError name the parent.
@@ -163,7 +164,7 @@ class Create(NamedTuple):
     sequential: bool = False
 
 
-class SetData(NamedTuple):
+class SetData(Value):
     """Replace a node's data: `NodeStat`. `version` -1 takes any. NoNodeError, BadVersionError."""
 
     path: str
@@ -171,14 +172,14 @@ class SetData(NamedTuple):
     version: int = -1
 
 
-class Delete(NamedTuple):
+class Delete(Value):
     """Delete a node without children: None. `version` -1 takes any. NoNodeError, BadVersionError, NotEmptyError."""
 
     path: str
     version: int = -1
 
 
-class Check(NamedTuple):
+class Check(Value):
     """Do nothing, but fail the `Multi` if the node has another version: None. NoNodeError, BadVersionError."""
 
     path: str
@@ -192,14 +193,14 @@ class GetData(NamedTuple):
     watch: bool = False
 
 
-class Exists(NamedTuple):
+class Exists(Value):
     """`NodeStat` of a node, or None; a watch also sees its creation."""
 
     path: str
     watch: bool = False
 
 
-class GetChildren(NamedTuple):
+class GetChildren(Value):
     """`Children` of a node. NoNodeError."""
 
     path: str
@@ -209,7 +210,7 @@ class GetChildren(NamedTuple):
 Write = Create | SetData | Delete | Check
 
 
-class Multi(NamedTuple):
+class Multi(Value):
     """All writes or none: `MultiDone`. The error is that of the first which cannot be done, with its `index`. Below 1 MB together."""
 
     writes: tuple[Write, ...]
@@ -222,21 +223,21 @@ class Data(NamedTuple):
     stat: NodeStat
 
 
-class Children(NamedTuple):
+class Children(Value):
     """Answer to `GetChildren`: names of the direct children, sorted."""
 
     names: Sequence[str]
     stat: NodeStat
 
 
-class Created(NamedTuple):
+class Created(Value):
     """Answer to `Create`: the path made."""
 
     path: str
     stat: NodeStat
 
 
-class MultiDone(NamedTuple):
+class MultiDone(Value):
     """Answer to `Multi`: those to its writes, in their order."""
 
     results: tuple[Created | NodeStat | None, ...]

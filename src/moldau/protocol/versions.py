@@ -6,6 +6,7 @@ Kafka 4.0, keep Kafka 3.9's.
 
 from typing import Final, NamedTuple
 
+from moldau.model.value import Value
 from moldau.protocol.api_keys import ApiKey
 
 
@@ -23,7 +24,7 @@ class VersionRange(NamedTuple):
         return f"{self.min}-{self.max}"
 
 
-class Exemption(NamedTuple):
+class Exemption(Value):
     """Versions that are advertised although the codec knows others."""
 
     advertised: VersionRange

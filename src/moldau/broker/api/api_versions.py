@@ -4,11 +4,12 @@
 that are added by producing to them (KIP-890). A client that does not know the feature uses the older one.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.broker.api.catalog import served_versions
 from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode
+from moldau.model.value import Value
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.api_versions import (
     ApiVersion,
@@ -23,7 +24,7 @@ FIRST_WITH_LEVEL_0 = 4
 """Clients before take a feature that begins at level 0 for an error (KAFKA-17011)."""
 
 
-class Feature(NamedTuple):
+class Feature(Value):
     """The levels that the broker supports, from `least` to `most`, and the one that holds."""
 
     least: int

@@ -298,7 +298,7 @@ class Partition:
         return [FailAppends(error, Level.WRITTEN), WakeFetches(), EndPermits()]
 
     def _reconfigured(self, event: Reconfigured) -> list[PartitionEffect]:
-        self.min_insync_replicas, self.shows_flushed = event
+        self.min_insync_replicas, self.shows_flushed = event.min_insync_replicas, event.shows_flushed
         self._derive()
         if self.role is not Role.LEADER:
             return []
@@ -347,8 +347,8 @@ class Partition:
         if opened is not None:
             if max(opened.high_watermark, opened.flushed_offset) > opened.log_end_offset:
                 raise self._bug(opened)
-            self.log_end_offset, self.flushed_offset, self.high_watermark = opened
-            self.committed_offset = opened.high_watermark
+            self.log_end_offset, self.flushed_offset = opened.log_end_offset, opened.flushed_offset
+            self.high_watermark = self.committed_offset = opened.high_watermark
 
     def _take(self, event: BecomeLeader | BecomeFollower) -> None:
         self.leader_epoch, self.state_version, self.replicas = event.epoch, event.version, event.replicas

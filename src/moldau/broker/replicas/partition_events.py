@@ -1,9 +1,9 @@
 """What happens to the replica of a partition, and what the machine (`partition.py`) has others do."""
 
 from enum import Enum, IntFlag
-from typing import NamedTuple
 
 from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.value import Value
 
 
 class Role(Enum):
@@ -34,7 +34,7 @@ class StaleEpochError(PeerError):
         super().__init__(ErrorCode.STALE_CONTROLLER_EPOCH, message)
 
 
-class OpenedLog(NamedTuple):
+class OpenedLog(Value):
     """Offsets of a log that has just been opened."""
 
     log_end_offset: int
@@ -42,7 +42,7 @@ class OpenedLog(NamedTuple):
     high_watermark: int
 
 
-class BecomeLeader(NamedTuple):
+class BecomeLeader(Value):
     """The controller's decision that this broker leads, or which replicas its leader has. `version`: of the state in the tree."""
 
     epoch: int
@@ -53,7 +53,7 @@ class BecomeLeader(NamedTuple):
     """With an OFFLINE replica, and only there."""
 
 
-class BecomeFollower(NamedTuple):
+class BecomeFollower(Value):
     """The controller's decision that `leader_id` leads, or nobody (-1)."""
 
     epoch: int
@@ -64,33 +64,33 @@ class BecomeFollower(NamedTuple):
     """With an OFFLINE replica, and only there."""
 
 
-class Reconfigured(NamedTuple):
+class Reconfigured(Value):
     """The topic's `min.insync.replicas`, and whether its `visibility` is ``flushed``."""
 
     min_insync_replicas: int
     shows_flushed: bool
 
 
-class LeaderHighWatermark(NamedTuple):
+class LeaderHighWatermark(Value):
     """The high watermark that the leader sent with records, after these were appended."""
 
     offset: int
 
 
-class Truncated(NamedTuple):
+class Truncated(Value):
     """The log was cut to `log_end_offset`, or emptied to begin there (`log_start_offset` is the same then)."""
 
     log_end_offset: int
     log_start_offset: int
 
 
-class DirectoryFailed(NamedTuple):
+class DirectoryFailed(Value):
     """The directory of the log is offline."""
 
     error: StorageError
 
 
-class Stopped(NamedTuple):
+class Stopped(Value):
     """The replica is stopped or deleted. `error`: for the appends that wait."""
 
     error: PeerError | StorageError
@@ -99,30 +99,30 @@ class Stopped(NamedTuple):
 PartitionEvent = BecomeLeader | BecomeFollower | Reconfigured | LeaderHighWatermark | Truncated | DirectoryFailed | Stopped
 
 
-class LeadEpoch(NamedTuple):
+class LeadEpoch(Value):
     """Begin a term in the log: what is appended from here on belongs to `epoch`."""
 
     epoch: int
 
 
-class FailAppends(NamedTuple):
+class FailAppends(Value):
     """Fail the appends that wait for `level`, alone or with others; all that wait if it is WRITTEN."""
 
     error: PeerError | StorageError
     level: Level
 
 
-class ShowUpTo(NamedTuple):
+class ShowUpTo(Value):
     """The committed offset or the high watermark moved: open what waits for either. Records before `high_watermark` are visible."""
 
     high_watermark: int
 
 
-class WakeFetches(NamedTuple):
+class WakeFetches(Value):
     """Attempt all fetches that wait: they find the new state."""
 
 
-class EndPermits(NamedTuple):
+class EndPermits(Value):
     """Permissions to append without asking `check_acks` end."""
 
 

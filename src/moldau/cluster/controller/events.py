@@ -8,7 +8,7 @@ Asked        Answer             Wake: call `step` with Due after a delay
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from moldau.cluster import paths
 from moldau.cluster.changes import Change
@@ -17,6 +17,7 @@ from moldau.cluster.queries import LiveBroker, Query
 from moldau.cluster.store import StoreEvent, Written
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
+from moldau.model.value import Value
 from moldau.ports.coordination import NodeError, SessionEvent
 
 if TYPE_CHECKING:
@@ -27,38 +28,38 @@ T = TypeVar("T")
 # Events
 
 
-class Registered(NamedTuple):
+class Registered(Value):
     """This broker is registered, in this incarnation."""
 
     broker_epoch: int
     session_id: int
 
 
-class Completed(NamedTuple):
+class Completed(Value):
     """A read, a write, or what was sent has come to its outcome, or its error."""
 
     ticket: int
     outcome: Any
 
 
-class Asked(NamedTuple):
+class Asked(Value):
     """A broker asks for a change."""
 
     ticket: int
     request: "Request"
 
 
-class LogEpochs(NamedTuple):
+class LogEpochs(Value):
     """The latest leader epochs that logs of this broker know. To come before `Registered`."""
 
     floors: Mapping[TopicPartition, int]
 
 
-class Due(NamedTuple):
+class Due(Value):
     """The delay of `Wake` is over."""
 
 
-class Continue(NamedTuple):
+class Continue(Value):
     """The answer to `Again`."""
 
 
@@ -67,14 +68,14 @@ Event = Registered | SessionEvent | StoreEvent | Completed | Asked | LogEpochs |
 # Effects
 
 
-class Read(NamedTuple):
+class Read(Value):
     """Make a query of the tree."""
 
     ticket: int
     query: Query[Any]
 
 
-class Write(NamedTuple):
+class Write(Value):
     """Write to the tree; with an `epoch_version` only while the controller's epoch has this version."""
 
     ticket: int
@@ -82,7 +83,7 @@ class Write(NamedTuple):
     epoch_version: int | None
 
 
-class Send(NamedTuple):
+class Send(Value):
     """Send to a broker, in this incarnation."""
 
     ticket: int
@@ -90,40 +91,40 @@ class Send(NamedTuple):
     control: Control
 
 
-class Answer(NamedTuple):
+class Answer(Value):
     """The outcome of a request, see there."""
 
     ticket: int
     outcome: Any
 
 
-class Wake(NamedTuple):
+class Wake(Value):
     """Answer with `Due` after a delay."""
 
     delay_ms: int
 
 
-class Again(NamedTuple):
+class Again(Value):
     """Answer with `Continue` soon."""
 
 
-class BecameController(NamedTuple):
+class BecameController(Value):
     """This broker is controller, and live brokers have everything."""
 
     epoch: int
 
 
-class Resigned(NamedTuple):
+class Resigned(Value):
     """This broker is not controller any more."""
 
 
-class RaisedEpochs(NamedTuple):
+class RaisedEpochs(Value):
     """The tree was older than the logs of this broker: leader epochs of so many partitions were raised above those of the logs."""
 
     partitions: int
 
 
-class Failed(NamedTuple):
+class Failed(Value):
     """The tree refuses what a controller needs; this broker is not controller until its session or the controller changes."""
 
     error: CoordinationError

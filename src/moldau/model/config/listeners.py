@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from moldau.model.config.definition import ConfigValue, InvalidConfigError, Validator
 from moldau.model.host_port import parse_host_port
+from moldau.model.value import Value
 
 PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -28,7 +29,7 @@ class Listener(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
-class Listeners(NamedTuple):
+class Listeners(Value):
     """The listeners of a broker. Invariant: their names are unique, and every name below is one of theirs."""
 
     bound: tuple[Listener, ...]

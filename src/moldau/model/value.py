@@ -1,0 +1,64 @@
+"""Values with named fields, for classes of which there are many and instances few: messages, events, changes.
+
+As `NamedTuple` makes them, but that compiles a constructor for each class. It takes five times as long, 0.1 ms, and a start makes a hundred
+of these classes. An instance of a `Value` takes 0.2 us more to make than one of a `NamedTuple`, which is for what is made often.
+"""
+
+from operator import itemgetter
+from typing import Any, Self, dataclass_transform
+
+_PLACES = tuple(property(itemgetter(place)) for place in range(12))
+
+
+@dataclass_transform(frozen_default=True)
+class _ValueType(type):
+    """Makes the annotations of a class the fields of a tuple."""
+
+    __match_args__: tuple[str, ...]
+    _defaults: dict[str, object]
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "_ValueType":
+        fields = tuple(namespace.get("__annotations__", ()))
+        namespace["_defaults"] = {field: namespace[field] for field in fields if field in namespace}
+        namespace.update(zip(fields, _PLACES[: len(fields)], strict=True))
+        namespace["__match_args__"] = fields
+        namespace["__slots__"] = ()
+        return super().__new__(mcs, name, bases, namespace)
+
+
+class Value(tuple[object, ...], metaclass=_ValueType):
+    """Base of immutable values. Fields are annotated, and may have defaults; only values of one class are equal."""
+
+    __slots__ = ()
+
+    def __new__(cls, *values: object, **named: object) -> Self:
+        """TypeError for fields that are missing or not known."""
+        if named or len(values) != len(cls.__match_args__):
+            values = cls._completed(values, named)
+        return tuple.__new__(cls, values)
+
+    @classmethod
+    def _completed(cls, values: tuple[object, ...], named: dict[str, object]) -> tuple[object, ...]:
+        fields = cls.__match_args__
+        rest = fields[len(values) :]
+        given = {**cls._defaults, **named}
+        wrong = [field for field in rest if field not in given] + [field for field in named if field not in rest]
+        if wrong or len(values) > len(fields):
+            raise TypeError(f"{cls.__name__}: values for {', '.join(fields)}, not {values} and {named}")
+        return values + tuple(given[field] for field in rest)
+
+    def __getnewargs__(self) -> tuple[object, ...]:
+        return tuple(self)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self))
+
+    def __repr__(self) -> str:
+        fields = (f"{field}={value!r}" for field, value in zip(type(self).__match_args__, self, strict=True))
+        return f"{type(self).__name__}({', '.join(fields)})"
