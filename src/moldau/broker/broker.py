@@ -179,7 +179,7 @@ class Broker:
         outcomes: list[WorldError | None] = []
         self._started = outcomes.append
         try:
-            self.membership.read(self._cluster_to_join() if adopt else None, partial(self._open_logs, info, adopt))
+            self.membership.read(info, self._cluster_to_join() if adopt else None, partial(self._open_logs, info, adopt))
         except BaseException:
             self._close_logs()
             raise

@@ -136,18 +136,20 @@ class RaiseControllerEpoch(Value):
     node_version: int
 
 
-class NewCluster(Value):
-    """Fixed nodes that are missing, parents first, at least one; and the id of a cluster that has none."""
-
-    roots: Sequence[str]
-    cluster_id: str | None
-
-
 class Register(Value):
     """Register a live broker."""
 
     broker_id: int
     node: BrokerNode
+
+
+class NewCluster(Value):
+    """Fixed nodes that are missing, parents first, at least one; the id of a cluster that has none; and the broker that makes them."""
+
+    roots: Sequence[str]
+    cluster_id: str | None
+    broker: Register | None = None
+    """None if it is registered otherwise."""
 
 
 Change = (
@@ -241,9 +243,9 @@ def writes_of(change: Change) -> tuple[Write, ...]:
             return tuple(Delete(paths.config_change(name)) for name in names)
         case RaiseControllerEpoch(epoch, version, node_version):
             return Check(paths.CONTROLLER, node_version), SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), version)
-        case NewCluster(roots, cluster_id):
-            made = tuple(Create(path) for path in roots)
-            return made if cluster_id is None else (*made, Create(paths.CLUSTER_ID, encode_cluster_id(cluster_id)))
+        case NewCluster(roots, cluster_id, broker):
+            identity = () if cluster_id is None else (Create(paths.CLUSTER_ID, encode_cluster_id(cluster_id)),)
+            return *(Create(path) for path in roots), *identity, *(() if broker is None else writes_of(broker))
         case ClaimController(broker_id, epoch, version, time_ms):
             path, data = paths.CONTROLLER_EPOCH, str(epoch).encode()
             return (
@@ -273,8 +275,8 @@ def witness_of(change: Change) -> Witness:
             return IsGone(paths.config_change(names[0]))
         case RaiseControllerEpoch(epoch, version):
             return Holds(paths.CONTROLLER_EPOCH, str(epoch).encode(), version + 1)
-        case NewCluster(roots):
-            return IsThere(roots[0])
+        case NewCluster(roots, _, broker):
+            return IsThere(roots[0]) if broker is None else witness_of(broker)
         case ClaimController():
             return IsOurs(paths.CONTROLLER)
         case Register(broker_id):

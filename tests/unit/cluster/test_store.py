@@ -130,6 +130,7 @@ CASES = [
         NoNodeError,
     ),
     Case("NewCluster", NewCluster(["/new", "/new/er"], "id"), "/new", Create(paths.CLUSTER_ID), NodeExistsError),
+    Case("NewCluster, registered", NewCluster(["/new"], None, Register(0, NODE)), paths.broker(0), Create("/new"), NodeExistsError),
     Case("NewPartitions", NewPartitions("bare"), paths.partitions("bare"), Delete(paths.topic("bare")), NoNodeError),
     Case("Register", Register(0, NODE), paths.broker(0), Create(paths.broker(0)), NodeExistsError),
 ]

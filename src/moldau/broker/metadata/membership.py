@@ -1,16 +1,17 @@
 """This broker in its cluster: reads what it has to know before it opens logs, joins, and runs its controller.
 
-read     the cluster's id and all configurations
-join     registers, becomes controller or follows one, applies what the controller sends until all its partitions are open
+read     the cluster's id and all configurations; makes a new cluster, and registers in it by the same write
+join     registers otherwise, becomes controller or follows one, applies what the controller sends until all its partitions are open
 ask      submits a request to the controller
 """
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
-from moldau.broker.metadata.registration import Registration
+from moldau.broker.metadata.registration import Registration, registration_of
 from moldau.cluster import paths, queries
 from moldau.cluster.changes import NewCluster
 from moldau.cluster.control import Control, ControlReply
@@ -77,15 +78,25 @@ class ClusterMembership:
         self._seen: tuple[str, ...] = ()
         self._joined: Callable[[CoordinationError | None], object] | None = None
         self._configs: ConfigApplier | None = None
+        self._registration: tuple[int, int] | None = None
+        """Incarnation and session of the registration that was made with the cluster."""
         self._runner: ControllerRunner
         self._applier: MetadataApplier
 
     # Start
 
-    def read(self, cluster_id: str | None, done: Callable[[Configs | CoordinationError], object]) -> None:
+    def read(
+        self,
+        info: BrokerInfo,
+        cluster_id: str | None,
+        done: Callable[[Configs | CoordinationError], object],
+        *,
+        registers: bool = True,
+    ) -> None:
         """Read the cluster's id, which becomes that of the snapshot, and all configurations.
 
-        A new store gets `cluster_id`, or a random one. OtherClusterError when a store has another one.
+        A new store gets `cluster_id`, or a random one; with that this broker is registered as `info`, for there are no partitions that it
+        would have to open before, unless `registers` is false. OtherClusterError when a store has another id.
         """
 
         def found(outcome: tuple[list[str], str | None] | CoordinationError) -> None:
@@ -98,17 +109,20 @@ class ClusterMembership:
                 return
             self._cache.snapshot = MetadataSnapshot(known or cluster_id or format_id(self._random_bytes(ID_BYTES)))
             if missing or known is None:
-                new = NewCluster(missing, None if known is not None else self._cache.snapshot.cluster_id)
-                self._store.write([new], written)
+                new_id = None if known is not None else self._cache.snapshot.cluster_id
+                broker = registration_of(info, self._clock) if registers and (known, cluster_id) == (None, None) else None
+                self._store.write([NewCluster(missing, new_id, broker)], partial(written, broker is not None))
             else:
                 queries.answer(self._store, queries.notification_names(), names_read)
 
-        def written(outcome: Written | CoordinationError) -> None:
-            if isinstance(outcome, NodeExistsError):  # another broker was faster
-                self.read(cluster_id, done)
+        def written(is_registered: bool, outcome: Written | CoordinationError) -> None:
+            if isinstance(outcome, NodeExistsError):  # another broker was faster, or is registered with this id
+                self.read(info, cluster_id, done, registers=outcome.path != paths.broker(self._broker_id))
             elif isinstance(outcome, CoordinationError):
                 done(outcome)
             else:
+                if is_registered and outcome.created_id is not None:
+                    self._registration = (outcome.created_id, self._store.session_id)
                 queries.answer(self._store, queries.notification_names(), names_read)
 
         def names_read(outcome: Any) -> None:
@@ -149,7 +163,7 @@ class ClusterMembership:
         )
         self._runner.take(LogEpochs(log_epochs))
         self._store.listen(self._heard)
-        Registration(self._store, self._clock, info, registered=self._registered, failed=self._failed)
+        Registration(self._store, self._clock, info, registered=self._registered, failed=self._failed, made=self._registration)
 
     def serve(self) -> None:
         """From now on take turns with requests."""

@@ -1,4 +1,7 @@
-"""Registers this broker in the cluster, again in each session: an ephemeral node, whose `created_id` is the broker's incarnation."""
+"""Registers this broker in the cluster, again in each session: an ephemeral node, whose `created_id` is the broker's incarnation.
+
+The broker that makes a cluster is registered by the same write: see `membership`.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,6 +20,11 @@ TAKEN_MAX_S = 30.0
 AGAIN_S = 1.0
 
 
+def registration_of(info: BrokerInfo, clock: Clock) -> Register:
+    """The change that registers a broker."""
+    return Register(info.broker_id, BrokerNode(info.endpoints, info.rack, clock.time_ms()))
+
+
 class Registration:
     """See the module."""
 
@@ -28,13 +36,15 @@ class Registration:
         *,
         registered: Callable[[int, int], object],
         failed: Callable[[CoordinationError], object],
+        made: tuple[int, int] | None = None,
     ) -> None:
-        """`registered` is called with the incarnation and the session's id."""
+        """`registered` is called with the incarnation and the session's id. `made`: those of a registration that was made before."""
         self._store = store
         self._clock = clock
         self._info = info
         self._registered = registered
         self._failed = failed
+        self._made = made
         self._session_id = 0
         """The session in which this broker is registered, or registers."""
         self._taken_since_s: float | None = None
@@ -44,13 +54,14 @@ class Registration:
         if isinstance(event, SessionEvent) and event.state is SessionState.CONNECTED and event.session_id != self._session_id:
             self._session_id = event.session_id
             self._taken_since_s = None
-            self._write(event.session_id)
+            if self._made is not None and self._made[1] == event.session_id:
+                self._registered(*self._made)
+            else:
+                self._write(event.session_id)
 
     def _write(self, session_id: int) -> None:
         if session_id == self._session_id:
-            info = self._info
-            node = BrokerNode(info.endpoints, info.rack, self._clock.time_ms())
-            self._store.write([Register(info.broker_id, node)], partial(self._written, session_id))
+            self._store.write([registration_of(self._info, self._clock)], partial(self._written, session_id))
 
     def _written(self, session_id: int, outcome: Written | CoordinationError) -> None:
         if session_id != self._session_id:
