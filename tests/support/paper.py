@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import confluent_kafka
 import pytest
 
-from moldau.broker.handlers.fetch import handle_fetch
+from moldau.broker.handlers.fetch.handler import FetchHandler
 from moldau.client.cluster import Cluster
 from moldau.client.connection import BrokerConnection
 from moldau.client.partition_requests import EARLIEST, LATEST, FetchLimits
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.fetch import decode_fetch
+from moldau.protocol.headers import decode_request_header
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.records.batch import RecordBatchBuilder, batches, iterate, iterate_log
 from moldau.testing.broker import Broker
@@ -139,12 +140,14 @@ def note_fetches(monkeypatch: pytest.MonkeyPatch, broker: Broker, topic: str) ->
     with Cluster(broker.bootstrap_servers) as cluster:
         names = {topic.encode(), cluster.topic(topic).id}
 
-    def handle(asked: Any, frame: memoryview, position: int, version: int, correlation_id: int, received_s: float) -> Any:
-        for name, partitions in decode_fetch(frame, position, version).topics:
-            noted.extend((each.fetch_offset, each.max_bytes) for each in partitions if bytes(name) in names)
-        return handle_fetch(asked, frame, position, version, correlation_id, received_s)
+    usual = FetchHandler.handle
 
-    monkeypatch.setattr("moldau.broker.network.connection.handle_fetch", handle)
+    def handle(handler: FetchHandler, source: Any, frame: memoryview, version: int, *rest: Any) -> Any:
+        for name, partitions in decode_fetch(frame, decode_request_header(frame).body_position, version).topics:
+            noted.extend((each.fetch_offset, each.max_bytes) for each in partitions if bytes(name) in names)
+        return usual(handler, source, frame, version, *rest)
+
+    monkeypatch.setattr(FetchHandler, "handle", handle)
     return noted
 
 

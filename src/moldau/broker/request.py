@@ -43,6 +43,10 @@ class RequestSource(Holder, Protocol):
 
     channel: Channel
     """The client."""
+    received_s: float
+    """When the last bytes were received."""
+    started_s: float
+    """When the requests in them began to be handled."""
 
     def mute(self, throttle_ms: int) -> None:
         """Handle no frame for that long: the client exceeds a quota."""
@@ -50,13 +54,14 @@ class RequestSource(Holder, Protocol):
     def cut(self, reason: object) -> None:
         """Handle no more frames, and close after the responses before."""
 
-    def reserve(self, requests: int) -> "Exchange":
-        """A place after all responses so far for those to so many requests."""
+    def remember(self, fast: FastPath | None) -> None:
+        """Try `fast` first for the next Produce requests."""
 
-    def answer_produced(self, count: int, failed: int, responses: Sequence[Part] | None, place: "Exchange | None") -> None:
-        """Send the responses to Produce requests of the present read that went the shortest way, at their `place` or after all before them;
-        none with acks 0. So many failed.
-        """
+    def reserve(self, requests: int = 1, waiting_cost: int = 0) -> "Exchange":
+        """A place after all responses so far for those to so many requests; it counts `waiting_cost` bytes until they are there."""
+
+    def answer_run(self, requests: int, parts: Sequence[Part]) -> None:
+        """Send the responses to so many requests of the present read, after all before them."""
 
 
 class Exchange(Protocol):

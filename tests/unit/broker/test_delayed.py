@@ -224,7 +224,7 @@ def test_nothing_is_read_or_encoded_for_a_peer_that_has_not_taken_its_answers(mo
         return encode(*arguments)
 
     monkeypatch.setattr(log, "read", counted_read)
-    monkeypatch.setattr("moldau.broker.handlers.fetch.encode_fetch_response", counted_encode)
+    monkeypatch.setattr("moldau.broker.handlers.fetch.operation.encode_fetch_response", counted_encode)
     client = world.connect(window=1000)
     for _ in range(100):
         client.send(fetch_request("t", 0), 12)

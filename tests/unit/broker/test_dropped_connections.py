@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from moldau.broker.admission.slices import SlicedWork
-from moldau.broker.handlers.long_fetch import LongFetch
+from moldau.broker.handlers.fetch.long import LongFetch
 from moldau.broker.handlers.produce.long import LongProduce
 from moldau.broker.network.connection import Connection
 from moldau.model.errors import ErrorCode, PeerError

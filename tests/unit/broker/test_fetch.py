@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.handlers.fetch import READING_S
+from moldau.broker.handlers.fetch.operation import READING_S
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.testing.disk_files import ForgetfulFile

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from moldau.broker.network.connection import FETCH_AT_ONCE_BYTES_MAX
+from moldau.broker.handlers.fetch.handler import AT_ONCE_BYTES_MAX
 from moldau.model.errors import ErrorCode
 from moldau.ports.filesystem import File
 from moldau.ports.transport import FileRange
@@ -239,7 +239,7 @@ def test_a_partition_that_is_named_several_times_is_read_once_as_named_last(worl
 def test_one_that_is_malformed_at_its_end_ends_the_connection(world: BrokerWorld, caplog: pytest.LogCaptureFixture) -> None:
     client = world.connect()
     frame = client.frame(of_all(), 12, answered=False)
-    assert len(frame) > FETCH_AT_ONCE_BYTES_MAX
+    assert len(frame) > AT_ONCE_BYTES_MAX
     client.peer.send(struct.pack(">i", len(frame) - 4 + 1) + frame[4:] + b"x")
     settle(world)
     assert client.closed

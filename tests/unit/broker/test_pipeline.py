@@ -5,11 +5,12 @@ import pytest
 from moldau.broker.security.authorizer import Operation
 from moldau.broker.security.channel import ANONYMOUS, Channel
 from moldau.model.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.messages.group_members import HeartbeatRequest
 from moldau.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from moldau.protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from moldau.protocol.messages.metadata import MetadataRequest
-from support.broker_world import BrokerWorld, batch, produce_request
+from support.broker_world import BrokerWorld, batch, produce_request, values_of
 
 
 @pytest.fixture
@@ -169,3 +170,113 @@ def test_the_shortest_way_is_throttled_once_for_each_read(world: BrokerWorld) ->
     (answer,) = client.answers()
     assert answer.body.throttle_time_ms == 500, "it went the general way"
     assert quota.counted == [(0, 3), (0, 1)]
+
+
+def fetches(*topics: str | bytes, partitions: int = 1, max_wait_ms: int = 0) -> FetchRequest:
+    """One request for so many partitions of each topic, by name or by id."""
+    wanted = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(partitions)]
+    named = [
+        FetchTopic(each, partitions=wanted) if isinstance(each, str) else FetchTopic(topic_id=each, partitions=wanted) for each in topics
+    ]
+    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, topics=named)
+
+
+def fetched(answer: FetchResponse) -> list[tuple[int, list[bytes | None]]]:
+    """Code and values of partition 0 of each topic."""
+    return [(each.partitions[0].error_code, values_of(each.partitions[0].records)) for each in answer.responses]
+
+
+@pytest.mark.parametrize("partitions", [1, 200])
+@pytest.mark.parametrize("by_id", [False, True])
+def test_fetch_asks_for_each_topic_and_reads_the_others(world: BrokerWorld, by_id: bool, partitions: int) -> None:
+    ids = {name: world.create_topic(name, partitions) for name in ("allowed", "denied")}
+    client = world.connect()
+    for name in ids:
+        client.produce(name, name.encode())
+    world.broker.pipeline.authorizer = authorizer = DenyingAuthorizer(Operation.READ, "denied")
+    names = [ids["denied"], ids["allowed"]] if by_id else ["denied", "allowed"]
+    client.send(fetches(*names, partitions=partitions, max_wait_ms=1000), 13 if by_id else 12)
+    world.clock.settle()
+    (answer,) = client.answers()
+    assert fetched(answer.body) == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, []), (0, [b"allowed"])]
+    assert {operation for _, _, operation in authorizer.asked} == {Operation.READ}
+
+
+def test_a_name_that_may_not_be_read_does_not_say_whether_it_exists(world: BrokerWorld) -> None:
+    client = world.connect()
+    world.broker.pipeline.authorizer = DenyingAuthorizer(Operation.READ, "missing")
+    assert client.fetch("missing", 0).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert client.fetch("another", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_fetch_like_the_one_before_does_not_ask_again_until_a_permission_is_withdrawn(world: BrokerWorld) -> None:
+    for name in ("t", "u"):
+        world.create_topic(name)
+    client, other = world.connect(), world.connect()
+    client.produce("t", b"x")
+    world.broker.pipeline.authorizer = authorizer = DenyingAuthorizer(Operation.WRITE)
+    for _ in range(3):
+        assert client.values("t") == [b"x"]
+    assert len(authorizer.asked) == 1
+    assert other.values("t") == [b"x"]
+    assert len(authorizer.asked) == 2, "a permission is that of its connection"
+    client.fetch("u", 0)
+    client.fetch("t", 0)
+    assert len(authorizer.asked) == 4, "one topic is kept"
+    world.broker.pipeline.authorizer = DenyingAuthorizer(Operation.READ, "t")
+    world.broker.replicas.appends.permits.value += 1
+    assert client.fetch("t", 0).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert client.fetch("t", 0).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED, "a refusal is not kept"
+
+
+@pytest.mark.parametrize("partitions", [1, 200])
+def test_a_fetch_that_waits_is_refused_when_its_permission_was_withdrawn(world: BrokerWorld, partitions: int) -> None:
+    world.create_topic("t", partitions)
+    client, producer = world.connect(), world.connect()
+    client.send(fetches("t", partitions=partitions, max_wait_ms=10_000), 12)
+    world.clock.settle()
+    world.broker.pipeline.authorizer = DenyingAuthorizer(Operation.READ, "t")
+    world.broker.replicas.appends.permits.value += 1
+    producer.produce("t", b"x")
+    world.clock.settle()
+    (answer,) = client.answers()
+    assert fetched(answer.body) == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])]
+
+
+def test_a_follower_needs_the_cluster_and_does_not_use_what_its_connection_may_read(world: BrokerWorld) -> None:
+    world.create_topic("t")
+    client = world.connect()
+    client.produce("t", b"x")
+    world.broker.pipeline.authorizer = authorizer = DenyingAuthorizer(Operation.CLUSTER_ACTION)
+    assert client.values("t") == [b"x"]
+    request = fetches("t")
+    request.replica_id = 1
+    assert fetched(client.ask(request, 12)) == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])]
+    assert [operation for _, _, operation in authorizer.asked] == [Operation.READ, Operation.CLUSTER_ACTION]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "max_wait_ms", "session_epoch"), [(1, 0, -1), (1, 500, -1), (200, 0, -1), (200, 500, -1), (1, 0, 7), (200, 0, 7)]
+)
+def test_a_throttled_fetch_says_so_and_the_next_request_waits(
+    world: BrokerWorld, partitions: int, max_wait_ms: int, session_epoch: int
+) -> None:
+    world.create_topic("t", partitions)
+    client = world.connect()
+    world.broker.pipeline.quotas = quota = ExhaustedQuota(700, free=HeartbeatRequest.API)
+    request = fetches("t", partitions=partitions, max_wait_ms=max_wait_ms)
+    request.session_epoch = session_epoch
+    client.send(request, 12)
+    world.clock.settle()
+    world.clock.advance(max_wait_ms / 1000)
+    client.peer.push()
+    (throttled,) = client.answers()
+    assert throttled.body.throttle_time_ms == 700
+    client.send(HeartbeatRequest("g", 1, "m"), 4)
+    world.clock.advance(0.699)
+    client.peer.push()
+    assert client.answers() == []
+    world.clock.advance(0.002)
+    client.peer.push()
+    assert len(client.answers()) == 1
+    assert quota.counted == [(1, 1), (12, 1)]

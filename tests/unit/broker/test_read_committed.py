@@ -306,7 +306,7 @@ def test_a_response_lists_a_bounded_number_of_aborted_transactions(
     world: BrokerWorld, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of 100 times a partition with 10,000 of them took 0.9 s; further partitions wait for the next fetch."""
-    monkeypatch.setattr("moldau.broker.handlers.fetch.ABORTED_MAX", 10)
+    monkeypatch.setattr("moldau.broker.handlers.fetch.operation.ABORTED_MAX", 10)
     for sequence in range(200):
         write(world, A, sequence, bytes(1000))
         abort(world, A)

@@ -7,7 +7,6 @@ from moldau.broker.handlers import (
     cluster,
     configs,
     coordinators,
-    fetch,
     group_admin,
     group_members,
     init_producer_id,
@@ -19,6 +18,7 @@ from moldau.broker.handlers import (
     transactions,
     write_txn_markers,
 )
+from moldau.broker.handlers.fetch import operation as fetch
 from moldau.broker.handlers.produce import operation
 from moldau.protocol.messages import load
 from support.broker_world import BrokerWorld

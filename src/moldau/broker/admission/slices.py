@@ -2,7 +2,7 @@
 
 Work is a generator: each step does a piece of well below 1 ms. `SliceScheduler.run` runs the first turn at once. What is left follows in
 turns of the clock; between two turns the loop serves sockets and timers. The works share a turn round robin; a connection has at most
-one of them, because it is held meanwhile (see `connection`), and beside it the fetches that are read again (`long_fetch`).
+one of them, because it is held meanwhile (see `connection`), and beside it the fetches that are read again (`handlers.fetch.long`).
 
 Rules for a generator that is run here:
 

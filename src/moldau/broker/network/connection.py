@@ -25,20 +25,18 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.admission.memory import READ_BYTES
 from moldau.broker.api.catalog import UnservedError
-from moldau.broker.handlers.fetch import Services as FetchServices
-from moldau.broker.handlers.fetch import handle_fetch
+from moldau.broker.handlers.fetch.handler import FetchHandler
+from moldau.broker.handlers.fetch.operation import Services as FetchServices
 from moldau.broker.handlers.produce.handler import ProduceHandler
 from moldau.broker.handlers.produce.operation import LAST_VERSION
 from moldau.broker.handlers.produce.operation import Services as ProduceServices
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
-from moldau.broker.quotas.quotas import NO_QUOTAS
-from moldau.broker.request import Exchange, FastPath, Request
-from moldau.model.errors import ErrorCode, ProtocolError
+from moldau.broker.request import FastPath, Request
+from moldau.model.errors import ProtocolError
 from moldau.model.steps import Steps
 from moldau.ports.transport import Part, Transport, release_parts
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.framing import FrameReader, ReceiveBuffer
-from moldau.protocol.headers import decode_request_header
 from moldau.protocol.versions import CODEC
 
 if TYPE_CHECKING:
@@ -51,8 +49,6 @@ _LOG = logging.getLogger(__name__)
 unpack_head = Struct(">hhi").unpack_from
 """API key, version and correlation id: what every request begins with."""
 HEAD_SIZE = 8
-FETCH_AT_ONCE_BYTES_MAX = 2048
-"""Bytes of a Fetch request that is handled in one go: 60 to 120 partitions."""
 PIPELINED_FREE = 4
 """Requests of one read, other than Produce, that are handled however many there were from others in this turn of the loop."""
 _PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
@@ -75,6 +71,7 @@ class Connection:
         "_broker",
         "_closed",
         "_fast",
+        "_fetching",
         "_going_on",
         "_holds",
         "_holds_memory",
@@ -83,14 +80,14 @@ class Connection:
         "_pipeline",
         "_producing",
         "_reader",
-        "_received_s",
         "_responses",
         "_serving",
-        "_started_s",
         "_stopping",
         "_transport",
         "_work",
         "channel",
+        "received_s",
+        "started_s",
     )
 
     def __init__(self, broker: Services, transport: Transport, channel: "Channel") -> None:
@@ -105,9 +102,10 @@ class Connection:
         self._responses = ResponseQueue()
         self._appends = broker.replicas.appends
         self._producing = ProduceHandler(broker)
+        self._fetching = FetchHandler(broker)
         self._fast: FastPath | None = None
         """What the next Produce request will probably look like, once there was one of the usual kind."""
-        self._received_s = self._started_s = 0.0
+        self.received_s = self.started_s = 0.0
         """When the last bytes were received, and when the requests in them began to be handled."""
         self._holds = 0
         """Requests under way that no later frame may overtake."""
@@ -131,7 +129,7 @@ class Connection:
     def buffer_updated(self, count: int) -> None:
         """Handle what has come."""
         self._reader.updated(count)
-        self._received_s = self._started_s = self._broker.clock.monotonic()
+        self.received_s = self.started_s = self._broker.clock.monotonic()
         try:
             self._serve()
         except Exception as error:
@@ -205,31 +203,21 @@ class Connection:
     def mute(self, throttle_ms: int) -> None:
         """Handle no frame for that long."""
         self.hold()
+        if not self._serving:  # a late response: no frame is being handled, after which reading would pause
+            self._pause()
         self._broker.clock.call_later(throttle_ms / 1000, self.release)
 
-    def reserve(self, requests: int) -> PendingResponse:
+    def reserve(self, requests: int = 1, waiting_cost: int = 0) -> PendingResponse:
         """A place for the responses to so many requests."""
-        return self._responses.append(PendingResponse(self), requests=requests)
+        return self._responses.append(PendingResponse(self), waiting_cost, requests)
 
-    def answer_produced(self, count: int, failed: int, responses: Sequence[Part] | None, place: Exchange | None) -> None:
-        """Send the responses to requests of this read that went the shortest way, and count them."""
-        counters = self._broker.counters.produce
-        counters.add(self._received_s, self._started_s, self._broker.clock.monotonic(), count)
-        if failed:
-            counters.failed([ErrorCode.KAFKA_STORAGE_ERROR] * failed)
-        quotas = self._pipeline.quotas
-        if quotas is not NO_QUOTAS and (throttle_ms := quotas.throttle_ms(self.channel, _PRODUCE, count)):
-            self._fast = None
-            self.mute(throttle_ms)
-        if responses is None:
-            if failed:
-                self.cut("produce with acks 0 could not be written")
-        elif place is not None:
-            place.reply(responses)
-        elif self._responses.pending:
-            self._responses.fill(self.reserve(count), responses)
+    def answer_run(self, requests: int, parts: Sequence[Part]) -> None:
+        """Send the responses to requests of this read that went the shortest way of Produce."""
+        responses = self._responses
+        if responses.pending:
+            responses.fill(self.reserve(requests), parts)
         else:
-            self._responses.ready.extend(responses)
+            responses.ready.extend(parts)
 
     def cut(self, reason: object) -> None:
         """Handle no more frames, and close once the responses so far have left."""
@@ -286,9 +274,8 @@ class Connection:
             self._appends.write_staged()
         self._serving = False
         self._flush()
-        if not self._paused and not self._stopping and (stopped_early or self._is_full()):
-            self._paused = True
-            self._transport.pause_reading()
+        if stopped_early or self._is_full():
+            self._pause()
             self._go_on()
 
     def _abort_for_a_bug(self, error: Exception) -> None:
@@ -314,7 +301,7 @@ class Connection:
                     continue
                 if not 0 <= version <= LAST_VERSION:
                     raise UnservedError(_PRODUCE, version)
-                self._producing.handle(PendingResponse(self), fast, frame, version, correlation_id, now_ms, self._received_s)
+                self._producing.handle(PendingResponse(self), fast, frame, version, correlation_id, now_ms, self.received_s)
                 fast = self._fast
             else:
                 if self._appends.unwritten:
@@ -348,34 +335,15 @@ class Connection:
         self._go_on()
 
     def _fetch(self, frame: memoryview, version: int, correlation_id: int) -> None:
-        if len(frame) > FETCH_AT_ONCE_BYTES_MAX:
-            self._fetch_in_steps(frame, version, correlation_id)
-            return
-        response = handle_fetch(self._broker, frame, decode_request_header(frame).body_position, version, correlation_id, self._received_s)
-        if isinstance(response, list):
-            self._responses.place(response, self)
-            return
-        pending = self._responses.append(PendingResponse(self), len(frame))
-        pending.delay(response)
-        response.start(pending.reply, self._transport.abort)
-
-    def _fetch_in_steps(self, frame: memoryview, version: int, correlation_id: int) -> None:
-        from moldau.broker.handlers.long_fetch import LongFetch
-
-        pending = self._responses.append(PendingResponse(self), len(frame))
-        fetch = LongFetch(self._broker, pending, bytes(frame), version, correlation_id, self._received_s)
-        pending.delay(fetch)
-        try:
-            self.run(pending, fetch.steps(decode_request_header(frame).body_position), droppable=False)
-        except ProtocolError:
-            self._responses.remove(pending)
-            raise
-        finally:
+        parts = self._fetching.handle(self, frame, version, correlation_id, self.received_s)
+        if parts is None:
             self._responses.collect()
+        else:
+            self._responses.place(parts, self)
 
     def _handle(self, frame: memoryview, api_key: int, version: int, correlation_id: int) -> None:
         pending = self._responses.append(PendingResponse(self))
-        request = Request(self.channel, pending, api_key, version, correlation_id, len(frame), self._received_s)
+        request = Request(self.channel, pending, api_key, version, correlation_id, len(frame), self.received_s)
         try:
             self._pipeline.handle(request, frame)
         except ProtocolError:
@@ -429,6 +397,12 @@ class Connection:
             or self._responses.cost + self._transport.queued_bytes() >= limits.queued_bytes_max
         )
 
+    def _pause(self) -> None:
+        """Receive nothing until there is room again."""
+        if not (self._paused or self._stopping or self._closed):
+            self._paused = True
+            self._transport.pause_reading()
+
     def _go_on(self) -> None:
         """Read on if there is room again, when the clock's turn comes."""
         if self._paused and not self._going_on and not self._is_full():
@@ -440,7 +414,7 @@ class Connection:
         if self._closed or self._stopping or self._is_full():
             return
         self._paused = False
-        self._started_s = self._broker.clock.monotonic()
+        self.started_s = self._broker.clock.monotonic()
         try:
             self._serve()
         except Exception as error:

@@ -17,16 +17,18 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
+from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.broker.replicas.append_run import AppendRun
-from moldau.broker.replicas.appends import ACKS_NONE, AppendPipeline
+from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_response
 from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, check_batch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from moldau.broker.handlers.produce.operation import ProduceOperation
+    from moldau.broker.handlers.produce.operation import ProduceOperation, Services
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.request import Exchange, RequestSource
 
@@ -52,6 +54,7 @@ class ProduceFastPath:
     __slots__ = (
         "_append_as_leader",
         "_bits",
+        "_broker",
         "_first_batches",
         "_limits",
         "_log",
@@ -72,15 +75,14 @@ class ProduceFastPath:
         "version",
     )
 
-    def __init__(
-        self, run: AppendRun, appends: AppendPipeline, source: "RequestSource", prefix: bytes, operation: "ProduceOperation"
-    ) -> None:
+    def __init__(self, run: AppendRun, broker: "Services", source: "RequestSource", prefix: bytes, operation: "ProduceOperation") -> None:
         """`source` is the connection; `prefix`: the frame's bytes between the correlation id and the length of the records."""
         version = operation.version
         self.version = version
         self.acks = operation.acks
+        self._broker = broker
         self._source = source
-        self._permits = appends.permits
+        self._permits = broker.replicas.appends.permits
         self._prefix = prefix
         self._records_at = _BODY + len(prefix)
         self._topic = topic = operation.topics[0][0]
@@ -109,7 +111,7 @@ class ProduceFastPath:
 
     @staticmethod
     def of(
-        appends: AppendPipeline, source: "RequestSource", frame: memoryview, body: int, operation: "ProduceOperation"
+        broker: "Services", source: "RequestSource", frame: memoryview, body: int, operation: "ProduceOperation"
     ) -> "ProduceFastPath | None":
         """What to keep of a request that went the general way, and whose batches are staged; None if it was not of the usual kind. `body`:
         where its body starts.
@@ -136,8 +138,8 @@ class ProduceFastPath:
         prefix = bytes(frame[_BODY : body + len(usual)])
         if prefix[body - _BODY :] != usual:
             return None
-        run = appends.open_run(partition, operation.acks)
-        return None if run is None else ProduceFastPath(run, appends, source, prefix, operation)
+        run = broker.replicas.appends.open_run(partition, operation.acks)
+        return None if run is None else ProduceFastPath(run, broker, source, prefix, operation)
 
     @property
     def rows(self) -> int:
@@ -231,7 +233,22 @@ class ProduceFastPath:
                     responses[row] = encode_produce_response(self.version, rows[row][0], [(self._topic, [result])])
         run.owner = None  # it refers to the run
         rows.clear()
-        self._source.answer_produced(count, count - written, responses, place)
+        source, broker, failed = self._source, self._broker, count - written
+        counters = broker.counters.produce
+        counters.add(source.received_s, source.started_s, broker.clock.monotonic(), count)
+        if failed:
+            counters.failed([ErrorCode.KAFKA_STORAGE_ERROR] * failed)
+        quotas = broker.pipeline.quotas
+        if quotas is not NO_QUOTAS and (throttle_ms := quotas.throttle_ms(source.channel, ApiKey.PRODUCE, count)):
+            source.remember(None)
+            source.mute(throttle_ms)
+        if responses is None:
+            if failed:
+                source.cut("produce with acks 0 could not be written")
+        elif place is None:
+            source.answer_run(count, responses)
+        else:
+            place.reply(responses)
 
 
 class _Reserved:

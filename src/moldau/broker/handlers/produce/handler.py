@@ -125,7 +125,7 @@ class ProduceHandler:
         if operation.held:
             self._walk(work, operation)
         elif self._begin(work, operation, now_ms):
-            exchange.remember(ProduceFastPath.of(broker.replicas.appends, exchange.holder, frame, body, operation))
+            exchange.remember(ProduceFastPath.of(broker, exchange.holder, frame, body, operation))
 
     def give_up(self) -> None:
         """The connection is lost: what its request still waited for is dropped by `release`."""

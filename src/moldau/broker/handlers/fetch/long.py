@@ -9,16 +9,24 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.delayed import DelayedRequest
-from moldau.broker.handlers.fetch import READING_S, Answer, Fetch, Results, Services, release_ranges, request_refusal, wanted_only
+from moldau.broker.handlers.fetch.operation import (
+    READING_S,
+    Answer,
+    Fetch,
+    ReadPermit,
+    Results,
+    Services,
+    release_ranges,
+    request_refusal,
+    wanted_only,
+)
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.model.steps import Pause, Steps
 from moldau.ports.transport import Part, release_parts
-from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.fetch import (
     FetchFrame,
     FetchPartition,
     decode_fetch_in_steps,
-    encode_fetch_response,
     encode_fetch_response_in_steps,
 )
 
@@ -42,6 +50,7 @@ class LongFetch:
         self,
         broker: Services,
         exchange: "Exchange",
+        permit: ReadPermit,
         frame: bytes,
         version: int,
         correlation_id: int,
@@ -50,6 +59,8 @@ class LongFetch:
         """`frame` counts for the connection of `exchange` until it is decoded."""
         self._broker = broker
         self._long = broker.admission.long_data_request(exchange.holder, len(frame))
+        self._source = exchange.holder
+        self._permit = permit
         self._frame = frame
         self._version = version
         self._correlation_id = correlation_id
@@ -81,12 +92,11 @@ class LongFetch:
         broker = self._broker
         count = sum(len(wanted) for _, wanted in request.topics)
         self._long.keep(len(request.topics) + count)
+        self._fetch = fetch = Fetch(broker, self._source, self._permit, request, self._version, self._correlation_id, self._received_s)
         refusal = request_refusal(request)
         if refusal is not ErrorCode.NONE:
-            broker.counters.answered(ApiKey.FETCH, self._received_s, broker.clock.monotonic(), (refusal,))
-            self._answer(encode_fetch_response(self._version, self._correlation_id, 0, refusal, 0, []))
+            self._answer(fetch.refuse(refusal))
             return
-        self._fetch = fetch = Fetch(broker, request, self._version, self._correlation_id, self._received_s)
         if request.max_wait_ms > 0 and not broker.delayed.is_full:
             self._request = DelayedRequest(self._attempt, fetch.led, fetch.enough, self._give_up, bound=fetch.bound, weight=count)
             broker.delayed.wait(self._request, request.max_wait_ms)
@@ -150,13 +160,14 @@ class LongFetch:
                 for each in topics:
                     fetch.count(each)
                     yield None
-                parts = yield from encode_fetch_response_in_steps(self._version, self._correlation_id, 0, 0, 0, topics)
+                throttle_ms = fetch.throttle_ms()
+                parts = yield from encode_fetch_response_in_steps(self._version, self._correlation_id, throttle_ms, 0, 0, topics)
                 topics = []
             finally:
                 release_ranges(topics)
             if request is not None:
                 self._broker.delayed.cancel(request)
-            fetch.count_answer()
+            fetch.answered(throttle_ms)
             self._answer(parts)
             return
 

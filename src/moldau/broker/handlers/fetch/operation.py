@@ -13,25 +13,32 @@ lists few thousand of them: a longer stretch is cut, and further partitions wait
 
 A follower that the partition is assigned to reads up to the log end, and what it asks for it has: its fetch moves the committed offset.
 
-A request of many partitions is handled in steps: see `long_fetch`.
+A consumer needs READ on each topic, a follower CLUSTER_ACTION on the cluster. The topic that a connection read last is kept with the permit
+epoch, so that the usual request, for one topic and like the one before it, costs two comparisons and no question. A waiting request that
+is attempted asks again if the epoch has changed. The quota of the client is asked when the response is made.
+
+A request of many partitions is handled in steps: see `long`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.delayed import Bound, DelayedRequest
-from moldau.broker.handlers.services import PartitionServices
+from moldau.broker.handlers.services import Guards, PartitionServices
+from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.security.authorizer import Operation
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
 from moldau.ports.transport import FileRange, Part
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.fast.fetch import FetchFrame, FetchPartition, FetchPartitionResult, decode_fetch, encode_fetch_response
+from moldau.protocol.fast.fetch import FetchFrame, FetchPartition, FetchPartitionResult, encode_fetch_response
 
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
     from moldau.broker.delayed import DelayedRequests
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.manager import ReplicaManager
+    from moldau.broker.request import RequestSource
     from moldau.log.partition_log import PartitionLog
     from moldau.log.reader import ReadResult
     from moldau.ports.clock import Clock
@@ -75,8 +82,25 @@ class Services(PartitionServices, Protocol):
         """Fetches that wait."""
 
     @property
+    def pipeline(self) -> Guards:
+        """Authoriser and quotas."""
+
+    @property
     def replicas(self) -> "ReplicaManager":
-        """Progress of followers."""
+        """Progress of followers, and the permit epoch."""
+
+
+class ReadPermit:
+    """Permission of a connection's client to read the topic that it read last, while the permit epoch is the same.
+
+    Invariant: `partitions` are those of a topic that is led here, by name or by id, or None.
+    """
+
+    __slots__ = ("epoch", "partitions")
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self.partitions: Mapping[int, HostedPartition] | None = None
 
 
 class Fetch:
@@ -94,16 +118,32 @@ class Fetch:
         "frame",
         "led",
         "left",
+        "permit",
+        "permits",
         "read_until",
         "reads",
         "received_s",
+        "source",
         "started_s",
         "urgent",
         "version",
     )
 
-    def __init__(self, broker: Services, frame: FetchFrame, version: int, correlation_id: int, received_s: float) -> None:
+    def __init__(
+        self,
+        broker: Services,
+        source: "RequestSource",
+        permit: ReadPermit,
+        frame: FetchFrame,
+        version: int,
+        correlation_id: int,
+        received_s: float,
+    ) -> None:
+        """`source`: the connection, whose `permit` is used by consumers."""
         self.broker = broker
+        self.source = source
+        self.permit = permit if frame.replica_id < 0 else ReadPermit()
+        self.permits = broker.replicas.appends.permits
         self.received_s = received_s
         self.started_s = broker.clock.monotonic()
         self.frame = frame
@@ -131,8 +171,15 @@ class Fetch:
         """The answer; it is counted."""
         for each in topics:
             self.count(each)
-        self.count_answer()
-        return encode_fetch_response(self.version, self.correlation_id, 0, 0, 0, topics)
+        throttle_ms = self.throttle_ms()
+        self.answered(throttle_ms)
+        return encode_fetch_response(self.version, self.correlation_id, throttle_ms, 0, 0, topics)
+
+    def refuse(self, code: ErrorCode) -> list[Part]:
+        """The answer to a request that is refused as a whole; it is counted."""
+        throttle_ms = self.throttle_ms()
+        self.answered(throttle_ms, code)
+        return encode_fetch_response(self.version, self.correlation_id, throttle_ms, code, 0, [])
 
     def count(self, results: Results) -> None:
         """Count what the answer has of one topic."""
@@ -140,9 +187,16 @@ class Fetch:
         traffic = self.broker.partitions.traffic_of(topic, by_id=self.version >= FIRST_WITH_TOPIC_IDS)
         self.broker.counters.fetched(traffic, found)
 
-    def count_answer(self) -> None:
-        """Count the request, which is answered now."""
-        self.broker.counters.answered(ApiKey.FETCH, self.received_s, self.started_s, ())
+    def throttle_ms(self) -> int:
+        """Milliseconds for which the client is muted after the answer."""
+        quotas = self.broker.pipeline.quotas
+        return 0 if quotas is NO_QUOTAS else quotas.throttle_ms(self.source.channel, ApiKey.FETCH, 1)
+
+    def answered(self, throttle_ms: int, *codes: ErrorCode) -> None:
+        """Count the request, which is answered now, as a whole with these errors, and mute the connection."""
+        self.broker.counters.answered(ApiKey.FETCH, self.received_s, self.started_s, codes)
+        if throttle_ms:
+            self.source.mute(throttle_ms)
 
     def read(self) -> list[Results]:
         """Results, with what there is of records."""
@@ -164,6 +218,10 @@ class Fetch:
         broker = self.broker
         by_id = self.version >= FIRST_WITH_TOPIC_IDS
         partitions = broker.partitions_of(topic, by_id=by_id)
+        permit = self.permit
+        if (partitions is not permit.partitions or permit.epoch != self.permits.value) and not self._may_read(topic, partitions):
+            self.urgent = True
+            return [_refused(want.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for want in wanted]
         left, aborted_left, found, urgent = self.left, self.aborted_left, self.found, self.urgent
         results: list[FetchPartitionResult] = []
         for want in wanted:
@@ -209,6 +267,19 @@ class Fetch:
             if partition is not None and want.fetch_offset < (limit := self._limit(partition)):
                 available += partition.log.readable_bytes(want.fetch_offset, limit, want.max_bytes)
         return available
+
+    def _may_read(self, topic: bytes, partitions: Mapping[int, HostedPartition]) -> bool:
+        """Ask the authorizer. Of a topic id without partitions here no name is known, and nothing is read."""
+        broker, channel, epoch = self.broker, self.source.channel, self.permits.value
+        authorizer = broker.pipeline.authorizer
+        if self.bound is Bound.LOG_END:
+            return authorizer.allows(channel, Operation.CLUSTER_ACTION)
+        for partition in partitions.values():
+            if not authorizer.allows(channel, Operation.READ, partition.topic_partition.topic):
+                return False
+            self.permit.partitions, self.permit.epoch = partitions, epoch
+            return True
+        return self.version >= FIRST_WITH_TOPIC_IDS or authorizer.allows(channel, Operation.READ, topic.decode())
 
     def _limit(self, partition: HostedPartition) -> int:
         """The offset before which the records are that may be read."""
@@ -279,59 +350,6 @@ class Fetch:
         assert self.answer is not None
         self.answer(self.encode(topics))
         return True
-
-
-def handle_fetch(
-    broker: Services, frame: memoryview, position: int, version: int, correlation_id: int, received_s: float
-) -> "list[Part] | WaitingFetch":
-    """The answer to the request whose body starts at `position`, or the request that has to wait for it. ProtocolError.
-
-    `received_s`: when it was received.
-    """
-    request = wanted_only(decode_fetch(frame, position, version, broker.admission.limits.decoded_elements_max))
-    refusal = request_refusal(request)
-    if refusal != ErrorCode.NONE:
-        broker.counters.answered(ApiKey.FETCH, received_s, broker.clock.monotonic(), (refusal,))
-        return encode_fetch_response(version, correlation_id, 0, refusal, 0, [])
-    fetch = Fetch(broker, request, version, correlation_id, received_s)
-    topics = fetch.read()
-    if fetch.urgent or request.max_wait_ms <= 0 or not fetch.led or broker.delayed.is_full or (missing := fetch.missing_bytes()) <= 0:
-        return fetch.encode(topics)
-    release_ranges(topics)
-    return WaitingFetch(fetch, missing)
-
-
-class WaitingFetch:
-    """A fetch that cannot be answered yet. `start` lets it wait; `cancel` gives it up."""
-
-    __slots__ = ("_fetch", "_missing_bytes", "_request")
-
-    def __init__(self, fetch: Fetch, missing_bytes: int) -> None:
-        self._fetch = fetch
-        self._missing_bytes = missing_bytes
-        self._request: DelayedRequest | None = None
-
-    def start(self, answer: Answer, give_up: Callable[[], object]) -> None:
-        """Wait; one of the two is called, once: `give_up` if a bug keeps it from being answered."""
-        fetch = self._fetch
-        fetch.answer = answer
-        led = tuple(fetch.led)
-        self._request = DelayedRequest(self._attempt, led, self._missing_bytes, give_up, bound=fetch.bound, weight=len(led))
-        fetch.broker.delayed.wait(self._request, fetch.frame.max_wait_ms)
-
-    def finish(self) -> None:
-        """Answer at once with what there is."""
-        if self._request is not None:
-            self._fetch.broker.delayed.finish(self._request)
-
-    def cancel(self) -> None:
-        """No connection waits for the answer any more."""
-        self._fetch.answer = None  # it refers to the place of the answer, and that to this
-        if self._request is not None:
-            self._fetch.broker.delayed.cancel(self._request)
-
-    def _attempt(self, expired: bool) -> bool:
-        return self._fetch.attempt(expired, self._request)
 
 
 def wanted_only(request: FetchFrame) -> FetchFrame:

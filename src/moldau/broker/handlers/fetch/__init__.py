@@ -1,0 +1,1 @@
+"""Fetch: ranges of log files, at once or when there is enough."""
