@@ -59,7 +59,7 @@ class AppendRun:
     Invariant: between turns of the loop it has no rows. The list stays the same object, which its owner may keep.
     """
 
-    __slots__ = ("_appends", "append_time_ms", "epoch", "owner", "partition", "rows")
+    __slots__ = ("_appends", "append_time_ms", "epoch", "owner", "partition", "rows", "stage")
 
     owner: RunOwner | None
     """While it has rows: it keeps the run."""
@@ -67,6 +67,8 @@ class AppendRun:
     def __init__(self, appends: StagedAppends, partition: "HostedPartition", epoch: int) -> None:
         self._appends = appends
         self.partition = partition
+        self.stage = partition.log.append_as_leader
+        """Stages a batch; its row is noted after that."""
         self.epoch = epoch
         self.owner = None
         self.append_time_ms = -1

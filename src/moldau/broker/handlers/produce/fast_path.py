@@ -52,7 +52,6 @@ class ProduceFastPath:
     """What the last Produce request of a connection looked like, and the run that the next ones like it join."""
 
     __slots__ = (
-        "_append_as_leader",
         "_bits",
         "_broker",
         "_first_batches",
@@ -68,6 +67,7 @@ class ProduceFastPath:
         "_run",
         "_size",
         "_source",
+        "_stage",
         "_suffix",
         "_topic",
         "_transactional",
@@ -89,7 +89,7 @@ class ProduceFastPath:
         partition = run.partition
         self._partition = partition
         self._log = partition.log
-        self._append_as_leader = partition.log.append_as_leader
+        self._stage = run.stage
         self._limits = partition.limits
         self._bits = TRANSACTIONAL_BIT | LOG_APPEND_TIME_BIT | (_ZSTD_BIT if version < FIRST_WITH_ZSTD else 0)
         self._transactional = 0 if operation.transactional_id is None else TRANSACTIONAL_BIT
@@ -186,8 +186,8 @@ class ProduceFastPath:
                 first_batches = self._first_batches
                 if first_batches is None or not first_batches.admit(header, now_ms):
                     return False
-            append_as_leader = self._append_as_leader
-            base_offset, _, append_time_ms, duplicate = append_as_leader(batch, header, now_ms)
+            stage = self._stage
+            base_offset, _, append_time_ms, duplicate = stage(batch, header, now_ms)
         except (PeerError, StorageError, IndexError, struct_error):  # also too short: the general way says where
             return False
         if duplicate:

@@ -64,7 +64,7 @@ class TransactionalPart(ProducePart):
                     f"{self.partition.topic_partition}: the transaction of producer {header.producer_id} has ended while its batch was"
                     " waiting",
                 )
-        return log.append_as_leader(self.records, header, now_ms)
+        return super().stage(now_ms)
 
 
 class FirstBatches:
