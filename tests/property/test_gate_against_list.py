@@ -79,6 +79,7 @@ class Append:
 
     def __init__(self, deadline_s: float, batches: int) -> None:
         self.deadline_s = deadline_s
+        self.is_abandoned = False
         self.results: list[ErrorCode | None] = [None] * batches
 
     def resolve(self, place: int, error: PeerError | StorageError | None) -> None:
@@ -424,6 +425,15 @@ class Gated(RuleBasedStateMachine):
         offset = data.draw(st.integers(max(0, len(self.log) - 6), len(self.log) - 1))
         self.wait(Waiting(Append(self.now_s + 3, 1), 0, offset, level))
 
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def abandon(self, data: st.DataObject) -> None:
+        """A client goes; what it waited for may leave the gate at any time, or still be resolved."""
+        append = data.draw(st.sampled_from(self.waiting)).append
+        append.is_abandoned = True
+        for _ in append.results:
+            self.gate.abandoned()
+
     @rule(seconds=st.integers(1, 2))
     def time_passes(self, seconds: int) -> None:
         self.now_s += seconds
@@ -448,7 +458,8 @@ class Gated(RuleBasedStateMachine):
     @rule()
     def sync_fails(self) -> None:
         self.expect(ErrorCode.KAFKA_STORAGE_ERROR, [each for each in self.waiting if Level.FLUSHED in each.level])
-        assert self.gate.waits_for_disk(0) == any(code is ErrorCode.KAFKA_STORAGE_ERROR for _, _, code in self.expected)
+        fail = [append for append, _, code in self.expected if code is ErrorCode.KAFKA_STORAGE_ERROR]
+        assert any(not append.is_abandoned for append in fail) <= self.gate.waits_for_disk(0) <= bool(fail)
         self.gate.fail(StorageError("input/output error", path="/data/t-0"), Level.FLUSHED)
 
     @precondition(lambda self: self.leads)
@@ -506,11 +517,11 @@ class Gated(RuleBasedStateMachine):
     @invariant()
     def results_are_as_expected(self) -> None:
         for append, place, code in self.expected:
-            assert append.results[place] is code
+            assert append.results[place] is code or (append.is_abandoned and append.results[place] is None)
         self.expected.clear()
         for each in self.waiting:
             assert each.append.results[each.place] is None, "resolved early, or with an error that nothing explains"
-        assert len(self.gate) == len(self.waiting)
+        assert sum(not each.append.is_abandoned for each in self.waiting) <= len(self.gate) <= len(self.waiting)
 
     @invariant()
     def offsets_are_in_order_and_do_not_go_back(self) -> None:

@@ -10,7 +10,7 @@ up, or all together once they are the most of it.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -121,19 +121,24 @@ class DelayedRequests:
         if deadline < self._timer_due:
             self._set_timer(deadline)
 
-    def appended(self, partition: Watched, shown: int, written: int = 0) -> None:
-        """`shown` more bytes of `partition` lie before its high watermark, `written` more before its log end."""
-        growth = {Bound.LOG_END: written, Bound.HIGH_WATERMARK: shown, Bound.LAST_STABLE: partition.stable_growth(shown) if shown else 0}
-        enough = []
-        for request in partition.watchers:
-            request.missing_bytes -= growth[request.bound]
-            if request.missing_bytes <= 0:
-                enough.append(request)
-        self._attempt_all(enough)
+    def appended(self, grown: Iterable[tuple[Watched, int, int]]) -> None:
+        """Partitions have grown: of each so many more bytes lie before its high watermark, and so many before its log end."""
+        enough: dict[DelayedRequest, None] = {}
+        for partition, shown, written in grown:
+            growth = {
+                Bound.LOG_END: written,
+                Bound.HIGH_WATERMARK: shown,
+                Bound.LAST_STABLE: partition.stable_growth(shown) if shown else 0,
+            }
+            for request in partition.watchers:
+                request.missing_bytes -= growth[request.bound]
+                if request.missing_bytes <= 0:
+                    enough[request] = None
+        self._attempt_all(list(enough))
 
-    def changed(self, partition: Watched) -> None:
-        """Something other than an append happened to `partition`: attempt whatever waits for it."""
-        self._attempt_all(list(partition.watchers))
+    def changed(self, partitions: Iterable[Watched]) -> None:
+        """Something other than an append happened to partitions: attempt whatever waits for them."""
+        self._attempt_all(list(dict.fromkeys(request for partition in partitions for request in partition.watchers)))
 
     def finish(self, request: DelayedRequest) -> None:
         """Let it wait no longer: it is answered with what there is."""

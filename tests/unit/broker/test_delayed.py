@@ -1,7 +1,7 @@
 """Waiting requests are completed by appends, by changes or by time; each once, and none is kept longer than it waits."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -45,9 +45,9 @@ def test_an_append_of_enough_completes_whoever_watches() -> None:
     story, place, other = Story(), Place(), Place()
     story.wait("little", [place], 1000, missing=10)
     story.wait("much", [place, other], 1000, missing=100)
-    story.delayed.appended(place, 50)
+    story.delayed.appended([(place, 50, 0)])
     assert story.finished == [("little", False)]
-    story.delayed.appended(other, 50)
+    story.delayed.appended([(other, 50, 0)])
     assert story.finished == [("little", False), ("much", False)]
     assert story.delayed.waiting == 0
     assert not place.watchers
@@ -59,10 +59,10 @@ def test_who_wants_committed_records_waits_for_what_is_decided() -> None:
     story.wait("any", [place], 1000, missing=100)
     story.wait("committed", [place], 1000, missing=100, bound=Bound.LAST_STABLE)
     place.grows = 0  # of a transaction that goes on
-    story.delayed.appended(place, 100)
+    story.delayed.appended([(place, 100, 0)])
     assert story.finished == [("any", False)]
     place.grows = 1000  # its marker, and with it all that came before
-    story.delayed.appended(place, 78)
+    story.delayed.appended([(place, 78, 0)])
     assert story.finished == [("any", False), ("committed", False)]
 
 
@@ -81,8 +81,8 @@ def test_an_attempt_that_cannot_answer_yet_waits_on() -> None:
     answers = [False, False, True]
     request = DelayedRequest(lambda expired: answers.pop(0), [place], 10, lambda: None)
     story.delayed.wait(request, 1000)
-    story.delayed.appended(place, 10)
-    story.delayed.changed(place)
+    story.delayed.appended([(place, 10, 0)])
+    story.delayed.changed([place])
     assert story.delayed.waiting == 1
     story.clock.advance(1.1)
     assert (story.delayed.waiting, answers) == (0, [])
@@ -93,7 +93,7 @@ def test_cancelled_requests_are_never_attempted() -> None:
     request = story.wait("gone", [place], 100)
     story.delayed.cancel(request)
     story.delayed.cancel(request)
-    story.delayed.appended(place, 100)
+    story.delayed.appended([(place, 100, 0)])
     story.clock.advance(1.0)
     assert story.finished == []
     assert story.delayed.waiting == 0
@@ -108,7 +108,7 @@ def test_a_bug_in_one_attempt_leaves_the_others_alone(caplog: pytest.LogCaptureF
 
     story.delayed.wait(DelayedRequest(broken, [place], 1, lambda: given_up.append("broken")), 1000)
     story.wait("good", [place], 1000)
-    story.delayed.appended(place, 1)
+    story.delayed.appended([(place, 1, 0)])
     assert (given_up, story.finished) == (["broken"], [("good", False)])
     assert story.delayed.waiting == 0
     assert caplog.records[0].exc_info
@@ -128,7 +128,7 @@ def test_requests_that_are_done_do_not_pile_up() -> None:
     story, place = Story(), Place()
     for _ in range(50_000):
         story.wait("x", [place], 1_000_000)
-        story.delayed.appended(place, 1)
+        story.delayed.appended([(place, 1, 0)])
     assert len(story.delayed._heap) <= SWEEP_MIN + 1
     assert story.clock.pending <= 1
 
@@ -148,7 +148,7 @@ def test_any_sequence_against_a_list() -> None:
                 story.wait(str(number), [places[index] for index in watched], ms, missing)
             case 1:
                 index, count = choice.randrange(3), choice.randint(1, 20)
-                story.delayed.appended(places[index], count)
+                story.delayed.appended([(places[index], count, 0)])
                 for name, (watched, due, missing) in list(expected.items()):
                     if name not in done and index in watched:
                         expected[name] = (watched, due, missing - count)
@@ -163,10 +163,20 @@ def test_any_sequence_against_a_list() -> None:
     assert len(story.finished) == len(done) > 500
 
 
-def test_many_that_wait_for_one_append_are_attempted_a_few_at_a_time() -> None:
+def grow(delayed: DelayedRequests, partitions: Sequence[Place]) -> None:
+    """One write to all of them."""
+    delayed.appended([(each, 10, 0) for each in partitions])
+
+
+@pytest.mark.parametrize("notify", [grow, DelayedRequests.changed])
+@pytest.mark.parametrize("count", [1, 3 * ATTEMPTS_PER_TURN])
+def test_many_that_wait_for_one_write_are_attempted_a_few_at_a_time(
+    notify: Callable[[DelayedRequests, Sequence[Place]], object], count: int
+) -> None:
+    """Of one partition as of many."""
     clock = FakeClock()
     delayed = DelayedRequests(clock, 100_000)
-    partition = Place()
+    partitions = [Place() for _ in range(count)]
     answered: list[int] = []
 
     def attempt_of(number: int) -> Callable[[bool], bool]:
@@ -177,8 +187,8 @@ def test_many_that_wait_for_one_append_are_attempted_a_few_at_a_time() -> None:
         return attempt
 
     for number in range(3 * ATTEMPTS_PER_TURN):
-        delayed.wait(DelayedRequest(attempt_of(number), [partition], 10, lambda: None), 60_000)
-    delayed.appended(partition, 10)
+        delayed.wait(DelayedRequest(attempt_of(number), [partitions[number % count]], 10, lambda: None), 60_000)
+    notify(delayed, partitions)
     assert answered == list(range(ATTEMPTS_PER_TURN))
     clock.settle()
     assert (answered, delayed.waiting) == (list(range(3 * ATTEMPTS_PER_TURN)), 0)

@@ -1,5 +1,6 @@
 """Replica 1 of [0, 1] follows this broker: acks all wait for its fetches, and consumers see nothing that it does not have."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -195,10 +196,27 @@ def test_a_follower_waits_for_what_is_written_and_a_consumer_for_what_is_committ
     assert values_of(answer.body.responses[0].partitions[0].records) == [b"a"]
 
 
-def test_one_fetch_opens_many_in_turns(story: Story) -> None:
-    clients = [story.world.connect() for _ in range(3 * COMPLETED_PER_TURN)]
+def shrink(story: Story) -> None:
+    """The follower leaves the in-sync replicas."""
+    story.become_leader((0,))
+
+
+OPENINGS: dict[str, Callable[[Story], object]] = {
+    "a fetch of the follower": lambda story: story.fetch(story.partition.log.log_end_offset),
+    "fewer in-sync replicas": shrink,
+    "their deadline": lambda story: story.world.clock.advance_within(30.0),
+    "another leader": Story.become_follower,
+}
+
+
+@pytest.mark.parametrize("name", OPENINGS)
+def test_many_appends_are_completed_in_turns_whatever_opens_them(story: Story, name: str) -> None:
+    """Also when others produce meanwhile, whose writes complete their own and no more than a turn's of the rest."""
+    clients = [story.world.connect() for _ in range(6 * COMPLETED_PER_TURN)]
     for client in clients:
         client.send(produce_request("t", batch(story.world, b"v"), acks=-1), 9)
+    story.world.create_topic("u")
+    other = story.world.connect()
     opened: list[int] = []
 
     def turn() -> None:
@@ -206,8 +224,29 @@ def test_one_fetch_opens_many_in_turns(story: Story) -> None:
         if sum(opened) < len(clients):
             story.world.clock.call_later(0.0, turn)
 
-    story.fetch(len(clients))
+    OPENINGS[name](story)
     turn()
-    story.world.clock.settle()
-    assert sum(opened) == len(clients)
-    assert max(opened) <= COMPLETED_PER_TURN
+    other.send(produce_request("u", batch(story.world, b"x")), 9)
+    turn()
+    for _ in range(10):
+        story.world.clock.settle()
+    assert (sum(opened), len(other.answers())) == (len(clients), 1)
+    assert max(opened) <= COMPLETED_PER_TURN + 1
+
+
+def test_appends_of_connections_that_are_lost_do_not_gather_at_the_gate(story: Story) -> None:
+    """Whatever timeout they ask for: the bound of requests in flight ends with the connection."""
+    story.produce(b"waits", timeout_ms=2**31 - 1)
+    for _ in range(100):
+        client = story.world.connect()
+        request = produce_request("t", batch(story.world, b"v"), acks=-1)
+        request.timeout_ms = 2**31 - 1
+        client.send(request, 9)
+        client.send(request, 9)
+        client.peer.transport.abort()
+        story.world.clock.settle()
+    assert story.partition.gate is not None
+    assert len(story.partition.gate) <= 4
+    story.fetch(201)
+    assert story.produced() == [(0, 0)]
+    assert len(story.partition.gate) == 0

@@ -200,7 +200,7 @@ def delete_records(services: Services, message: DeleteRecordsRequest, request: R
                 first = _delete_before(services, partition, wanted)
                 services.admin_log.note(request, "records deleted", partition=partition.topic_partition, before_offset=first)
                 results.append(DeleteRecordsPartitionResult(index, first))
-                services.delayed.changed(partition)
+                services.delayed.changed((partition,))
             except PeerError as error:
                 results.append(DeleteRecordsPartitionResult(index, -1, error.code))
             except StorageError as error:

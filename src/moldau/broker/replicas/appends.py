@@ -34,7 +34,8 @@ _LOG = logging.getLogger(__name__)
 
 ACKS_NONE = 0
 COMPLETED_PER_TURN = 50
-"""Appends that one sync, or one fetch of a follower, completes before other work runs."""
+"""Appends that a sync, a fetch of a follower, a change of a replica or a deadline completes before other work runs; a write
+completes its own beside them."""
 _NOTHING = memoryview(b"")
 _WRITTEN = Level.WRITTEN
 
@@ -44,7 +45,7 @@ Waited = Callable[[PeerError | StorageError | None], object]
 class PendingAppend:
     """Batches that were appended together, until each has reached its level or failed; a `GatedAppend`."""
 
-    __slots__ = ("_opened", "acks", "batches", "deadline_s", "done", "left")
+    __slots__ = ("_opened", "acks", "batches", "deadline_s", "done", "is_abandoned", "left")
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class PendingAppend:
         self.acks = acks
         self.deadline_s = deadline_s
         self.done = done
+        self.is_abandoned = False
         self.left = 1
         """Batches that wait at a gate, and one until all are settled."""
         self._opened = opened
@@ -71,6 +73,18 @@ class PendingAppend:
         if self.left == 0:
             self._opened.append(self.done)
 
+    def finish(self) -> None:
+        """The broker stops: it is acknowledged as soon as it may be, and no sooner."""
+
+    def cancel(self) -> None:
+        """Its connection is lost: `done` is not called, and its batches leave their gates early."""
+        self.is_abandoned = True
+        self.done = _nothing
+        for batch in self.batches:
+            gate = batch.partition.gate
+            if gate is not None:
+                gate.abandoned()
+
 
 class _Wait(NamedTuple):
     """What waits for records that are in the log already; a `GatedAppend`."""
@@ -78,6 +92,7 @@ class _Wait(NamedTuple):
     done: Waited
     opened: Callable[[Callable[[], object]], object]
     deadline_s: float = inf
+    is_abandoned: bool = False
 
     def resolve(self, place: int, error: PeerError | StorageError | None) -> None:
         self.opened(partial(self.done, error))
@@ -94,6 +109,7 @@ class AppendPipeline:
         "_clock",
         "_delayed",
         "_grown",
+        "_is_due",
         "_opened",
         "_request_sync",
         "_storage_failed",
@@ -129,6 +145,8 @@ class AppendPipeline:
         """Partitions whose waiting fetches are all to be attempted."""
         self._busy = False
         """Whether an operation is under way whose end completes what has opened."""
+        self._is_due = False
+        """Whether `complete` is to be called at the clock's next turn."""
         self._timed: dict[HostedPartition, None] = {}
         """Partitions at whose gates appends with a deadline wait."""
         self._timer: Timer | None = None
@@ -136,7 +154,7 @@ class AppendPipeline:
 
     def append(
         self, batches: "Sequence[AppendBatch]", acks: int, now_ms: int, done: Callable[[], object], *, timeout_ms: int | None = None
-    ) -> None:
+    ) -> PendingAppend:
         """Stage batches. `done` is called once, in `write_staged` or after it: each batch then has reached the level of `acks` or has an
         error. One that is refused harms no other.
 
@@ -168,6 +186,7 @@ class AppendPipeline:
                 batch.log_start_offset = partition.log.start_offset
                 batch.level = partition.level_for(acks, batch.last_offset)
         self.unwritten.append(pending)
+        return pending
 
     def append_at_once(self, batch: "AppendBatch", now_ms: int) -> None:
         """Append a batch with acks=all and write it now. Where it then is `in_log` without an error, its acknowledgement is left to the
@@ -281,7 +300,7 @@ class AppendPipeline:
         finally:
             self._busy = busy
         if self._opened or self._grown or self._woken:
-            self.complete()
+            self.complete(len(unwritten) + COMPLETED_PER_TURN)
 
     def wait(self, partition: "HostedPartition", last_offset: int, level: Level, done: Waited) -> None:
         """Call ``done(None)`` once the record at `last_offset`, which is written, has reached `level`; or with the error."""
@@ -292,41 +311,44 @@ class AppendPipeline:
         """A follower has moved the committed offset of a partition, whose high watermark was this before: open its gate."""
         if partition.advanced() and partition.watchers:
             self._grown.append((partition, partition.shown_since(high_watermark), 0))
-        self.complete(COMPLETED_PER_TURN)
+        self.complete()
 
     def wake(self, partition: "HostedPartition") -> None:
         """Attempt all fetches that wait for a partition, when `complete` is called next."""
         if partition.watchers:
             self._woken[partition] = None
 
-    def complete(self, most: int | None = None) -> None:
+    def complete(self, most: int = COMPLETED_PER_TURN) -> None:
         """Complete appends that have opened, `most` of them in this turn, and attempt the fetches that wait for what has changed."""
         if self._busy:
             return
         self._busy = True
-        opened, left = self._opened, -1 if most is None else most
+        opened = self._opened
         try:
             while True:
-                while opened and left:
-                    left -= 1
+                while opened and most:
+                    most -= 1
                     try:
                         opened.popleft()()
                     except Exception:
                         _LOG.exception("append completed with a bug")
                 if self._grown:
                     grown, self._grown = self._grown, []
-                    for partition, shown, written in grown:
-                        self._delayed.appended(partition, shown, written)
+                    self._delayed.appended(grown)
                 elif self._woken:
                     woken, self._woken = self._woken, {}
-                    for partition in woken:
-                        self._delayed.changed(partition)
+                    self._delayed.changed(woken)
                 else:
                     break
         finally:
             self._busy = False
-        if opened:
-            self._clock.call_later(0.0, lambda: self.complete(COMPLETED_PER_TURN))
+        if opened and not self._is_due:
+            self._is_due = True
+            self._clock.call_later(0.0, self._complete_more)
+
+    def _complete_more(self) -> None:
+        self._is_due = False
+        self.complete()
 
     def _settle(self, pending: PendingAppend, failures: "Mapping[HostedPartition, PeerError | StorageError]") -> None:
         """After the write: which batches are in their logs, and which of them have to wait."""
@@ -392,6 +414,10 @@ class AppendPipeline:
         if next_s < inf:
             self._set_timer(next_s)
         self.complete()
+
+
+def _nothing() -> None:
+    """For an append that nobody waits for."""
 
 
 def _bug(partition: "HostedPartition", bug: Exception) -> StorageError:

@@ -9,6 +9,9 @@ Only a wait for the in-sync replicas has a deadline: a sync ends by itself, in s
 Appends of one level open in the order of their offsets. Appends of different levels do not: with `flush.messages` an append that waits for
 the disk may open after a later one that does not.
 
+An append whose client has gone is `abandoned` and needs no answer. Together they are swept out once they are half of a gate, so a gate
+holds at most twice what the requests in flight of all connections allow, whatever timeout clients ask for.
+
 Cost: a tuple per append that waits, and one comparison per level when the partition's offsets move.
 """
 
@@ -38,6 +41,10 @@ class GatedAppend(Protocol):
         waits for the append: that belongs to the queue of completions.
         """
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits for it any more."""
+
 
 class _Entry(NamedTuple):
     last_offset: int
@@ -55,13 +62,15 @@ class CommitGate:
     Invariant: offsets rise within each queue, and no queue is empty.
     """
 
-    __slots__ = ("_queues", "deadline_s", "topic_partition")
+    __slots__ = ("_abandoned", "_queues", "deadline_s", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.deadline_s = inf
         """When to call `expire`: monotonic time before which no deadline passes."""
         self._queues: dict[Level, deque[_Entry]] = {}
+        self._abandoned = 0
+        """Batches that were abandoned since the last sweep, at the least those that wait here."""
 
     def __len__(self) -> int:
         """Batches that wait."""
@@ -87,6 +96,19 @@ class CommitGate:
             queue.insert(bisect_right(queue, last_offset, key=_LAST_OFFSET), entry)
         if level & Level.REPLICATED:
             self.deadline_s = min(self.deadline_s, append.deadline_s)
+
+    def abandoned(self) -> None:
+        """A batch that may wait here has been abandoned."""
+        self._abandoned += 1
+        if 2 * self._abandoned < len(self):
+            return
+        self._abandoned = 0
+        for level in list(self._queues):
+            waiting = deque(entry for entry in self._queues.pop(level) if not entry.append.is_abandoned)
+            if waiting:
+                self._queues[level] = waiting
+        if not self._queues:
+            self.deadline_s = inf
 
     def open(self, partition: "Partition") -> None:
         """The partition's offsets have moved: resolve the appends that have reached their levels."""

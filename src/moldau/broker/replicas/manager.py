@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, assert_never
 
-from moldau.broker.replicas.appends import COMPLETED_PER_TURN, AppendPipeline
+from moldau.broker.replicas.appends import AppendPipeline
 from moldau.broker.replicas.flusher import LogFlusher
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition import Partition
@@ -256,7 +256,7 @@ class ReplicaManager:
             self.appends.wake(partition)
         if partition.gate is not None and partition.gate.waits_for_disk(flushed_offset):
             self.flusher.request(partition)
-        self.appends.complete(COMPLETED_PER_TURN)
+        self.appends.complete()
 
     def sync_failed(self, partition: HostedPartition, error: BaseException) -> None:
         """A sync of the partition's log failed, by its disk or by a bug: what waits for the disk fails."""

@@ -23,6 +23,7 @@ MOVED = PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leads")
 class Append:
     def __init__(self, deadline_s: float = inf) -> None:
         self.deadline_s = deadline_s
+        self.is_abandoned = False
         self.resolved: list[tuple[int, str]] = []
 
     def resolve(self, place: int, error: PeerError | StorageError | None) -> None:
@@ -197,3 +198,19 @@ def test_an_append_that_waits_again_while_it_is_resolved_is_resolved_later(gate:
     partition.flushed(10)
     gate.open(partition)
     assert append.resolved == [(0, "KAFKA_STORAGE_ERROR"), (0, "KAFKA_STORAGE_ERROR"), (0, "open")]
+
+
+def test_abandoned_appends_leave_when_they_are_half_of_the_gate(gate: CommitGate, partition: Partition) -> None:
+    appends = [Append(7.0) for _ in range(8)]
+    for offset, append in enumerate(appends):
+        gate.wait(REPLICATED, offset, append, 0)
+    sizes = []
+    for append in appends[::-1]:
+        append.is_abandoned = True
+        gate.abandoned()
+        sizes.append(len(gate))
+    assert sizes == [8, 8, 8, 4, 4, 2, 1, 0]
+    assert gate.deadline_s == inf
+    replicate(partition, 10)
+    gate.open(partition)
+    assert all(not append.resolved for append in appends)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from moldau.broker.handlers.produce.fast_path import ProduceFastPath
 from moldau.broker.handlers.produce.operation import FIRST_VERSION, ProduceOperation, Services
 from moldau.broker.replicas.appends import ACKS_NONE
+from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps, drain
 from moldau.protocol.api_keys import ApiKey
@@ -194,7 +195,9 @@ class ProduceHandler:
         """Whether all batches are staged. ProtocolError."""
         if operation.acks != ACKS_NONE:
             work.take_place()
-        operation.append(now_ms, partial(work.acknowledged, operation))
+        pending = operation.append(now_ms, partial(work.acknowledged, operation))
+        if operation.acks == ACKS_ALL:  # other waits end by themselves
+            work.exchange.delay(pending)
         reason = operation.first_error
         if operation.acks == ACKS_NONE and reason is not None:
             work.is_cut = True

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from moldau.broker.handlers.produce.transactional import FirstBatches
     from moldau.broker.handlers.produce.walks import BatchWalks, Walk
     from moldau.broker.metrics.counters import Counters
+    from moldau.broker.replicas.appends import PendingAppend
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.replicas.manager import ReplicaManager
     from moldau.broker.security.channel import Channel
@@ -161,18 +162,18 @@ class ProduceOperation:
         """All of them, in the order of the request."""
         return [part for _, parts in self.topics for part in parts]
 
-    def append(self, now_ms: int, done: Callable[[], object]) -> None:
+    def append(self, now_ms: int, done: Callable[[], object]) -> "PendingAppend":
         """Append every batch that is not refused."""
         self.held = ()
         if self.has_waited:
             batches = [part for topic, parts in self.topics for part in parts if self.may_append(topic, part)]
         else:
             batches = [part for _, parts in self.topics for part in parts if part.error is None]
-        self.append_some(batches, now_ms, done)
+        return self.append_some(batches, now_ms, done)
 
-    def append_some(self, batches: Sequence[ProducePart], now_ms: int, done: Callable[[], object]) -> None:
+    def append_some(self, batches: Sequence[ProducePart], now_ms: int, done: Callable[[], object]) -> "PendingAppend":
         """Append batches that passed `may_append`."""
-        self._broker.replicas.append(batches, self.acks, now_ms, done, timeout_ms=self._timeout_ms)
+        return self._broker.replicas.append(batches, self.acks, now_ms, done, timeout_ms=self._timeout_ms)
 
     def may_append(self, topic: bytes, part: ProducePart) -> bool:
         """Whether a batch may be appended, now that what it waited for has ended; otherwise it has an error."""
