@@ -26,7 +26,6 @@ from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_
 
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
-    from moldau.broker.handlers.produce.transactional import FirstBatches
     from moldau.broker.handlers.produce.walks import BatchWalks, Walk
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.appends import PendingAppend
@@ -107,6 +106,13 @@ class Services(PartitionServices, TransactionServices, Protocol):
         """Appends."""
 
 
+class BatchAdmission(Protocol):
+    """What admits batches on the shortest way that their logs do not admit by themselves."""
+
+    def admit(self, header: "BatchHeader", now_ms: int) -> bool:
+        """Whether the log may take this batch now."""
+
+
 class ProduceOperation:
     """One Produce request while it is worked on: `prepare`, then, once the `held` parts are checked, `append`, then `encode`."""
 
@@ -184,7 +190,7 @@ class ProduceOperation:
                 part.error = error.with_traceback(None)  # whose frames refer to the part
         return part.error is None
 
-    def first_batches(self) -> "FirstBatches | None":
+    def first_batches(self) -> BatchAdmission | None:
         """What lets first batches of transactions into the only partition of the request; None if the coordinator has to be asked."""
         return None
 
