@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from struct import Struct, error
 from typing import Any
 
-from moldau.client.cluster import Cluster
-from moldau.client.coordinators import Coordinators, not_found
+from moldau.client.cluster import Cluster, Coordinators, not_found
 from moldau.client.errors import RequestFailedError, failure
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.identity import BrokerId, Offset, TopicPartition

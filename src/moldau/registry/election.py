@@ -20,8 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from moldau.client.cluster import Cluster
-from moldau.client.coordinators import Coordinators
+from moldau.client.cluster import Cluster, Coordinators
 from moldau.client.errors import failure
 from moldau.model.errors import ErrorCode, MoldauError, known_error
 from moldau.protocol.api_keys import ApiKey

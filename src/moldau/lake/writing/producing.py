@@ -7,7 +7,7 @@ comes behind it in its partition. With a producer id the brokers know one that t
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from moldau.client.brokers import Brokers
+from moldau.client.cluster import Cluster
 from moldau.client.errors import RequestFailedError, failure
 from moldau.client.partition_requests import Answers
 from moldau.model.errors import ErrorCode, MoldauError
@@ -42,7 +42,7 @@ class DeliveryError(MoldauError):
         self.cause = cause
 
 
-class BatchSender(Brokers):
+class BatchSender(Cluster):
     """Sends to the leaders in the cluster of `bootstrap`. One thread uses it."""
 
     def __init__(self, bootstrap: str, *, client_id: str, timeout_s: float, request_timeout_ms: int, acks: int = ACKS_ALL) -> None:

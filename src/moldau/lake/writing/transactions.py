@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeVar
 
-from moldau.client.cluster import Cluster
-from moldau.client.coordinators import TRANSACTION, Coordinators
+from moldau.client.cluster import TRANSACTION, Cluster, Coordinators
 from moldau.client.errors import failure
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, ProtocolError
 from moldau.model.identity import TopicPartition
