@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from moldau.client.errors import failure
+from moldau.client.errors import Retry, failure
 from moldau.client.metadata import NO_TOPIC_ID, ClusterMetadata, PartitionMetadata, TopicMetadata
 from moldau.client.partition_requests import EARLIEST, Fetched, ListedOffset
-from moldau.client.retry import Retry
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import BrokerId, Offset, TimestampMs, TopicPartition
 

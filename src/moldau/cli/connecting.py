@@ -18,7 +18,7 @@ import click
 
 from moldau.cli.output import say
 from moldau.client.cluster import Cluster
-from moldau.client.retry import Retry, may_pass
+from moldau.client.errors import Retry, may_pass
 from moldau.model.errors import MoldauError, PeerError, WorldError
 
 CONTACT_AFTER_S = 1.0

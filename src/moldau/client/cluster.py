@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from moldau.client.address import Address, parse_addresses
 from moldau.client.connection import BrokerConnection
-from moldau.client.errors import InterruptedByStopError, UnreachableError, failure
+from moldau.client.errors import InterruptedByStopError, Retry, UnreachableError, failure, may_pass
 from moldau.client.metadata import ClusterMetadata, Leaders, TopicMetadata, from_response
 from moldau.client.partition_requests import (
     READ_UNCOMMITTED,
@@ -25,7 +25,6 @@ from moldau.client.partition_requests import (
     read_fetch,
     read_list_offsets,
 )
-from moldau.client.retry import Retry, may_pass
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, ProtocolError, WorldError
 from moldau.model.identity import BrokerId, TopicPartition
 from moldau.model.topic_names import is_internal

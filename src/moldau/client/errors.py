@@ -1,7 +1,10 @@
-"""What can go wrong between us and a broker; every message names the broker's address."""
+"""What can go wrong between us and a broker, and how long to try again; every message names the broker's address."""
+
+import time
+from collections.abc import Callable
 
 from moldau.client.address import Address
-from moldau.model.errors import ErrorCode, PeerError, WorldError, known_error
+from moldau.model.errors import ErrorCode, MoldauError, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import NAME_RULE, is_allowed
 
@@ -48,3 +51,49 @@ def failure(code: int, subject: str | TopicPartition, detail: str | None = None)
         detail = f"invalid topic name: {NAME_RULE}"
     what = f"partition {subject}" if isinstance(subject, TopicPartition) else subject
     return RequestFailedError(known, f"{what}: {detail or known.name.lower().replace('_', ' ')}", subject)
+
+
+PAUSE_FIRST_S = 0.02
+PAUSE_MAX_S = 1.0
+UNKNOWN_TOPIC_GRACE_S = 1.0
+"""A topic just created may be unknown to some brokers for a moment; one that is still unknown then does not exist."""
+
+_UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class Retry:
+    """One operation that may be tried several times within `timeout_s` seconds."""
+
+    def __init__(
+        self, timeout_s: float, *, sleep: Callable[[float], object] = time.sleep, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._start = monotonic()
+        self._timeout_s = timeout_s
+        self._pause_s = PAUSE_FIRST_S
+
+    def pause(self, trouble: MoldauError) -> None:
+        """Wait before the next try, the last of which is made when the time is over; raises `trouble` when another try cannot help or
+        there is no time for one.
+        """
+        if not may_pass(trouble):
+            raise trouble
+        elapsed_s = self._monotonic() - self._start
+        if isinstance(trouble, PeerError) and trouble.code in _UNKNOWN_TOPIC and elapsed_s + self._pause_s > UNKNOWN_TOPIC_GRACE_S:
+            raise trouble
+        if elapsed_s >= self._timeout_s:
+            raise trouble
+        self._sleep(min(self._pause_s, self._timeout_s - elapsed_s))
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+
+
+def may_pass(trouble: MoldauError) -> bool:
+    """Whether the same thing may succeed later. A batch that is damaged stays so, though Kafka calls the code retriable."""
+    match trouble:
+        case PeerError():
+            return trouble.code.retriable and trouble.code is not ErrorCode.CORRUPT_MESSAGE
+        case WorldError():
+            return trouble.retriable
+        case _:
+            return False

@@ -16,9 +16,8 @@ from moldau.audit.places import ReadPosition
 from moldau.audit.reading import TopicReader
 from moldau.audit.round import Round
 from moldau.audit.walker import Walker
-from moldau.client.errors import RequestFailedError
+from moldau.client.errors import RequestFailedError, Retry
 from moldau.client.failures import FencedError, TransactionAbortedError
-from moldau.client.retry import Retry
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import Gap

@@ -3,8 +3,7 @@
 import pytest
 
 from moldau.client.address import Address
-from moldau.client.errors import ConnectionLostError, RequestFailedError, failure
-from moldau.client.retry import Retry, may_pass
+from moldau.client.errors import ConnectionLostError, RequestFailedError, Retry, failure, may_pass
 from moldau.model.errors import ErrorCode, MoldauError, StorageError
 
 
