@@ -1,20 +1,26 @@
-"""Words of librdkafka for ours, and questions that producers and consumers ask alike.
+"""Librdkafka from our side: its types as ours, its errors logged or raised, questions of consumers, and calls with a time limit.
 
-It is news (a topic that is not there yet, a broker that is away), which is logged, or ends reading: ConsumeError with topic, partition
-and offset.
+An error that a consumer reads is news (a topic that does not exist yet, a broker that is away), which is logged, or it ends reading:
+ConsumeError with topic, partition and offset.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from moldau.client.failures import ConsumeError
+from moldau.client.failures import ConsumeError, SendError
 from moldau.client.message import ConsumedMessage
 from moldau.model.identity import Offset, TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Message
     from confluent_kafka import TopicPartition as ForeignPartition
+
+log = logging.getLogger("moldau.client")
 
 NEW_TOPIC_WAIT_S = 1.0
 
@@ -69,11 +75,7 @@ def timed_out(reason: str) -> "KafkaError":
 
 def partition_count(client: Any, topic: str, timeout_s: float) -> int:
     """How many partitions a topic has, asked for now; one that was just created is waited for a moment. SendError if it cannot be had."""
-    import time
-
     from confluent_kafka import KafkaError, KafkaException
-
-    from moldau.client.failures import SendError
 
     deadline = time.monotonic() + NEW_TOPIC_WAIT_S
     while True:
@@ -87,9 +89,6 @@ def partition_count(client: Any, topic: str, timeout_s: float) -> int:
         if not passing or time.monotonic() > deadline:
             raise SendError(topic, None, found.error)
         time.sleep(NEW_TOPIC_WAIT_S / 20)
-
-
-log = logging.getLogger("moldau.client")
 
 
 class ErrorMessages:
@@ -116,3 +115,118 @@ class ErrorMessages:
             known = None if partition is None or partition < 0 else partition
             return ConsumeError(topic, known, None if offset is None or offset < 0 else offset, error)
         return None
+
+
+R = TypeVar("R")
+
+ASK_TIMEOUT_S = 30.0
+
+
+class ConsumerQueries:
+    """Put to `inner`, a consumer of librdkafka. Each is waited for, and a failure is a ConsumeError."""
+
+    def __init__(self, inner: "Consumer") -> None:
+        self._inner = inner
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """What the group has committed; partitions without are left out."""
+        wanted = foreign(partitions)
+        return our_offsets(self._call(lambda: self._inner.committed(wanted, ASK_TIMEOUT_S))) if wanted else {}
+
+    def bounds(self, where: TopicPartition) -> tuple[Offset, Offset]:
+        """First offset and end of a partition; the end is that of what this consumer may see."""
+        first, end = self._call(lambda: self._inner.get_watermark_offsets(foreign([where])[0], ASK_TIMEOUT_S), where)
+        return Offset(first), Offset(end)
+
+    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        """The first offset of each partition that is not older than a time in ms; left out where there is none."""
+        wanted = foreign_offsets(times)
+        if not wanted:
+            return {}
+        found = self._call(lambda: self._inner.offsets_for_times(wanted, ASK_TIMEOUT_S))
+        for each in found:
+            if each.error is not None:
+                raise ConsumeError(each.topic, each.partition, None, each.error)
+        return our_offsets(found)
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has, asked for now. ConsumeError."""
+        try:
+            return partition_count(self._inner, topic, ASK_TIMEOUT_S)
+        except SendError as error:
+            raise ConsumeError(topic, None, None, error.error) from error
+
+    def _call(self, call: Callable[[], R], where: TopicPartition | None = None) -> R:
+        from confluent_kafka import KafkaException
+
+        try:
+            return call()
+        except KafkaException as error:
+            raise self._failure(error, where) from error
+
+    def _failure(self, error: "KafkaException", where: TopicPartition | None = None, offset: int | None = None) -> ConsumeError:
+        topic, partition = where or (None, None)
+        return ConsumeError(topic, partition, offset, error.args[0])
+
+
+_STEP_S = 0.05
+
+
+class OwnThread:
+    """One consumer's; librdkafka's callbacks go through `call_back`."""
+
+    def __init__(self) -> None:
+        self._waits = False
+        self._left = False
+        self._calls: queue.SimpleQueue[tuple[Callable[[], object], Future[None]] | None] = queue.SimpleQueue()
+
+    def call_back(self, call: Callable[[], object]) -> None:
+        """Make a callback: at once, or by who waits in `run`. Nobody who has ceased to wait is called."""
+        if not self._waits:
+            call()
+            return
+        answer: Future[None] = Future()
+        self._calls.put((call, answer))
+        while not self._left:
+            try:
+                answer.result(_STEP_S)
+            except TimeoutError:
+                if not answer.done():
+                    continue
+                answer.result()  # it may have come just behind the wait
+            return
+
+    def run(self, work: Callable[[], object], timeout_s: float) -> bool:
+        """Do it; whether it has ended within `timeout_s`. What it raises is raised. Otherwise it goes on alone, as a daemon."""
+        outcome: Future[None] = Future()
+
+        def do() -> None:
+            try:
+                work()
+            except BaseException as error:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(None)
+            self._calls.put(None)
+
+        deadline = time.monotonic() + timeout_s
+        self._waits = True
+        threading.Thread(target=do, name="moldau close", daemon=True).start()
+        try:
+            while True:
+                try:
+                    asked = self._calls.get(timeout=max(0.0, deadline - time.monotonic()))
+                except queue.Empty:
+                    return False
+                if asked is None:
+                    outcome.result()
+                    return True
+                call, answer = asked
+                try:
+                    call()
+                except Exception as error:
+                    answer.set_exception(error)
+                else:
+                    answer.set_result(None)
+        finally:
+            self._left = True

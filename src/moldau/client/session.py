@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from moldau.client.broker_log import BrokerLog
 from moldau.client.commits import Commits
 from moldau.client.failures import CommitError, ConsumeError
-from moldau.client.librdkafka import ErrorMessages, foreign, foreign_offsets, our_message, ours, timed_out
+from moldau.client.librdkafka import (
+    ASK_TIMEOUT_S,
+    ConsumerQueries,
+    ErrorMessages,
+    OwnThread,
+    foreign,
+    foreign_offsets,
+    our_message,
+    ours,
+    timed_out,
+)
 from moldau.client.message import ConsumedMessage
-from moldau.client.own_thread import OwnThread
-from moldau.client.questions import ASK_TIMEOUT_S, ConsumerQueries
 from moldau.client.settings import CLOSE_TIMEOUT_MS, in_our_words
 from moldau.model.extras import MissingExtraError
 from moldau.model.identity import TopicPartition

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from moldau.client import own_thread
-from moldau.client.own_thread import OwnThread
+from moldau.client import librdkafka
+from moldau.client.librdkafka import OwnThread
 from support.late_answers import LateAnswer
 
 LIMIT_S = 10.0
@@ -62,7 +62,7 @@ def test_whether_it_has_ended() -> None:
 
 def test_an_answer_that_comes_just_behind_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is taken for what it is, and the wait's end for nothing: close would fail with it."""
-    monkeypatch.setattr(own_thread, "Future", LateAnswer)
+    monkeypatch.setattr(librdkafka, "Future", LateAnswer)
     thread = OwnThread()
     called: list[int] = []
 
