@@ -250,7 +250,7 @@ class Sender:
             self._begin(transactional_id, bootstrap)
 
     def _begin(self, transactional_id: str, bootstrap: str) -> None:
-        from moldau.client.delivery_thread import DeliveryThread
+        from moldau.client.delivery import DeliveryThread
         from moldau.client.transactions import Transaction, TransactionalId
 
         reports = DeliveryThread(self._producer, "unused")  # we take them ourselves

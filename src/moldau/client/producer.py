@@ -17,8 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from moldau.client.broker_log import BrokerLog
-from moldau.client.delivery import Deliveries, Delivery, Outgoing, Rest, outgoing
-from moldau.client.delivery_thread import SLICE_S, DeliveryThread, log
+from moldau.client.delivery import SLICE_S, Deliveries, Delivery, DeliveryThread, Outgoing, Rest, log, outgoing
 from moldau.client.failures import PRODUCER_BYTES_MAX, SendError, refused_by_producer
 from moldau.client.message import Headers, Message, messages_of
 from moldau.client.partitioning import PartitionChooser

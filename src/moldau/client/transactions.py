@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from moldau.client.delivery_thread import SLICE_S, DeliveryThread, log
+from moldau.client.delivery import SLICE_S, DeliveryThread, log
 from moldau.client.failures import ClientError, FencedError, SendError, TransactionAbortedError, TransactionError
 from moldau.model.identity import TopicPartition
 

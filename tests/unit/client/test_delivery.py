@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from moldau.client.delivery import Deliveries, Delivery
-from moldau.client.delivery_thread import DeliveryThread
+from moldau.client.delivery import Deliveries, Delivery, DeliveryThread
 from moldau.client.failures import SendError
 from moldau.client.message import Delivered
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.client.delivery_thread import DeliveryThread
+from moldau.client.delivery import DeliveryThread
 from moldau.client.failures import TransactionAbortedError
 from moldau.client.transactions import Transaction, TransactionalId
 from moldau.model.identity import TopicPartition

@@ -7,8 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from moldau.client import transactions
-from moldau.client.delivery import Delivery
-from moldau.client.delivery_thread import DeliveryThread
+from moldau.client.delivery import Delivery, DeliveryThread
 from moldau.client.failures import FencedError, SendError, TransactionAbortedError, TransactionError
 from moldau.client.transactions import Transaction, TransactionalId
 from moldau.model.identity import TopicPartition
