@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.model.extras import load
 
 if TYPE_CHECKING:
-    from moldau.client.async_consumer import AsyncConsumer
-    from moldau.client.async_producer import AsyncProducer
+    from moldau.client.asynchronous import AsyncConsumer, AsyncProducer
     from moldau.client.consumer import Consumer
     from moldau.client.delivery import Deliveries, Delivery
     from moldau.client.failures import (
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from moldau.model.identity import TopicPartition
 
 _HOMES = {
-    "AsyncConsumer": "moldau.client.async_consumer",
-    "AsyncProducer": "moldau.client.async_producer",
+    "AsyncConsumer": "moldau.client.asynchronous",
+    "AsyncProducer": "moldau.client.asynchronous",
     "ClientError": "moldau.client.failures",
     "CommitError": "moldau.client.failures",
     "ConsumeError": "moldau.client.failures",

@@ -11,8 +11,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
+from moldau.client.asynchronous import in_thread
 from moldau.client.delivery import Delivery
-from moldau.client.threaded import in_thread
 from moldau.tracking.producer import TrackerProducer
 from moldau.tracking.schemas.event_schema import EventSchema
 
