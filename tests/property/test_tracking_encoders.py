@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from pydantic import ConfigDict, create_model
 
 from moldau.tracking import DecimalSize, EventError, event_schema
-from moldau.tracking.schemas.encoders import UNSURE, encoder_of
+from moldau.tracking.schemas.encoders import UNSURE, encoder_of, varint_encoder
 from moldau.tracking.schemas.event_schema import EventSchema
-from moldau.tracking.schemas.numbers import varint_encoder
 from support.sizes import sized
 
 Typed = tuple[Any, st.SearchStrategy[Any]]

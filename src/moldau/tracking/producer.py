@@ -30,8 +30,8 @@ from moldau.tracking.instance import CountedDelivery, Instance
 from moldau.tracking.publishing import CountPublisher, Origin, log, watch_for_the_end
 from moldau.tracking.registry_port import SchemaRegistry, open_registry
 from moldau.tracking.routes import Route, Routes, SchemaSource, SubjectNaming
+from moldau.tracking.schemas.encoders import varint_encoder
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
-from moldau.tracking.schemas.numbers import varint_encoder
 from moldau.tracking.topics import CategoryName, category
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
