@@ -1,20 +1,32 @@
-"""One producer instance: the guids that it gives, and the counts of what the brokers have acknowledged.
+"""One producer instance: the guids that it gives, the counts of what the brokers acknowledged, and their publication in the audit topic.
 
-A count must say what the log has. So an event is counted when all in-sync replicas have acknowledged it, and never before. One that was
-certainly refused (too large, no such topic) is not counted. Of one whose time ran out nobody knows whether it is in the log: then the
-instance is *uncertain*. It is never closed, and another instance goes on; the audit takes an instance that is open and silent for
-incomplete and counts it from the log itself, and never for a duplication.
+A count matches the log. So an event is counted when all in-sync replicas have acknowledged it, and never before. One that was certainly
+refused (too large, no such topic) is not counted. Whether one that timed out is in the log is unknown: then the instance is *uncertain*.
+It is never closed, and another instance takes over; the audit treats an instance that is open and silent as incomplete and counts it from
+the log itself, and never as a duplication.
+
+Counts are published every few seconds and at the end. Each increment is one record with a guid of its own; it is kept until the brokers
+have acknowledged it, and sent again under the same guid if they have not. An instance opens before its first event, and closes when all
+its events have ended and all its counts are published.
 """
 
+import atexit
 import itertools
+import logging
 import os
 import threading
-from typing import Final
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Final, NamedTuple
 
 from moldau.client.delivery import Delivery, Keeper
-from moldau.client.failures import SendError
+from moldau.client.failures import ClientError, SendError
 from moldau.client.message import Delivered
-from moldau.tracking.counts import NOTHING, Count, RunningCount, window_start
+from moldau.client.producer import Producer
+from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, Kind, new_guid
+from moldau.tracking.clock import now_ms
+from moldau.tracking.counts import NOTHING, Count, CountKey, RunningCount, window_start
 from moldau.tracking.header import INSTANCE_BYTES
 
 CERTAINLY_REFUSED: Final = frozenset(
@@ -145,3 +157,190 @@ class CountedDelivery(Delivery):
         else:
             self._instance.failed(error)
         Delivery._end(self, delivered, error)
+
+
+log = logging.getLogger("moldau.tracking")
+
+ORIGIN_TEXT_MAX: Final = 1_000
+FAREWELL_S: Final = 10.0
+STRAGGLERS_S: Final = 2.0
+TRIES: Final = 2
+"""So often counts are sent at the end that do not arrive."""
+PAUSE_S: Final = 0.05
+
+_exiting = threading.Event()
+
+
+@cache
+def watch_for_the_end() -> None:
+    """Notice the end of the process before what was left open is ended: called once the first of it is there."""
+    atexit.register(_exiting.set)
+
+
+class Origin(NamedTuple):
+    """Where events come from."""
+
+    datacenter: str
+    service: str
+    host: str
+
+    def check(self) -> None:
+        """ValueError for what is no text, or empty, or endless: all of it stands in each event."""
+        for name, text in self._asdict().items():
+            if not isinstance(text, str) or not text or len(text) > ORIGIN_TEXT_MAX:
+                raise ValueError(f"{name} is text of 1 to {ORIGIN_TEXT_MAX} characters, not {text!r}")
+
+
+class CountPublisher:
+    """Of all instances of one producer, the present one and those before it, over the producer's own connection.
+
+    `prepare_topic` is called before anything is published for the first time.
+    """
+
+    def __init__(self, producer: Producer, origin: Origin, interval_ms: int, prepare_topic: Callable[[], None]) -> None:
+        self._producer = producer
+        self._origin = origin
+        self._interval_s = interval_ms / 1000
+        self._prepare_topic = prepare_topic
+        self._instances: list[Instance] = []
+        self._unconfirmed: list[tuple[AuditRecord, Delivery | None]] = []
+        self._publishing = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.published = 0
+        """Records so far."""
+
+    def open(self, instance: Instance) -> None:
+        """Say that it begins, and wait until that is in the log. SendError, RequestFailedError, ConnectionLostError."""
+        if self._thread is None:
+            self._prepare_topic()
+        self._send(self._record("open", instance)).result()
+        with self._publishing:
+            self._instances.append(instance)
+        instance.usable = True
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="moldau tracking counts", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            try:
+                self.publish()
+            except (ClientError, RuntimeError) as error:
+                log.warning("tracking: counts of service %s on %s are kept for later: %s", self._origin.service, self._origin.host, error)
+
+    def publish(self) -> None:
+        """Send what was counted since the last time, and again what did not arrive. ClientError once nothing can be sent any more."""
+        with self._publishing:
+            for instance in self._instances:
+                for topic, start, count in instance.take():
+                    self._unconfirmed.append((self._counts(instance, topic, start, count), None))
+            self._instances = [each for each in self._instances if not each.finished]
+            for index, (record, delivery) in enumerate(self._unconfirmed):
+                if delivery is None or (delivery.done() and delivery.exception() is not None):
+                    self._unconfirmed[index] = (record, self._send(record))
+            self._unconfirmed = [each for each in self._unconfirmed if each[1] is None or not each[1].done() or each[1].exception()]
+
+    def _send(self, record: AuditRecord) -> Delivery:
+        delivery = self._producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)
+        delivery.add_done_callback(lambda _: None)  # its failure is looked at here, and not raised by a flush of events
+        self.published += 1
+        return delivery
+
+    def end(self, timeout_s: float | None = None) -> None:
+        """Flush the events, publish the rest, close the instances that are certain of their counts, and the producer.
+
+        SendError for events that failed, TimeoutError, ClientError: instances that could not be closed are counted from the log.
+        """
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        ending = list(self._instances)
+        for instance in ending:
+            instance.retire()
+        failure: SendError | None = None
+        try:
+            try:
+                self._producer.flush(_left(deadline))
+            except SendError as error:
+                failure = error
+            _wait_for_stragglers(ending)
+            self._publish_all(deadline)
+            self._close_instances(ending, deadline)
+        except (ClientError, TimeoutError) as error:
+            if failure is not None:
+                error.add_note(f"and before that an event failed: {failure}")
+            raise
+        finally:
+            self._producer.close(_left(deadline))
+        if failure is not None:
+            raise failure
+
+    def _publish_all(self, deadline: float | None) -> None:
+        """Until all of it has arrived; without a deadline `TRIES` times, each of which the producer itself has tried for its own limit.
+
+        What then has not arrived is raised, with how many events that concerns: their instance stays open, and the log stands for it.
+        """
+        for number in itertools.count(1):
+            self.publish()
+            failed: list[tuple[AuditRecord, SendError]] = []
+            for record, delivery in self._unconfirmed:
+                error = None if delivery is None else delivery.exception(_left(deadline))
+                if error is not None:
+                    failed.append((record, error))
+            if not failed:
+                return
+            if number >= TRIES if deadline is None else time.monotonic() >= deadline:
+                told = failed[0][1]
+                events = sum(record.count.count for record, _ in failed)
+                told.add_note(
+                    f"so the counts of {events} events of service {self._origin.service} on {self._origin.host} are not published"
+                )
+                raise told
+            time.sleep(PAUSE_S)
+
+    def _close_instances(self, instances: list[Instance], deadline: float | None) -> None:
+        for instance in instances:
+            if instance.uncertain or not instance.finished:
+                log.warning(
+                    "tracking: instance %s of service %s on %s stays open: of some events nobody knows whether they are in the log",
+                    *(instance.name, self._origin.service, self._origin.host),
+                )
+            else:
+                self._send(self._record("close", instance, instance.total)).result(_left(deadline))
+
+    def farewell(self) -> None:
+        """For a producer that nobody closed: what can be done in a while.
+
+        Garbage is found by any thread, perhaps by one that is just delivering or publishing: so it is done by another one, except at the
+        end of the process, when no thread can be started any more.
+        """
+        if not _exiting.is_set():
+            threading.Thread(target=self._say_farewell, name="moldau tracking farewell").start()
+        else:
+            self._say_farewell()
+
+    def _say_farewell(self) -> None:
+        try:
+            self.end(FAREWELL_S)
+        except (ClientError, TimeoutError, RuntimeError) as error:
+            log.warning("tracking: service %s on %s was not closed, and did not end well: %s", *self._origin[1:], error)
+
+    def _counts(self, instance: Instance, topic: str, start: int, count: Count) -> AuditRecord:
+        key = CountKey(topic, start, *self._origin, instance.name)
+        return AuditRecord("counts", new_guid(), now_ms(), PRODUCER_TIER, key, count)
+
+    def _record(self, kind: Kind, instance: Instance, count: Count = NOTHING) -> AuditRecord:
+        return AuditRecord(kind, new_guid(), now_ms(), PRODUCER_TIER, CountKey("", 0, *self._origin, instance.name), count)
+
+
+def _wait_for_stragglers(instances: list[Instance]) -> None:
+    """Other threads may be about to send what they have begun."""
+    limit = time.monotonic() + STRAGGLERS_S
+    while not all(instance.all_ended for instance in instances) and time.monotonic() < limit:
+        time.sleep(0.01)
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.001, deadline - time.monotonic())

@@ -26,8 +26,7 @@ from moldau.tracking.checksum import guid_hash
 from moldau.tracking.clock import now_ms
 from moldau.tracking.errors import EventError
 from moldau.tracking.header import HEADER_FIELD, TIME_MAX_MS, TIME_MIN_MS
-from moldau.tracking.instance import CountedDelivery, Instance
-from moldau.tracking.publishing import CountPublisher, Origin, log, watch_for_the_end
+from moldau.tracking.instance import CountedDelivery, CountPublisher, Instance, Origin, log, watch_for_the_end
 from moldau.tracking.registry_port import SchemaRegistry, open_registry
 from moldau.tracking.routes import Route, Routes, SchemaSource, SubjectNaming
 from moldau.tracking.schemas.encoders import varint_encoder

@@ -11,8 +11,7 @@ from moldau.client.failures import SendError
 from moldau.client.message import Delivered
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
 from moldau.tracking.counts import Count
-from moldau.tracking.instance import Instance
-from moldau.tracking.publishing import CountPublisher, Origin
+from moldau.tracking.instance import CountPublisher, Instance, Origin
 
 
 def deliver(instance: Instance, topic: str, time_ms: int, size: int, guid_hash: int) -> None:
@@ -162,7 +161,7 @@ def test_a_producer_without_events_publishes_nothing() -> None:
 
 def test_an_event_that_another_thread_never_sends_keeps_its_instance_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has begun, and may still be sent: a close would promise that it is not."""
-    monkeypatch.setattr("moldau.tracking.publishing.STRAGGLERS_S", 0.02)
+    monkeypatch.setattr("moldau.tracking.instance.STRAGGLERS_S", 0.02)
     sent, instance = Sent(), Instance()
     counts = publisher(sent)
     counts.open(instance)
