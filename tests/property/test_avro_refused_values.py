@@ -17,7 +17,7 @@ from moldau.lake.avro.rows import RowDecoder
 from moldau.lake.avro.schemas import parse
 from moldau.lake.avro.vectors import Bytes
 from moldau.registry.wire import frame
-from moldau.tracking.decoding import EventDecoder, UndecodableEventError, WriterSchemas
+from moldau.tracking.consumer import EventDecoder, UndecodableEventError, WriterSchemas
 from moldau.tracking.header import HEADER_SCHEMA
 from moldau.tracking.producer import text_bytes, time_bytes
 from support.tracked_events import MemoryRegistry

@@ -20,7 +20,7 @@ from moldau.registry.client import RegistryClient
 from moldau.registry.client_errors import IncompatibleSchemaError, RegistryError, RegistryUnavailableError, UnknownSchemaError
 from moldau.testing.broker import Broker
 from moldau.tracking import EventDecodeError, TrackedConsumer, TrackerProducer, event_schema
-from moldau.tracking.decoding import EventDecoder, WriterSchemas
+from moldau.tracking.consumer import EventDecoder, WriterSchemas
 from moldau.tracking.header import is_tracked_schema
 from moldau.tracking.metrics import MetricsEmitter
 from moldau.tracking.registry_port import SchemaRegistry

@@ -12,7 +12,7 @@ import pytest
 
 from moldau.registry.wire import frame
 from moldau.tracking import DecimalSize, EventSchema, event_schema
-from moldau.tracking.decoding import EventDecoder, UndecodableEventError, WriterSchemas
+from moldau.tracking.consumer import EventDecoder, UndecodableEventError, WriterSchemas
 from moldau.tracking.producer import text_bytes, time_bytes
 from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
 
