@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moldau.registry.errors import invalid_compatibility, invalid_mode, invalid_rule_set, unprocessable
-from moldau.registry.fingerprint import RULES
-from moldau.registry.records import AVRO, CONFIG_FIELDS, NUMBER_MAX
+from moldau.registry.records import AVRO, CONFIG_FIELDS, NUMBER_MAX, RULES
 from moldau.registry.schemas.compatibility import CompatibilityLevel
 from moldau.registry.subjects import Reference
 

@@ -5,8 +5,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from moldau.registry import errors
-from moldau.registry.fingerprint import parse_guid
-from moldau.registry.records import SchemaKey, SchemaVersion
+from moldau.registry.records import SchemaKey, SchemaVersion, parse_guid
 from moldau.registry.registration import judge, populated
 from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.scopes import check_config_kept, config_in_scope

@@ -15,8 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.registry.decisions import ChangeDecision
 from moldau.registry.errors import incompatible, invalid_schema, invalid_subject, not_permitted, registry_incomplete, store_failed
-from moldau.registry.fingerprint import RULES
-from moldau.registry.records import NUMBER_MAX, ContextKey, SchemaKey, SchemaVersion, Write, encode_context, encode_key, encode_schema
+from moldau.registry.records import (
+    NUMBER_MAX,
+    RULES,
+    ContextKey,
+    SchemaKey,
+    SchemaVersion,
+    Write,
+    encode_context,
+    encode_key,
+    encode_schema,
+)
 from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.schemas.compatibility import CompatibilityLevel, EarlierVersion, incompatibilities
 from moldau.registry.scopes import IMPORT, check_register_mode, config_in_scope, mode_in_scope

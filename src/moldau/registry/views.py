@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from moldau.registry.fingerprint import guid
-from moldau.registry.records import SchemaVersion
+from moldau.registry.records import SchemaVersion, guid
 
 
 def version_view(schema: SchemaVersion, text: str | None = None) -> dict[str, Any]:

@@ -8,8 +8,7 @@ import pytest
 from moldau.registry import decisions, looking_up
 from moldau.registry.body import read_config, read_mode, read_schema
 from moldau.registry.errors import RestError
-from moldau.registry.fingerprint import guid
-from moldau.registry.records import ClearSubjectKey, SchemaKey, SchemaVersion, encode_key, encode_schema
+from moldau.registry.records import ClearSubjectKey, SchemaKey, SchemaVersion, encode_key, encode_schema, guid
 from moldau.registry.scopes import config_in_scope, mode_in_scope
 from support.registry import Ledger, record
 

@@ -3,8 +3,7 @@
 import pytest
 
 from moldau.registry import records
-from moldau.registry.fingerprint import fingerprint, guid, parse_guid
-from moldau.registry.records import RecordError
+from moldau.registry.records import RecordError, fingerprint, guid, parse_guid
 from moldau.registry.subjects import Reference
 
 CONFLUENT = [
