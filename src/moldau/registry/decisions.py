@@ -26,9 +26,9 @@ from moldau.registry.records import (
     encode_mode,
     encode_schema,
 )
+from moldau.registry.request import config_update_view, config_view
 from moldau.registry.scopes import IMPORT, config_set_at, mode_in_scope, mode_set_at, refuse_read_only
 from moldau.registry.subjects import DEFAULT_CONTEXT, GLOBAL_CONTEXT, context_of, is_valid, parse_subject
-from moldau.registry.views import config_update_view, config_view
 
 if TYPE_CHECKING:
     from moldau.registry.records import SchemaVersion

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from moldau.registry import errors
 from moldau.registry.records import SchemaKey, SchemaVersion, parse_guid
 from moldau.registry.registration import judge, populated
+from moldau.registry.request import schema_view, version_view
 from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.scopes import check_config_kept, config_in_scope
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, parse_subject
-from moldau.registry.views import schema_view, version_view
 
 if TYPE_CHECKING:
     from moldau.registry.body import SchemaBody

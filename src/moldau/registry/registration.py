@@ -26,12 +26,12 @@ from moldau.registry.records import (
     encode_key,
     encode_schema,
 )
+from moldau.registry.request import registered_view
 from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.schemas.compatibility import CompatibilityLevel, EarlierVersion, incompatibilities
 from moldau.registry.scopes import IMPORT, check_register_mode, config_in_scope, mode_in_scope
 from moldau.registry.state import next_number
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, is_valid, scope_of
-from moldau.registry.views import registered_view
 
 if TYPE_CHECKING:
     from moldau.registry.body import SchemaBody

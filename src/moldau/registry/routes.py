@@ -15,10 +15,10 @@ from moldau.registry import decisions, looking_up, registration
 from moldau.registry.body import read_config, read_mode, read_schema
 from moldau.registry.decisions import ChangeDecision
 from moldau.registry.errors import RestError, invalid_subject
+from moldau.registry.request import config_view, version_view
 from moldau.registry.schemas.languages import LANGUAGES
 from moldau.registry.scopes import check_config_kept, check_mode_kept, config_in_scope, config_set_at, mode_in_scope, mode_set_at
 from moldau.registry.subjects import DEFAULT_CONTEXT, EVERY_CONTEXT, scope_of
-from moldau.registry.views import config_view, version_view
 
 if TYPE_CHECKING:
     from moldau.registry.request import Request
