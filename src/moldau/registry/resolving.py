@@ -5,8 +5,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from moldau.registry.errors import RestError, invalid_schema, left_out, schema_too_large
-from moldau.registry.schemas.bounds import REFERENCE_DEPTH_MAX, REFERENCES_MAX, SchemaTooLargeError
-from moldau.registry.schemas.language import AVRO, InvalidSchemaError, ParsedSchema, ResolvedReference
+from moldau.registry.schemas.language import (
+    AVRO,
+    REFERENCE_DEPTH_MAX,
+    REFERENCES_MAX,
+    InvalidSchemaError,
+    ParsedSchema,
+    ResolvedReference,
+    SchemaTooLargeError,
+)
 from moldau.registry.schemas.languages import UnknownLanguageError
 from moldau.registry.schemas.understood import has_text
 from moldau.registry.subjects import in_context_of

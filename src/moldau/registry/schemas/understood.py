@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from moldau.registry.schemas.bounds import check_size
-from moldau.registry.schemas.language import Incompatibility, InvalidSchemaError, ParsedSchema, ResolvedReference
+from moldau.registry.schemas.language import Incompatibility, InvalidSchemaError, ParsedSchema, ResolvedReference, check_size
 from moldau.registry.schemas.languages import LANGUAGES, UnknownLanguageError
 from moldau.registry.schemas.questions import Answer, SchemaQuestion, SchemaText, question_digest, text_digest
 

@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 
 from moldau.registry.schemas.avro import compatibility as avro_compatibility
-from moldau.registry.schemas.bounds import (
+from moldau.registry.schemas.json_schema import comparison as json_comparison
+from moldau.registry.schemas.language import (
     COMPARED_PAIRS_MAX,
     JSON_NODES_MAX,
     PROTOBUF_ELEMENTS_MAX,
     TEXT_CHARACTERS_MAX,
+    InvalidSchemaError,
+    ResolvedReference,
     SchemaTooLargeError,
     check_size,
 )
-from moldau.registry.schemas.json_schema import comparison as json_comparison
-from moldau.registry.schemas.language import InvalidSchemaError, ResolvedReference
 from moldau.registry.schemas.languages import language
 
 WITHIN_S = 10.0

@@ -27,8 +27,7 @@ from moldau.registry.schemas.avro.types import (
     RecordType,
     UnionType,
 )
-from moldau.registry.schemas.bounds import COMPARED_PAIRS_MAX, TooManyPairsError
-from moldau.registry.schemas.language import Incompatibility
+from moldau.registry.schemas.language import COMPARED_PAIRS_MAX, Incompatibility, TooManyPairsError
 
 _PROMOTIONS = {
     "long": frozenset({"int"}),

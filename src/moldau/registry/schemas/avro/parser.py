@@ -29,8 +29,7 @@ from moldau.registry.schemas.avro.types import (
     RecordType,
     UnionType,
 )
-from moldau.registry.schemas.bounds import check_nodes
-from moldau.registry.schemas.language import InvalidSchemaError, ResolvedReference
+from moldau.registry.schemas.language import InvalidSchemaError, ResolvedReference, check_nodes
 
 PLACE_PARTS_MAX = 250
 """So many steps may lead to a type; a record within a record is three steps. No walk over a schema runs out of stack."""

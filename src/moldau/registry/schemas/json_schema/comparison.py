@@ -11,10 +11,10 @@ with the pairs found to differ taken as given, until nothing new differs.
 
 from collections.abc import Mapping, Sequence
 
-from moldau.registry.schemas.bounds import COMPARED_PAIRS_MAX, TooManyPairsError
 from moldau.registry.schemas.json_schema import arrays, objects, scalars
 from moldau.registry.schemas.json_schema.differences import JsonDifference, at, bounded, harmless
 from moldau.registry.schemas.json_schema.nodes import ALL_OF, ANY_OF, ONE_OF, CombinedNode, Kind, Node
+from moldau.registry.schemas.language import COMPARED_PAIRS_MAX, TooManyPairsError
 
 
 def most_pairs(partners: Mapping[int, Sequence[int]]) -> dict[int, int]:

@@ -5,8 +5,7 @@ The names and the verdicts are those that Confluent's registry publishes (its st
 
 from typing import NamedTuple
 
-from moldau.registry.schemas.bounds import DIFFERENCES_MAX
-from moldau.registry.schemas.language import Incompatibility
+from moldau.registry.schemas.language import DIFFERENCES_MAX, Incompatibility
 
 
 class JsonDifference(NamedTuple):

@@ -16,8 +16,7 @@ from typing import Literal, NamedTuple
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
-from moldau.registry.schemas.bounds import COMPARED_PAIRS_MAX, DIFFERENCES_MAX, TooManyPairsError
-from moldau.registry.schemas.language import Incompatibility, ResolvedReference
+from moldau.registry.schemas.language import COMPARED_PAIRS_MAX, DIFFERENCES_MAX, Incompatibility, ResolvedReference, TooManyPairsError
 
 
 class ProtobufDifference(NamedTuple):

@@ -10,8 +10,14 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
-from moldau.registry.schemas.bounds import PROTOBUF_ELEMENTS_MAX
-from moldau.registry.schemas.language import PROTOBUF, Incompatibility, InvalidSchemaError, ParsedSchema, ResolvedReference
+from moldau.registry.schemas.language import (
+    PROTOBUF,
+    PROTOBUF_ELEMENTS_MAX,
+    Incompatibility,
+    InvalidSchemaError,
+    ParsedSchema,
+    ResolvedReference,
+)
 from moldau.registry.schemas.protobuf.compatibility import ProtoFiles, check
 from moldau.registry.schemas.protobuf.compiler import compile_proto
 from moldau.registry.schemas.protobuf.printer import print_proto
