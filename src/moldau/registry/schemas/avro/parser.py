@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NoReturn
 
-from moldau.registry.schemas.avro.defaults import default_fault
 from moldau.registry.schemas.avro.printer import printed
 from moldau.registry.schemas.avro.types import (
     MISSING,
@@ -28,6 +27,7 @@ from moldau.registry.schemas.avro.types import (
     Properties,
     RecordType,
     UnionType,
+    default_fault,
 )
 from moldau.registry.schemas.language import InvalidSchemaError, ResolvedReference, check_nodes
 
