@@ -1,5 +1,5 @@
 """How much of the registry one client, and all of them, may take, and how much memory a record takes. The bounds of a schema itself are in
-`schemas/bounds.py`.
+`schemas/language.py`.
 
 Characters take as many bytes each as the widest of a text needs, and small values of JSON (a reference, a tag, an empty list) far more than
 the few bytes that they are written with. Without both, what fits into a bound in bytes of JSON takes up to twenty times as much.

@@ -7,8 +7,7 @@ from typing import Any
 from moldau.registry.schemas.json_schema.comparison import differences
 from moldau.registry.schemas.json_schema.differences import HARMLESS, incompatibility
 from moldau.registry.schemas.json_schema.documents import check_against_draft, check_references, read_json, resolver_for, write_json
-from moldau.registry.schemas.json_schema.nodes import Node
-from moldau.registry.schemas.json_schema.reader import Reader
+from moldau.registry.schemas.json_schema.nodes import Node, Reader
 from moldau.registry.schemas.language import JSON, Incompatibility, ParsedSchema, ResolvedReference, check_nodes
 
 
