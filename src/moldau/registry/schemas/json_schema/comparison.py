@@ -11,7 +11,7 @@ with the pairs found to differ taken as given, until nothing new differs.
 
 from collections.abc import Mapping, Sequence
 
-from moldau.registry.schemas.json_schema import arrays, objects, scalars
+from moldau.registry.schemas.json_schema import content, scalars
 from moldau.registry.schemas.json_schema.differences import JsonDifference, at, bounded, harmless
 from moldau.registry.schemas.json_schema.nodes import ALL_OF, ANY_OF, ONE_OF, CombinedNode, Kind, Node
 from moldau.registry.schemas.language import COMPARED_PAIRS_MAX, TooManyPairsError
@@ -103,9 +103,9 @@ class Comparison:
             case Kind.CONST:
                 found += scalars.compare_constants(original, update)
             case Kind.OBJECT:
-                found += objects.compare(self, original, update)
+                found += content.compare_objects(self, original, update)
             case Kind.ARRAY:
-                found += arrays.compare(self, original, update)
+                found += content.compare_arrays(self, original, update)
             case Kind.NOT:
                 found += self._compare_refused(original, update)
             case Kind.COMBINED:
