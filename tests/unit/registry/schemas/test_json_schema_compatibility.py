@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from moldau.registry.schemas.json_schema.comparison import differences
 from moldau.registry.schemas.json_schema.differences import HARMLESS
-from moldau.registry.schemas.json_schema.language import JsonLanguage, JsonSchema
+from moldau.registry.schemas.json_schema.language import JsonLanguage, JsonSchema, differences
 
 JSON = JsonLanguage()
 OLD_DRAFT = "http://json-schema.org/draft-04/schema#"
