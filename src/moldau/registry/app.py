@@ -20,12 +20,12 @@ from moldau.registry.limits import ANSWER_BYTES_MAX, HttpLimits
 from moldau.registry.peers import PATH as CONFIRMATIONS
 from moldau.registry.request import NO_CONTENT, Request, encode_json
 from moldau.registry.routes import NotAllowedError, PlainText, Route, WorkKind, allowed_methods, find_route
-from moldau.registry.schemas.understood import UnansweredError
+from moldau.registry.schemas.answers import UnansweredError
 from moldau.registry.understanding import NotReadableError
 
 if TYPE_CHECKING:
     from moldau.registry.changes import Changes
-    from moldau.registry.schemas.understood import HeldAnswers
+    from moldau.registry.schemas.answers import HeldAnswers
     from moldau.registry.state import RegistryState
     from moldau.registry.understanding import SchemaWorkers
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from moldau.registry.errors import RestError, invalid_schema, left_out, schema_too_large
+from moldau.registry.schemas.answers import has_text
 from moldau.registry.schemas.language import (
     AVRO,
     REFERENCE_DEPTH_MAX,
@@ -15,7 +16,6 @@ from moldau.registry.schemas.language import (
     SchemaTooLargeError,
 )
 from moldau.registry.schemas.languages import UnknownLanguageError
-from moldau.registry.schemas.understood import has_text
 from moldau.registry.subjects import in_context_of
 
 if TYPE_CHECKING:

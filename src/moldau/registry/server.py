@@ -28,7 +28,7 @@ from moldau.registry.election import SESSION_TIMEOUT_S, Election, RegistryIdenti
 from moldau.registry.http_server import HttpServer
 from moldau.registry.limits import HttpLimits, WorkLimits
 from moldau.registry.peers import WriterConfirmation
-from moldau.registry.schemas.understood import AnswerCache
+from moldau.registry.schemas.answers import AnswerCache
 from moldau.registry.schemas_topic import SCHEMAS_TOPIC, BehindError, Follower, SchemasTopicWriter, ensure_topic
 from moldau.registry.state import RegistryState
 from moldau.registry.understanding import SchemaWorkers

@@ -1,4 +1,4 @@
-"""Has questions about schemas answered by worker processes, so that decisions find the answers (`schemas/understood.py`).
+"""Has questions about schemas answered by worker processes, so that decisions find the answers (`schemas/answers.py`).
 
 One loop's tasks use it. A question is under way once, for all callers; how many may be is bounded, and so are time and memory of each.
 """
@@ -12,8 +12,7 @@ from moldau.adapters.worker_calls import WorkerCalls
 from moldau.ports.workers import WorkerError, WorkerLimitError
 from moldau.registry.errors import RestError, timed_out
 from moldau.registry.limits import WorkLimits
-from moldau.registry.schemas.questions import WARM_UP, WORK, Answer, SchemaQuestion, decode_answer
-from moldau.registry.schemas.understood import AnswerCache, HeldAnswers, UnansweredError
+from moldau.registry.schemas.answers import WARM_UP, WORK, Answer, AnswerCache, HeldAnswers, SchemaQuestion, UnansweredError, decode_answer
 
 T = TypeVar("T")
 

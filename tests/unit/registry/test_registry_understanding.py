@@ -13,8 +13,7 @@ from moldau.registry import looking_up
 from moldau.registry.body import read_schema
 from moldau.registry.limits import WorkLimits
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
-from moldau.registry.schemas.questions import Answer, SchemaQuestion, answer
-from moldau.registry.schemas.understood import AnswerCache, UnansweredError
+from moldau.registry.schemas.answers import Answer, AnswerCache, SchemaQuestion, UnansweredError, answer
 from moldau.registry.state import RegistryState
 from moldau.registry.understanding import NotReadableError, SchemaWorkers
 
