@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moldau.registry import looking_up
+from moldau.registry import lookups
 from moldau.registry.errors import schema_not_found
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
 from moldau.registry.server import RegistryServer
@@ -73,7 +73,7 @@ def test_a_list_that_takes_long_holds_up_no_look_up(registry: RegistryServer, mo
         assert go_on.wait(PATIENCE_S)
         raise schema_not_found()
 
-    monkeypatch.setattr(looking_up, name, wait)
+    monkeypatch.setattr(lookups, name, wait)
     asked = threading.Thread(target=lambda: Rest(registry.url)("GET", LISTS[name]))
     asked.start()
     try:

@@ -2,7 +2,7 @@
 
 Look-ups are answered at once, on the loop. What decides something about schemas runs in a few threads, what changes something in others,
 lists of the whole registry one after the other in one more, and what has to be found out about a schema in processes of its own
-(`understanding`), so that none of it keeps the look-ups waiting.
+(`schema_workers`), so that none of it keeps the look-ups waiting.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from moldau.registry.limits import ANSWER_BYTES_MAX, HttpLimits
 from moldau.registry.peers import PATH as CONFIRMATIONS
 from moldau.registry.request import NO_CONTENT, Request, encode_json
 from moldau.registry.routes import NotAllowedError, PlainText, Route, WorkKind, allowed_methods, find_route
+from moldau.registry.schema_workers import NotReadableError
 from moldau.registry.schemas.answers import UnansweredError
-from moldau.registry.understanding import NotReadableError
 
 if TYPE_CHECKING:
     from moldau.registry.changes import Changes
+    from moldau.registry.schema_workers import SchemaWorkers
     from moldau.registry.schemas.answers import HeldAnswers
     from moldau.registry.state import RegistryState
-    from moldau.registry.understanding import SchemaWorkers
 
 log = logging.getLogger(__name__)
 
@@ -53,13 +53,13 @@ class HttpAnswer(NamedTuple):
 
 
 class App:
-    """Answers from `state`, has schemas understood and `changes` made; `limits` bound the bodies of requests."""
+    """Answers from `state`, has schemas read and `changes` made; `limits` bound the bodies of requests."""
 
     def __init__(
         self,
         state: "RegistryState",
         changes: "Changes",
-        understanding: "SchemaWorkers",
+        schema_workers: "SchemaWorkers",
         access: Access,
         *,
         cluster_id: str = "",
@@ -67,7 +67,7 @@ class App:
     ) -> None:
         self._state = state
         self._changes = changes
-        self._understanding = understanding
+        self._schema_workers = schema_workers
         self._access = access
         self._identity = {"kafka-cluster": cluster_id, "schema-registry-cluster": changes.group}
         self._limits = limits
@@ -152,7 +152,7 @@ class App:
         return await self._act(route, request)
 
     async def _act(self, route: Route, request: Request) -> HttpAnswer:
-        with self._understanding.hold() as held:
+        with self._schema_workers.hold() as held:
             return await self._act_holding(route, request, held)
 
     async def _act_holding(self, route: Route, request: Request, held: "HeldAnswers") -> HttpAnswer:
@@ -165,7 +165,7 @@ class App:
         act = partial(route.act, self._state, request)
         if route.kind is not WorkKind.READ or request.text("format"):
             executor = self._lists if route.kind is WorkKind.LIST else self._workers
-            content = await self._understanding.settle(executor, lambda: encode_body(act(), self._limits.answer_bytes_max), held)
+            content = await self._schema_workers.settle(executor, lambda: encode_body(act(), self._limits.answer_bytes_max), held)
             return HttpAnswer(200, content)
         return _json(act())
 
@@ -184,7 +184,7 @@ class App:
     async def _tried(self, decide: Callable[[], Any], held: "HeldAnswers") -> Any:
         """What comes of it here; None if nothing does: perhaps this registry has not read enough, and the writer has the last word."""
         try:
-            return await self._understanding.settle(self._workers, decide, held)
+            return await self._schema_workers.settle(self._workers, decide, held)
         except NotReadableError:
             raise
         except RestError:

@@ -26,8 +26,8 @@ from moldau.registry.records import (
     encode_key,
     encode_schema,
 )
+from moldau.registry.references import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.request import registered_view
-from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.schemas.compatibility import CompatibilityLevel, EarlierVersion, incompatibilities
 from moldau.registry.scopes import IMPORT, check_register_mode, config_in_scope, mode_in_scope
 from moldau.registry.state import next_number

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from moldau import __version__
-from moldau.registry import decisions, looking_up, registration
+from moldau.registry import decisions, lookups, registration
 from moldau.registry.body import read_config, read_mode, read_schema
 from moldau.registry.decisions import ChangeDecision
 from moldau.registry.errors import RestError, invalid_subject
@@ -54,29 +54,29 @@ class Route(NamedTuple):
 def _subjects(state: "RegistryState", request: "Request") -> list[str]:
     everywhere = EVERY_CONTEXT if request.context == DEFAULT_CONTEXT else scope_of(request.context)
     prefix = request.text("subjectPrefix", everywhere)
-    found = looking_up.subjects(state, request.qualified(prefix), deleted=request.flag("deleted"), deleted_only=request.flag("deletedOnly"))
+    found = lookups.subjects(state, request.qualified(prefix), deleted=request.flag("deleted"), deleted_only=request.flag("deletedOnly"))
     return request.page(found)
 
 
 def _find(state: "RegistryState", request: "Request") -> Any:
-    found = looking_up.find(
+    found = lookups.find(
         state,
         request.subject(state),
         read_schema(request.json()),
         normalize=request.flag("normalize"),
         deleted=request.flag("deleted"),
     )
-    return version_view(found, looking_up.formatted(state, found, request.text("format")))
+    return version_view(found, lookups.formatted(state, found, request.text("format")))
 
 
 def _latest_with_metadata(state: "RegistryState", request: "Request") -> Any:
     wanted = dict(zip(request.options.get("key", ()), request.options.get("value", ()), strict=False))
-    found = looking_up.latest_with_metadata(state, request.subject(state), wanted, deleted=request.flag("deleted"))
-    return version_view(found, looking_up.formatted(state, found, request.text("format")))
+    found = lookups.latest_with_metadata(state, request.subject(state), wanted, deleted=request.flag("deleted"))
+    return version_view(found, lookups.formatted(state, found, request.text("format")))
 
 
 def _versions(state: "RegistryState", request: "Request") -> list[int]:
-    found = looking_up.version_numbers(
+    found = lookups.version_numbers(
         state,
         request.subject(state),
         deleted=request.flag("deleted"),
@@ -87,8 +87,8 @@ def _versions(state: "RegistryState", request: "Request") -> list[int]:
 
 
 def _version(state: "RegistryState", request: "Request") -> Any:
-    found = looking_up.version(state, request.subject(state), request.version, deleted=request.flag("deleted"))
-    return version_view(found, looking_up.formatted(state, found, request.text("format")))
+    found = lookups.version(state, request.subject(state), request.version, deleted=request.flag("deleted"))
+    return version_view(found, lookups.formatted(state, found, request.text("format")))
 
 
 def _version_text(state: "RegistryState", request: "Request") -> PlainText:
@@ -96,7 +96,7 @@ def _version_text(state: "RegistryState", request: "Request") -> PlainText:
 
 
 def _referenced_by(state: "RegistryState", request: "Request") -> list[int]:
-    found = looking_up.referenced_by(state, request.subject(state), request.version, deleted=request.flag("deleted"))
+    found = lookups.referenced_by(state, request.subject(state), request.version, deleted=request.flag("deleted"))
     return request.page(found)
 
 
@@ -119,8 +119,8 @@ def _delete_subject(state: "RegistryState", request: "Request") -> ChangeDecisio
 
 
 def _schema(state: "RegistryState", request: "Request") -> Any:
-    found = looking_up.by_id(state, request.id, _context_subject(request))
-    return looking_up.id_view(state, found, request.text("format"), named="subject" in request.options, highest=request.flag("fetchMaxId"))
+    found = lookups.by_id(state, request.id, _context_subject(request))
+    return lookups.id_view(state, found, request.text("format"), named="subject" in request.options, highest=request.flag("fetchMaxId"))
 
 
 def _schema_text(state: "RegistryState", request: "Request") -> PlainText:
@@ -128,12 +128,12 @@ def _schema_text(state: "RegistryState", request: "Request") -> PlainText:
 
 
 def _id_subjects(state: "RegistryState", request: "Request") -> list[str]:
-    found = looking_up.holders_of(state, request.id, _context_subject(request), deleted=request.flag("deleted"))
+    found = lookups.holders_of(state, request.id, _context_subject(request), deleted=request.flag("deleted"))
     return request.page(each.subject for each in found)
 
 
 def _id_versions(state: "RegistryState", request: "Request") -> list[dict[str, Any]]:
-    found = looking_up.holders_of(state, request.id, _context_subject(request), deleted=request.flag("deleted"))
+    found = lookups.holders_of(state, request.id, _context_subject(request), deleted=request.flag("deleted"))
     return request.page({"subject": each.subject, "version": each.version} for each in found)
 
 
@@ -142,24 +142,24 @@ def _context_subject(request: "Request") -> str | None:
 
 
 def _guid(state: "RegistryState", request: "Request") -> Any:
-    found = looking_up.by_guid(state, request.names["guid"])
-    return looking_up.id_view(state, found, request.text("format"), named=False, highest=False)
+    found = lookups.by_guid(state, request.names["guid"])
+    return lookups.id_view(state, found, request.text("format"), named=False, highest=False)
 
 
 def _guid_ids(state: "RegistryState", request: "Request") -> list[dict[str, Any]]:
-    return [{"context": context, "id": schema_id} for context, schema_id in looking_up.ids_of_guid(state, request.names["guid"])]
+    return [{"context": context, "id": schema_id} for context, schema_id in lookups.ids_of_guid(state, request.names["guid"])]
 
 
 def _schemas(state: "RegistryState", request: "Request") -> list[dict[str, Any]]:
     prefix = request.qualified(request.text("subjectPrefix"))
-    return request.page(looking_up.schemas(state, prefix, deleted=request.flag("deleted"), latest_only=request.flag("latestOnly")))
+    return request.page(lookups.schemas(state, prefix, deleted=request.flag("deleted"), latest_only=request.flag("latestOnly")))
 
 
 def _compatibility(state: "RegistryState", request: "Request") -> dict[str, Any]:
     number = request.version if "version" in request.names else None
     verbose = request.flag("verbose")
     try:
-        problems = looking_up.compatibility(
+        problems = lookups.compatibility(
             state, request.subject(state), number, read_schema(request.json()), normalize=request.flag("normalize")
         )
     except RestError as error:

@@ -28,10 +28,10 @@ from moldau.registry.election import SESSION_TIMEOUT_S, Election, RegistryIdenti
 from moldau.registry.http_server import HttpServer
 from moldau.registry.limits import HttpLimits, WorkLimits
 from moldau.registry.peers import WriterConfirmation
+from moldau.registry.schema_workers import SchemaWorkers
 from moldau.registry.schemas.answers import AnswerCache
 from moldau.registry.schemas_topic import SCHEMAS_TOPIC, BehindError, Follower, SchemasTopicWriter, ensure_topic
 from moldau.registry.state import RegistryState
-from moldau.registry.understanding import SchemaWorkers
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class RegistryServer:
 
     def worker_processes(self) -> list[int]:
         """Ids of the processes in which schemas are read."""
-        return [] if self._parts is None else self._parts.understanding.processes()
+        return [] if self._parts is None else self._parts.schema_workers.processes()
 
     def start(self) -> str:
         """Start, and wait until it answers; its URL. OSError for a port that cannot be had, UnfitTopicError, WorldError, PeerError."""
@@ -128,8 +128,8 @@ class RegistryServer:
             parts.stop()
 
     def _assemble(self, bound: socket.socket) -> "_Parts":
-        understood = AnswerCache()
-        self.state = RegistryState(understood.parsed, self._memory_bytes_max)  # that of a former run may hold what was deleted since
+        answers = AnswerCache()
+        self.state = RegistryState(answers.parsed, self._memory_bytes_max)  # that of a former run may hold what was deleted since
         host, port = bound.getsockname()[:2]
         with Cluster(self.bootstrap, client_id="moldau-registry") as cluster:
             ensure_topic(cluster, self.topic)
@@ -140,13 +140,13 @@ class RegistryServer:
         election = Election(self.bootstrap, self.group, RegistryIdentity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
         confirming = WriterConfirmation(self.state, follower, self._trusted)
         changes = Changes(self.state, follower, writer, election, confirming, alone=self._alone)
-        understanding = SchemaWorkers(understood, self._work_limits)
+        schema_workers = SchemaWorkers(answers, self._work_limits)
         access = Access((*self._hosts, reached[0], self._listen[0], socket.gethostname()), self._origins)
         limits = self._http_limits
-        app = App(self.state, changes, understanding, access, cluster_id=cluster_id, limits=limits)
+        app = App(self.state, changes, schema_workers, access, cluster_id=cluster_id, limits=limits)
         local = "127.0.0.1" if host in _EVERY_INTERFACE else host
         url = RegistryIdentity(local, port).url
-        return _Parts(url, bound, follower, writer, election, changes, understanding, HttpServer(app, limits, _GRACE_S), app)
+        return _Parts(url, bound, follower, writer, election, changes, schema_workers, HttpServer(app, limits, _GRACE_S), app)
 
     def __enter__(self) -> Self:
         self.start()
@@ -167,7 +167,7 @@ class _Parts:
         writer: SchemasTopicWriter,
         election: Election,
         changes: Changes,
-        understanding: SchemaWorkers,
+        schema_workers: SchemaWorkers,
         http: HttpServer,
         app: App,
     ) -> None:
@@ -178,7 +178,7 @@ class _Parts:
         self._writer = writer
         self._changes = changes
         self._app = app
-        self.understanding = understanding
+        self.schema_workers = schema_workers
         self._http = http
         self._thread = threading.Thread(target=self._serve, name="moldau-registry-http", daemon=True)
         self._stopping = False
@@ -194,7 +194,7 @@ class _Parts:
             self._thread.start()
             self._http.listening.wait()
             self.election.start()
-            self.understanding.warm_up()
+            self.schema_workers.warm_up()
         log.info("schema registry listens: url=%s topic=%s offset=%d", self.url, self._follower.topic, end)
 
     def stop(self) -> None:
@@ -205,7 +205,7 @@ class _Parts:
         if self._thread.ident is not None:
             self._thread.join()
         self._bound.close()
-        self.understanding.close()
+        self.schema_workers.close()
         self.election.stop()
         self._app.close()
         self._follower.stop()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.log import timestamps as looking_up
+from moldau.log import timestamps as lookups
 from moldau.log.batches import BadBatchError
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
@@ -157,7 +157,7 @@ def test_headers_that_promise_in_vain_are_believed_after_a_few() -> None:
 
 
 def test_a_long_walk_over_headers_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking_up, "HEADERS_AT_A_TIME", 10)
+    monkeypatch.setattr(lookups, "HEADERS_AT_A_TIME", 10)
     log = open_log(new_disk(), LogConfig(index_interval_bytes=1 << 20))
     append(log, *(make_batch(b"v", timestamps=[1]) for _ in range(95)), make_batch(b"v", timestamps=[2]))
     assert len(list(pieces_of(log.search_timestamp(2, log.log_end_offset, MAX_BYTES)))) == 10

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moldau.registry import decisions, looking_up
+from moldau.registry import decisions, lookups
 from moldau.registry.body import read_config, read_mode, read_schema
 from moldau.registry.errors import RestError
 from moldau.registry.records import ClearSubjectKey, SchemaKey, SchemaVersion, encode_key, encode_schema, guid
@@ -149,7 +149,7 @@ def test_references_are_resolved_down_to_the_last_and_minus_one_is_the_latest() 
     )
     path = ledger.state.versions("path")[0]
     assert path.references[0].version == 1
-    assert looking_up.referenced_by(ledger.state, "line", 1, deleted=False) == [path.id]
+    assert lookups.referenced_by(ledger.state, "line", 1, deleted=False) == [path.id]
     message = refused(
         42201, lambda: ledger.register("x", record("X", ("p", "Nowhere")), references=[{"name": "N", "subject": "n", "version": 4}])
     )
@@ -179,15 +179,15 @@ def test_a_deleted_version_is_gone_from_lists_but_its_id_still_finds_its_schema(
     ledger.register("a", FLIGHT_2)
     assert ledger.carry_out(decisions.delete_version(ledger.state, "a", 1, permanent=False)) == 1
     state = ledger.state
-    assert looking_up.version_numbers(state, "a", deleted=False, deleted_only=False, deleted_negative=False) == [2]
-    assert looking_up.version_numbers(state, "a", deleted=True, deleted_only=False, deleted_negative=False) == [1, 2]
-    assert looking_up.version_numbers(state, "a", deleted=False, deleted_only=False, deleted_negative=True) == [-1, 2]
-    refused(40402, lambda: looking_up.version(state, "a", 1, deleted=False))
-    assert looking_up.by_id(state, 1, None).version == 1
+    assert lookups.version_numbers(state, "a", deleted=False, deleted_only=False, deleted_negative=False) == [2]
+    assert lookups.version_numbers(state, "a", deleted=True, deleted_only=False, deleted_negative=False) == [1, 2]
+    assert lookups.version_numbers(state, "a", deleted=False, deleted_only=False, deleted_negative=True) == [-1, 2]
+    refused(40402, lambda: lookups.version(state, "a", 1, deleted=False))
+    assert lookups.by_id(state, 1, None).version == 1
     refused(40406, lambda: decisions.delete_version(state, "a", 1, permanent=False))
     refused(40407, lambda: decisions.delete_version(state, "a", 2, permanent=True))
     ledger.carry_out(decisions.delete_version(state, "a", 1, permanent=True))
-    refused(40403, lambda: looking_up.by_id(state, 1, None))
+    refused(40403, lambda: lookups.by_id(state, 1, None))
     refused(40402, lambda: decisions.delete_version(state, "a", 1, permanent=True))
     refused(40401, lambda: decisions.delete_version(state, "b", 1, permanent=True))
 
@@ -211,8 +211,8 @@ def test_a_subject_goes_softly_first_then_for_good_with_its_settings() -> None:
     refused(40405, lambda: decisions.delete_subject(state, "a", permanent=True))
     assert ledger.carry_out(decisions.delete_subject(state, "a", permanent=False)) == [1, 2]
     refused(40404, lambda: decisions.delete_subject(state, "a", permanent=False))
-    assert list(looking_up.subjects(state, ":*:", deleted=False, deleted_only=False)) == []
-    assert list(looking_up.subjects(state, ":*:", deleted=False, deleted_only=True)) == ["a"]
+    assert list(lookups.subjects(state, ":*:", deleted=False, deleted_only=False)) == []
+    assert list(lookups.subjects(state, ":*:", deleted=False, deleted_only=True)) == ["a"]
     assert ledger.carry_out(decisions.delete_subject(state, "a", permanent=True)) == [1, 2]
     assert (state.subjects(), state.configs, state.modes) == ([], {}, {})
     refused(40401, lambda: decisions.delete_subject(state, "a", permanent=True))
@@ -355,26 +355,26 @@ def test_a_schema_is_found_by_its_text_by_its_guid_and_by_its_metadata() -> None
     ledger.register("a", FLIGHT_2, metadata={"properties": {"stage": "new"}})
     state = ledger.state
     body = read_schema({"schema": json.dumps(FLIGHT)})
-    assert looking_up.find(state, "a", body, normalize=False, deleted=False).version == 1
+    assert lookups.find(state, "a", body, normalize=False, deleted=False).version == 1
     with_other = read_schema({"schema": json.dumps(FLIGHT), "metadata": {"properties": {"stage": "other"}}})
-    refused(40403, lambda: looking_up.find(state, "a", with_other, normalize=False, deleted=False))
-    refused(40401, lambda: looking_up.find(state, "z", body, normalize=False, deleted=False))
-    assert looking_up.latest_with_metadata(state, "a", {"stage": "old"}, deleted=False).version == 1
-    refused(40403, lambda: looking_up.latest_with_metadata(state, "a", {"stage": "none"}, deleted=False))
-    found = looking_up.by_guid(state, guid(state.versions("a")[1].fingerprint))
+    refused(40403, lambda: lookups.find(state, "a", with_other, normalize=False, deleted=False))
+    refused(40401, lambda: lookups.find(state, "z", body, normalize=False, deleted=False))
+    assert lookups.latest_with_metadata(state, "a", {"stage": "old"}, deleted=False).version == 1
+    refused(40403, lambda: lookups.latest_with_metadata(state, "a", {"stage": "none"}, deleted=False))
+    found = lookups.by_guid(state, guid(state.versions("a")[1].fingerprint))
     assert found.version == 2
-    refused(40403, lambda: looking_up.by_guid(state, "095d71cf-1255-6b9d-5e33-0ad575b3df5d"))
+    refused(40403, lambda: lookups.by_guid(state, "095d71cf-1255-6b9d-5e33-0ad575b3df5d"))
 
 
 def test_an_id_of_another_context_is_found_by_the_subject() -> None:
     ledger = Ledger()
     ledger.register(":.fleet:a", FLIGHT)
-    refused(40403, lambda: looking_up.by_id(ledger.state, 1, None))
-    assert looking_up.by_id(ledger.state, 1, ":.fleet:").subject == ":.fleet:a"
-    assert looking_up.by_id(ledger.state, 1, "a").subject == ":.fleet:a"
-    refused(40403, lambda: looking_up.by_id(ledger.state, 1, "b"))
+    refused(40403, lambda: lookups.by_id(ledger.state, 1, None))
+    assert lookups.by_id(ledger.state, 1, ":.fleet:").subject == ":.fleet:a"
+    assert lookups.by_id(ledger.state, 1, "a").subject == ":.fleet:a"
+    refused(40403, lambda: lookups.by_id(ledger.state, 1, "b"))
     ledger.register("b", FLIGHT_2)
-    assert looking_up.by_id(ledger.state, 1, "nobody").subject == "b", "an id counts more than the subject beside it"
+    assert lookups.by_id(ledger.state, 1, "nobody").subject == "b", "an id counts more than the subject beside it"
 
 
 def test_compatibility_is_judged_beside_one_version_or_all() -> None:
@@ -384,14 +384,14 @@ def test_compatibility_is_judged_beside_one_version_or_all() -> None:
     narrow = read_schema({"schema": json.dumps(record("R", ("x", "int")))})
 
     def ask(number: int | None) -> list[str]:
-        return looking_up.compatibility(ledger.state, "a", number, narrow, normalize=False)
+        return lookups.compatibility(ledger.state, "a", number, narrow, normalize=False)
 
     assert ask(1) == []
     assert any("TYPE_MISMATCH" in line for line in ask(2))
     assert ask(-1)
     assert ask(None)
     refused(40402, lambda: ask(7))
-    assert looking_up.compatibility(ledger.state, "new", -1, narrow, normalize=False) == []
+    assert lookups.compatibility(ledger.state, "new", -1, narrow, normalize=False) == []
 
 
 # What the log says

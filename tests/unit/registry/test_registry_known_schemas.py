@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moldau.registry import decisions, looking_up
+from moldau.registry import decisions, lookups
 from moldau.registry.body import read_config, read_schema
 from moldau.registry.errors import RestError
 from moldau.registry.records import NUMBER_MAX, SchemaKey, encode_key
@@ -33,7 +33,7 @@ def configure(ledger: Ledger, subject: str | None, **fields: Any) -> None:
 def find(ledger: Ledger, subject: str, schema: object, **fields: Any) -> int:
     """The version that is found by its schema."""
     body = read_schema({"schema": json.dumps(schema), **fields})
-    return looking_up.find(ledger.state, subject, body, normalize=False, deleted=False).version
+    return lookups.find(ledger.state, subject, body, normalize=False, deleted=False).version
 
 
 def test_an_old_program_gets_its_old_version_whatever_metadata_came_later() -> None:
@@ -122,7 +122,7 @@ def test_a_reference_to_the_latest_version_that_another_registry_stored_is_follo
         "schema": '{"type":"array","items":"Point"}',
     }
     ledger.write([(encode_key(SchemaKey("line", 1)), json.dumps(value).encode())])
-    text = looking_up.formatted(ledger.state, ledger.state.versions("line")[0], "resolved")
+    text = lookups.formatted(ledger.state, ledger.state.versions("line")[0], "resolved")
     assert text is not None
     assert '"name":"Point"' in text
 
@@ -172,11 +172,11 @@ def test_the_latest_version_is_never_a_deleted_one() -> None:
     ledger.register("a", OLD)
     ledger.register("a", NEW)
     ledger.carry_out(decisions.delete_version(ledger.state, "a", 2, permanent=False))
-    assert looking_up.version(ledger.state, "a", -1, deleted=True).version == 1
+    assert lookups.version(ledger.state, "a", -1, deleted=True).version == 1
     refused(40407, lambda: decisions.delete_version(ledger.state, "a", -1, permanent=True))
     ledger.carry_out(decisions.delete_version(ledger.state, "a", -1, permanent=False))
-    refused(40401, lambda: looking_up.version(ledger.state, "a", -1, deleted=False))
-    refused(40402, lambda: looking_up.version(ledger.state, "a", -1, deleted=True))
+    refused(40401, lambda: lookups.version(ledger.state, "a", -1, deleted=False))
+    refused(40402, lambda: lookups.version(ledger.state, "a", -1, deleted=True))
     refused(40402, lambda: decisions.delete_version(ledger.state, "a", -1, permanent=True))
 
 
@@ -185,13 +185,13 @@ def test_what_the_default_context_does_not_have_is_found_in_the_others() -> None
     ledger = Ledger()
     ledger.register("b", NEW)
     ledger.register(":.fleet:a", OLD)
-    assert looking_up.version(ledger.state, "a", 1, deleted=False).subject == ":.fleet:a"
-    assert looking_up.version(ledger.state, "a", -1, deleted=False).subject == ":.fleet:a"
+    assert lookups.version(ledger.state, "a", 1, deleted=False).subject == ":.fleet:a"
+    assert lookups.version(ledger.state, "a", -1, deleted=False).subject == ":.fleet:a"
     assert find(ledger, "a", OLD) == 1
-    assert looking_up.by_id(ledger.state, 1, "a").subject == ":.fleet:a", "id 1 of the default context is another schema"
-    refused(40401, lambda: looking_up.version(ledger.state, ":.tower:a", 1, deleted=False))
+    assert lookups.by_id(ledger.state, 1, "a").subject == ":.fleet:a", "id 1 of the default context is another schema"
+    refused(40401, lambda: lookups.version(ledger.state, ":.tower:a", 1, deleted=False))
     refused(40401, lambda: find(ledger, "a", NEW))
-    refused(40402, lambda: looking_up.compatibility(ledger.state, "a", 1, read_schema({"schema": json.dumps(OLD)}), normalize=False))
+    refused(40402, lambda: lookups.compatibility(ledger.state, "a", 1, read_schema({"schema": json.dumps(OLD)}), normalize=False))
 
 
 def test_an_id_leads_to_the_living_version_of_two_that_have_it() -> None:
@@ -201,7 +201,7 @@ def test_an_id_leads_to_the_living_version_of_two_that_have_it() -> None:
         ledger.register("a", OLD, id=7, version=version)
     ledger.carry_out(decisions.delete_version(ledger.state, "a", 2, permanent=False))
     assert ledger.state.holders(".", 7) == {"a": 1}
-    assert [each.version for each in looking_up.holders_of(ledger.state, 7, None, deleted=False)] == [1]
+    assert [each.version for each in lookups.holders_of(ledger.state, 7, None, deleted=False)] == [1]
 
 
 def test_a_verdict_ends_with_the_rule_it_was_made_by() -> None:

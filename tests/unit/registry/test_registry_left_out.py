@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moldau.registry import decisions, looking_up, registration, routes, scopes
+from moldau.registry import decisions, lookups, registration, routes, scopes
 from moldau.registry.body import read_schema
 from moldau.registry.errors import RestError
 from moldau.registry.records import (
@@ -83,18 +83,18 @@ def request(subject: str, **options: str) -> Request:
 
 
 def compatibility(state: RegistryState, subject: str, number: int | None) -> list[str]:
-    return looking_up.compatibility(state, subject, number, INT, normalize=False)
+    return lookups.compatibility(state, subject, number, INT, normalize=False)
 
 
 INCOMPLETE: dict[str, Callable[[RegistryState], Any]] = {
-    "latest": lambda state: looking_up.version(state, "a", -1, deleted=False),
-    "a version": lambda state: looking_up.version(state, "a", 2, deleted=False),
-    "the one of the next context": lambda state: looking_up.version(state, "b", 1, deleted=False),
-    "an id in the next context": lambda state: looking_up.by_id(state, 1, "b"),
-    "versions": lambda state: looking_up.version_numbers(state, "a", deleted=False, deleted_only=False, deleted_negative=False),
-    "metadata": lambda state: looking_up.latest_with_metadata(state, "a", {}, deleted=False),
-    "a schema": lambda state: looking_up.find(state, "a", INT, normalize=False, deleted=False),
-    "latest of all": lambda state: list(looking_up.schemas(state, "", deleted=False, latest_only=True)),
+    "latest": lambda state: lookups.version(state, "a", -1, deleted=False),
+    "a version": lambda state: lookups.version(state, "a", 2, deleted=False),
+    "the one of the next context": lambda state: lookups.version(state, "b", 1, deleted=False),
+    "an id in the next context": lambda state: lookups.by_id(state, 1, "b"),
+    "versions": lambda state: lookups.version_numbers(state, "a", deleted=False, deleted_only=False, deleted_negative=False),
+    "metadata": lambda state: lookups.latest_with_metadata(state, "a", {}, deleted=False),
+    "a schema": lambda state: lookups.find(state, "a", INT, normalize=False, deleted=False),
+    "latest of all": lambda state: list(lookups.schemas(state, "", deleted=False, latest_only=True)),
     "compatibility with the latest": lambda state: compatibility(state, "a", -1),
     "compatibility with all": lambda state: compatibility(state, "a", None),
     "compatibility with what is gone": lambda state: compatibility(state, "gone", -1),
@@ -119,11 +119,11 @@ def test_what_depends_on_a_record_that_was_left_out_is_not_answered(filled: Fill
 
 def test_what_does_not_depend_on_it_is_answered(filled: Filled) -> None:
     state = filled.state
-    assert looking_up.version(state, "a", 1, deleted=False).id == 1
-    assert looking_up.version(state, "whole", -1, deleted=False).id == 3
-    assert looking_up.by_id(state, 1, "a").subject == "a"
-    assert looking_up.by_id(state, 3, None).subject == "whole"
-    assert looking_up.by_id(state, 3, "a").subject == "whole", "an id has one text in a context"
+    assert lookups.version(state, "a", 1, deleted=False).id == 1
+    assert lookups.version(state, "whole", -1, deleted=False).id == 3
+    assert lookups.by_id(state, 1, "a").subject == "a"
+    assert lookups.by_id(state, 3, None).subject == "whole"
+    assert lookups.by_id(state, 3, "a").subject == "whole", "an id has one text in a context"
     assert compatibility(state, "a", 1)
     assert compatibility(state, "whole", -1)
     assert routes._config(state, request("whole", defaultToGlobal="true"))["compatibilityLevel"] == "FULL"
@@ -155,8 +155,8 @@ def test_a_later_record_of_the_key_that_fits_or_is_a_tombstone_makes_a_subject_w
     filled.config("configured")
     filled.mode("read")
     filled.write(SchemaKey("gone", 1), None)
-    assert looking_up.version(filled.state, "a", -1, deleted=False).id == 1
-    assert looking_up.version(filled.state, "b", -1, deleted=False).subject == ":.x:b"
+    assert lookups.version(filled.state, "a", -1, deleted=False).id == 1
+    assert lookups.version(filled.state, "b", -1, deleted=False).subject == ":.x:b"
     assert scopes.config_set_at(filled.state, "configured")["compatibilityLevel"] == "FULL"
     assert scopes.mode_set_at(filled.state, "read") == "READONLY"
     assert not filled.state.lacks_schemas()
@@ -183,6 +183,6 @@ def test_how_much_is_kept_of_it_has_a_bound_beyond_which_every_subject_counts() 
     tracemalloc.stop()
     assert 0 < taken < 1 << 20
     assert filled.state.lacks_schemas("a")
-    assert code(lambda: looking_up.version(filled.state, "a", -1, deleted=False)) == 50001
-    assert looking_up.version(filled.state, "a", 1, deleted=False).id == 1
+    assert code(lambda: lookups.version(filled.state, "a", -1, deleted=False)) == 50001
+    assert lookups.version(filled.state, "a", 1, deleted=False).id == 1
     assert not filled.state.lacks_setting(ConfigKey("a")), "settings are counted by themselves"

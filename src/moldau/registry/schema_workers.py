@@ -21,19 +21,19 @@ _QUESTIONS_MAX = 2_000
 
 
 class NotReadableError(RestError):
-    """A schema cannot be understood within the limits (42201), or no process was free in time (50002)."""
+    """A schema cannot be read within the limits (42201), or no process was free in time (50002)."""
 
 
 class SchemaWorkers:
-    """Fills `understood`."""
+    """Has the questions answered that are missing in `cache`, and keeps the answers there."""
 
-    def __init__(self, understood: AnswerCache, limits: WorkLimits) -> None:
-        self._understood = understood
+    def __init__(self, cache: AnswerCache, limits: WorkLimits) -> None:
+        self._cache = cache
         self._limits = limits
         self._calls = WorkerCalls(
             processes_max=limits.processes, seconds=limits.task_s, memory_bytes=limits.memory_bytes, niceness=limits.niceness
         )
-        self._threads = ThreadPoolExecutor(limits.processes, "moldau-registry-understand")
+        self._threads = ThreadPoolExecutor(limits.processes, "moldau-registry-schemas")
         self._under_way: dict[SchemaQuestion, asyncio.Future[Answer]] = {}
 
     def warm_up(self) -> None:
@@ -51,7 +51,7 @@ class SchemaWorkers:
 
     def hold(self) -> HeldAnswers:
         """For the answers that one request needs; entered for as long as it is under way."""
-        return HeldAnswers(self._understood)
+        return HeldAnswers(self._cache)
 
     async def settle(self, executor: Executor, decide: Callable[[], T], held: HeldAnswers) -> T:
         """What `decide` gives, in a thread, when all that it has to know is known. NotReadableError, and what it raises."""
@@ -62,9 +62,9 @@ class SchemaWorkers:
             except UnansweredError as missing:
                 question = missing.question
             if not held.is_new(question):
-                raise _busy(f"what requests under way need of schemas takes more than {self._understood.held_bytes_max:,} bytes; try again")
+                raise _busy(f"what requests under way need of schemas takes more than {self._cache.held_bytes_max:,} bytes; try again")
             if not held.keep(question, await self._answer(question)):
-                most = self._understood.request_bytes_max
+                most = self._cache.request_bytes_max
                 raise NotReadableError(
                     422, 42201, f"what this request needs of schemas and their differences takes more than {most:,} bytes"
                 )
@@ -85,7 +85,7 @@ class SchemaWorkers:
             raise NotReadableError(422, 42201, f"Invalid schema of type {question.schema.language}, details: {what}: {error}") from error
         except WorkerError as error:
             raise _busy(str(error)) from error
-        self._understood.remember(question, answer)
+        self._cache.remember(question, answer)
         return answer
 
     def _ask(self, question: SchemaQuestion) -> Answer:

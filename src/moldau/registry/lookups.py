@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.registry import errors
 from moldau.registry.records import SchemaKey, SchemaVersion, parse_guid
+from moldau.registry.references import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.registration import judge, populated
 from moldau.registry.request import schema_view, version_view
-from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.scopes import check_config_kept, config_in_scope
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, parse_subject
 
