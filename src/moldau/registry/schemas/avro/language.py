@@ -25,10 +25,10 @@ from moldau.registry.schemas.avro.types import (
     ArrayType,
     AvroType,
     EnumType,
-    Field,
     FixedType,
     MapType,
     NamedType,
+    RecordField,
     RecordType,
     UnionType,
 )
@@ -174,7 +174,7 @@ def _missing_branch(writer: AvroType, path: tuple[str, ...]) -> Incompatibility:
     return Incompatibility("MISSING_UNION_BRANCH", place, sentence, f"reader union lacking writer type: {type_name(writer.kind)}")
 
 
-def _no_default(field: Field, path: tuple[str, ...]) -> Incompatibility:
+def _no_default(field: RecordField, path: tuple[str, ...]) -> Incompatibility:
     place = _place(*path)
     sentence = (
         f"The field '{field.name}' at path '{place}' in the {{reader}} schema has no default value and is missing in the {{writer}} schema"
@@ -182,7 +182,7 @@ def _no_default(field: Field, path: tuple[str, ...]) -> Incompatibility:
     return Incompatibility("READER_FIELD_MISSING_DEFAULT_VALUE", place, sentence, field.name)
 
 
-def _ambiguous(field: Field, matches: list[Field], path: tuple[str, ...]) -> Incompatibility:
+def _ambiguous(field: RecordField, matches: list[RecordField], path: tuple[str, ...]) -> Incompatibility:
     """Java's library throws here; a reader could take either field, so it can take none."""
     place = _place(*path)
     several = ", ".join(match.name for match in matches)

@@ -20,11 +20,11 @@ from moldau.registry.schemas.avro.types import (
     ArrayType,
     AvroType,
     EnumType,
-    Field,
     FixedType,
     MapType,
     NamedType,
     Properties,
+    RecordField,
     RecordType,
     UnionType,
     default_fault,
@@ -193,7 +193,7 @@ class _Parser:
         self.definitions = Definitions(names)
         self.stored = stored
         self.place = TextPlace()
-        self.defaults: list[tuple[Field, tuple[object, ...]]] = []
+        self.defaults: list[tuple[RecordField, tuple[object, ...]]] = []
 
     def parse(self, text: str) -> AvroType:
         try:
@@ -282,7 +282,7 @@ class _Parser:
         self.place.leave()
         return self.definitions.same(same, record, self.place)
 
-    def _field(self, node: Any, namespace: str) -> Field:
+    def _field(self, node: Any, namespace: str) -> RecordField:
         if not isinstance(node, dict):
             self.place.refuse("a field is an object")
         name = node.get("name")
@@ -294,7 +294,7 @@ class _Parser:
         order = node.get("order", "ascending")
         if not isinstance(order, str) or order.lower() not in _ORDERS:
             self.place.refuse(f"the order of field {name!r} is one of {', '.join(sorted(_ORDERS))}")
-        field = Field(
+        field = RecordField(
             name=name,
             type=_UNKNOWN,
             default=node.get("default", MISSING),

@@ -17,11 +17,11 @@ from moldau.registry.schemas.avro.types import (
     ArrayType,
     AvroType,
     EnumType,
-    Field,
     FixedType,
     MapType,
     NamedType,
     Properties,
+    RecordField,
     RecordType,
     UnionType,
 )
@@ -88,7 +88,7 @@ def _named(named: NamedType, space: str, known: set[str]) -> Any:
     return tree
 
 
-def _field(field: Field, space: str, known: set[str]) -> dict[str, Any]:
+def _field(field: RecordField, space: str, known: set[str]) -> dict[str, Any]:
     tree: dict[str, Any] = {"name": field.name, "type": _tree(field.type, space, known)}
     if field.doc is not None:
         tree["doc"] = field.doc

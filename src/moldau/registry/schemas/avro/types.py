@@ -81,7 +81,7 @@ class EnumType(NamedType):
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class Field:
+class RecordField:
     """A field of a record; aliases are names of fields."""
 
     name: str
@@ -97,7 +97,7 @@ class Field:
 class RecordType(NamedType):
     """Fields in order; `kind` is `record` or `error`."""
 
-    fields: list[Field]
+    fields: list[RecordField]
 
 
 _INT = range(-(2**31), 2**31)
