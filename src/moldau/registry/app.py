@@ -18,8 +18,8 @@ from moldau.registry.access import JSON_TYPES, Access, check_content_type
 from moldau.registry.errors import NOT_FOUND, RestError, answer_too_large, not_among_the_kept, timed_out
 from moldau.registry.limits import ANSWER_BYTES_MAX, HttpLimits
 from moldau.registry.peers import PATH as CONFIRMATIONS
-from moldau.registry.request import NO_CONTENT, Request, encode_json
-from moldau.registry.routes import NotAllowedError, PlainText, Route, WorkKind, allowed_methods, find_route
+from moldau.registry.request import NO_CONTENT, RestRequest, encode_json
+from moldau.registry.routes import NotAllowedError, PlainText, RestRoute, WorkKind, allowed_methods, find_route
 from moldau.registry.schema_workers import NotReadableError
 from moldau.registry.schemas.answers import UnansweredError
 
@@ -135,12 +135,12 @@ class App:
         if path == METADATA_ID and scope["method"] in ("GET", "HEAD"):
             return _json({"id": "", "scope": {"path": [], "clusters": self._identity}})
         if path == CONFIRMATIONS and scope["method"] == "POST":
-            asked = Request("POST", path, {}, {}, await self._body(receive), forwarded=True)
+            asked = RestRequest("POST", path, {}, {}, await self._body(receive), forwarded=True)
             status, content = await asyncio.get_running_loop().run_in_executor(self._writers, self._changes.confirm, asked)
             return HttpAnswer(status, content)
         route, names, context = find_route(scope["method"], path)
         content = await self._body(receive) if scope["method"] in ("POST", "PUT") else b""
-        request = Request(
+        request = RestRequest(
             scope["method"],
             f"{path}?{query}" if query else path,
             names,
@@ -151,11 +151,11 @@ class App:
         )
         return await self._act(route, request)
 
-    async def _act(self, route: Route, request: Request) -> HttpAnswer:
+    async def _act(self, route: RestRoute, request: RestRequest) -> HttpAnswer:
         with self._schema_workers.hold() as held:
             return await self._act_holding(route, request, held)
 
-    async def _act_holding(self, route: Route, request: Request, held: "HeldAnswers") -> HttpAnswer:
+    async def _act_holding(self, route: RestRoute, request: RestRequest, held: "HeldAnswers") -> HttpAnswer:
         if route.known is not None:
             known = await self._tried(partial(route.known, self._state, request), held)
             if known is not None:
@@ -169,7 +169,7 @@ class App:
             return HttpAnswer(200, content)
         return _json(act())
 
-    async def _change(self, route: Route, request: Request, held: "HeldAnswers") -> HttpAnswer:
+    async def _change(self, route: RestRoute, request: RestRequest, held: "HeldAnswers") -> HttpAnswer:
         """Carry a change out. A schema that is not parsed yet is parsed without the lock of all changes; then it starts again."""
         loop = asyncio.get_running_loop()
         for _ in range(_CHANGE_ATTEMPTS):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from moldau.registry.election import Election, RegistryIdentity
     from moldau.registry.peers import WriterConfirmation
     from moldau.registry.records import SchemaVersion
-    from moldau.registry.request import Request
+    from moldau.registry.request import RestRequest
     from moldau.registry.schemas_topic import Follower, SchemasTopicWriter
     from moldau.registry.state import RegistryState
 
@@ -57,7 +57,7 @@ FULL_TOLD_EVERY_S = 60.0
 _UNKNOWN_LEADER = 50004
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
-Decide = Callable[["RegistryState", "Request"], "ChangeDecision"]
+Decide = Callable[["RegistryState", "RestRequest"], "ChangeDecision"]
 
 
 class Changes:
@@ -93,7 +93,7 @@ class Changes:
         """Whether changes are decided here, as far as is known."""
         return self._alone or self._election.mine or self._confirming.doubted_s > DOUBTED_S
 
-    def confirm(self, request: "Request") -> tuple[int, bytes]:
+    def confirm(self, request: "RestRequest") -> tuple[int, bytes]:
         """Answer a nonce with a record, as the elected writer. RestError 422, 50004 if it is not this one."""
         return self.carry_out(lambda _state, asked: ChangeDecision({}, [confirmation(self._election.me.url, asked)]), request)
 
@@ -101,7 +101,7 @@ class Changes:
         """Begin nothing more, and do not wait for an election any more."""
         self._stopping = True
 
-    def carry_out(self, decide: Decide, request: "Request") -> tuple[int, bytes]:
+    def carry_out(self, decide: Decide, request: "RestRequest") -> tuple[int, bytes]:
         """Status and body of the answer. RestError."""
         deadline = time.monotonic() + min(self._timeout_s, FORWARDED_TIMEOUT_S if request.forwarded else self._timeout_s)
         trouble = unknown_leader()
@@ -150,7 +150,7 @@ class Changes:
                 raise store_failed(str(error)) from error
             self._election.wait_for_change(_PAUSE_S)
 
-    def _here(self, decide: Decide, request: "Request", timeout_s: float) -> Any:
+    def _here(self, decide: Decide, request: "RestRequest", timeout_s: float) -> Any:
         """Decide, write, and read it back. FencedError: nothing was written, or not what was decided; another writes now."""
         deadline = time.monotonic() + timeout_s
         if not self._lock.acquire(timeout=timeout_s):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from moldau.registry.body import object_of
 from moldau.registry.errors import unprocessable
 from moldau.registry.records import NoopKey, Write, encode_key, to_json
-from moldau.registry.request import Request
+from moldau.registry.request import RestRequest
 from moldau.registry.rest_connection import CONTENT_TYPE, parse_urls
 from moldau.registry.schemas_topic import BehindError
 
@@ -48,7 +48,7 @@ class ForwardedAnswer(NamedTuple):
     content: bytes
 
 
-def forward(writer: "RegistryIdentity", request: "Request", timeout_s: float) -> ForwardedAnswer:
+def forward(writer: "RegistryIdentity", request: "RestRequest", timeout_s: float) -> ForwardedAnswer:
     """Ask the writer. ForwardError."""
     target = parse_urls(writer.url)[0]
     kind = http.client.HTTPSConnection if target.scheme == "https" else http.client.HTTPConnection
@@ -75,7 +75,7 @@ _TIMEOUT_S = 2.0
 _NONCE_CHARACTERS = range(16, 129)
 
 
-def confirmation(url: str, request: Request) -> "Write":
+def confirmation(url: str, request: RestRequest) -> "Write":
     """The record by which the writer at `url` answers a nonce. RestError 422."""
     nonce = object_of(request.json(), "the body").get("nonce")
     if not isinstance(nonce, str) or len(nonce) not in _NONCE_CHARACTERS or not nonce.isalnum():
@@ -136,7 +136,7 @@ class WriterConfirmation:
 
     def _answers(self, writer: "RegistryIdentity", timeout_s: float) -> bool:
         nonce = secrets.token_hex(16)
-        request = Request("POST", PATH, {}, {}, json.dumps({"nonce": nonce}).encode(), forwarded=True)
+        request = RestRequest("POST", PATH, {}, {}, json.dumps({"nonce": nonce}).encode(), forwarded=True)
         try:
             if forward(writer, request, timeout_s).status != 200:
                 return False

@@ -1,8 +1,8 @@
 """The records of ``_schemas`` in Confluent's own format: keys and values are JSON, with these names in this order.
 
 A key says what its record is about, a value what holds from now on; a record without a value (a tombstone) deletes that. A key of an
-unknown kind is no error: it is returned as `UnknownKey`. Unknown names in a value are ignored. `docs/formats/schemas-topic.md` shows them
-byte by byte.
+unknown kind is no error: it is returned as `UnknownRecordKey`. Unknown names in a value are ignored. `docs/formats/schemas-topic.md` shows
+them byte by byte.
 
 The guid of a schema is an MD5 over everything that makes it what it is, shown as a UUID. Confluent's registry computes the same::
 
@@ -178,13 +178,13 @@ class NoopKey(NamedTuple):
     """Of a record that says nothing: by its offset a registry knows that it has read to the end."""
 
 
-class UnknownKey(NamedTuple):
+class UnknownRecordKey(NamedTuple):
     """Of a record of a kind that is not known here."""
 
     kind: str
 
 
-Key = SchemaKey | ConfigKey | ModeKey | DeleteSubjectKey | ClearSubjectKey | ContextKey | NoopKey | UnknownKey
+Key = SchemaKey | ConfigKey | ModeKey | DeleteSubjectKey | ClearSubjectKey | ContextKey | NoopKey | UnknownRecordKey
 
 
 def encode_key(key: Key) -> bytes:
@@ -204,7 +204,7 @@ def encode_key(key: Key) -> bytes:
             return to_json({"keytype": "CONTEXT", "tenant": "default", "context": context, "magic": NO_MAGIC})
         case NoopKey():
             return to_json({"keytype": "NOOP", "magic": NO_MAGIC})
-        case UnknownKey(kind):
+        case UnknownRecordKey(kind):
             raise ValueError(f"records of kind {kind} are not written here")
 
 
@@ -233,7 +233,7 @@ def decode_key(data: bytes | None) -> Key:
         case "NOOP":
             return NoopKey()
         case _:
-            return UnknownKey(str(kind))
+            return UnknownRecordKey(str(kind))
 
 
 def _with_subject(kind: str, subject: str | None) -> dict[str, Any]:

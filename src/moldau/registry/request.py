@@ -27,7 +27,7 @@ _DIGITS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RestRequest:
     """What was asked. `names` are the parts of the path that the route names, `context` comes from a path that begins with one."""
 
     method: str

@@ -21,7 +21,7 @@ from moldau.registry.scopes import check_config_kept, check_mode_kept, config_in
 from moldau.registry.subjects import DEFAULT_CONTEXT, EVERY_CONTEXT, scope_of
 
 if TYPE_CHECKING:
-    from moldau.registry.request import Request
+    from moldau.registry.request import RestRequest
     from moldau.registry.state import RegistryState
 
 
@@ -40,25 +40,25 @@ class PlainText(str):
     __slots__ = ()
 
 
-class Route(NamedTuple):
+class RestRoute(NamedTuple):
     """A path and what it does. The answer is JSON; that of a WRITE is a Decision.
 
     `known` gives the answer to a WRITE that would change nothing, or None: every registry can give it, without asking the writer.
     """
 
     kind: WorkKind
-    act: Callable[["RegistryState", "Request"], Any]
-    known: Callable[["RegistryState", "Request"], Any] | None = None
+    act: Callable[["RegistryState", "RestRequest"], Any]
+    known: Callable[["RegistryState", "RestRequest"], Any] | None = None
 
 
-def _subjects(state: "RegistryState", request: "Request") -> list[str]:
+def _subjects(state: "RegistryState", request: "RestRequest") -> list[str]:
     everywhere = EVERY_CONTEXT if request.context == DEFAULT_CONTEXT else scope_of(request.context)
     prefix = request.text("subjectPrefix", everywhere)
     found = lookups.subjects(state, request.qualified(prefix), deleted=request.flag("deleted"), deleted_only=request.flag("deletedOnly"))
     return request.page(found)
 
 
-def _find(state: "RegistryState", request: "Request") -> Any:
+def _find(state: "RegistryState", request: "RestRequest") -> Any:
     found = lookups.find(
         state,
         request.subject(state),
@@ -69,13 +69,13 @@ def _find(state: "RegistryState", request: "Request") -> Any:
     return version_view(found, lookups.formatted(state, found, request.text("format")))
 
 
-def _latest_with_metadata(state: "RegistryState", request: "Request") -> Any:
+def _latest_with_metadata(state: "RegistryState", request: "RestRequest") -> Any:
     wanted = dict(zip(request.options.get("key", ()), request.options.get("value", ()), strict=False))
     found = lookups.latest_with_metadata(state, request.subject(state), wanted, deleted=request.flag("deleted"))
     return version_view(found, lookups.formatted(state, found, request.text("format")))
 
 
-def _versions(state: "RegistryState", request: "Request") -> list[int]:
+def _versions(state: "RegistryState", request: "RestRequest") -> list[int]:
     found = lookups.version_numbers(
         state,
         request.subject(state),
@@ -86,76 +86,76 @@ def _versions(state: "RegistryState", request: "Request") -> list[int]:
     return request.page(found)
 
 
-def _version(state: "RegistryState", request: "Request") -> Any:
+def _version(state: "RegistryState", request: "RestRequest") -> Any:
     found = lookups.version(state, request.subject(state), request.version, deleted=request.flag("deleted"))
     return version_view(found, lookups.formatted(state, found, request.text("format")))
 
 
-def _version_text(state: "RegistryState", request: "Request") -> PlainText:
+def _version_text(state: "RegistryState", request: "RestRequest") -> PlainText:
     return PlainText(_version(state, request)["schema"])
 
 
-def _referenced_by(state: "RegistryState", request: "Request") -> list[int]:
+def _referenced_by(state: "RegistryState", request: "RestRequest") -> list[int]:
     found = lookups.referenced_by(state, request.subject(state), request.version, deleted=request.flag("deleted"))
     return request.page(found)
 
 
-def _register(state: "RegistryState", request: "Request") -> ChangeDecision:
+def _register(state: "RegistryState", request: "RestRequest") -> ChangeDecision:
     body = read_schema(request.json())
     return registration.register(state, request.subject(state), body, normalize=request.flag("normalize"), force=request.flag("force"))
 
 
-def _registered(state: "RegistryState", request: "Request") -> Any:
+def _registered(state: "RegistryState", request: "RestRequest") -> Any:
     body = read_schema(request.json())
     return registration.candidate(state, request.subject(state), body, normalize=request.flag("normalize")).known(state)
 
 
-def _delete_version(state: "RegistryState", request: "Request") -> ChangeDecision:
+def _delete_version(state: "RegistryState", request: "RestRequest") -> ChangeDecision:
     return decisions.delete_version(state, request.subject(state), request.version, permanent=request.flag("permanent"))
 
 
-def _delete_subject(state: "RegistryState", request: "Request") -> ChangeDecision:
+def _delete_subject(state: "RegistryState", request: "RestRequest") -> ChangeDecision:
     return decisions.delete_subject(state, request.subject(state), permanent=request.flag("permanent"))
 
 
-def _schema(state: "RegistryState", request: "Request") -> Any:
+def _schema(state: "RegistryState", request: "RestRequest") -> Any:
     found = lookups.by_id(state, request.id, _context_subject(request))
     return lookups.id_view(state, found, request.text("format"), named="subject" in request.options, highest=request.flag("fetchMaxId"))
 
 
-def _schema_text(state: "RegistryState", request: "Request") -> PlainText:
+def _schema_text(state: "RegistryState", request: "RestRequest") -> PlainText:
     return PlainText(_schema(state, request)["schema"])
 
 
-def _id_subjects(state: "RegistryState", request: "Request") -> list[str]:
+def _id_subjects(state: "RegistryState", request: "RestRequest") -> list[str]:
     found = lookups.holders_of(state, request.id, _context_subject(request), deleted=request.flag("deleted"))
     return request.page(each.subject for each in found)
 
 
-def _id_versions(state: "RegistryState", request: "Request") -> list[dict[str, Any]]:
+def _id_versions(state: "RegistryState", request: "RestRequest") -> list[dict[str, Any]]:
     found = lookups.holders_of(state, request.id, _context_subject(request), deleted=request.flag("deleted"))
     return request.page({"subject": each.subject, "version": each.version} for each in found)
 
 
-def _context_subject(request: "Request") -> str | None:
+def _context_subject(request: "RestRequest") -> str | None:
     return request.qualified(request.text("subject")) or None
 
 
-def _guid(state: "RegistryState", request: "Request") -> Any:
+def _guid(state: "RegistryState", request: "RestRequest") -> Any:
     found = lookups.by_guid(state, request.names["guid"])
     return lookups.id_view(state, found, request.text("format"), named=False, highest=False)
 
 
-def _guid_ids(state: "RegistryState", request: "Request") -> list[dict[str, Any]]:
+def _guid_ids(state: "RegistryState", request: "RestRequest") -> list[dict[str, Any]]:
     return [{"context": context, "id": schema_id} for context, schema_id in lookups.ids_of_guid(state, request.names["guid"])]
 
 
-def _schemas(state: "RegistryState", request: "Request") -> list[dict[str, Any]]:
+def _schemas(state: "RegistryState", request: "RestRequest") -> list[dict[str, Any]]:
     prefix = request.qualified(request.text("subjectPrefix"))
     return request.page(lookups.schemas(state, prefix, deleted=request.flag("deleted"), latest_only=request.flag("latestOnly")))
 
 
-def _compatibility(state: "RegistryState", request: "Request") -> dict[str, Any]:
+def _compatibility(state: "RegistryState", request: "RestRequest") -> dict[str, Any]:
     number = request.version if "version" in request.names else None
     verbose = request.flag("verbose")
     try:
@@ -169,7 +169,7 @@ def _compatibility(state: "RegistryState", request: "Request") -> dict[str, Any]
     return {"is_compatible": not problems, **({"messages": problems} if verbose else {})}
 
 
-def _config(state: "RegistryState", request: "Request") -> Any:
+def _config(state: "RegistryState", request: "RestRequest") -> Any:
     scope = request.scope()
     if not request.flag("defaultToGlobal"):
         return config_view(config_set_at(state, scope))
@@ -177,15 +177,15 @@ def _config(state: "RegistryState", request: "Request") -> Any:
     return config_view(config_in_scope(state, scope))
 
 
-def _set_config(state: "RegistryState", request: "Request") -> ChangeDecision:
+def _set_config(state: "RegistryState", request: "RestRequest") -> ChangeDecision:
     return decisions.set_config(state, request.scope(), read_config(request.json()))
 
 
-def _delete_config(state: "RegistryState", request: "Request") -> ChangeDecision:
+def _delete_config(state: "RegistryState", request: "RestRequest") -> ChangeDecision:
     return decisions.delete_config(state, request.scope())
 
 
-def _mode(state: "RegistryState", request: "Request") -> Any:
+def _mode(state: "RegistryState", request: "RestRequest") -> Any:
     scope = request.scope()
     if not request.flag("defaultToGlobal"):
         return {"mode": mode_set_at(state, scope)}
@@ -193,45 +193,45 @@ def _mode(state: "RegistryState", request: "Request") -> Any:
     return {"mode": mode_in_scope(state, scope)}
 
 
-def _set_mode(state: "RegistryState", request: "Request") -> ChangeDecision:
+def _set_mode(state: "RegistryState", request: "RestRequest") -> ChangeDecision:
     return decisions.set_mode(state, request.scope(), read_mode(request.json()), force=request.flag("force"))
 
 
-def _delete_mode(state: "RegistryState", request: "Request") -> ChangeDecision:
+def _delete_mode(state: "RegistryState", request: "RestRequest") -> ChangeDecision:
     return decisions.delete_mode(state, request.scope(), recursive=request.flag("recursive"))
 
 
-def _contexts(state: "RegistryState", request: "Request") -> list[str]:
+def _contexts(state: "RegistryState", request: "RestRequest") -> list[str]:
     prefix = request.text("contextPrefix")
     return request.page(each for each in state.all_contexts() if each.startswith(prefix))
 
 
-def _delete_context(state: "RegistryState", request: "Request") -> ChangeDecision:
+def _delete_context(state: "RegistryState", request: "RestRequest") -> ChangeDecision:
     return decisions.delete_context(state, request.names["context"].strip(":"))
 
 
-def _read(act: Callable[["RegistryState", "Request"], Any]) -> Route:
-    return Route(WorkKind.READ, act)
+def _read(act: Callable[["RegistryState", "RestRequest"], Any]) -> RestRoute:
+    return RestRoute(WorkKind.READ, act)
 
 
-def _work(act: Callable[["RegistryState", "Request"], Any]) -> Route:
-    return Route(WorkKind.WORK, act)
+def _work(act: Callable[["RegistryState", "RestRequest"], Any]) -> RestRoute:
+    return RestRoute(WorkKind.WORK, act)
 
 
-def _list(act: Callable[["RegistryState", "Request"], Any]) -> Route:
-    return Route(WorkKind.LIST, act)
+def _list(act: Callable[["RegistryState", "RestRequest"], Any]) -> RestRoute:
+    return RestRoute(WorkKind.LIST, act)
 
 
-def _write(act: Callable[["RegistryState", "Request"], Any]) -> Route:
-    return Route(WorkKind.WRITE, act)
+def _write(act: Callable[["RegistryState", "RestRequest"], Any]) -> RestRoute:
+    return RestRoute(WorkKind.WRITE, act)
 
 
-ROUTES: dict[str, Mapping[str, Route]] = {
+ROUTES: dict[str, Mapping[str, RestRoute]] = {
     "": {"GET": _read(lambda _state, _request: {}), "POST": _read(lambda _state, _request: {})},
     "subjects": {"GET": _list(_subjects)},
     "subjects/{subject}": {"POST": _work(_find), "DELETE": _write(_delete_subject)},
     "subjects/{subject}/metadata": {"GET": _work(_latest_with_metadata)},
-    "subjects/{subject}/versions": {"GET": _work(_versions), "POST": Route(WorkKind.WRITE, _register, _registered)},
+    "subjects/{subject}/versions": {"GET": _work(_versions), "POST": RestRoute(WorkKind.WRITE, _register, _registered)},
     "subjects/{subject}/versions/{version}": {"GET": _read(_version), "DELETE": _write(_delete_version)},
     "subjects/{subject}/versions/{version}/schema": {"GET": _read(_version_text)},
     "subjects/{subject}/versions/{version}/referencedby": {"GET": _work(_referenced_by)},
@@ -262,13 +262,13 @@ _CONTEXTS = "contexts"
 class RouteMatch(NamedTuple):
     """A route, the parts of the path that it names, and the context that the path begins with."""
 
-    route: Route
+    route: RestRoute
     names: dict[str, str]
     context: str
 
 
-def _table() -> dict[int, list[tuple[list[str], Mapping[str, Route]]]]:
-    table: dict[int, list[tuple[list[str], Mapping[str, Route]]]] = {}
+def _table() -> dict[int, list[tuple[list[str], Mapping[str, RestRoute]]]]:
+    table: dict[int, list[tuple[list[str], Mapping[str, RestRoute]]]] = {}
     for pattern, methods in ROUTES.items():
         parts = pattern.split("/") if pattern else []
         table.setdefault(len(parts), []).append((parts, methods))
@@ -300,7 +300,7 @@ def allowed_methods(path: str) -> str:
     return _allowed(_find_node(path)[0])
 
 
-def _find_node(path: str) -> tuple[Mapping[str, Route], dict[str, str], str]:
+def _find_node(path: str) -> tuple[Mapping[str, RestRoute], dict[str, str], str]:
     trimmed = path.lstrip("/").removesuffix("/")
     parts = trimmed.split("/") if trimmed else []
     context = DEFAULT_CONTEXT
@@ -325,7 +325,7 @@ def _unquoted(part: str) -> str:
         raise invalid_subject(part) from None
 
 
-def _allowed(methods: Mapping[str, Route]) -> str:
+def _allowed(methods: Mapping[str, RestRoute]) -> str:
     head = ["HEAD"] if "GET" in methods else []
     return ",".join([*head, *methods, "OPTIONS"])
 

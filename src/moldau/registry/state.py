@@ -257,7 +257,7 @@ class RegistryState:
             case records.NoopKey():
                 self.noop_writer, nonce = ("", "") if value is None else records.decode_confirmation(value)
                 self.confirmations.append((nonce, self.noop_writer))
-            case records.UnknownKey(kind):
+            case records.UnknownRecordKey(kind):
                 self._skip(offset, f"its kind {kind} is not known here")
 
     def _put(self, offset: int, schema: SchemaVersion) -> None:

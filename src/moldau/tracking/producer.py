@@ -28,7 +28,7 @@ from moldau.tracking.errors import EventError
 from moldau.tracking.header import HEADER_FIELD, TIME_MAX_MS, TIME_MIN_MS
 from moldau.tracking.instance import CountedDelivery, CountPublisher, Instance, Origin, log, watch_for_the_end
 from moldau.tracking.registry_port import SchemaRegistry, open_registry
-from moldau.tracking.routes import Route, Routes, SchemaSource, SubjectNaming
+from moldau.tracking.routes import EventRoute, Routes, SchemaSource, SubjectNaming
 from moldau.tracking.schemas.encoders import varint_encoder
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
 from moldau.tracking.topics import CategoryName, category
@@ -208,7 +208,7 @@ class TrackerProducer:
 
     def asks_before_tracking(self, event: Any, topic: str | None, schema: EventSchema | None) -> bool:
         """Whether `prepare` would wait for the brokers or the registry."""
-        route: Route = self._routes.find(event.__class__ if schema is None else schema, topic)
+        route: EventRoute = self._routes.find(event.__class__ if schema is None else schema, topic)
         return route.prefix is None or not self._instance.usable
 
     @property

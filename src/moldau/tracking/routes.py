@@ -44,7 +44,7 @@ EnsureTopic = Callable[[str, Category], object]
 _MADE_BY: Final = "schema = event_schema(...), made once, then track(..., schema=schema)"
 
 
-class Route:
+class EventRoute:
     """The way of one kind of event into one topic. `prefix` is what its values begin with, None until the registry was asked."""
 
     __slots__ = ("prefix", "schema", "topic")
@@ -69,14 +69,14 @@ class Routes:
         self._close_registry: Callable[[], None] | None = None
         self._categories: dict[str, Category] = {}
         self._lock = threading.Lock()
-        self._known: dict[tuple[str | None, object], Route] = {}
+        self._known: dict[tuple[str | None, object], EventRoute] = {}
         self._declared: dict[object, dict[str, EventSchema]] = {}
         """Of each kind, by the topics that it was declared for."""
         self._refused: dict[object, dict[str, str]] = {}
         """Why a type or schema could not be declared, by topic."""
         self._several: dict[str, list[str]] = {}
         """Topics with several kinds of events: their names. A dict does not say which of them it is."""
-        self._routes: dict[tuple[str, EventSchema], Route] = {}
+        self._routes: dict[tuple[str, EventSchema], EventRoute] = {}
 
     def declare(self, schema: EventSchema, topic: str | None, category: Category | None = None) -> None:
         """Events of this schema go to `topic`, and dicts that go to `topic` are of this schema; the topic is one of `category`.
@@ -128,7 +128,7 @@ class Routes:
                     del self._known[None, each]
                 self._refused.get(each, {}).pop(route.topic, None)
 
-    def find(self, kind: object, topic: str | None) -> Route:
+    def find(self, kind: object, topic: str | None) -> EventRoute:
         """The route of events of a type, or of a schema (dict: of the topic's). ValueError where nobody has said what schema they have.
 
         TypeError for what is neither type nor schema.
@@ -141,7 +141,7 @@ class Routes:
             raise _no_schema(kind) from None
         return found if found is not None else self._learn(kind, topic)
 
-    def _learn(self, kind: object, topic: str | None) -> Route:
+    def _learn(self, kind: object, topic: str | None) -> EventRoute:
         if topic is not None:
             check_topic(topic)
         with self._lock:
@@ -180,17 +180,17 @@ class Routes:
             self._known[topic, kind] = route
             return route
 
-    def _check_only_kind(self, route: Route) -> None:
+    def _check_only_kind(self, route: EventRoute) -> None:
         """ValueError where the topic was declared for events of another name, and subjects do not tell them apart."""
         known = self._known.get((route.topic, dict))
         if known is not None and known.schema.name != route.schema.name and self._naming == "topic":
             raise _several_kinds(known)
 
-    def _route(self, topic: str, schema: EventSchema) -> Route:
+    def _route(self, topic: str, schema: EventSchema) -> EventRoute:
         check_topic(topic)
-        return self._routes.setdefault((topic, schema), Route(topic, schema))
+        return self._routes.setdefault((topic, schema), EventRoute(topic, schema))
 
-    def prefix(self, route: Route) -> bytes:
+    def prefix(self, route: EventRoute) -> bytes:
         """What values of this route begin with: the registry is asked the first time, and its topic made. What is raised says which."""
         if route.prefix is None:
             subject = subject_of(self._naming, route.topic, route.schema.name)
@@ -220,7 +220,7 @@ def _is_dict(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Mapping)
 
 
-def _several_kinds(known: Route) -> ValueError:
+def _several_kinds(known: EventRoute) -> ValueError:
     return ValueError(f"topic {known.topic} has events of {known.schema.name}; several kinds need another subject naming")
 
 

@@ -14,7 +14,7 @@ from moldau.registry.election import RegistryIdentity
 from moldau.registry.errors import RestError
 from moldau.registry.peers import ForwardedAnswer, ForwardError
 from moldau.registry.records import ConfigKey, Write, encode_config, encode_key
-from moldau.registry.request import Request
+from moldau.registry.request import RestRequest
 from moldau.registry.state import RegistryState
 from support.registry import Ledger, record
 
@@ -70,14 +70,14 @@ class Log:
         """Nothing changes."""
 
 
-def register(state: RegistryState, request: Request) -> ChangeDecision:
+def register(state: RegistryState, request: RestRequest) -> ChangeDecision:
     return registration.register(state, request.names["subject"], read_schema(request.json()))
 
 
 def posted(changes: Changes, subject: str, schema: object) -> tuple[int, Any]:
     """Register over `changes`: status and answer."""
     content = json.dumps({"schema": json.dumps(schema)}).encode()
-    status, body = changes.carry_out(register, Request("POST", "/", {"subject": subject}, {}, content))
+    status, body = changes.carry_out(register, RestRequest("POST", "/", {"subject": subject}, {}, content))
     return status, json.loads(body)
 
 
@@ -113,7 +113,7 @@ def test_a_deletion_that_the_writer_may_have_carried_out_is_not_asked_for_again(
     """Asked again, the writer would say 404 of what it has just deleted. What is registered or set may be asked for twice."""
     writers: list[str] = []
 
-    def lost(writer: RegistryIdentity, _request: Request, _timeout_s: float) -> ForwardedAnswer:
+    def lost(writer: RegistryIdentity, _request: RestRequest, _timeout_s: float) -> ForwardedAnswer:
         writers.append(writer.url)
         if len(writers) == 1:
             raise ForwardError("no answer in time", delivered=True)
@@ -121,7 +121,7 @@ def test_a_deletion_that_the_writer_may_have_carried_out_is_not_asked_for_again(
 
     monkeypatch.setattr("moldau.registry.changes.forward", lost)
     monkeypatch.setattr(log, "mine", False, raising=False)
-    request = Request(method, "/subjects/a/versions/1", {}, {})
+    request = RestRequest(method, "/subjects/a/versions/1", {}, {})
     if method == "DELETE":
         with pytest.raises(RestError, match="no answer in time") as raised:
             changes.carry_out(register, request)
@@ -168,7 +168,7 @@ def test_a_registry_that_is_alone_hands_on_to_nobody(log: Log, monkeypatch: pyte
 
 def configured(changes: Changes, scope: str, text: str) -> tuple[int, Any]:
     """Set a configuration with so much text over `changes`: status and answer."""
-    asked = Request("PUT", "/", {}, {})
+    asked = RestRequest("PUT", "/", {}, {})
     status, body = changes.carry_out(lambda state, _: set_config(state, scope, {"compatibilityGroup": text}), asked)
     return status, json.loads(body)
 
@@ -187,7 +187,7 @@ def test_what_all_of_the_registry_keeps_has_a_bound(log: Log, changes: Changes, 
         configured(changes, "t", "x" * 10_000)
     assert caplog.text.count("registry.memory.max.bytes") == 1
     configured(changes, "s0", "y" * 10_000)  # what takes the place of as much goes on
-    changes.carry_out(lambda state, _: delete_config(state, "s1"), Request("DELETE", "/", {}, {}))
+    changes.carry_out(lambda state, _: delete_config(state, "s1"), RestRequest("DELETE", "/", {}, {}))
     assert configured(changes, "t", "x" * 10_000)[0] == 200
     assert log.ledger.state.held_bytes == log.ledger.compacted().held_bytes
 
@@ -198,7 +198,7 @@ def test_nothing_is_registered_while_records_are_left_out_and_deletions_are_carr
     configured(changes, "s", "x" * 50_000)
     log.ledger.write([(encode_key(ConfigKey("theirs")), encode_config("theirs", {"compatibilityGroup": "y" * 60_000}))])
     assert log.ledger.state.left_out == 1
-    changes.carry_out(lambda state, _: delete_config(state, "s"), Request("DELETE", "/", {}, {}))
+    changes.carry_out(lambda state, _: delete_config(state, "s"), RestRequest("DELETE", "/", {}, {}))
     with pytest.raises(RestError, match=r"left out records.*registry\.memory\.max\.bytes") as raised:
         posted(changes, "mine", MINE)
     assert (raised.value.status, raised.value.code) == (422, 42209)

@@ -9,7 +9,7 @@ from moldau.registry.election import RegistryIdentity
 from moldau.registry.errors import RestError
 from moldau.registry.peers import ForwardedAnswer, ForwardError, WriterConfirmation, confirmation
 from moldau.registry.records import NoopKey, encode_key
-from moldau.registry.request import Request
+from moldau.registry.request import RestRequest
 from support.registry import Ledger
 
 GOOD, EVIL = RegistryIdentity("good", 8081), RegistryIdentity("evil", 8081)
@@ -31,7 +31,7 @@ class World:
         """All is applied always."""
         return 0
 
-    def forward(self, writer: RegistryIdentity, request: Request, _timeout_s: float) -> ForwardedAnswer:
+    def forward(self, writer: RegistryIdentity, request: RestRequest, _timeout_s: float) -> ForwardedAnswer:
         """Ask a registry for a confirmation."""
         self.asked.append(writer.url)
         if writer.url not in self.writes_as:
@@ -68,7 +68,7 @@ def test_who_cannot_write_or_passes_the_nonce_on_is_not_confirmed(world: World, 
 
 
 def test_a_confirmation_of_before_is_of_no_use(world: World) -> None:
-    old = confirmation(EVIL.url, Request("POST", "/", {}, {}, json.dumps({"nonce": "0" * 32}).encode()))
+    old = confirmation(EVIL.url, RestRequest("POST", "/", {}, {}, json.dumps({"nonce": "0" * 32}).encode()))
     world.ledger.write([old])
     world.writes_as[EVIL.url] = None
     assert not world.confirming.ask(EVIL, 1)
@@ -98,7 +98,7 @@ def test_a_writer_of_another_make_may_be_trusted(world: World) -> None:
 @pytest.mark.parametrize("nonce", [None, 7, "short", "x" * 200, "0" * 31 + "\u00e9!", '"' * 32])
 def test_what_is_no_nonce_is_not_written(nonce: Any) -> None:
     with pytest.raises(RestError, match="nonce"):
-        confirmation(GOOD.url, Request("POST", "/", {}, {}, json.dumps({"nonce": nonce}).encode()))
+        confirmation(GOOD.url, RestRequest("POST", "/", {}, {}, json.dumps({"nonce": nonce}).encode()))
 
 
 @pytest.mark.parametrize("value", [b"{}", b'{"writer":1,"confirms":"x"}', b"[]", b"\xff", b'{"later":1}'])

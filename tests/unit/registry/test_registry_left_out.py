@@ -23,7 +23,7 @@ from moldau.registry.records import (
     encode_mode,
     encode_schema,
 )
-from moldau.registry.request import Request
+from moldau.registry.request import RestRequest
 from moldau.registry.state import RegistryState
 from moldau.registry.subjects import Reference
 
@@ -78,8 +78,8 @@ def code(act: Callable[[], Any]) -> int:
     return raised.value.code
 
 
-def request(subject: str, **options: str) -> Request:
-    return Request("GET", "/", {"subject": subject}, {name: [value] for name, value in options.items()})
+def request(subject: str, **options: str) -> RestRequest:
+    return RestRequest("GET", "/", {"subject": subject}, {name: [value] for name, value in options.items()})
 
 
 def compatibility(state: RegistryState, subject: str, number: int | None) -> list[str]:

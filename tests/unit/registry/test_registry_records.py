@@ -91,9 +91,9 @@ def test_keys_that_cannot_be_understood_are_refused(key: bytes | None) -> None:
 
 
 def test_a_kind_from_the_future_is_told_by_name() -> None:
-    assert records.decode_key(b'{"keytype":"ASSOC","magic":0}') == records.UnknownKey("ASSOC")
+    assert records.decode_key(b'{"keytype":"ASSOC","magic":0}') == records.UnknownRecordKey("ASSOC")
     with pytest.raises(ValueError, match="ASSOC"):
-        records.encode_key(records.UnknownKey("ASSOC"))
+        records.encode_key(records.UnknownRecordKey("ASSOC"))
 
 
 @pytest.mark.parametrize("value", [b"x", b"{}", b'{"id":true,"schema":"s"}', b'{"id":1}', b'{"id":1,"schema":"s","references":[1]}'])

@@ -16,7 +16,7 @@ from typing import Protocol
 import re2
 
 from moldau.registry.schemas.json_schema.differences import JsonDifference, at, harmless
-from moldau.registry.schemas.json_schema.nodes import Kind, Node
+from moldau.registry.schemas.json_schema.nodes import Node, NodeKind
 from moldau.registry.schemas.json_schema.scalars import compare_limit, compare_limits
 from moldau.registry.schemas.language import InvalidSchemaError
 
@@ -43,14 +43,14 @@ class ContentModel:
     @property
     def is_open(self) -> bool:
         """What is not listed may hold anything."""
-        return self.allowed and self.schema is None and (self.unevaluated is None or self.unevaluated.kind is Kind.EMPTY)
+        return self.allowed and self.schema is None and (self.unevaluated is None or self.unevaluated.kind is NodeKind.EMPTY)
 
     @property
     def of_others(self) -> Node | None:
         """The schema that holds for what is not listed; None if there is none (the model is open or closed)."""
         if self.schema is not None:
             return self.schema
-        if self.allowed and self.unevaluated is not None and self.unevaluated.kind not in (Kind.FALSE, Kind.EMPTY):
+        if self.allowed and self.unevaluated is not None and self.unevaluated.kind not in (NodeKind.FALSE, NodeKind.EMPTY):
             return self.unevaluated
         return None
 
@@ -88,12 +88,12 @@ def compare_unevaluated(comparison: NodeComparison, change: str, before: Node | 
     """The words of `unevaluated...`; nothing said is like true."""
     if before is None and after is None:
         return []
-    old, new = (Kind.EMPTY if node is None else node.kind for node in (before, after))
-    if (old is Kind.FALSE) != (new is Kind.FALSE):
-        return [JsonDifference(f"{change}_{'ADDED' if old is Kind.FALSE else 'REMOVED'}")]
-    if before is None or (old is Kind.EMPTY and new is not Kind.EMPTY):
+    old, new = (NodeKind.EMPTY if node is None else node.kind for node in (before, after))
+    if (old is NodeKind.FALSE) != (new is NodeKind.FALSE):
+        return [JsonDifference(f"{change}_{'ADDED' if old is NodeKind.FALSE else 'REMOVED'}")]
+    if before is None or (old is NodeKind.EMPTY and new is not NodeKind.EMPTY):
         return [JsonDifference(f"{change}_NARROWED")]
-    if after is None or (old is not Kind.EMPTY and new is Kind.EMPTY):
+    if after is None or (old is not NodeKind.EMPTY and new is NodeKind.EMPTY):
         return [JsonDifference(f"{change}_EXTENDED")]
     return comparison.compare(before, after)
 
@@ -204,7 +204,7 @@ def _removed(comparison: NodeComparison, removed: Node, after: _Object, name: st
         found = comparison.compare(removed, schema)
         covered = "IS_COVERED" if harmless(found) else "NOT_COVERED"
         return [*found, JsonDifference(f"PROPERTY_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
-    if removed.kind is Kind.FALSE:
+    if removed.kind is NodeKind.FALSE:
         return [JsonDifference("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
     return [JsonDifference("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
@@ -217,7 +217,7 @@ def _added(comparison: NodeComparison, before: _Object, after: _Object, name: st
         word = "REQUIRED_PROPERTY_WITH_DEFAULT" if name in after.defaults else "REQUIRED_PROPERTY"
     added = after.properties[name]
     if before.is_open:
-        if added.kind is Kind.EMPTY:
+        if added.kind is NodeKind.EMPTY:
             word = "PROPERTY_WITH_EMPTY_SCHEMA"
         return [JsonDifference(f"{word}_ADDED_TO_OPEN_CONTENT_MODEL")]
     found = []
@@ -318,14 +318,14 @@ def _item_removed(comparison: NodeComparison, removed: Node, after: _Array) -> l
         found = comparison.compare(removed, schema)
         covered = "IS_COVERED" if harmless(found) else "NOT_COVERED"
         return [*found, JsonDifference(f"ITEM_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
-    if removed.kind is Kind.FALSE:
+    if removed.kind is NodeKind.FALSE:
         return [JsonDifference("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
     return [JsonDifference("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
 def _item_added(comparison: NodeComparison, before: _Array, added: Node) -> list[JsonDifference]:
     if before.others.is_open:
-        word = "ITEM_WITH_EMPTY_SCHEMA" if added.kind is Kind.EMPTY else "ITEM"
+        word = "ITEM_WITH_EMPTY_SCHEMA" if added.kind is NodeKind.EMPTY else "ITEM"
         return [JsonDifference(f"{word}_ADDED_TO_OPEN_CONTENT_MODEL")]
     schema = before.others.of_others
     if schema is None:

@@ -16,7 +16,7 @@ from typing import Any
 from moldau.registry.schemas.json_schema import content, scalars
 from moldau.registry.schemas.json_schema.differences import HARMLESS, JsonDifference, at, bounded, harmless, incompatibility
 from moldau.registry.schemas.json_schema.documents import check_against_draft, check_references, read_json, resolver_for, write_json
-from moldau.registry.schemas.json_schema.nodes import ALL_OF, ANY_OF, ONE_OF, CombinedNode, Kind, Node, Reader
+from moldau.registry.schemas.json_schema.nodes import ALL_OF, ANY_OF, ONE_OF, CombinedNode, Node, NodeKind, NodeReader
 from moldau.registry.schemas.language import (
     COMPARED_PAIRS_MAX,
     JSON,
@@ -105,21 +105,21 @@ class Comparison:
             return [] if _always_fits(original, update) else [JsonDifference("TYPE_CHANGED")]
         found = _annotations(original, update)
         match original.kind:
-            case Kind.STRING:
+            case NodeKind.STRING:
                 found += scalars.compare_strings(original, update)
-            case Kind.NUMBER:
+            case NodeKind.NUMBER:
                 found += scalars.compare_numbers(original, update)
-            case Kind.ENUM:
+            case NodeKind.ENUM:
                 found += scalars.compare_enums(original, update)
-            case Kind.CONST:
+            case NodeKind.CONST:
                 found += scalars.compare_constants(original, update)
-            case Kind.OBJECT:
+            case NodeKind.OBJECT:
                 found += content.compare_objects(self, original, update)
-            case Kind.ARRAY:
+            case NodeKind.ARRAY:
                 found += content.compare_arrays(self, original, update)
-            case Kind.NOT:
+            case NodeKind.NOT:
                 found += self._compare_refused(original, update)
-            case Kind.COMBINED:
+            case NodeKind.COMBINED:
                 assert isinstance(original, CombinedNode)
                 assert isinstance(update, CombinedNode)
                 found += self._compare_combined(original, update)
@@ -176,7 +176,7 @@ def _always_fits(original: Node, update: Node) -> bool:
     Decimals that Connect's converter wrote as bytes may be written as text later: `connect.type` says so.
     """
     bytes_both = original.annotations.get("connect.type") == update.annotations.get("connect.type") == "bytes"
-    return original.kind is Kind.FALSE or update.kind is Kind.EMPTY or bytes_both
+    return original.kind is NodeKind.FALSE or update.kind is NodeKind.EMPTY or bytes_both
 
 
 def _annotations(original: Node, update: Node) -> list[JsonDifference]:
@@ -223,7 +223,7 @@ class JsonSchema:
     def root(self) -> Node:
         """The graph of nodes, read as far as a comparison needs it; InvalidSchemaError if the schema is none."""
         check_against_draft(self.document)
-        return Reader(self.document).node(self.document, resolver_for(self.document, self._references))
+        return NodeReader(self.document).node(self.document, resolver_for(self.document, self._references))
 
     def normalized(self) -> "JsonSchema":
         """Names in order, at every depth."""

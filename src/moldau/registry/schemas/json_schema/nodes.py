@@ -22,7 +22,7 @@ from moldau.registry.schemas.language import InvalidSchemaError
 ALL_OF, ANY_OF, ONE_OF = "allOf", "anyOf", "oneOf"
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """What a node speaks of."""
 
     EMPTY = auto()
@@ -52,7 +52,7 @@ class Node:
     `annotations` are `title`, `description`, `default` and the like; only the node of the whole object has them, not its parts.
     """
 
-    kind: Kind
+    kind: NodeKind
     keywords: dict[str, Any] = field(default_factory=dict)
     annotations: dict[str, Any] = field(default_factory=dict)
     child: Callable[[Any], "Node"] = _no_child
@@ -81,7 +81,7 @@ class CombinedNode(Node):
     def parts(self) -> list[Node]:
         """The schemas that are combined, those that are combined themselves first."""
         if self._parts is None:
-            self._parts = sorted(self.read_parts(), key=lambda part: part.kind is not Kind.COMBINED)
+            self._parts = sorted(self.read_parts(), key=lambda part: part.kind is not NodeKind.COMBINED)
         return self._parts
 
 
@@ -89,32 +89,32 @@ _ANNOTATIONS = ("$id", "id", "title", "description", "default", "connect.type")
 _CONDITIONS = ("if", "then", "else")
 # fmt: off
 _KEYWORDS = {
-    Kind.ARRAY: frozenset({
+    NodeKind.ARRAY: frozenset({
         "items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems", "contains",
         "minContains", "maxContains",
     }),
-    Kind.OBJECT: frozenset({
+    NodeKind.OBJECT: frozenset({
         "properties", "required", "minProperties", "maxProperties", "additionalProperties", "patternProperties", "propertyNames",
         "unevaluatedProperties", "dependencies", "dependentRequired", "dependentSchemas",
     }),
-    Kind.NUMBER: frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
-    Kind.STRING: frozenset({"minLength", "maxLength", "pattern", "format"}),
+    NodeKind.NUMBER: frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
+    NodeKind.STRING: frozenset({"minLength", "maxLength", "pattern", "format"}),
 }
 # fmt: on
 _TYPES = {
-    "string": Kind.STRING,
-    "number": Kind.NUMBER,
-    "integer": Kind.NUMBER,
-    "boolean": Kind.BOOLEAN,
-    "null": Kind.NULL,
-    "object": Kind.OBJECT,
-    "array": Kind.ARRAY,
+    "string": NodeKind.STRING,
+    "number": NodeKind.NUMBER,
+    "integer": NodeKind.NUMBER,
+    "boolean": NodeKind.BOOLEAN,
+    "null": NodeKind.NULL,
+    "object": NodeKind.OBJECT,
+    "array": NodeKind.ARRAY,
 }
 
 _Part = Callable[[], Node]
 
 
-class Reader:
+class NodeReader:
     """One document and what it refers to. Each JSON object gives one node, so that references to it meet in that node."""
 
     def __init__(self, document: Any) -> None:
@@ -131,7 +131,7 @@ class Reader:
             seen.add(id(value))
             value, resolver = follow(subresource(resolver, value, self._draft), value["$ref"])
         if isinstance(value, bool):
-            return Node(Kind.EMPTY if value else Kind.FALSE)
+            return Node(NodeKind.EMPTY if value else NodeKind.FALSE)
         if id(value) not in self._nodes:
             self._nodes[id(value)] = self._read(value, subresource(resolver, value, self._draft))
         return self._nodes[id(value)]
@@ -140,7 +140,7 @@ class Reader:
         """A reference and, as far as comparing goes, nothing else."""
         if not isinstance(value.get("$ref"), str):
             return False
-        return not self._modern or not self._parts(value, lambda _: Node(Kind.EMPTY))
+        return not self._modern or not self._parts(value, lambda _: Node(NodeKind.EMPTY))
 
     def _read(self, value: dict[str, Any], resolver: Resolver) -> Node:
         annotations = {name: value[name] for name in _ANNOTATIONS if name in value}
@@ -149,22 +149,22 @@ class Reader:
             reference = {"$ref": value["$ref"]}
             parts.append(lambda: self.node(reference, resolver))
         if not parts:
-            return Node(Kind.EMPTY, value, annotations)
+            return Node(NodeKind.EMPTY, value, annotations)
         if len(parts) == 1:
             node = parts[0]()
             node.annotations = annotations
             return node
-        return CombinedNode(Kind.COMBINED, value, annotations, criterion=ALL_OF, read_parts=lambda: [part() for part in parts])
+        return CombinedNode(NodeKind.COMBINED, value, annotations, criterion=ALL_OF, read_parts=lambda: [part() for part in parts])
 
     def _parts(self, value: dict[str, Any], child: Callable[[Any], Node]) -> list[_Part]:
         """What the object speaks of, beside a reference: a way to make the node of each."""
         criteria = [criterion for criterion in (ALL_OF, ANY_OF, ONE_OF) if criterion in value]
         parts: list[_Part] = [partial(_combined, criterion, value, child) for criterion in criteria]
-        for keyword, kind in (("enum", Kind.ENUM), ("const", Kind.CONST), ("not", Kind.NOT)):
+        for keyword, kind in (("enum", NodeKind.ENUM), ("const", NodeKind.CONST), ("not", NodeKind.NOT)):
             if keyword in value:
                 parts.append(partial(Node, kind, value, child=child))
         if any(keyword in value for keyword in _CONDITIONS):
-            parts.append(partial(Node, Kind.CONDITIONAL, value, child=child))
+            parts.append(partial(Node, NodeKind.CONDITIONAL, value, child=child))
         if isinstance(value.get("type"), list):
             types = list(dict.fromkeys(value["type"]))
             parts.append(partial(self._one_of_types, types, value, child))
@@ -181,11 +181,11 @@ class Reader:
 
     def _one_of_types(self, types: list[str], value: dict[str, Any], child: Callable[[Any], Node]) -> Node:
         nodes = [self._typed(name, value, child) for name in types]
-        return CombinedNode(Kind.COMBINED, value, child=child, criterion=ANY_OF, read_parts=lambda: nodes)
+        return CombinedNode(NodeKind.COMBINED, value, child=child, criterion=ANY_OF, read_parts=lambda: nodes)
 
 
 def _combined(criterion: str, value: dict[str, Any], child: Callable[[Any], Node]) -> Node:
     """The node of `allOf`, `anyOf` or `oneOf`; a schema that is there twice counts once."""
     different = {write_json(part, sort=True): part for part in reversed(value[criterion])}
     parts = list(reversed(different.values()))
-    return CombinedNode(Kind.COMBINED, value, criterion=criterion, read_parts=lambda: [child(part) for part in parts])
+    return CombinedNode(NodeKind.COMBINED, value, criterion=criterion, read_parts=lambda: [child(part) for part in parts])
