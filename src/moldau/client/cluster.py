@@ -289,7 +289,7 @@ _BATCHED = VersionRange(4, 6)
 """Versions of FindCoordinator that take many keys."""
 
 
-class Coordinators:
+class CoordinatorClient:
     """Asks the coordinators of groups, or of transactional ids (`kind`), of `cluster`."""
 
     def __init__(self, cluster: Cluster, kind: int = GROUP) -> None:

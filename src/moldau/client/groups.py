@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from struct import Struct, error
 from typing import Any
 
-from moldau.client.cluster import Cluster, Coordinators, not_found
+from moldau.client.cluster import Cluster, CoordinatorClient, not_found
 from moldau.client.errors import RequestFailedError, failure
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.identity import BrokerId, Offset, TopicPartition
@@ -133,7 +133,7 @@ class Groups:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._coordinators = Coordinators(cluster)
+        self._coordinators = CoordinatorClient(cluster)
 
     def list_groups(self, states: Iterable[str] = ()) -> list[ListedGroup]:
         """All groups by name, or those in one of `states`, asked of every broker."""

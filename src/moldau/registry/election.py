@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from moldau.client.cluster import Cluster, Coordinators
+from moldau.client.cluster import Cluster, CoordinatorClient
 from moldau.client.errors import failure
 from moldau.model.errors import ErrorCode, MoldauError, known_error
 from moldau.protocol.api_keys import ApiKey
@@ -164,7 +164,7 @@ class Election:
         self._session_timeout_s = session_timeout_s
         self._heartbeat_s = min(heartbeat_s, session_timeout_s / 3)
         self._cluster = Cluster(bootstrap, client_id="moldau-registry", timeout_s=2 * session_timeout_s)
-        self._coordinators = Coordinators(self._cluster)
+        self._coordinators = CoordinatorClient(self._cluster)
         self._member = ""
         self._generation = -1
         self._writer: RegistryIdentity | None = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeVar
 
-from moldau.client.cluster import TRANSACTION, Cluster, Coordinators
+from moldau.client.cluster import TRANSACTION, Cluster, CoordinatorClient
 from moldau.client.errors import failure
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, ProtocolError
 from moldau.model.identity import TopicPartition
@@ -58,7 +58,7 @@ class TransactionRequests:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._coordinators = Coordinators(cluster, TRANSACTION)
+        self._coordinators = CoordinatorClient(cluster, TRANSACTION)
 
     def take_over(self, transactional_id: str | None, timeout_ms: int) -> Owner:
         """Become the producer of an id; whoever was it is fenced, and what that one left open is aborted. None: of no id."""
