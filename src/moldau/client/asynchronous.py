@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from moldau.client.consumer import Consumer
-from moldau.client.delivery import Deliveries, Delivery, Rest
+from moldau.client.delivery import Deliveries, Delivery, MessageDefaults
 from moldau.client.message import ConsumedMessage, Delivered, Headers, Message, messages_of
 from moldau.client.producer import Producer
 from moldau.client.reader import SLICE_S, Listener
@@ -87,10 +87,10 @@ class AsyncProducer:
         timestamp: int | None = None,
     ) -> Delivery | Deliveries:
         """Send a value or a message, or a set of them; waits for room where the queue is full. ``await`` what it gives for the outcome."""
-        rest = Rest(key, headers, partition, timestamp)
+        defaults = MessageDefaults(key, headers, partition, timestamp)
         if value is None or isinstance(value, bytes | str | Message):
-            return await self._send(topic, value if isinstance(value, Message) else Message(value), rest)
-        return Deliveries([await self._send(topic, message, rest) for message in messages_of(value)])
+            return await self._send(topic, value if isinstance(value, Message) else Message(value), defaults)
+        return Deliveries([await self._send(topic, message, defaults) for message in messages_of(value)])
 
     async def send_and_wait(
         self,
@@ -105,11 +105,11 @@ class AsyncProducer:
         """Send one message, and wait until it stands in the log. SendError."""
         return await (await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp))
 
-    async def _send(self, topic: str, message: Message, rest: Rest) -> Delivery:
+    async def _send(self, topic: str, message: Message, defaults: MessageDefaults) -> Delivery:
         producer = self._producer
-        if producer.asks_before_sending(topic, rest):
+        if producer.asks_before_sending(topic, defaults):
             await in_thread(lambda: producer.partitions_for(topic))
-        wanted = producer.prepare(topic, message, rest)
+        wanted = producer.prepare(topic, message, defaults)
         while not producer.offer(wanted):
             await in_thread(producer.wait_for_room)
         return wanted.delivery
@@ -178,7 +178,7 @@ class AsyncConsumer:
         self._consumer = Consumer(bootstrap_servers, group_id=group_id, topics=topics, **options)
         self._thread = ThreadPoolExecutor(1, "moldau consumer")
         self._turn = asyncio.Lock()
-        self.in_transaction = _InTransaction(self._consumer, self._thread)
+        self.in_transaction = _TransactionConsumer(self._consumer, self._thread)
         """The consumer as a producer's transaction sees it, from another thread."""
 
     async def _ask(self, work: Callable[[Consumer], R]) -> R:
@@ -310,7 +310,7 @@ class AsyncConsumer:
             self._thread.shutdown()
 
 
-class _InTransaction:
+class _TransactionConsumer:
     """A consumer whose calls are made in its own thread, whoever calls."""
 
     def __init__(self, consumer: Consumer, thread: ThreadPoolExecutor) -> None:

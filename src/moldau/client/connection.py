@@ -29,7 +29,7 @@ IN_FLIGHT_MAX = 64
 CONNECT_TIMEOUT_S = 10.0
 
 
-class Pending(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request whose response is still to come."""
 
     call: Call
@@ -72,7 +72,7 @@ class BrokerConnection:
 
     def pipeline(self, requests: Iterable[tuple[ApiKey, Any]]) -> list[Any]:
         """Send many requests, at most `IN_FLIGHT_MAX` unanswered at a time; the responses in the same order."""
-        waiting: deque[Pending] = deque()
+        waiting: deque[PendingRequest] = deque()
         responses = []
         for api_key, message in requests:
             if len(waiting) == IN_FLIGHT_MAX:
@@ -81,7 +81,9 @@ class BrokerConnection:
         responses.extend(self.receive(pending) for pending in waiting)
         return responses
 
-    def send(self, api_key: ApiKey, message: Any, *, version: int | VersionRange | None = None, timeout_s: float | None = None) -> Pending:
+    def send(
+        self, api_key: ApiKey, message: Any, *, version: int | VersionRange | None = None, timeout_s: float | None = None
+    ) -> PendingRequest:
         """Send one request; its response is to be taken with `receive`."""
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         self.connect(deadline)
@@ -90,9 +92,9 @@ class BrokerConnection:
         except PeerError as error:
             raise self._refused(error) from error
         self._send(api_key, data, deadline)
-        return Pending(call, deadline)
+        return PendingRequest(call, deadline)
 
-    def receive(self, pending: Pending) -> Any:
+    def receive(self, pending: PendingRequest) -> Any:
         """The response to `pending`, which must be the oldest one sent and not yet received."""
         assert self._rpc.oldest is pending.call, "responses come in the order of the requests"
         answered = None

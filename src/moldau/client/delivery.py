@@ -25,7 +25,7 @@ _callbacks_lock = threading.Lock()
 """Held only by who waits for a message that is still on its way, and by what ends such a one."""
 
 
-class Keeper(Protocol):
+class DeliveryListener(Protocol):
     """Who is told of messages that were given up."""
 
     def gave_up(self, delivery: "Delivery") -> None:
@@ -40,7 +40,7 @@ class Delivery:
 
     __slots__ = ("_callbacks", "_delivered", "_error", "_keeper", "_seen")
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: DeliveryListener) -> None:
         self._keeper = keeper
         self._delivered: Delivered | None = None
         self._error: SendError | None = None
@@ -165,7 +165,7 @@ class Deliveries(tuple[Delivery, ...]):
 ANY_PARTITION = -1
 
 
-class Rest(NamedTuple):
+class MessageDefaults(NamedTuple):
     """What goes with the messages of one call that do not say it themselves."""
 
     key: bytes | str | None
@@ -174,7 +174,7 @@ class Rest(NamedTuple):
     timestamp: int | None
 
 
-class Outgoing(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """One message to be queued, and what will become of it."""
 
     topic: str
@@ -185,19 +185,19 @@ class Outgoing(NamedTuple):
     delivery: Delivery
 
 
-def outgoing(topic: str, message: Message, rest: Rest, delivery: Delivery) -> Outgoing:
+def outgoing(topic: str, message: Message, defaults: MessageDefaults, delivery: Delivery) -> OutgoingMessage:
     """The message with what goes with it. ValueError for a timestamp that librdkafka would take for "now"."""
     more: dict[str, Any] = {"on_delivery": delivery.report}
-    headers = message.headers or rest.headers
+    headers = message.headers or defaults.headers
     if headers:
         more["headers"] = list(headers.items() if isinstance(headers, Mapping) else headers)
-    timestamp = rest.timestamp if message.timestamp is None else message.timestamp
+    timestamp = defaults.timestamp if message.timestamp is None else message.timestamp
     if timestamp is not None:
         if timestamp < 1:
             raise ValueError(f"topic {topic}: a timestamp is at least 1 ms, not {timestamp}")
         more["timestamp"] = timestamp
-    key = rest.key if message.key is None else message.key
-    return Outgoing(topic, message.value, key, ANY_PARTITION if rest.partition is None else rest.partition, more, delivery)
+    key = defaults.key if message.key is None else message.key
+    return OutgoingMessage(topic, message.value, key, ANY_PARTITION if defaults.partition is None else defaults.partition, more, delivery)
 
 
 R = TypeVar("R")

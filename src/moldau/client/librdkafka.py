@@ -172,7 +172,7 @@ class ConsumerQueries:
 _STEP_S = 0.05
 
 
-class OwnThread:
+class BoundedCall:
     """One consumer's; librdkafka's callbacks go through `call_back`."""
 
     def __init__(self) -> None:

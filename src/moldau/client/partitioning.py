@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from moldau.client.delivery import ANY_PARTITION, Rest
+from moldau.client.delivery import ANY_PARTITION, MessageDefaults
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer as Inner
@@ -51,9 +51,9 @@ class PartitionChooser:
         self._partitioner = partitioner
         self._counts: dict[str, tuple[int, float]] = {}
 
-    def applies(self, rest: Rest) -> bool:
+    def applies(self, defaults: MessageDefaults) -> bool:
         """Whether `choose` is to be asked for messages of this call."""
-        return self._partitioner is not None and rest.partition is None
+        return self._partitioner is not None and defaults.partition is None
 
     def asks(self, topic: str) -> bool:
         """Whether `choose` would ask the brokers for the topic's partitions."""

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from moldau.client.broker_log import BrokerLog
-from moldau.client.delivery import SLICE_S, Deliveries, Delivery, DeliveryThread, Outgoing, Rest, log, outgoing
+from moldau.client.delivery import SLICE_S, Deliveries, Delivery, DeliveryThread, MessageDefaults, OutgoingMessage, log, outgoing
 from moldau.client.failures import PRODUCER_BYTES_MAX, SendError, refused_by_producer
 from moldau.client.message import Headers, Message, messages_of
 from moldau.client.partitioning import PartitionChooser
@@ -28,7 +28,7 @@ from moldau.model.extras import MissingExtraError
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
 
-    from moldau.client.delivery import Keeper
+    from moldau.client.delivery import DeliveryListener
     from moldau.client.partitioning import Partitioner
 
 _FAREWELL_S = 10.0
@@ -129,30 +129,30 @@ class Producer:
         that failed on its way does. FencedError and ClientError when nothing can be sent any more; RuntimeError for a closed producer,
         and outside of a transaction for one with a transactional id.
         """
-        rest = Rest(key, headers, partition, timestamp)
+        defaults = MessageDefaults(key, headers, partition, timestamp)
         if isinstance(value, Message):
-            return self._send(topic, value, rest)
+            return self._send(topic, value, defaults)
         if value is None or isinstance(value, bytes | str):
-            return self._send(topic, Message(value), rest)
+            return self._send(topic, Message(value), defaults)
         if isinstance(value, bytearray | memoryview):
-            return self._send(topic, Message(bytes(value)), rest)
-        return Deliveries(self._send(topic, message, rest) for message in messages_of(value))
+            return self._send(topic, Message(bytes(value)), defaults)
+        return Deliveries(self._send(topic, message, defaults) for message in messages_of(value))
 
-    def _send(self, topic: str, message: Message, rest: Rest) -> Delivery:
-        wanted = self.prepare(topic, message, rest)
+    def _send(self, topic: str, message: Message, defaults: MessageDefaults) -> Delivery:
+        wanted = self.prepare(topic, message, defaults)
         while not self.offer(wanted):
             self.wait_for_room()
         return wanted.delivery
 
-    def prepare(self, topic: str, message: Message, rest: Rest) -> Outgoing:
+    def prepare(self, topic: str, message: Message, defaults: MessageDefaults) -> OutgoingMessage:
         """A message with its partition chosen and its delivery made, to be offered."""
         self._check_open()
-        wanted = outgoing(topic, message, rest, Delivery(self._reports))
-        if self._choosing.applies(rest):
+        wanted = outgoing(topic, message, defaults, Delivery(self._reports))
+        if self._choosing.applies(defaults):
             return wanted._replace(partition=self._choosing.choose(topic, wanted.key))
         return wanted
 
-    def offer(self, wanted: Outgoing) -> bool:
+    def offer(self, wanted: OutgoingMessage) -> bool:
         """Queue it; False if there is no room now. What librdkafka refuses has ended."""
         try:
             self._inner.produce(wanted.topic, wanted.value, wanted.key, wanted.partition, **wanted.more)
@@ -164,19 +164,19 @@ class Producer:
         return True
 
     @property
-    def keeper(self) -> "Keeper":
+    def keeper(self) -> "DeliveryListener":
         """Who is told of failed messages: for deliveries of other kinds than `prepare` makes."""
         return self._reports
 
-    def asks_before_sending(self, topic: str, rest: Rest) -> bool:
+    def asks_before_sending(self, topic: str, defaults: MessageDefaults) -> bool:
         """Whether `prepare` would ask the brokers for the topic's partitions."""
-        return self._choosing.applies(rest) and self._choosing.asks(topic)
+        return self._choosing.applies(defaults) and self._choosing.asks(topic)
 
     def wait_for_room(self) -> None:
         """The queue is full: wait until something has left it, or a moment."""
         self._reports.wait_for_room()
 
-    def _refuse(self, wanted: Outgoing, error: "KafkaException") -> None:
+    def _refuse(self, wanted: OutgoingMessage, error: "KafkaException") -> None:
         from confluent_kafka import KafkaError
 
         cause: KafkaError = error.args[0]

@@ -11,9 +11,9 @@ from moldau.client.commits import Commits
 from moldau.client.failures import CommitError, ConsumeError
 from moldau.client.librdkafka import (
     ASK_TIMEOUT_S,
+    BoundedCall,
     ConsumerQueries,
     ErrorMessages,
-    OwnThread,
     foreign,
     foreign_offsets,
     our_message,
@@ -80,7 +80,7 @@ class Session(ConsumerQueries):
         self._reset = settings.get("auto.offset.reset")
         self._brokers = BrokerLog("consumer" if group is None else f"consumer of group {group}")
         self._commits = Commits(group or "")
-        self._calls = OwnThread()
+        self._calls = BoundedCall()
         self._error: ConsumeError | None = None
         self._news = ErrorMessages(group)
         self._gone: set[TopicPartition] = set()

@@ -80,7 +80,7 @@ REVOKE_WAIT_S = 1.0
 """How long a partition that goes to another member waits for the message that is being worked on, so that it comes only once."""
 
 
-class Feeder:
+class StreamFeeder:
     """Feeds `queues` from `source` until it is stopped, or until the source fails."""
 
     def __init__(self, source: StreamSource, queues: StreamQueues, *, patience_s: float, revoke_wait_s: float) -> None:

@@ -55,7 +55,7 @@ class Lane:
 
 
 @dataclass(slots=True)
-class _Owned:
+class _Ownership:
     """A partition that is ours: whose it is, and which time it is so."""
 
     lane: Lane
@@ -73,7 +73,7 @@ class StreamQueues:
         self.room = threading.Condition(self.lock)
         now = monotonic()
         self.lanes = {topic: [Lane(topic, number, self.lock, now) for number in range(count)] for topic, count in streams.items()}
-        self._owned: dict[TopicPartition, _Owned] = {}
+        self._owned: dict[TopicPartition, _Ownership] = {}
         self._epochs = 0
         self._monotonic = monotonic
 
@@ -128,7 +128,7 @@ class StreamQueues:
                 lane = min(self.lanes[where.topic], key=lambda each: len(each.partitions))
                 self._epochs += 1
                 lane.partitions.add(where)
-                self._owned[where] = _Owned(lane, self._epochs)
+                self._owned[where] = _Ownership(lane, self._epochs)
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing more of these."""
@@ -162,7 +162,7 @@ class StreamQueues:
         with self.lock:
             owned = self._owned[where]
             self._epochs += 1
-            self._owned[where] = _Owned(owned.lane, self._epochs, offset)
+            self._owned[where] = _Ownership(owned.lane, self._epochs, offset)
             owned.lane.drop({where})
 
     def put(self, messages: Iterable[ConsumedMessage]) -> None:

@@ -21,7 +21,7 @@ from moldau.client.failures import ClientError
 from moldau.client.message import ConsumedMessage
 from moldau.client.session import Session
 from moldau.client.settings import CLOSE_TIMEOUT_MS, ConsumerOptions, checked_offset, consumer_settings
-from moldau.client.stream_feeder import REVOKE_WAIT_S, Feeder, StreamSource, log
+from moldau.client.stream_feeder import REVOKE_WAIT_S, StreamFeeder, StreamSource, log
 from moldau.client.stream_queues import Lane, StreamQueues
 from moldau.model.identity import TopicPartition
 
@@ -53,7 +53,7 @@ def create_message_streams(
 class MessageStream:
     """One stream of one topic, for one thread at a time. It ends only when the streams are closed."""
 
-    def __init__(self, lane: Lane, queues: StreamQueues, feeder: Feeder) -> None:
+    def __init__(self, lane: Lane, queues: StreamQueues, feeder: StreamFeeder) -> None:
         self.topic = lane.topic
         self._lane = lane
         self._queues = queues
@@ -101,7 +101,7 @@ class MessageStreams:
     ) -> None:
         self._source = source
         self._queues = StreamQueues(streams)
-        self._feeder = Feeder(source, self._queues, patience_s=patience_s, revoke_wait_s=revoke_wait_s)
+        self._feeder = StreamFeeder(source, self._queues, patience_s=patience_s, revoke_wait_s=revoke_wait_s)
         self._streams = {
             topic: [MessageStream(lane, self._queues, self._feeder) for lane in lanes] for topic, lanes in self._queues.lanes.items()
         }

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final, NamedTuple
 
-from moldau.client.delivery import Delivery, Keeper
+from moldau.client.delivery import Delivery, DeliveryListener
 from moldau.client.failures import ClientError, SendError
 from moldau.client.message import Delivered
 from moldau.client.producer import Producer
@@ -139,7 +139,7 @@ class CountedDelivery(Delivery):
 
     __slots__ = ("_guid_hash", "_instance", "_time_ms", "_topic", "_value_bytes")
 
-    def __init__(self, keeper: Keeper, instance: Instance, topic: str, time_ms: int, value_bytes: int, guid_hash: int) -> None:
+    def __init__(self, keeper: DeliveryListener, instance: Instance, topic: str, time_ms: int, value_bytes: int, guid_hash: int) -> None:
         Delivery.__init__(self, keeper)
         self._instance = instance
         self._topic = topic

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
-from moldau.client.delivery import ANY_PARTITION, Delivery, Outgoing
+from moldau.client.delivery import ANY_PARTITION, Delivery, OutgoingMessage
 from moldau.client.producer import Producer
 from moldau.client.settings import Codec, bootstrap_text
 from moldau.tracking.audit_record import ensure_audit_topic
@@ -162,14 +162,14 @@ class TrackerProducer:
         return wanted.delivery
 
     @staticmethod
-    def abandon(wanted: Outgoing) -> None:
+    def abandon(wanted: OutgoingMessage) -> None:
         """What was prepared is not offered, or was not taken: it does not count as on its way any more."""
         assert isinstance(wanted.delivery, CountedDelivery)
         wanted.delivery.abandon()
 
     def prepare(
         self, event: Any, time: datetime | int | None, topic: str | None, key: bytes | str | None, schema: EventSchema | None
-    ) -> Outgoing:
+    ) -> OutgoingMessage:
         """An event with its header, ready to be offered; as `track`."""
         self._check_open()
         if key is not None and not isinstance(key, (bytes, str)):
@@ -186,7 +186,7 @@ class TrackerProducer:
             last = self._last_time = (time_ms, time_bytes(time_ms))
         value = b"".join((prefix, last[1], self._header_text, guid, body))
         delivery = CountedDelivery(self._producer.keeper, instance, route.topic, time_ms, len(value), guid_hash(guid))
-        return Outgoing(route.topic, value, key, ANY_PARTITION, {"on_delivery": delivery.report}, delivery)
+        return OutgoingMessage(route.topic, value, key, ANY_PARTITION, {"on_delivery": delivery.report}, delivery)
 
     def _open(self) -> Instance:
         """An instance that may have events: the first one, or one after another that is no longer certain of its counts."""

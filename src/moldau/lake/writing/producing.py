@@ -17,7 +17,7 @@ from moldau.protocol.messages.produce import PartitionProduceData, ProduceReques
 from moldau.protocol.versions import VersionRange
 
 if TYPE_CHECKING:
-    from moldau.client.connection import BrokerConnection, Pending
+    from moldau.client.connection import BrokerConnection, PendingRequest
 
 _VERSIONS = VersionRange(3, 11)
 """Those that add no partition to a transaction by themselves and name topics by name."""
@@ -51,7 +51,7 @@ class BatchSender(Cluster):
         self._acks = acks
         self._transactional_id: str | None = None
         self._batches: Mapping[TopicPartition, Batch] = {}
-        self._sent: list[tuple[BrokerConnection, Pending, list[TopicPartition]]] = []
+        self._sent: list[tuple[BrokerConnection, PendingRequest, list[TopicPartition]]] = []
 
     def send(self, batches: Mapping[TopicPartition, Batch], transactional_id: str | None) -> None:
         """Send a batch to each of some partitions; `wait` comes before the next."""

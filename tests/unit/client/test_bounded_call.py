@@ -6,7 +6,7 @@ import time
 import pytest
 
 from moldau.client import librdkafka
-from moldau.client.librdkafka import OwnThread
+from moldau.client.librdkafka import BoundedCall
 from support.late_answers import LateAnswer
 
 LIMIT_S = 10.0
@@ -14,7 +14,7 @@ LIMIT_S = 10.0
 
 def test_callbacks_and_what_they_raise_go_where_they_belong() -> None:
     """As if librdkafka had been called directly."""
-    thread = OwnThread()
+    thread = BoundedCall()
     seen: list[threading.Thread] = []
 
     def callback() -> None:
@@ -32,14 +32,14 @@ def test_callbacks_and_what_they_raise_go_where_they_belong() -> None:
 
 
 def test_outside_of_it_a_callback_is_just_called() -> None:
-    thread = OwnThread()
+    thread = BoundedCall()
     called: list[int] = []
     thread.call_back(lambda: called.append(1))
     assert called == [1]
 
 
 def test_who_has_ceased_to_wait_is_not_called() -> None:
-    thread = OwnThread()
+    thread = BoundedCall()
     go_on, ended = threading.Event(), threading.Event()
     called: list[int] = []
 
@@ -57,13 +57,13 @@ def test_who_has_ceased_to_wait_is_not_called() -> None:
 
 
 def test_whether_it_has_ended() -> None:
-    assert OwnThread().run(lambda: None, LIMIT_S)
+    assert BoundedCall().run(lambda: None, LIMIT_S)
 
 
 def test_an_answer_that_comes_just_behind_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is taken for what it is, and the wait's end for nothing: close would fail with it."""
     monkeypatch.setattr(librdkafka, "Future", LateAnswer)
-    thread = OwnThread()
+    thread = BoundedCall()
     called: list[int] = []
 
     def fails() -> None:
