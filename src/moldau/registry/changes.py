@@ -32,7 +32,7 @@ from moldau.registry.errors import (
 )
 from moldau.registry.peers import ForwardedAnswer, ForwardError, confirmation, forward
 from moldau.registry.request import NO_CONTENT, OK, encode_json
-from moldau.registry.schemas_topic import BehindError, WriterFencedError
+from moldau.registry.schemas_topic import TopicReadError, WriterFencedError
 
 if TYPE_CHECKING:
     from moldau.registry.election import Election, RegistryIdentity
@@ -140,7 +140,7 @@ class Changes:
                 trouble = forwarding_failed(f"Error while forwarding the request to the leader: {error}")
                 if error.delivered and request.method == "DELETE":
                     raise trouble from error
-            except BehindError as error:
+            except TopicReadError as error:
                 raise timed_out(str(error)) from error
             except PeerError as error:
                 raise (schema_too_large() if error.code in _TOO_LARGE else store_failed(str(error))) from error

@@ -16,7 +16,7 @@ KEYS_BYTES_MAX = 1 << 20
 _EACH_BYTES = 1_000
 
 
-class LeftOutKeys:
+class OmittedKeys:
     """The keys whose last record was left out. It is as safe for threads as what calls it."""
 
     def __init__(self, bytes_max: int = KEYS_BYTES_MAX) -> None:

@@ -22,7 +22,7 @@ from moldau.registry.errors import unprocessable
 from moldau.registry.records import NoopKey, Write, encode_key, to_json
 from moldau.registry.request import RestRequest
 from moldau.registry.rest_connection import CONTENT_TYPE, parse_urls
-from moldau.registry.schemas_topic import BehindError
+from moldau.registry.schemas_topic import TopicReadError
 
 if TYPE_CHECKING:
     from moldau.registry.election import RegistryIdentity
@@ -141,6 +141,6 @@ class WriterConfirmation:
             if forward(writer, request, timeout_s).status != 200:
                 return False
             self._follower.catch_up(timeout_s)
-        except (ForwardError, BehindError):
+        except (ForwardError, TopicReadError):
             return False
         return (nonce, writer.url) in self._state.confirmations

@@ -211,7 +211,7 @@ _BYTES_MAX = 8 << 20
 _DECOMPRESSED_BYTES_MAX = 256 << 20
 
 
-class BehindError(WorldError):
+class TopicReadError(WorldError):
     """The log could not be read to its end in time."""
 
     def __init__(self, topic: str, reason: str) -> None:
@@ -268,7 +268,7 @@ class Follower:
             before = self._position
             try:
                 self.wait_for(end, stalled_s)
-            except BehindError:
+            except TopicReadError:
                 if self._position == before or self._ended or self._stopping.is_set():
                     raise
                 log.info("registry topic is being read: topic=%s offset=%d end=%d", self.topic, self._position, end)
@@ -284,14 +284,14 @@ class Follower:
 
     def _find_end(self, timeout_s: float) -> int:
         if not self._asking_lock.acquire(timeout=timeout_s):
-            raise BehindError(self.topic, f"after {timeout_s:.0f} s others are still asking for its end")
+            raise TopicReadError(self.topic, f"after {timeout_s:.0f} s others are still asking for its end")
         before = self._position  # what others write while we ask is read too, and lies behind the answer
         try:
             end = self._asking.list_offsets({self._where: LATEST})[self._where].offset
         finally:
             self._asking_lock.release()
         if end < before:
-            raise BehindError(self.topic, f"it ends at offset {end}, and was read up to {before} before: it was deleted or cut")
+            raise TopicReadError(self.topic, f"it ends at offset {end}, and was read up to {before} before: it was deleted or cut")
         return end
 
     def wait_for(self, end: int, timeout_s: float) -> None:
@@ -302,7 +302,7 @@ class Follower:
             while self._position < end or self._ended:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0 or self._ended or self._stopping.is_set():
-                    raise BehindError(self.topic, self._trouble or f"after {timeout_s:.0f} s it is at offset {self._position} of {end}")
+                    raise TopicReadError(self.topic, self._trouble or f"after {timeout_s:.0f} s it is at offset {self._position} of {end}")
                 self._moved.wait(left_s)
 
     def _run(self) -> None:

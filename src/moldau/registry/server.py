@@ -30,7 +30,7 @@ from moldau.registry.limits import HttpLimits, WorkLimits
 from moldau.registry.peers import WriterConfirmation
 from moldau.registry.schema_workers import SchemaWorkers
 from moldau.registry.schemas.answers import AnswerCache
-from moldau.registry.schemas_topic import SCHEMAS_TOPIC, BehindError, Follower, SchemasTopicWriter, ensure_topic
+from moldau.registry.schemas_topic import SCHEMAS_TOPIC, Follower, SchemasTopicWriter, TopicReadError, ensure_topic
 from moldau.registry.state import RegistryState
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class RegistryServer:
         self._memory_bytes_max = memory_bytes_max
         self._bound = bound
         self._pid = os.getpid()
-        self._parts: _Parts | None = None
+        self._parts: _RunningServer | None = None
 
     @property
     def url(self) -> str:
@@ -127,7 +127,7 @@ class RegistryServer:
         if parts is not None and os.getpid() == self._pid:
             parts.stop()
 
-    def _assemble(self, bound: socket.socket) -> "_Parts":
+    def _assemble(self, bound: socket.socket) -> "_RunningServer":
         answers = AnswerCache()
         self.state = RegistryState(answers.parsed, self._memory_bytes_max)  # that of a former run may hold what was deleted since
         host, port = bound.getsockname()[:2]
@@ -146,7 +146,7 @@ class RegistryServer:
         app = App(self.state, changes, schema_workers, access, cluster_id=cluster_id, limits=limits)
         local = "127.0.0.1" if host in _EVERY_INTERFACE else host
         url = RegistryIdentity(local, port).url
-        return _Parts(url, bound, follower, writer, election, changes, schema_workers, HttpServer(app, limits, _GRACE_S), app)
+        return _RunningServer(url, bound, follower, writer, election, changes, schema_workers, HttpServer(app, limits, _GRACE_S), app)
 
     def __enter__(self) -> Self:
         self.start()
@@ -156,7 +156,7 @@ class RegistryServer:
         self.stop()
 
 
-class _Parts:
+class _RunningServer:
     """What one run of a server is made of."""
 
     def __init__(
@@ -190,7 +190,7 @@ class _Parts:
         end = self._follower.read_all(_READ_STALLED_S)
         with self._lock:
             if self._stopping:
-                raise BehindError(self._follower.topic, "the registry is asked to stop")
+                raise TopicReadError(self._follower.topic, "the registry is asked to stop")
             self._thread.start()
             self._http.listening.wait()
             self.election.start()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.model.log_throttle import LogThrottle
 from moldau.model.registry_defaults import MEMORY_BYTES_MAX
 from moldau.registry import records
-from moldau.registry.left_out import LeftOutKeys
+from moldau.registry.left_out import OmittedKeys
 from moldau.registry.limits import record_size
 from moldau.registry.records import NUMBER_MAX, Key, RecordError, SchemaKey, SchemaVersion, Write
 from moldau.registry.schemas import languages
@@ -57,7 +57,7 @@ class RegistryState:
         self.memory_bytes_max = memory_bytes_max
         self.left_out = 0
         """Records that did not fit. While there are any, ids and versions may be taken that are not known here."""
-        self._left_out_keys = LeftOutKeys()
+        self._left_out_keys = OmittedKeys()
         self.parsed = parsed
         self.lock = threading.RLock()
         self.configs: dict[str | None, dict[str, Any]] = {}

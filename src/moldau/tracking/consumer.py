@@ -106,7 +106,7 @@ class EventDecoder:
         return found
 
 
-class _Watched(io.BytesIO):
+class _ExhaustionProbe(io.BytesIO):
     """Knows whether somebody wanted more than there is."""
 
     ran_out = False
@@ -119,7 +119,7 @@ class _Watched(io.BytesIO):
 
 def _runs_out(body: bytes | memoryview, writer: Any, read: Read) -> bool:
     """Whether bytes that cannot be decoded are too few; fastavro has several errors for that, each of which may mean something else."""
-    source = _Watched(body)
+    source = _ExhaustionProbe(body)
     try:
         read(source, writer, None)
     except (EOFError, ValueError, TypeError, LookupError, OverflowError, ArithmeticError):

@@ -12,7 +12,7 @@ from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import HEADER_SIZE, stamp_crc
 from moldau.protocol.records.record import Header, Record
 from moldau.registry import schemas_topic as module
-from moldau.registry.schemas_topic import BehindError, Follower
+from moldau.registry.schemas_topic import Follower, TopicReadError
 from moldau.registry.state import RegistryState
 
 PATIENCE_S = 10.0
@@ -83,7 +83,7 @@ def test_a_start_waits_for_a_long_topic_as_long_as_something_of_it_is_read(follo
         waits.append(end)
         if len(waits) < 3:
             follower._position += 1
-            raise BehindError("_schemas", "not there yet")
+            raise TopicReadError("_schemas", "not there yet")
 
     monkeypatch.setattr(follower, "wait_for", slow)
     monkeypatch.setattr(FakeCluster, "end", 1000)
@@ -91,14 +91,14 @@ def test_a_start_waits_for_a_long_topic_as_long_as_something_of_it_is_read(follo
     assert follower.read_all(1.0) == 1000
     assert len(waits) == 3
     follower._position = 5
-    monkeypatch.setattr(follower, "wait_for", lambda *_: (_ for _ in ()).throw(BehindError("_schemas", "stalled")))
-    with pytest.raises(BehindError, match="stalled"):
+    monkeypatch.setattr(follower, "wait_for", lambda *_: (_ for _ in ()).throw(TopicReadError("_schemas", "stalled")))
+    with pytest.raises(TopicReadError, match="stalled"):
         follower.read_all(1.0)
 
 
 def test_a_log_that_ends_before_what_was_read_was_cut(follower: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeCluster, "end", 2)
-    with pytest.raises(BehindError, match="ends at offset 2, and was read up to 3 before: it was deleted or cut"):
+    with pytest.raises(TopicReadError, match="ends at offset 2, and was read up to 3 before: it was deleted or cut"):
         follower.catch_up(PATIENCE_S)
 
 

@@ -139,11 +139,11 @@ def record_of(python_type: type) -> dict[str, Any]:
     """The Avro record of a dataclass or a pydantic model, without the header. SchemaError names type or field."""
     if field_names(python_type) is None:
         raise SchemaError(f"{python_type.__name__} is neither a dataclass nor a pydantic model")
-    made: dict[str, Any] = _Types().record(python_type, python_type.__name__)
+    made: dict[str, Any] = _AvroTypes().record(python_type, python_type.__name__)
     return made
 
 
-class _Types:
+class _AvroTypes:
     """The types of one schema; each named one is defined once and called by its name afterwards."""
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ class _Types:
         """Whether a value is of the type of this hint, of which nothing is defined by that."""
         if value is None:  # without a try: types within types within types would each be tried
             return hint is type(None)
-        tried = _Types()
+        tried = _AvroTypes()
         tried._defined, tried._named = dict(self._defined), dict(self._named)
         return takes(tried._type(hint, path), value, tried._named)
 

@@ -123,7 +123,7 @@ def refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-class _Awaited(AvroType):
+class _ForwardReference(AvroType):
     """A name whose definition has not been met yet; it is replaced before anybody sees it."""
 
 
@@ -141,7 +141,7 @@ class Definitions:
     def await_one(self, name: str, namespace: str, put: Callable[[AvroType], None], place: str) -> AvroType:
         """Something for a name that is not known at `place`; `find_awaited` puts the type instead of it."""
         self._awaited.append((name, namespace, put, place))
-        return _Awaited(kind=name)
+        return _ForwardReference(kind=name)
 
     def find_awaited(self) -> None:
         """The text is at its end. InvalidSchemaError for a name that nobody has defined."""

@@ -111,12 +111,12 @@ def default_fault(avro_type: AvroType, value: Any) -> str | None:
 
     The default of a union may be of any of its branches, as Avro says since 1.12 (before, of the first only).
     """
-    if _Fitting().fits(avro_type, value):
+    if _DefaultCheck().fits(avro_type, value):
         return None
     return f"{json.dumps(value)[:_SHOWN_CHARACTERS_MAX]} is no {_described(avro_type)}"
 
 
-class _Fitting:
+class _DefaultCheck:
     """One default value. Each pair of a type and a part of the value is judged once: the branches of unions inside each other would
     otherwise be tried in every combination."""
 
