@@ -2,7 +2,7 @@
 
 Versions, subjects and contexts are deleted softly first, then for good, and never while others refer to them.
 
-While schemas are left out (`left_out.py`) none is deleted for good: one of those may refer to it.
+While schemas are left out (`omitted_keys.py`) none is deleted for good: one of those may refer to it.
 
 What is deleted softly is not listed and not counted for compatibility, but its id still finds its schema: data written with it can be read.
 """

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from moldau.model.log_throttle import LogThrottle
 from moldau.model.registry_defaults import MEMORY_BYTES_MAX
 from moldau.registry import records
-from moldau.registry.left_out import OmittedKeys
 from moldau.registry.limits import record_size
+from moldau.registry.omitted_keys import OmittedKeys
 from moldau.registry.records import NUMBER_MAX, Key, RecordError, SchemaKey, SchemaVersion, Write
 from moldau.registry.schemas import languages
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, in_context_of, parse_subject

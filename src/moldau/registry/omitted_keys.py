@@ -1,4 +1,4 @@
-"""Which keys have a record that did not fit (`state.py`), so that what they concern is refused and not answered from an older record.
+"""Keys with a record that did not fit (`state.py`), so that what they concern is refused and not answered from an older record.
 
     of a version, or of a deletion of versions  ->  its subject lacks schemas
     of a configuration or a mode                ->  its scope lacks that setting
