@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from load import LoadClient, build
 from measure import Results, directory_bytes, disk_read_bytes, resident_mb
-from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
+from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
 from support.server import ServerProcess
 from systems import ROOT
@@ -114,7 +114,7 @@ def retain(bootstrap: str, kept_bytes: int) -> dict[str, Any]:
     watcher.start()
     begun = time.monotonic()
     with Cluster(bootstrap) as cluster:
-        Admin(cluster).alter_configs(Resource(ResourceType.TOPIC, TOPIC), ConfigChanges({"retention.bytes": str(kept_bytes)}))
+        Admin(cluster).alter_configs(AdminResource(AdminResourceType.TOPIC, TOPIC), ConfigUpdate({"retention.bytes": str(kept_bytes)}))
     reader, first = consumer(bootstrap), 0
     while not first:
         first, end = reader.get_watermark_offsets(confluent_kafka.TopicPartition(TOPIC, 0), timeout=30, cached=False)

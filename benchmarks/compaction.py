@@ -27,7 +27,7 @@ from load import LoadClient, build
 from measure import Results, cpu_seconds, load_average, spread, touch_memory
 from moldau.adapters.posix_files import PosixFiles
 from moldau.adapters.worker_process import LoopWorkers
-from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
+from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
 from moldau.log.cleaning.planning import CleanerSettings, find_dirt, task_for
 from moldau.log.cleaning.task import WORK, PassDone, decode_message
@@ -139,7 +139,9 @@ def beside_a_load(folder: Path, results: Results, scale: float, runs: int) -> No
         rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
         for run in range(runs + 1):
             for compacting in (False, True):
-                admin.alter_configs(Resource(ResourceType.BROKER, ""), ConfigChanges({"log.cleaner.threads": str(int(compacting))}))
+                admin.alter_configs(
+                    AdminResource(AdminResourceType.BROKER, ""), ConfigUpdate({"log.cleaner.threads": str(int(compacting))})
+                )
                 wait_until(lambda wanted=compacting: bool(children(server.pid)) == wanted)  # type: ignore[misc]
                 topic = f"acks-{run}-{compacting}"
                 client.create(topic)

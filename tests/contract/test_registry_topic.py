@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
+from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
 from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.model.identity import TopicPartition
@@ -149,7 +149,7 @@ def test_a_topic_whose_beginning_was_cut_off_is_read_from_where_it_begins(broker
     publish(broker, "cut", RECORDS[:3], policy="delete")
     with Cluster(broker.bootstrap_servers) as cluster:
         Admin(cluster).delete_records({TopicPartition("cut", 0): 2})
-        Admin(cluster).alter_configs(Resource(ResourceType.TOPIC, "cut"), ConfigChanges({"cleanup.policy": "compact"}))
+        Admin(cluster).alter_configs(AdminResource(AdminResourceType.TOPIC, "cut"), ConfigUpdate({"cleanup.policy": "compact"}))
     with running_registry(broker.bootstrap_servers, topic="cut", group="cut") as registry:
         assert Rest(registry.url).ok("GET", "/subjects/pay-value/versions") == [2]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moldau.adapters.posix_files import PosixFile
-from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
+from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
 from moldau.client.connection import BrokerConnection
 from moldau.client.partition_requests import EARLIEST, LATEST
@@ -39,7 +39,7 @@ SMALL_SEGMENTS = {"index.interval.bytes": 0, "segment.index.bytes": 24}
 
 def default_of(broker: Broker, topic: str, name: str) -> str | None:
     with Cluster(broker.bootstrap_servers) as cluster:
-        entries = Admin(cluster).describe_configs(Resource(ResourceType.TOPIC, topic))
+        entries = Admin(cluster).describe_configs(AdminResource(AdminResourceType.TOPIC, topic))
     return next(entry.value for entry in entries if entry.name == name)
 
 
@@ -155,7 +155,7 @@ def tidy() -> Iterator[Broker]:
 
 def alter(broker: Broker, topic: str, name: str, value: int) -> None:
     with Cluster(broker.bootstrap_servers) as cluster:
-        Admin(cluster).alter_configs(Resource(ResourceType.TOPIC, topic), ConfigChanges({name: str(value)}))
+        Admin(cluster).alter_configs(AdminResource(AdminResourceType.TOPIC, topic), ConfigUpdate({name: str(value)}))
 
 
 def test_a11_retention_by_time(tidy: Broker) -> None:

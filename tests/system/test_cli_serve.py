@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.client.admin import Admin, Resource, ResourceType
+from moldau.client.admin import Admin, AdminResource, AdminResourceType
 from moldau.client.cluster import Cluster
 from moldau.model.config import ConfigSource
 from support.console import MOLDAU, Console, end
@@ -302,7 +302,7 @@ def test_a_server_properties_of_kafka_is_a_configuration(tmp_path: Path) -> None
     )
     process, where = start("--config", str(file))
     with Cluster(where) as cluster:
-        entries = {entry.name: entry for entry in Admin(cluster).describe_configs(Resource(ResourceType.BROKER, "0"))}
+        entries = {entry.name: entry for entry in Admin(cluster).describe_configs(AdminResource(AdminResourceType.BROKER, "0"))}
     code, _, err = end(process, signal.SIGTERM)
     shown = {name: (entries[name].value, entries[name].source) for name in ("advertised.listeners", "num.partitions")}
     assert shown == {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
+from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
 from moldau.client.connection import BrokerConnection
 from moldau.protocol.api_keys import ApiKey
@@ -80,7 +80,9 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 def without_a_bound(server: ServerProcess) -> None:
     """From the next pass on."""
     with Cluster(server.bootstrap) as cluster:
-        Admin(cluster).alter_configs(Resource(ResourceType.BROKER, ""), ConfigChanges({"log.cleaner.io.max.bytes.per.second": "1e12"}))
+        Admin(cluster).alter_configs(
+            AdminResource(AdminResourceType.BROKER, ""), ConfigUpdate({"log.cleaner.io.max.bytes.per.second": "1e12"})
+        )
 
 
 def is_gone(pid: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moldau.client.admin import Admin, Resource, ResourceType
+from moldau.client.admin import Admin, AdminResource, AdminResourceType
 from moldau.client.cluster import Cluster
 from moldau.client.settings import ConsumerOptions
 from moldau.model.identity import TopicPartition
@@ -93,7 +93,7 @@ def test_a_topic_of_a_category(broker: Broker) -> None:
     assert not category("tracking").ensure(broker.bootstrap_servers, "orders"), "it is there, and stays as it is"
     with Cluster(broker.bootstrap_servers) as cluster:
         assert len(cluster.topic("orders").partitions) == 8
-        configs = {each.name: each.value for each in Admin(cluster).describe_configs(Resource(ResourceType.TOPIC, "orders"))}
+        configs = {each.name: each.value for each in Admin(cluster).describe_configs(AdminResource(AdminResourceType.TOPIC, "orders"))}
     assert (configs["retention.ms"], configs["cleanup.policy"]) == ("604800000", "delete")
     assert QUEUING.topics.partitions == 12
 

@@ -103,7 +103,7 @@ def _read_some(
 
 def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: KeyFilter | None) -> None:
     """The records of a fetch; CorruptBatchError at a batch that is damaged, with all before it taken."""
-    from moldau.client.fetched_batches import DamagedBatchError, VisibleBatches, checked_batches
+    from moldau.client.fetched_batches import UnreadableBatchError, VisibleBatches, checked_batches
     from moldau.protocol.records.batch import iterate
 
     visible, position = VisibleBatches(fetched.aborted), into.positions[where]
@@ -115,16 +115,16 @@ def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: K
                     if record.offset >= position and (wanted is None or wanted(record.key)):
                         into.take_value(where.partition, record.offset, record.value, at_ms)
             except PeerError as error:  # its checksum is right, so it is known where it ends
-                raise DamagedBatchError(where, position, header.last_offset + 1, error.message) from error
+                raise UnreadableBatchError(where, position, header.last_offset + 1, error.message) from error
         position = into.positions[where] = header.last_offset + 1
 
 
 def _skip(cluster: "Cluster", where: TopicPartition, error: CorruptBatchError, into: TierCounts) -> None:
     """Continue after a batch that is damaged for good."""
-    from moldau.client.fetched_batches import DamagedBatchError, next_readable
+    from moldau.client.fetched_batches import UnreadableBatchError, next_readable
 
     position = into.positions[where]
-    known = error.next_offset if isinstance(error, DamagedBatchError) else None
+    known = error.next_offset if isinstance(error, UnreadableBatchError) else None
     into.positions[where] = known or next_readable(cluster, where, position)
     log.error("audit records skipped: partition=%s offset=%d up_to=%d reason=%s", where, position, into.positions[where], error.message)
     into.unreadable.append(Unreadable(where.partition, position, error.message))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from moldau.client.admin import ConfigEntry, Resource
+    from moldau.client.admin import AdminResource, ConfigEntry
 
 ALL_BROKERS = "default"
 BROKER_DIGITS_MAX = 10
@@ -78,7 +78,7 @@ def alter(
     topic: str | None, broker: str | None, changes: dict[str, str], deleted: tuple[str, ...], dry_run: bool, bootstrap: str, timeout: float
 ) -> None:
     """Change settings of a topic or a broker, at once and for good. All of them, or none if one is refused."""
-    from moldau.client.admin import Admin, ConfigChanges
+    from moldau.client.admin import Admin, ConfigUpdate
 
     resource = _resource(topic, broker)
     if not changes and not deleted:
@@ -86,23 +86,23 @@ def alter(
     with open_cluster(bootstrap, timeout) as cluster:
         admin = Admin(cluster)
         refuse_unknown_settings(admin, resource, deleted)
-        admin.alter_configs(resource, ConfigChanges(changes, deleted), validate_only=dry_run)
+        admin.alter_configs(resource, ConfigUpdate(changes, deleted), validate_only=dry_run)
     click.echo(f"{resource}: {'would be altered' if dry_run else 'altered'}")
 
 
-def _resource(topic: str | None, broker: str | None) -> "Resource":
-    from moldau.client.admin import Resource, ResourceType
+def _resource(topic: str | None, broker: str | None) -> "AdminResource":
+    from moldau.client.admin import AdminResource, AdminResourceType
 
     if (topic is None) == (broker is None):
         raise click.UsageError("give either --topic or --broker")
     if topic is not None:
-        return Resource(ResourceType.TOPIC, topic)
+        return AdminResource(AdminResourceType.TOPIC, topic)
     assert broker is not None
     if broker == ALL_BROKERS:
-        return Resource(ResourceType.BROKER, "")
+        return AdminResource(AdminResourceType.BROKER, "")
     if not (broker.isascii() and broker.isdigit() and len(broker) <= BROKER_DIGITS_MAX):
         raise click.BadParameter(f"{broker!r} is neither a broker's number nor '{ALL_BROKERS}'", param_hint="--broker")
-    return Resource(ResourceType.BROKER, broker)
+    return AdminResource(AdminResourceType.BROKER, broker)
 
 
 def _is_default(entry: "ConfigEntry") -> bool:

@@ -17,7 +17,7 @@ from moldau.model.near_names import did_you_mean
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from moldau.client.admin import Admin, Resource
+    from moldau.client.admin import Admin, AdminResource
     from moldau.client.cluster import Cluster
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -195,7 +195,7 @@ def open_cluster(bootstrap: str, timeout_s: float = 10.0, make: "Callable[..., C
             yield cluster
 
 
-def refuse_unknown_settings(admin: "Admin", resource: "Resource", names: Sequence[str]) -> None:
+def refuse_unknown_settings(admin: "Admin", resource: "AdminResource", names: Sequence[str]) -> None:
     """Brokers take the deletion of a setting that does not exist for done. Most often it is a slip of the pen: say so, change nothing."""
     known = admin.setting_names(resource) if names else set()
     for name in names:

@@ -8,7 +8,7 @@ import click
 
 from moldau.cli.output import counted, say
 from moldau.client.errors import RequestFailedError
-from moldau.client.fetched_batches import BEYOND_BOUND, DAMAGED, DamagedBatchError, VisibleBatches, checked_batches, next_readable
+from moldau.client.fetched_batches import BEYOND_BOUND, DAMAGED, UnreadableBatchError, VisibleBatches, checked_batches, next_readable
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
 from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
 from moldau.model.identity import Offset, TopicPartition
@@ -81,7 +81,7 @@ class PartitionReader:
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._catch_up(where)
             elif error.code is ErrorCode.CORRUPT_MESSAGE:
-                self._meet_damage(DamagedBatchError(where, self.positions[where], None, "its broker refuses to send it"))
+                self._meet_damage(UnreadableBatchError(where, self.positions[where], None, "its broker refuses to send it"))
             else:
                 raise
             return {}
@@ -101,7 +101,7 @@ class PartitionReader:
                 if len(piece.values) >= PIECE_RECORDS or (piece.values and header.compression):
                     yield where, piece
                     piece = Columns()
-        except DamagedBatchError as error:
+        except UnreadableBatchError as error:
             if self.positions[where] == begun:
                 self._meet_damage(error)
         if piece.values:
@@ -125,9 +125,9 @@ class PartitionReader:
         except PeerError as error:
             into.cut(size, sys.maxsize)
             fault = BEYOND_BOUND if isinstance(error, BeyondBoundError) else DAMAGED
-            raise DamagedBatchError(where, max(header.base_offset, first), header.last_offset + 1, error.message, fault) from error
+            raise UnreadableBatchError(where, max(header.base_offset, first), header.last_offset + 1, error.message, fault) from error
 
-    def _meet_damage(self, found: DamagedBatchError) -> None:
+    def _meet_damage(self, found: UnreadableBatchError) -> None:
         """At the position of its partition: raise it, or continue where the partition can be read again."""
         if not self._skip_damaged:
             raise found

@@ -102,10 +102,10 @@ ASK_S = 5.0
 
 def topic_limit(cluster: "Cluster", topic: str, name: str) -> "ConfigEntry | None":
     """What holds for a topic by this setting; None if the brokers do not say."""
-    from moldau.client.admin import Admin, Resource, ResourceType
+    from moldau.client.admin import Admin, AdminResource, AdminResourceType
 
     try:
-        entries = Admin(cluster).describe_configs(Resource(ResourceType.TOPIC, topic))
+        entries = Admin(cluster).describe_configs(AdminResource(AdminResourceType.TOPIC, topic))
     except MoldauError:
         return None
     return next((entry for entry in entries if entry.name == name and entry.value is not None), None)

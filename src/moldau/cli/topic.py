@@ -118,13 +118,13 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: flo
 @timeout_option(10.0)
 def alter(name: str, partitions: int | None, configs: dict[str, str], deleted: tuple[str, ...], bootstrap: str, timeout: float) -> None:
     """Change settings of the topic NAME, or add partitions."""
-    from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
+    from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 
     if partitions is None and not configs and not deleted:
         raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
     with open_cluster(bootstrap, timeout) as cluster:
         cluster.topic(name)
-        admin, resource, changes = Admin(cluster), Resource(ResourceType.TOPIC, name), ConfigChanges(configs, deleted)
+        admin, resource, changes = Admin(cluster), AdminResource(AdminResourceType.TOPIC, name), ConfigUpdate(configs, deleted)
         refuse_unknown_settings(admin, resource, deleted)
         if configs or deleted:
             admin.alter_configs(resource, changes)
@@ -192,7 +192,7 @@ def _refuse_internal(cluster: "Cluster", names: tuple[str, ...]) -> None:
 
 def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:
     """Everything about one topic, as JSON shows it. Offsets and sizes are null where a partition has no leader to tell them."""
-    from moldau.client.admin import Admin, Resource, ResourceType
+    from moldau.client.admin import Admin, AdminResource, AdminResourceType
     from moldau.client.partition_requests import EARLIEST, LATEST
     from moldau.model.config.definition import ConfigSource
 
@@ -200,7 +200,7 @@ def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:
     led = [TopicPartition(name, partition.partition) for partition in found.partitions if partition.leader >= 0]
     start, end = (cluster.list_offsets(dict.fromkeys(led, which)) for which in (EARLIEST, LATEST))
     sizes = admin.partition_sizes([name])
-    configs = admin.describe_configs(Resource(ResourceType.TOPIC, name))
+    configs = admin.describe_configs(AdminResource(AdminResourceType.TOPIC, name))
     partitions = []
     for partition in found.partitions:
         where = TopicPartition(name, partition.partition)

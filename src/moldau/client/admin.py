@@ -20,17 +20,17 @@ _SET, _DELETE = 0, 1
 _SOURCES = {source.value: source for source in ConfigSource}
 
 
-class ResourceType(IntEnum):
+class AdminResourceType(IntEnum):
     """What has configurations."""
 
     TOPIC = 2
     BROKER = 4
 
 
-class Resource(NamedTuple):
+class AdminResource(NamedTuple):
     """A topic, a broker, or with an empty name the defaults of all brokers."""
 
-    type: ResourceType
+    type: AdminResourceType
     name: str
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class CreatedTopic(NamedTuple):
     replication_factor: int
 
 
-class ConfigChanges(NamedTuple):
+class ConfigUpdate(NamedTuple):
     """What to change of a resource's configurations."""
 
     set: Mapping[str, str] = MappingProxyType({})
@@ -128,7 +128,7 @@ class Admin:
 
         return self._cluster.at_leaders(ApiKey.DELETE_RECORDS, before, build, lambda response, _: read_delete_records(response))
 
-    def describe_configs(self, resource: Resource, *, documentation: bool = False) -> list[ConfigEntry]:
+    def describe_configs(self, resource: AdminResource, *, documentation: bool = False) -> list[ConfigEntry]:
         """All configurations of a resource by name, the defaults among them."""
         from moldau.protocol.messages import describe_configs as messages
 
@@ -137,16 +137,16 @@ class Admin:
         entries = _only(response.results, str(resource)).configs
         return sorted(map(_entry, entries), key=lambda entry: entry.name)
 
-    def setting_names(self, resource: Resource) -> set[str]:
+    def setting_names(self, resource: AdminResource) -> set[str]:
         """The names of all configurations of a resource. Brokers list of what holds for all of them only what is set; there any one's own
         stand in, to which the same names belong.
         """
         asked = resource
-        if resource.type is ResourceType.BROKER and not resource.name:
-            asked = Resource(ResourceType.BROKER, str(min(self._cluster.metadata([]).brokers)))
+        if resource.type is AdminResourceType.BROKER and not resource.name:
+            asked = AdminResource(AdminResourceType.BROKER, str(min(self._cluster.metadata([]).brokers)))
         return {entry.name for entry in self.describe_configs(asked)}
 
-    def alter_configs(self, resource: Resource, changes: ConfigChanges, *, validate_only: bool = False) -> None:
+    def alter_configs(self, resource: AdminResource, changes: ConfigUpdate, *, validate_only: bool = False) -> None:
         """Change some configurations of a resource and leave the others (KIP-339). All or none."""
         from moldau.protocol.messages import incremental_alter_configs as messages
 
@@ -177,9 +177,9 @@ class Admin:
                             sizes[TopicPartition(topic.name, partition.partition_index)] = partition.partition_size
         return sizes
 
-    def _at(self, resource: Resource, api_key: ApiKey, message: Any) -> Any:
+    def _at(self, resource: AdminResource, api_key: ApiKey, message: Any) -> Any:
         """Ask whom a resource concerns: a broker for its own configurations, anybody for the rest."""
-        if resource.type is ResourceType.BROKER and resource.name:
+        if resource.type is AdminResourceType.BROKER and resource.name:
             return self._cluster.at_broker(BrokerId(int(resource.name)), api_key, message)
         return self._cluster.anywhere(api_key, message)
 

@@ -12,7 +12,7 @@ records are hidden from the first offset of its aborted transaction up to the ma
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from moldau.client.partition_requests import LATEST, AbortedTransaction, Fetched, FetchLimits
+from moldau.client.partition_requests import LATEST, AbortedRecords, Fetched, FetchLimits
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import iterate
@@ -30,7 +30,7 @@ CHECKSUM = "its checksum does not match"
 BEYOND_BOUND = "is more than is read"
 
 
-class DamagedBatchError(CorruptBatchError):
+class UnreadableBatchError(CorruptBatchError):
     """A batch that cannot be read, at `offset`. `next_offset` is where the batch after it begins, None if that is not known."""
 
     def __init__(self, partition: TopicPartition, offset: int, next_offset: int | None, reason: str, fault: str = DAMAGED) -> None:
@@ -49,7 +49,7 @@ def checked_batches(partition: TopicPartition, fetched: Fetched, position: int) 
         try:
             found = _batch_at(records, at, size)
         except CorruptBatchError as error:
-            raise DamagedBatchError(partition, due, None, error.message) from error
+            raise UnreadableBatchError(partition, due, None, error.message) from error
         if found is None:
             break
         header, batch = found
@@ -63,11 +63,11 @@ def checked_batches(partition: TopicPartition, fetched: Fetched, position: int) 
                 # The error names the header's offset where it can be true: after a gap it helps more than the one that is due.
                 following = _start_of(after, due)
                 believed = fault is CHECKSUM and due <= header.base_offset < (following or fetched.high_watermark)
-                raise DamagedBatchError(partition, header.base_offset if believed else due, following, fault)
+                raise UnreadableBatchError(partition, header.base_offset if believed else due, following, fault)
         due, seen = header.base_offset + header.last_offset_delta + 1, True
         yield header, batch
     if size and not seen:
-        raise DamagedBatchError(partition, position, None, f"in {size} bytes there is no whole batch with this offset")
+        raise UnreadableBatchError(partition, position, None, f"in {size} bytes there is no whole batch with this offset")
 
 
 def _batch_at(records: memoryview, at: int, size: int) -> HeaderAndBytes | None:
@@ -117,7 +117,7 @@ _MARKER_BYTES_MAX = 4096
 class VisibleBatches:
     """Looks at the batches of one fetch, each once, in their order."""
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, aborted: Iterable[AbortedRecords]) -> None:
         self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._aborting: set[int] = set()
 

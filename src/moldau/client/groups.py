@@ -80,7 +80,7 @@ _BY_NAME = VersionRange(8, 9)
 
 
 @dataclass(frozen=True, slots=True)
-class ListedGroup:
+class GroupListing:
     """One group in the list of its coordinator. `state` and `type` are empty where the broker does not say."""
 
     group: str
@@ -120,7 +120,7 @@ class GroupDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedOffset:
     """The offset that a group reads next in a partition, and the text that was committed with it."""
 
     offset: Offset
@@ -135,7 +135,7 @@ class Groups:
         self._cluster = cluster
         self._coordinators = CoordinatorClient(cluster)
 
-    def list_groups(self, states: Iterable[str] = ()) -> list[ListedGroup]:
+    def list_groups(self, states: Iterable[str] = ()) -> list[GroupListing]:
         """All groups by name, or those in one of `states`, asked of every broker."""
         from moldau.protocol.messages.list_groups import ListGroupsRequest
 
@@ -149,7 +149,7 @@ class Groups:
                 if not response.error_code:
                     break
                 retry.pause(failure(response.error_code, f"groups of broker {broker}"))
-            found += [ListedGroup(g.group_id, g.protocol_type, g.group_state, g.group_type, broker) for g in response.groups]
+            found += [GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type, broker) for g in response.groups]
         return sorted(found, key=lambda group: group.group)
 
     def describe(self, group: str) -> GroupDescription:
@@ -170,7 +170,7 @@ class Groups:
 
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None = None, *, stable: bool = False
-    ) -> dict[TopicPartition, Committed]:
+    ) -> dict[TopicPartition, CommittedOffset]:
         """What the group committed in these partitions, None: in all; those without a commit are left out. Nothing for an unknown group.
 
         Offsets that an open transaction is about to commit do not count yet; with `stable` its end is waited for (KIP-447).
@@ -184,7 +184,7 @@ class Groups:
                 return {}
         wanted = messages.OffsetFetchRequestGroup(group, topics=topics)
 
-        def read(response: Any) -> dict[TopicPartition, Committed]:
+        def read(response: Any) -> dict[TopicPartition, CommittedOffset]:
             found = _only(response.groups, group)
             if found.error_code:
                 raise failure(found.error_code, f"group {group}")
@@ -195,7 +195,7 @@ class Groups:
                     if each.error_code:
                         raise _failure_at(each.error_code, group, where)
                     if each.committed_offset >= 0:
-                        committed[where] = Committed(Offset(each.committed_offset), each.committed_leader_epoch, each.metadata or "")
+                        committed[where] = CommittedOffset(Offset(each.committed_offset), each.committed_leader_epoch, each.metadata or "")
             return committed
 
         request = messages.OffsetFetchRequest(groups=[wanted], require_stable=stable)
@@ -206,7 +206,7 @@ class Groups:
                 return {}
             raise
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Set where the group reads next. RequestFailedError names group, partition and offset; UNKNOWN_MEMBER_ID: it has members."""
         from moldau.protocol.messages import offset_commit as messages
 

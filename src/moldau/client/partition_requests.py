@@ -41,7 +41,7 @@ class ListedOffset(NamedTuple):
     leader_epoch: int
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedRecords(NamedTuple):
     """A transaction that was aborted and has records in what was fetched, from `first_offset` on."""
 
     producer_id: int
@@ -58,7 +58,7 @@ class Fetched(NamedTuple):
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: tuple[AbortedRecords, ...] = ()
     """Told to readers of committed records only."""
 
 
@@ -138,7 +138,7 @@ def read_fetch(response: Any, positions: Mapping[TopicPartition, int], topic_ids
                 Offset(partition.high_watermark),
                 Offset(partition.last_stable_offset),
                 Offset(partition.log_start_offset),
-                tuple(AbortedTransaction(each.producer_id, each.first_offset) for each in partition.aborted_transactions or ()),
+                tuple(AbortedRecords(each.producer_id, each.first_offset) for each in partition.aborted_transactions or ()),
             )
     return answers
 

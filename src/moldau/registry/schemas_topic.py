@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from moldau.client.admin import Admin, Resource, ResourceType
+from moldau.client.admin import Admin, AdminResource, AdminResourceType
 from moldau.client.cluster import Cluster
 from moldau.client.errors import RequestFailedError, failure
 from moldau.client.fetched_batches import checked_batches
@@ -57,7 +57,7 @@ def ensure_topic(cluster: "Cluster", name: str) -> None:
         found = cluster.topic(name)
     if len(found.partitions) != 1:
         raise UnfitTopicError(f"topic {name} has {len(found.partitions)} partitions, a schema registry needs it to have one")
-    entries = Admin(cluster).describe_configs(Resource(ResourceType.TOPIC, name))
+    entries = Admin(cluster).describe_configs(AdminResource(AdminResourceType.TOPIC, name))
     policy = next((entry.value for entry in entries if entry.name == "cleanup.policy"), None) or ""
     if policy != "compact":
         raise UnfitTopicError(

@@ -8,7 +8,7 @@ import pytest
 from moldau.audit.schemas import TrackedSchemas
 from moldau.audit.tally import Tally
 from moldau.audit.walker import Walker
-from moldau.client.partition_requests import AbortedTransaction, Fetched
+from moldau.client.partition_requests import AbortedRecords, Fetched
 from moldau.model.errors import CorruptBatchError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import encode_batch
@@ -49,7 +49,7 @@ def test_markers_and_aborted_transactions_are_left_out(fast: bool) -> None:
         transaction(values[4:], base_offset=4, producer=8),
         encode_end_txn_marker(marker, producer_id=7, producer_epoch=0, timestamp=NOON, base_offset=6),
     ]
-    of = Fetched(memoryview(b"".join(parts)), Offset(7), Offset(7), Offset(0), (AbortedTransaction(7, 2),))
+    of = Fetched(memoryview(b"".join(parts)), Offset(7), Offset(7), Offset(0), (AbortedRecords(7, 2),))
     position, tally = walked(of, fast=fast)
     ((key, count),) = tally.counts().items()
     assert (position, count.count, key.host) == (7, 4, "ewr-1")

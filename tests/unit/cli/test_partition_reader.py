@@ -8,7 +8,7 @@ import pytest
 
 from moldau.cli.partition_reader import PartitionReader
 from moldau.client.errors import RequestFailedError
-from moldau.client.fetched_batches import DamagedBatchError
+from moldau.client.fetched_batches import UnreadableBatchError
 from moldau.client.partition_requests import Fetched, FetchLimits, ListedOffset
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
@@ -56,7 +56,7 @@ class FakeCluster:
 
 def read(
     cluster: FakeCluster, start: int = 0, end: int = END, *, skip_damaged: bool = False, values_only: bool = False
-) -> tuple[list[int], DamagedBatchError | None]:
+) -> tuple[list[int], UnreadableBatchError | None]:
     reader = PartitionReader(
         cast("Cluster", cluster), {WHERE: Offset(start)}, {WHERE: Offset(end)}, skip_damaged=skip_damaged, values_only=values_only
     )
@@ -65,7 +65,7 @@ def read(
         for chunk in reader.chunks():
             for _, columns in chunk:
                 found += [int(value or b"") for value in columns.values]
-    except DamagedBatchError as error:
+    except UnreadableBatchError as error:
         return found, error
     return found, None
 

@@ -9,7 +9,7 @@ import pytest
 from moldau.cli import sending
 from moldau.cli.input_records import InputRecord
 from moldau.cli.sending import TELL_AFTER_S, TELL_AGAIN_S, UNKNOWN_REASON, AcknowledgementWait, Sender
-from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
+from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
 from moldau.testing.broker import Broker
 
@@ -118,4 +118,4 @@ def test_a_record_that_waits_for_its_brokers(fault: str, reason: str, monkeypatc
 
 def configure(broker: Broker, replicas_min: str) -> None:
     with Cluster(broker.bootstrap_servers) as cluster:
-        Admin(cluster).alter_configs(Resource(ResourceType.TOPIC, "t"), ConfigChanges(set={"min.insync.replicas": replicas_min}))
+        Admin(cluster).alter_configs(AdminResource(AdminResourceType.TOPIC, "t"), ConfigUpdate(set={"min.insync.replicas": replicas_min}))

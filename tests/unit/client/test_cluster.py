@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
+from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
 from moldau.client.errors import ConnectionLostError, RequestFailedError, UnreachableError
 from moldau.client.partition_requests import EARLIEST, LATEST, FetchLimits
@@ -259,10 +259,10 @@ def test_configs_of_a_broker_are_asked_there_and_those_of_a_topic_anywhere(scene
     scene.script(other)
     with scene.cluster() as cluster:
         admin = Admin(cluster)
-        of_broker = admin.describe_configs(Resource(ResourceType.BROKER, "2"))
-        admin.alter_configs(Resource(ResourceType.TOPIC, "t"), ConfigChanges({"retention.ms": "5"}, ["segment.ms"]))
+        of_broker = admin.describe_configs(AdminResource(AdminResourceType.BROKER, "2"))
+        admin.alter_configs(AdminResource(AdminResourceType.TOPIC, "t"), ConfigUpdate({"retention.ms": "5"}, ["segment.ms"]))
         with pytest.raises(RequestFailedError, match="broker 7"):
-            admin.describe_configs(Resource(ResourceType.BROKER, "7"))
+            admin.describe_configs(AdminResource(AdminResourceType.BROKER, "7"))
     assert [(e.name, e.value, e.source, e.sensitive) for e in of_broker] == [
         ("a", None, None, True),
         ("b", "2", ConfigSource.DEFAULT, False),

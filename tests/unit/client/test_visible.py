@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.client.fetched_batches import VisibleBatches
-from moldau.client.partition_requests import AbortedTransaction
+from moldau.client.partition_requests import AbortedRecords
 from moldau.protocol.records.batch import RecordBatchBuilder, batches
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
 from support.sizes import sized
@@ -51,7 +51,7 @@ class TransactionalLog:
         """Offsets from `position` on that are shown, by the bytes and the aborted transactions that a broker would send."""
         data = b"".join(batch for last, batch in self.batches if last >= position)
         stable = min((written[0] for written in self._open.values()), default=self.end)
-        aborted = [AbortedTransaction(producer, first) for producer, first, marker in self.aborted if marker >= position]
+        aborted = [AbortedRecords(producer, first) for producer, first, marker in self.aborted if marker >= position]
         visible = VisibleBatches(aborted)
         shown: set[int] = set()
         for header, batch in batches(memoryview(data)):

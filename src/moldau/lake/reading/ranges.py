@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from moldau.client.fetched_batches import DamagedBatchError, VisibleBatches, checked_batches
+from moldau.client.fetched_batches import UnreadableBatchError, VisibleBatches, checked_batches
 from moldau.client.partition_requests import Fetched
 from moldau.lake.reading.columns import RecordColumns, Section, decode_sections
 from moldau.lake.reading.offsets import ACCEPT_LOSS, DataLossError, OffsetRange
@@ -150,7 +150,7 @@ class RangeRead:
                 next_position = min(header.last_offset + 1, self._range.end)
                 if next_position == self._range.end or decompressed >= 4 * self._rules.bytes_max:
                     break
-        except DamagedBatchError:
+        except UnreadableBatchError:
             if next_position == self._position:  # else what came before it is good
                 raise
         return sections, next_position

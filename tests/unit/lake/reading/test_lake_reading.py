@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.client.partition_requests import AbortedTransaction, Fetched
+from moldau.client.partition_requests import AbortedRecords, Fetched
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.lake.reading.ranges import RangeRead, ReadError, ReadRules
 from moldau.model.errors import ErrorCode, PeerError, WorldError
@@ -75,7 +75,7 @@ class FakeLog:
             raise PeerError(ErrorCode.OFFSET_OUT_OF_RANGE, "out of range")
         held = [data for _, last, data in self.batches if last >= offset]
         found, whole = b"".join(held), len(held[0]) if held else 0
-        aborted = tuple(AbortedTransaction(producer, first) for producer, first, end in self.aborted if end >= offset)
+        aborted = tuple(AbortedRecords(producer, first) for producer, first, end in self.aborted if end >= offset)
         return Fetched(memoryview(found[: max(bytes_max, whole)]), Offset(self.end), Offset(self.end), Offset(self.first), aborted)
 
 
