@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.registry.schemas.json_schema.documents import read_json, write_json
-from moldau.registry.schemas.json_schema.language import JsonLanguage, JsonSchema
+from moldau.registry.schemas.json_schema.language import JsonLanguage, ParsedJsonSchema
 from support.sizes import sized
 
 JSON = JsonLanguage()
@@ -96,7 +96,7 @@ def test_what_fitted_fits_after_a_change_that_is_called_compatible(source: st.Da
             assert after.is_valid(value), f"{value} fits {older} but not {newer}"
 
 
-def parsed(schema: Any) -> JsonSchema:
+def parsed(schema: Any) -> ParsedJsonSchema:
     """Taken as a stored one, since checking it by its draft costs more than all the rest."""
     return JSON.parse(write_json(plain(schema)), stored=True)
 

@@ -12,7 +12,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.registry.schemas.protobuf.language import ProtobufLanguage, ProtobufSchema
+from moldau.registry.schemas.protobuf.language import ParsedProtobufSchema, ProtobufLanguage
 from support.sizes import sized
 
 PROTOBUF = ProtobufLanguage()
@@ -59,14 +59,14 @@ def text(message: dict[int, Field]) -> str:
     return f"{head} message M {{ {body} }}"
 
 
-def message_class(schema: ProtobufSchema) -> Any:
+def message_class(schema: ParsedProtobufSchema) -> Any:
     pool = DescriptorPool()
     for file in schema.files:
         pool.Add(file)
     return GetMessageClass(pool.FindMessageTypeByName("p.M"))
 
 
-def filled(schema: ProtobufSchema, numbers: set[int]) -> Any:
+def filled(schema: ParsedProtobufSchema, numbers: set[int]) -> Any:
     """A message with the fields of these numbers set; of a oneof the last one stays."""
     message = message_class(schema)()
     for field in message.DESCRIPTOR.fields:
@@ -110,7 +110,7 @@ def test_a_message_is_read_whole_with_a_compatible_schema(source: st.DataObject)
     assert set_numbers(read) == set_numbers(written) & after.keys(), f"{written} of {text(before)} is {read} with {text(after)}"
 
 
-def in_order(schema: ProtobufSchema) -> FileDescriptorProto:
+def in_order(schema: ParsedProtobufSchema) -> FileDescriptorProto:
     """The descriptor with fields by number, since the stored text has those of oneofs after the others."""
     file = FileDescriptorProto.FromString(schema.files[-1].SerializeToString())
     for message in file.message_type:

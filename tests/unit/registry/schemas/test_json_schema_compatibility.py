@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from moldau.registry.schemas.json_schema.differences import HARMLESS
-from moldau.registry.schemas.json_schema.language import JsonLanguage, JsonSchema, differences
+from moldau.registry.schemas.json_schema.language import JsonLanguage, ParsedJsonSchema, differences
 
 JSON = JsonLanguage()
 OLD_DRAFT = "http://json-schema.org/draft-04/schema#"
@@ -14,7 +14,7 @@ NEW_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 STRING, NUMBER, INTEGER = {"type": "string"}, {"type": "number"}, {"type": "integer"}
 
 
-def schema(document: Any) -> JsonSchema:
+def schema(document: Any) -> ParsedJsonSchema:
     return JSON.parse(json.dumps(document))
 
 

@@ -4,16 +4,16 @@ import pytest
 
 from moldau.registry.schemas.language import ResolvedReference
 from moldau.registry.schemas.protobuf.compatibility import HARMFUL, ProtoFiles, differences
-from moldau.registry.schemas.protobuf.language import ProtobufLanguage, ProtobufSchema
+from moldau.registry.schemas.protobuf.language import ParsedProtobufSchema, ProtobufLanguage
 
 PROTOBUF = ProtobufLanguage()
 
 
-def schema(body: str, *, head: str = 'syntax = "proto3";', references: tuple[ResolvedReference, ...] = ()) -> ProtobufSchema:
+def schema(body: str, *, head: str = 'syntax = "proto3";', references: tuple[ResolvedReference, ...] = ()) -> ParsedProtobufSchema:
     return PROTOBUF.parse(f"{head}\n{body}", references)
 
 
-def found(original: ProtobufSchema, update: ProtobufSchema) -> set[str]:
+def found(original: ParsedProtobufSchema, update: ParsedProtobufSchema) -> set[str]:
     """Every difference as `TYPE path`, harmless ones with a plus in front."""
     every = differences(ProtoFiles(original.files, original.references), ProtoFiles(update.files, update.references))
     return {f"{'' if kind in HARMFUL else '+'}{kind} #/{'/'.join(path)}" for kind, path in every}
@@ -127,7 +127,7 @@ def test_a_group_is_no_message_on_the_wire() -> None:
     assert found(group, changed) == {"FIELD_SCALAR_KIND_CHANGED #/M/G/1"}
 
 
-def importing(text: str, *, version: int = 1, package: str = "geo") -> ProtobufSchema:
+def importing(text: str, *, version: int = 1, package: str = "geo") -> ParsedProtobufSchema:
     airport = ResolvedReference("airport.proto", "airport", version, f'syntax = "proto3"; package {package}; message Airport {{ {text} }}')
     return schema(f"message M {{ {package}.Airport a = 1; }}", head='syntax = "proto3"; import "airport.proto";', references=(airport,))
 

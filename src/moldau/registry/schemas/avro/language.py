@@ -196,7 +196,7 @@ def _place(*path: str) -> str:
     return "/" + "/".join(path)
 
 
-class AvroSchema:
+class ParsedAvroSchema:
     """A valid Avro schema: its type, and the named types that it has from references."""
 
     language = AVRO
@@ -216,11 +216,11 @@ class AvroSchema:
         """Avro's own text, with types of references as names."""
         return printed(self.root, self._known())
 
-    def normalized(self) -> "AvroSchema":
+    def normalized(self) -> "ParsedAvroSchema":
         """Properties and aliases in the order of their names."""
         root, referred = parse(self.canonical, self._references, stored=True)
         normalize(root)
-        return AvroSchema(root, referred, self._references)
+        return ParsedAvroSchema(root, referred, self._references)
 
     def formatted(self, form: str) -> str:
         """`resolved` puts the referred types where they are used first."""
@@ -228,7 +228,7 @@ class AvroSchema:
 
     def check(self, older: ParsedSchema) -> list[Incompatibility]:
         """By Avro's rules of schema resolution."""
-        assert isinstance(older, AvroSchema)
+        assert isinstance(older, ParsedAvroSchema)
         return check(self.root, older.root)
 
     def _known(self) -> list[NamedType]:
@@ -240,7 +240,7 @@ class AvroLanguage:
 
     name = AVRO
 
-    def parse(self, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False) -> AvroSchema:
+    def parse(self, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False) -> ParsedAvroSchema:
         """Read a schema; InvalidSchemaError names the place of the fault."""
         root, referred = parse(text, references, stored=stored)
-        return AvroSchema(root, referred, tuple(references))
+        return ParsedAvroSchema(root, referred, tuple(references))

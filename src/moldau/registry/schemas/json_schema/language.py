@@ -199,7 +199,7 @@ def _criterion_change(original: CombinedNode, update: CombinedNode) -> str | Non
     return "COMBINED_TYPE_CHANGED"
 
 
-class JsonSchema:
+class ParsedJsonSchema:
     """A JSON Schema with what it refers to. One that is stored is checked when it is compared."""
 
     language = JSON
@@ -225,9 +225,9 @@ class JsonSchema:
         check_against_draft(self.document)
         return NodeReader(self.document).node(self.document, resolver_for(self.document, self._references))
 
-    def normalized(self) -> "JsonSchema":
+    def normalized(self) -> "ParsedJsonSchema":
         """Names in order, at every depth."""
-        return JsonSchema(read_json(write_json(self.document, sort=True), "The schema"), self._references)
+        return ParsedJsonSchema(read_json(write_json(self.document, sort=True), "The schema"), self._references)
 
     def formatted(self, form: str) -> str:
         """There are no other forms."""
@@ -235,7 +235,7 @@ class JsonSchema:
 
     def check(self, older: ParsedSchema) -> list[Incompatibility]:
         """By the rules of Confluent's registry, its strict policy."""
-        assert isinstance(older, JsonSchema)
+        assert isinstance(older, ParsedJsonSchema)
         found = differences(older.root, self.root)
         return [incompatibility(difference) for difference in dict.fromkeys(found) if difference.type not in HARMLESS]
 
@@ -245,11 +245,11 @@ class JsonLanguage:
 
     name = JSON
 
-    def parse(self, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False) -> JsonSchema:
+    def parse(self, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False) -> ParsedJsonSchema:
         """Read a schema; InvalidSchemaError names the place of the fault, or the reference that leads nowhere."""
         document = read_json(text, "The JSON schema")
         check_nodes(document)
         if not stored:
             check_against_draft(document)
             check_references(document, resolver_for(document, references))
-        return JsonSchema(document, tuple(references))
+        return ParsedJsonSchema(document, tuple(references))

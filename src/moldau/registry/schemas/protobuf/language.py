@@ -46,7 +46,7 @@ _SCOPES = re.compile(r"(?<![\w/\"])\.?(?:[A-Za-z_]\w*\.)*(?=[A-Za-z_])")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
-class ProtobufSchema:
+class ParsedProtobufSchema:
     """A valid Protobuf file, with the files it imports."""
 
     language = PROTOBUF
@@ -71,7 +71,7 @@ class ProtobufSchema:
         layouts = {_without_scopes(printed), _without_scopes(print_proto(self.files, normal=True))}
         return self._text if _without_scopes(self._text) in layouts else printed
 
-    def normalized(self) -> "ProtobufSchema":
+    def normalized(self) -> "ParsedProtobufSchema":
         """What has no order sorted, and each type by its full name."""
         return _NormalSchema(self._text, self.files, self.references)
 
@@ -83,14 +83,14 @@ class ProtobufSchema:
 
     def check(self, older: ParsedSchema) -> list[Incompatibility]:
         """By the rules of Confluent's registry."""
-        assert isinstance(older, ProtobufSchema)
+        assert isinstance(older, ParsedProtobufSchema)
         return check(self._typed(), older._typed())
 
     def _typed(self) -> ProtoFiles:
         return ProtoFiles(self.files, self.references)
 
 
-class _NormalSchema(ProtobufSchema):
+class _NormalSchema(ParsedProtobufSchema):
     """A schema whose text is the normal one."""
 
     @cached_property
@@ -104,7 +104,7 @@ class ProtobufLanguage:
 
     name = PROTOBUF
 
-    def parse(self, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False) -> ProtobufSchema:
+    def parse(self, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False) -> ParsedProtobufSchema:
         """Read a schema; InvalidSchemaError names file, line and column of each fault."""
         imported = {reference.name: _as_text(reference.text, {}) for reference in references}
         proto = _as_text(text, imported)
@@ -113,7 +113,7 @@ class ProtobufLanguage:
         files = compile_proto({**imported, FILE_NAME: proto}, FILE_NAME)
         if count_elements(files) > PROTOBUF_ELEMENTS_MAX:
             raise _too_many()
-        return ProtobufSchema(proto, files, references)
+        return ParsedProtobufSchema(proto, files, references)
 
 
 def _too_many() -> InvalidSchemaError:
