@@ -116,7 +116,7 @@ def test_commits_that_fail_while_nobody_waits_are_logged_once_and_raised_by_the_
     broker.stop()
 
     def lines() -> list[str]:
-        return [record.message for record in caplog.records if record.message.startswith("not committed: ")]
+        return [record.message for record in caplog.records if record.message.startswith("consumer: offset not committed: ")]
 
     deadline = time.monotonic() + LIMIT_S
     while not lines():
@@ -125,7 +125,7 @@ def test_commits_that_fail_while_nobody_waits_are_logged_once_and_raised_by_the_
     with pytest.raises(CommitError, match=r"^group g, partition t-0 at offset \d+: "):
         consumer.commit()
     assert len(lines()) == 1
-    assert lines()[0].startswith("not committed: group g, partition t-0 at offset ")
+    assert lines()[0].startswith("consumer: offset not committed: group g, partition t-0 at offset ")
     with contextlib.suppress(CommitError):
         consumer.close()
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from moldau.client import Consumer, Producer
 from moldau.client.cluster import Cluster
-from moldau.client.groups import CommittedOffset, Groups
+from moldau.client.groups import GroupOffset, Groups
 from moldau.demo.loading import group_lag
 from moldau.lake.loading.commit import commit_dead_letters, commit_events, prepare_table
 from moldau.lake.loading.job import LoadJob
@@ -202,7 +202,7 @@ def test_a_load_that_dies_before_it_has_told_the_group_is_made_good_by_the_next(
     assert load(spark, job).ranges == ()
     assert lake.committed(job) == {0: 20, 1: 20}
     with Cluster(job.bootstrap) as cluster:
-        Groups(cluster).commit(job.group_id or "", {TopicPartition(job.topic, 0): CommittedOffset(Offset(3))})
+        Groups(cluster).commit(job.group_id or "", {TopicPartition(job.topic, 0): GroupOffset(Offset(3))})
     load(spark, job)
     assert lake.committed(job) == {0: 20, 1: 20}, "the table knows better than who has reset the group"
     lake.check_complete()

@@ -44,9 +44,9 @@ class GroupCommitter:
 
     def finish(self) -> None:
         """Commit what has changed, now."""
-        from moldau.client.groups import CommittedOffset
+        from moldau.client.groups import GroupOffset
 
         changed = {where: offset for where, offset in self._done.items() if self._committed.get(where) != offset}
-        self._groups.commit(self._group, {where: CommittedOffset(offset) for where, offset in changed.items()})
+        self._groups.commit(self._group, {where: GroupOffset(offset) for where, offset in changed.items()})
         self._committed.update(changed)
         self._next_s = self._monotonic() + COMMIT_EVERY_S

@@ -10,7 +10,7 @@ import click
 from moldau.cli.group_view import ends_of
 from moldau.cli.offsets import StartPoint, find_offsets
 from moldau.cli.output import print_json, print_table, say
-from moldau.client.groups import CommittedOffset, Groups
+from moldau.client.groups import GroupOffset, Groups
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import Offset, TopicPartition
 
@@ -111,7 +111,7 @@ def plan_reset(cluster: "Cluster", group: str, wish: ResetTarget) -> list[ResetS
     return [_step(where, committed.get(where), targets[where], *bounds[where]) for where in wanted]
 
 
-def _wanted(cluster: "Cluster", group: str, wish: ResetTarget, committed: Mapping[TopicPartition, CommittedOffset]) -> list[TopicPartition]:
+def _wanted(cluster: "Cluster", group: str, wish: ResetTarget, committed: Mapping[TopicPartition, GroupOffset]) -> list[TopicPartition]:
     if isinstance(wish.to, Mapping):
         return sorted(wish.to)
     if not wish.topics:
@@ -128,7 +128,7 @@ def _wanted(cluster: "Cluster", group: str, wish: ResetTarget, committed: Mappin
     return sorted(wanted)
 
 
-def _step(where: TopicPartition, before: CommittedOffset | None, target: int, first: int, end: int) -> ResetStep:
+def _step(where: TopicPartition, before: GroupOffset | None, target: int, first: int, end: int) -> ResetStep:
     after = min(max(target, first), end)
     notice = "" if after == target else f"offset {target} is outside of the log, which has {first} to {end}"
     return ResetStep(where, None if before is None else before.offset, after, notice)
@@ -139,7 +139,7 @@ def execute_reset(cluster: "Cluster", group: str, plan: Sequence[ResetStep]) -> 
     members = members_of(cluster, group)
     if members:
         raise click.ClickException(f"{members}; stop them first. Nothing was changed")
-    Groups(cluster).commit(group, {step.where: CommittedOffset(Offset(step.after)) for step in plan})
+    Groups(cluster).commit(group, {step.where: GroupOffset(Offset(step.after)) for step in plan})
 
 
 def members_of(cluster: "Cluster", group: str) -> str | None:

@@ -120,7 +120,7 @@ class Commits:
         news = [failure for where, failure in failed.items() if where not in self._complained_of]
         if news:
             more = f" (and {len(news) - 1} more partitions)" if len(news) > 1 else ""
-            log.warning("not committed: %s%s", news[0], more)
+            log.warning("consumer: offset not committed: %s%s", news[0], more)
         self._complained_of.update(failed)
         return not failed
 

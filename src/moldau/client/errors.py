@@ -29,7 +29,7 @@ class InterruptedByStopError(WorldError):
     """Another thread ended what was under way here: nothing more is asked."""
 
     def __init__(self, address: Address) -> None:
-        super().__init__(f"{address}: not asked, the client was interrupted", retriable=False)
+        super().__init__(f"{address}: request not sent, the client was interrupted", retriable=False)
         self.address = address
 
 

@@ -42,7 +42,7 @@ class UnreadableBatchError(CorruptBatchError):
 
 
 def checked_batches(partition: TopicPartition, fetched: Fetched, position: int) -> Iterator[HeaderAndBytes]:
-    """Header and bytes of each whole batch that reaches to `position` or beyond. DamagedBatchError at the first that is damaged."""
+    """Header and bytes of each whole batch that reaches to `position` or beyond. UnreadableBatchError at the first that is damaged."""
     records = fetched.records
     at, size, due, seen = 0, len(records), position, False
     while True:

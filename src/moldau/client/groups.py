@@ -120,7 +120,7 @@ class GroupDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class GroupOffset:
     """The offset that a group reads next in a partition, and the text that was committed with it."""
 
     offset: Offset
@@ -170,7 +170,7 @@ class Groups:
 
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None = None, *, stable: bool = False
-    ) -> dict[TopicPartition, CommittedOffset]:
+    ) -> dict[TopicPartition, GroupOffset]:
         """What the group committed in these partitions, None: in all; those without a commit are left out. Nothing for an unknown group.
 
         Offsets that an open transaction is about to commit do not count yet; with `stable` its end is waited for (KIP-447).
@@ -184,7 +184,7 @@ class Groups:
                 return {}
         wanted = messages.OffsetFetchRequestGroup(group, topics=topics)
 
-        def read(response: Any) -> dict[TopicPartition, CommittedOffset]:
+        def read(response: Any) -> dict[TopicPartition, GroupOffset]:
             found = _only(response.groups, group)
             if found.error_code:
                 raise failure(found.error_code, f"group {group}")
@@ -195,7 +195,7 @@ class Groups:
                     if each.error_code:
                         raise _failure_at(each.error_code, group, where)
                     if each.committed_offset >= 0:
-                        committed[where] = CommittedOffset(Offset(each.committed_offset), each.committed_leader_epoch, each.metadata or "")
+                        committed[where] = GroupOffset(Offset(each.committed_offset), each.committed_leader_epoch, each.metadata or "")
             return committed
 
         request = messages.OffsetFetchRequest(groups=[wanted], require_stable=stable)
@@ -206,7 +206,7 @@ class Groups:
                 return {}
             raise
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def commit(self, group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> None:
         """Set where the group reads next. RequestFailedError names group, partition and offset; UNKNOWN_MEMBER_ID: it has members."""
         from moldau.protocol.messages import offset_commit as messages
 

@@ -153,10 +153,10 @@ class Session(ConsumerQueries):
             return
         self._leaving, self._assign_then = True, None
         if not self._calling_back and not self._wait_until_left():
-            log.warning("consumer: %s; it continues to leave with each poll", self._not_left())
+            log.warning("consumer: %s; each poll continues to leave", self._not_left())
 
     def _not_left(self) -> str:
-        return f"group {self.group} has not let this member leave within {self.close_timeout_s:g} s"
+        return f"group {self.group}: this member has not left within {self.close_timeout_s:g} s (close_timeout_ms)"
 
     def _wait_until_left(self) -> bool:
         """Whether the group is left within the time of a `close`."""
@@ -344,8 +344,10 @@ class Session(ConsumerQueries):
         if not self._calls.run(lambda: self._commit_and_leave(limit_s), limit_s):
             self._commits.raise_failure()
             for where, offset in self._commits.unknown().items():
-                raise CommitError(self.group or "", *where, offset, timed_out(f"no answer within {limit_s:g} s; it may not be committed"))
-            log.warning("consumer: closed without an answer of the brokers within %g s", limit_s)
+                raise CommitError(
+                    self.group or "", *where, offset, timed_out(f"no answer within {limit_s:g} s; the offset may not be committed")
+                )
+            log.warning("consumer: closed; the brokers did not answer within %g s (close_timeout_ms)", limit_s)
         self._commits.raise_failure()
 
     def _commit_and_leave(self, limit_s: float) -> None:

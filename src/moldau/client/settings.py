@@ -238,7 +238,7 @@ def consumer_settings(bootstrap_servers: str | Sequence[str], group_id: str | No
 def _checked(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     for name in settings or {}:
         if name in _ARGUMENTS:
-            raise ValueError(f"setting {name} is said by the argument {_ARGUMENTS[name]}")
+            raise ValueError(f"setting {name} is set by the argument {_ARGUMENTS[name]}")
         if name in _OURS:
             raise ValueError(f"setting {name} is the library's own; use {_OURS[name]}")
     return dict(settings or {})

@@ -165,7 +165,7 @@ class StreamFeeder:
         for lane in self._queues.stuck(self._patience_s):
             names = ", ".join(map(str, sorted(lane.partitions)))
             log.warning(
-                "stream %d of topic %s: nobody has asked for a message for %.0f s; %s waits",
+                "stream %d of topic %s: no message taken for %.0f s; messages of %s wait, poll the stream or close the streams",
                 lane.number,
                 lane.topic,
                 self._patience_s,

@@ -114,7 +114,7 @@ def _again(error: "KafkaError") -> bool:
 _ABORT_FLUSH_S = 10.0
 _COMPLETE_S = 10.0
 """How long a commit that was interrupted is brought to its end."""
-_UNKNOWN = "; whether it was committed is not known: close this producer, the next one of its id finds out"
+_UNKNOWN = "; whether it was committed is unknown: close this producer, the next one with this id completes or aborts it"
 
 
 class TransactionalConsumer(Protocol):
@@ -253,7 +253,7 @@ class Transaction:
         except TransactionAbortedError:
             self._abort(_COMPLETE_S)
         except ClientError as failure:
-            log.warning("interrupted by %s: %s", type(interruption).__name__, failure)
+            log.warning("producer: transaction not ended after %s: %s", type(interruption).__name__, failure)
         finally:
             self._end()
 

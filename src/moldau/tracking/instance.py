@@ -227,7 +227,9 @@ class CountPublisher:
             try:
                 self.publish()
             except (ClientError, RuntimeError) as error:
-                log.warning("tracking: counts of service %s on %s are kept for later: %s", self._origin.service, self._origin.host, error)
+                log.warning(
+                    "tracking: counts of service %s on %s not published, retrying: %s", self._origin.service, self._origin.host, error
+                )
 
     def publish(self) -> None:
         """Send what was counted since the last time, and again what did not arrive. ClientError once nothing can be sent any more."""
@@ -304,7 +306,7 @@ class CountPublisher:
         for instance in instances:
             if instance.uncertain or not instance.finished:
                 log.warning(
-                    "tracking: instance %s of service %s on %s stays open: of some events nobody knows whether they are in the log",
+                    "tracking: instance %s of service %s on %s stays open: whether some of its events are in the log is unknown",
                     *(instance.name, self._origin.service, self._origin.host),
                 )
             else:
@@ -325,7 +327,7 @@ class CountPublisher:
         try:
             self.end(FAREWELL_S)
         except (ClientError, TimeoutError, RuntimeError) as error:
-            log.warning("tracking: service %s on %s was not closed, and did not end well: %s", *self._origin[1:], error)
+            log.warning("tracking: producer of service %s on %s was not closed, and its end failed: %s", *self._origin[1:], error)
 
     def _counts(self, instance: Instance, topic: str, start: int, count: Count) -> AuditRecord:
         key = CountKey(topic, start, *self._origin, instance.name)

@@ -257,7 +257,7 @@ def _try(send: Callable[[], None]) -> None:
     try:
         send()
     except (MoldauError, RuntimeError, OSError) as error:
-        log.warning("metrics: not sent: %s", error)
+        log.warning("metrics: not sent, retrying: %s", error)
 
 
 def _look(delivery: Any) -> None:

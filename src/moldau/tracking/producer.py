@@ -195,7 +195,9 @@ class TrackerProducer:
             if not self._instance.usable:
                 if self._instance.uncertain:
                     log.warning(
-                        "tracking: service %s on %s begins another instance: %s is uncertain", *self.origin[1:], self._instance.name
+                        "tracking: service %s on %s begins a new instance: instance %s is uncertain of its counts",
+                        *self.origin[1:],
+                        self._instance.name,
                     )
                     self._instance.retire()
                     self._instance = Instance()

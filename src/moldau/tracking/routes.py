@@ -170,8 +170,8 @@ class Routes:
             elif _is_dict(kind):
                 raise ValueError(
                     "an event given as a dict needs its schema: declare one for the topic"
-                    + (f" {topic}" if topic else ", and say the topic")
-                    + f", or give schema=: {_MADE_BY}"
+                    + (f" {topic}" if topic else ", and pass topic=")
+                    + f", or pass schema=: {_MADE_BY}"
                 )
             else:
                 schema = event_schema(kind)

@@ -32,8 +32,8 @@ def test_one_line_for_each_streak(commits: Commits, caplog: pytest.LogCaptureFix
         commits.told(None, at((0, 6)))
         commits.told(AWAY, at((0, 8), (1, 9)))
     assert [record.message for record in caplog.records] == [
-        "not committed: group g, partition t-0 at offset 5: WAIT_COORD: Waiting for coordinator (and 1 more partitions)",
-        "not committed: group g, partition t-0 at offset 8: WAIT_COORD: Waiting for coordinator",
+        "consumer: offset not committed: group g, partition t-0 at offset 5: WAIT_COORD: Waiting for coordinator (and 1 more partitions)",
+        "consumer: offset not committed: group g, partition t-0 at offset 8: WAIT_COORD: Waiting for coordinator",
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.client.cluster import Cluster
 from moldau.client.errors import ConnectionLostError, RequestFailedError
-from moldau.client.groups import CommittedOffset, Groups
+from moldau.client.groups import GroupOffset, Groups
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.api_keys import ApiKey
@@ -96,8 +96,8 @@ def deleted(error: ErrorCode = ErrorCode.NONE) -> delete_groups.DeleteGroupsResp
 
 def test_the_coordinator_is_asked_and_remembered(scene: Scene) -> None:
     groups = scene.groups(committed)
-    groups.commit("g", {T0: CommittedOffset(Offset(5)), T1: CommittedOffset(Offset(7), 3, "note")})
-    groups.commit("g", {T0: CommittedOffset(Offset(6))})
+    groups.commit("g", {T0: GroupOffset(Offset(5)), T1: GroupOffset(Offset(7), 3, "note")})
+    groups.commit("g", {T0: GroupOffset(Offset(6))})
     assert (scene.asked(2, ApiKey.OFFSET_COMMIT), scene.asked(1, ApiKey.OFFSET_COMMIT)) == (2, 0)
     assert scene.asked(1, ApiKey.FIND_COORDINATOR) + scene.asked(2, ApiKey.FIND_COORDINATOR) == 1
     first = next(request for request in scene.brokers[2].requests if request.api_key is ApiKey.OFFSET_COMMIT)
@@ -114,7 +114,7 @@ def test_a_coordinator_that_moved_is_looked_up_again(scene: Scene) -> None:
             return committed(request, ErrorCode.NOT_COORDINATOR)
         return committed(request)
 
-    scene.groups(other).commit("g", {T0: CommittedOffset(Offset(5))})
+    scene.groups(other).commit("g", {T0: GroupOffset(Offset(5))})
     assert (scene.asked(1, ApiKey.OFFSET_COMMIT), scene.pauses) == (1, 1)
 
 
@@ -122,15 +122,13 @@ def test_a_coordinator_that_is_not_there_yet_or_loads_is_waited_for(scene: Scene
     scene.coordinator = ErrorCode.COORDINATOR_NOT_AVAILABLE
     errors = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     scene.on_pause = lambda: setattr(scene, "coordinator", 1)
-    scene.groups(lambda request: committed(request, errors.pop() if errors else ErrorCode.NONE)).commit(
-        "g", {T0: CommittedOffset(Offset(5))}
-    )
+    scene.groups(lambda request: committed(request, errors.pop() if errors else ErrorCode.NONE)).commit("g", {T0: GroupOffset(Offset(5))})
     assert scene.pauses == 2
 
 
 def test_a_lost_connection_is_tried_again_only_where_that_does_no_harm(scene: Scene) -> None:
     answers = [HANG_UP]
-    scene.groups(lambda request: answers.pop() if answers else committed(request)).commit("g", {T0: CommittedOffset(Offset(5))})
+    scene.groups(lambda request: answers.pop() if answers else committed(request)).commit("g", {T0: GroupOffset(Offset(5))})
     assert scene.pauses == 1
     with pytest.raises(ConnectionLostError):
         scene.groups(lambda _: HANG_UP).delete("g")
@@ -140,7 +138,7 @@ def test_a_lost_connection_is_tried_again_only_where_that_does_no_harm(scene: Sc
 def test_a_refused_commit_names_group_partition_and_offset(scene: Scene) -> None:
     groups = scene.groups(lambda request: committed(request, ErrorCode.UNKNOWN_MEMBER_ID))
     with pytest.raises(RequestFailedError, match="group g, partition t-1: unknown member id at offset 7") as caught:
-        groups.commit("g", {T1: CommittedOffset(Offset(7))})
+        groups.commit("g", {T1: GroupOffset(Offset(7))})
     assert (caught.value.code, caught.value.subject) == (ErrorCode.UNKNOWN_MEMBER_ID, T1)
 
 
@@ -156,7 +154,7 @@ def test_offsets_without_a_commit_are_left_out_and_an_unknown_group_has_none(sce
         return offset_fetch.OffsetFetchResponse(groups=[offset_fetch.OffsetFetchResponseGroup("g", [topic])])
 
     groups = scene.groups(other)
-    assert groups.committed("g") == {T0: CommittedOffset(Offset(5), 2, "note")}
+    assert groups.committed("g") == {T0: GroupOffset(Offset(5), 2, "note")}
     assert groups.committed("none") == {}
     assert groups.committed("g", []) == {}
 
@@ -222,5 +220,5 @@ def test_a_broker_that_only_knows_topics_by_id_is_refused() -> None:
         scene = Scene(one, two)
         groups = scene.groups(committed)
         with pytest.raises(RequestFailedError, match="offset_commit is spoken here in versions 8-9, the broker serves versions 10-12"):
-            groups.commit("g", {T0: CommittedOffset(Offset(5))})
+            groups.commit("g", {T0: GroupOffset(Offset(5))})
         scene.close()

@@ -270,8 +270,8 @@ def test_a_stream_that_nobody_reads_is_told(caplog: pytest.LogCaptureFixture) ->
     source = FakeSource({P0: 5})
     with caplog.at_level(logging.WARNING), streams_of(source, patience_s=0.0):
         source.give(P0)
-        wait_until(lambda: "stream 0 of topic t: nobody has asked for a message" in caplog.text, "the warning")
-        assert "t-0 waits" in caplog.text
+        wait_until(lambda: "stream 0 of topic t: no message taken" in caplog.text, "the warning")
+        assert "messages of t-0 wait" in caplog.text
 
 
 def test_an_error_of_the_source_reaches_every_stream() -> None:

@@ -206,7 +206,7 @@ def test_an_abort_that_fails_is_told_with_what_it_was_for() -> None:
 
 def test_a_coordinator_that_never_answers_is_given_up() -> None:
     scene = Scene(FakeInner(commit_transaction=[RETRIABLE] * 3), timeout_ms=0)
-    with pytest.raises(TransactionError, match="whether it was committed is not known: close this producer"):
+    with pytest.raises(TransactionError, match="whether it was committed is unknown: close this producer"):
         scene.run()
 
 
@@ -279,7 +279,10 @@ def test_an_interrupted_commit_that_cannot_be_brought_to_its_end_is_logged(
     scene = Scene(FakeInner(commit_transaction=[KeyboardInterrupt(), *[RETRIABLE] * 100_000]))
     with pytest.raises(KeyboardInterrupt):
         scene.run()
-    assert "interrupted by KeyboardInterrupt: transactional id x: TIMED_OUT: again; whether it was committed is not known" in caplog.text
+    assert (
+        "producer: transaction not ended after KeyboardInterrupt: transactional id x: TIMED_OUT: again; whether it was committed is unknown"
+        in caplog.text
+    )
     assert scene.owner.current is None
 
 

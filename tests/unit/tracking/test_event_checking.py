@@ -103,7 +103,7 @@ BAD: list[tuple[Any, Any, str]] = [
     (long_of("timestamp-millis"), 1 << 60, "is no timestamp-millis that can be read"),
     (long_of("time-micros"), -1, "E.f: -1 is no time-micros that can be read"),
     ({"type": "string", "logicalType": "uuid"}, "x", "E.f: needs a UUID, not 'x' (str)"),
-    (DECIMAL, Decimal("1.234"), "E.f: 1.234 has more than 5 digits, or more than 2 behind the point"),
+    (DECIMAL, Decimal("1.234"), "E.f: 1.234 has more than 5 digits, or more than 2 after the point"),
     (DECIMAL, Decimal("1234.5"), "E.f: 1234.5 has more than 5 digits"),
     (DECIMAL, 1.5, "E.f: needs a Decimal"),
     (DECIMAL, Decimal("NaN"), "E.f: needs a Decimal"),

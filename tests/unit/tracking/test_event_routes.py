@@ -129,9 +129,9 @@ def test_a_kind_that_nobody_declared_does_not_come_into_a_topic_of_another() -> 
 
 def test_a_dict_needs_a_schema() -> None:
     known = routes(MemoryRegistry())
-    with pytest.raises(ValueError, match="needs its schema: declare one for the topic views, or give schema="):
+    with pytest.raises(ValueError, match="needs its schema: declare one for the topic views, or pass schema="):
         known.find(dict, "views")
-    with pytest.raises(ValueError, match="and say the topic"):
+    with pytest.raises(ValueError, match="and pass topic="):
         known.find(dict, None)
     with pytest.raises(ValueError, match="declare one for the topic views"):
         known.find(OrderedDict, "views")

@@ -64,7 +64,7 @@ def check_decimal(schema: Mapping[str, Any], value: Any, path: str) -> None:
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     if -exponent > scale or (len(digits) + exponent + scale > precision and any(digits)):
-        raise EventError(path, f"{value} has more than {precision} digits, or more than {scale} behind the point")
+        raise EventError(path, f"{value} has more than {precision} digits, or more than {scale} after the point")
     if schema["type"] == "fixed" and len(digits) + exponent + scale > 2.4 * schema["size"]:
         raise EventError(path, f"{value} does not fit into {schema['size']} bytes")
 

@@ -112,7 +112,7 @@ def _named(name: str, namespace: str, library: Library, defined: set[str]) -> An
             return full
         if full in library:
             return _definition(library[full][0], "", library, defined)
-    raise SchemaError(f"type {_full_name(name, namespace)[0]} is not defined; the files that it stands in are given together")
+    raise SchemaError(f"type {_full_name(name, namespace)[0]} is not defined; pass the file that defines it too")
 
 
 def _definition(schema: Mapping[str, Any], namespace: str, library: Library, defined: set[str]) -> dict[str, Any]:

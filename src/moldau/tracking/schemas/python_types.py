@@ -89,7 +89,7 @@ def json_default(value: Any, type_: Any, named: Mapping[str, Any], path: str) ->
             other = (_branch(type_, "map", named) or {}).get("values")
             return {key: json_default(each, fields.get(key, other), named, path) for key, each in value.items()}
         case _:
-            raise SchemaError(f"{path}: a default of type {type(value).__name__} cannot stand in a schema")
+            raise SchemaError(f"{path}: a default of type {type(value).__name__} cannot be written in a schema")
 
 
 def _branch(type_: Any, kind: str, named: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -105,7 +105,7 @@ def _decimal_text(value: Decimal, scale: int, path: str) -> str:
     numerator, denominator = value.as_integer_ratio()
     digits, left = divmod(numerator * int(10**scale), denominator)
     if left:
-        raise SchemaError(f"{path}: the default {value} has more than {scale} digits behind the point")
+        raise SchemaError(f"{path}: the default {value} has more than {scale} digits after the point")
     return digits.to_bytes(max(digits, ~digits).bit_length() // 8 + 1, "big", signed=True).decode("latin-1")
 
 
@@ -200,7 +200,7 @@ class _AvroTypes:
             return self._enum(hint, path)
         if isinstance(hint, type) and field_names(hint) is not None:
             return hint.__name__ if self._defined.get(hint.__name__) is hint else self.record(hint, path)
-        raise SchemaError(f"{path}: no Avro type for {hint!r}; dicts have text as keys, and lists say of what")
+        raise SchemaError(f"{path}: no Avro type for {hint!r}; dicts have text as keys, and lists name the type of their items")
 
     def _annotated(self, hint: Any, notes: tuple[Any, ...], path: str, defaults: Sequence[Any]) -> Any:
         size = next((found for note in notes if (found := _size_of(note)) is not None), None)
