@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from moldau.client.groups import CommittedOffset
+from moldau.client.groups import GroupOffset
 from moldau.client.metadata import NO_TOPIC_ID, TopicMetadata
 from moldau.model.identity import TopicPartition
 
@@ -26,7 +26,7 @@ class ReadPosition:
     partitions: int = 0
 
     @classmethod
-    def of(cls, committed: CommittedOffset) -> Self:
+    def of(cls, committed: GroupOffset) -> Self:
         """As it was committed; whoever sets offsets by hand leaves no note."""
         found = _NOTE.fullmatch(committed.metadata)
         return cls(committed.offset) if found is None else cls(committed.offset, bytes.fromhex(found[1]), int(found[2]))

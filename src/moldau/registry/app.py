@@ -81,7 +81,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
-            raise RuntimeError(f"{scope['type']} is not spoken here")
+            raise RuntimeError(f"{scope['type']} is not supported")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         origin = ""
         try:
@@ -95,8 +95,8 @@ class App:
             if isinstance(error, NotAllowedError):
                 answer = answer._replace(allow=error.allow)
         except MemoryError:
-            log.error("registry request refused: no memory left: method=%s path=%s", scope["method"], scope["path"])
-            answer = _error(503, 503, "The registry has no memory left; try again")
+            log.error("registry request refused, out of memory: method=%s path=%s", scope["method"], scope["path"])
+            answer = _error(503, 503, "The registry is out of memory; try again")
         except asyncio.CancelledError:  # the stop waits for it no longer
             answer = _error(503, 503, "The registry is stopping")
         except Exception:

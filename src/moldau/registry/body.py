@@ -105,7 +105,7 @@ _METADATA = ("defaultMetadata", "overrideMetadata")
 
 @dataclass(frozen=True, slots=True)
 class SchemaBody:
-    """A schema that somebody wants registered, looked up or judged. `id` and `version` are None unless it is to be imported with them."""
+    """A schema to be registered, looked up or checked. `id` and `version` are None unless it is to be imported with them."""
 
     text: str
     type: str = AVRO
@@ -154,7 +154,7 @@ def read_metadata(value: Any, name: str) -> dict[str, Any] | None:
 
 
 def read_config(body: Any) -> dict[str, Any]:
-    """What a configuration is to say from now on; a value of None takes it back. RestError."""
+    """The changes of a configuration; a value of None removes it. RestError."""
     fields = dict(object_of(body, "the body"))
     if "compatibility" in fields:
         fields["compatibilityLevel"] = fields.pop("compatibility")
@@ -177,7 +177,7 @@ def read_config(body: Any) -> dict[str, Any]:
 
 
 def read_mode(body: Any) -> str | None:
-    """The mode that is asked for; null takes it back, and nothing at all is no mode. RestError 42204."""
+    """The mode that is asked for; null removes it, and a missing one is no mode. RestError 42204."""
     mode = object_of(body, "the body").get("mode", "")
     if mode is None:
         return None

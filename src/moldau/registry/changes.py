@@ -3,7 +3,7 @@
     until it is done or the time is over:
         no writer           ->  wait for the election
         another one writes  ->  have it confirm that it does (`peers`), and forward the request; if it is down, or writes no longer:
-                                again. Not a deletion that it may have carried out: asked again, it would say there is nothing to delete
+                                again. Not a deletion that it may have carried out: repeated, it would find nothing to delete
         this one writes     ->  read to the end of the log, decide, write, wait until it is read back, answer
 
 This one writes if it is elected, if it forwards to no other, or if for some seconds no elected one was confirmed: the election only avoids
@@ -46,11 +46,11 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S = 15.0
 DOUBTED_S = 3.0
-"""So long an elected writer may fail to confirm itself before this registry writes instead."""
+"""How long an elected writer may fail to confirm itself before this registry writes instead."""
 FORWARDED_TIMEOUT_S = 5.0
-"""A request that was handed on waits less for the election: whoever handed it on tries again."""
+"""A forwarded request waits less for the election: the registry that forwarded it retries."""
 _FORWARD_TIMEOUT_S = FORWARDED_TIMEOUT_S + 1
-"""So long the writer may take: one that sleeps is asked in vain, and by then another is elected."""
+"""How long the writer may take: a writer that is suspended does not answer, and by then another is elected."""
 _PAUSE_S = 0.1
 _SAY_EVERY_S = 30.0
 FULL_TOLD_EVERY_S = 60.0
@@ -98,7 +98,7 @@ class Changes:
         return self.carry_out(lambda _state, asked: ChangeDecision({}, [confirmation(self._election.me.url, asked)]), request)
 
     def stop(self) -> None:
-        """Begin nothing more, and do not wait for an election any more."""
+        """Begin nothing more, and stop waiting for an election."""
         self._stopping = True
 
     def carry_out(self, decide: Decide, request: "RestRequest") -> tuple[int, bytes]:
@@ -151,7 +151,7 @@ class Changes:
             self._election.wait_for_change(_PAUSE_S)
 
     def _here(self, decide: Decide, request: "RestRequest", timeout_s: float) -> Any:
-        """Decide, write, and read it back. FencedError: nothing was written, or not what was decided; another writes now."""
+        """Decide, write, and read it back. WriterFencedError: nothing was written, or not what was decided; another writes now."""
         deadline = time.monotonic() + timeout_s
         if not self._lock.acquire(timeout=timeout_s):
             raise timed_out(f"after {timeout_s:.0f} s changes that came earlier are still being written")
@@ -189,13 +189,13 @@ class Changes:
         if time.monotonic() - self._said_at >= _SAY_EVERY_S:
             self._said_at = time.monotonic()
             log.error(
-                "elected registry not confirmed, nothing is sent to it; this one writes itself if that lasts: group=%s url=%s limit_s=%g",
+                "elected registry not confirmed, nothing is forwarded to it, this one writes after limit_s: group=%s url=%s limit_s=%g",
                 self.group, writer.url, DOUBTED_S,
             )  # fmt: skip
         return forwarding_failed(f"Error while forwarding the request to the leader: {writer.url} does not confirm that it writes")
 
     def _check(self, wanted: "SchemaVersion") -> None:
-        """FencedError unless the log agrees: a registry that is not fenced by ours may have taken the id or the version meanwhile."""
+        """WriterFencedError unless the log agrees: a registry that is not fenced by ours may have taken the id or the version meanwhile."""
         found = self._state.version(wanted.subject, wanted.version)
         if found is None or (found.id, found.fingerprint) != (wanted.id, wanted.fingerprint):
             self._writer.resign()

@@ -34,7 +34,7 @@ AVRO = "AVRO"
 
 
 class RegisteredSchema(NamedTuple):
-    """What an id stands for. `type` is AVRO, JSON or PROTOBUF."""
+    """The schema of an id. `type` is AVRO, JSON or PROTOBUF."""
 
     id: int
     type: str
@@ -125,7 +125,7 @@ class RegistryClient:
         return found
 
     def referenced(self, schema: RegisteredSchema | SubjectVersion) -> list[SubjectVersion]:
-        """All schemas that this one refers to, directly or not, each once and behind those that it needs itself."""
+        """All schemas that this one refers to, directly or not, each once and after those that it needs itself."""
         ordered: dict[tuple[str, int], SubjectVersion] = {}
 
         def visit(references: tuple[Reference, ...]) -> None:

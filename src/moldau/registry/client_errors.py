@@ -105,9 +105,9 @@ class UnknownSchemaError(RegistryError):
 
 
 class IncompatibleSchemaError(RegistryError):
-    """A schema that the readers or writers of its subject's earlier versions could not live with.
+    """A schema that is not compatible with earlier versions of its subject.
 
-    One line says which field, why, and how many `reasons` more there are; `message` is all that the registry said, whole schemas in it.
+    One line names the field, the reason, and the number of further `reasons`; `message` is the whole text of the registry, with schemas.
     """
 
     def __init__(self, subject: str, message: str, reasons: Sequence[str]) -> None:
@@ -122,7 +122,7 @@ class IncompatibleSchemaError(RegistryError):
 
 
 class RegistryUnavailableError(WorldError):
-    """None of the registry's addresses gave an answer."""
+    """None of the registry's addresses answered."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retriable=True)

@@ -119,7 +119,7 @@ def check_referrers_kept(state: "RegistryState") -> None:
 
 
 def _settings_of(state: "RegistryState", subject: str) -> list[Write]:
-    """Take back what is set for a subject that is no more."""
+    """Remove the settings of a subject that is deleted for good."""
     writes: list[Write] = []
     if subject in state.modes:
         writes.append((encode_key(ModeKey(subject)), None))
@@ -138,7 +138,7 @@ def set_config(state: "RegistryState", scope: str | None, changes: dict[str, Any
 
 
 def delete_config(state: "RegistryState", scope: str | None) -> ChangeDecision:
-    """Take back what is set there; the answer is what it was. RestError 40401 if nothing is."""
+    """Remove what is set there; the answer is what it was. RestError 40401 if nothing is."""
     if scope is not None and scope not in state.configs:
         raise errors.subject_not_found(scope)
     refuse_read_only(state, scope)
@@ -147,10 +147,10 @@ def delete_config(state: "RegistryState", scope: str | None) -> ChangeDecision:
 
 
 def set_mode(state: "RegistryState", scope: str | None, mode: str | None, *, force: bool) -> ChangeDecision:
-    """Set a mode, or take it back with None.
+    """Set a mode, or remove it with None.
 
-    To import, no schema may be there, or the ids that come could be taken: RestError 42205, unless `force` says that it is known. What
-    was deleted softly goes for good then.
+    A scope that is set to import has no schemas, or imported ids could be taken: RestError 42205, unless `force`. What was deleted softly
+    is then removed for good.
     """
     _check_name(scope)
     writes: list[Write] = []
@@ -162,7 +162,7 @@ def set_mode(state: "RegistryState", scope: str | None, mode: str | None, *, for
 
 
 def delete_mode(state: "RegistryState", scope: str | None, *, recursive: bool) -> ChangeDecision:
-    """Take back the mode that is set there, with `recursive` those of a context's subjects too; the answer is what it was.
+    """Remove the mode that is set there, with `recursive` those of a context's subjects too; the answer is what it was.
 
     RestError 40401 if none is set.
     """

@@ -3,12 +3,12 @@
     {"version":1,"host":"10.0.0.5","port":8081,"master_eligibility":true,"scheme":"http","leader":false}
     {"version":1,"error":0,"master":"sr-1-4711...","master_identity":{...}}
 
-The group's leader (who is that does not matter) chooses: the registry that writes already goes on, else the one with the smallest URL.
+The group's leader, any member, chooses: the registry that is the writer already, else the one with the smallest URL.
 
-A thread keeps this registry a member: it joins, learns who writes, sends a heartbeat every second, and joins again when the group asks for
-it. A writer that leaves is replaced within a heartbeat, one that dies after the session's timeout.
+A thread keeps this registry a member: it joins, receives the writer, sends a heartbeat every second, and rejoins when the group
+rebalances. A writer that leaves is replaced within a heartbeat, one that dies after the session's timeout.
 
-The writer is known as long as this member heard from the coordinator within the session's timeout: after that the group may have elected
+The writer is known as long as the coordinator answered this member within the session's timeout: after that the group may have elected
 another. This avoids useless writes; what makes it safe is the fence in :mod:`moldau.registry.schemas_topic`.
 """
 
@@ -46,7 +46,7 @@ _NO_ERROR, _DUPLICATE_URLS = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class RegistryIdentity:
-    """A registry; `writes` says that it was the writer when it joined."""
+    """A registry; `writes` means that it was the writer when it joined."""
 
     host: str
     port: int
@@ -66,17 +66,17 @@ class RegistryIdentity:
 
 
 def encode_identity(identity: RegistryIdentity) -> bytes:
-    """What a member says of itself when it joins."""
+    """The metadata of a member, sent when it joins."""
     return json.dumps(_fields(identity), separators=(",", ":")).encode()
 
 
 def decode_identity(data: bytes) -> RegistryIdentity:
-    """What a member said of itself. ValueError if it cannot be read."""
+    """The identity in a member's metadata. ValueError if it cannot be read."""
     return _identity(json.loads(data))
 
 
 def encode_assignment(member: str | None, identity: RegistryIdentity | None, *, duplicates: bool = False) -> bytes:
-    """What the group's leader tells all: which member writes."""
+    """The assignment that every member receives: which member writes."""
     fields: dict[str, Any] = {"version": _VERSION, "error": _DUPLICATE_URLS if duplicates else _NO_ERROR}
     if member is not None and identity is not None:
         fields |= {"master": member, "master_identity": _fields(identity)}
@@ -84,12 +84,12 @@ def encode_assignment(member: str | None, identity: RegistryIdentity | None, *, 
 
 
 def decode_assignment(data: bytes) -> RegistryIdentity | None:
-    """Who writes, as the group's leader told; None if nobody can. ValueError if it cannot be read."""
+    """The writer in an assignment; None if there is no eligible member. ValueError if it cannot be read."""
     fields = json.loads(data)
     if not isinstance(fields, dict):
         raise ValueError(f"{fields!r} is not an assignment")
     if fields.get("error"):
-        log.error("registries with the same URL, none writes: set another with --advertise")
+        log.error("registries with the same URL, none writes: give each its own with --advertise")
         return None
     found = fields.get("master_identity")
     return None if found is None else _identity(found)
@@ -144,7 +144,7 @@ _REJOIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorC
 
 
 class RejoinNeededError(MoldauError):
-    """The group starts over."""
+    """The group rebalances: this member has to join again."""
 
 
 class Election:
@@ -175,7 +175,7 @@ class Election:
         self._thread = threading.Thread(target=self._run, name="moldau-registry-election", daemon=True)
 
     def start(self) -> None:
-        """Begin to take part."""
+        """Begin to join the group."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -201,7 +201,7 @@ class Election:
         return self.me.same(self.writer)
 
     def wait_for_change(self, timeout_s: float) -> None:
-        """Wait until something is heard of the group, or until the time is over."""
+        """Wait until the writer changes or is confirmed, or until the time is over."""
         with self._changed:
             if not self._stopping.is_set():
                 self._changed.wait(timeout_s)
@@ -223,7 +223,7 @@ class Election:
     def _say(self, reason: str) -> None:
         if reason != self._said or time.monotonic() - self._said_at >= _SAY_EVERY_S:
             self._said, self._said_at = reason, time.monotonic()
-            log.warning("registry election failed, tried again: group=%s reason=%s", self.group, reason)
+            log.warning("registry election failed, retrying: group=%s reason=%s", self.group, reason)
 
     def _join(self) -> None:
         timeout_ms = int(self._session_timeout_s * 1000)
@@ -310,7 +310,7 @@ def _assignments(members: dict[str, bytes]) -> list[SyncGroupRequestAssignment]:
         try:
             known[member] = decode_identity(bytes(metadata))
         except ValueError as error:
-            log.error("registry member left out: member=%s reason=%s", member, error)
+            log.error("registry member not eligible, its identity cannot be read: member=%s reason=%s", member, error)
     chosen = choose(known)
     return [SyncGroupRequestAssignment(member, chosen) for member in members]
 

@@ -6,7 +6,7 @@ Clients look at the codes, and people search for the words; both are those of Co
 from moldau.model.errors import MoldauError
 
 NOT_FOUND = frozenset({40401, 40402, 40403})
-"""Codes for a subject, a version or a schema that is not there."""
+"""Codes for a subject, a version or a schema that does not exist."""
 
 
 class RestError(MoldauError):
@@ -159,7 +159,7 @@ def context_not_empty(context: str) -> RestError:
 
 
 def unprocessable(message: str) -> RestError:
-    """422: a body or a parameter that has not the shape it should have."""
+    """422: a body or a parameter of another form than expected."""
     return RestError(422, 422, message)
 
 

@@ -22,7 +22,7 @@ _AT_ONCE = 500
 
 
 def subjects(state: "RegistryState", prefix: str, *, deleted: bool, deleted_only: bool) -> Iterable[str]:
-    """Names of subjects that begin with the prefix; ``:*:`` before it stands for all contexts."""
+    """Names of subjects that begin with the prefix; ``:*:`` before it means all contexts."""
     found = filter(_beginning(prefix), state.subjects())
     if deleted and not deleted_only:
         return found
@@ -86,8 +86,8 @@ def latest_with_metadata(state: "RegistryState", subject: str, wanted: dict[str,
 def find(state: "RegistryState", subject: str, body: "SchemaBody", *, normalize: bool, deleted: bool) -> SchemaVersion:
     """The version of a subject that is this schema. RestError 40401, 40403, 42201.
 
-    As it came, else with what the latest version has beside it; else, without metadata and rules in the question, the text and the
-    references decide. What a subject of the default context does not have is looked for under its name in the other contexts.
+    As received, else with the metadata and rules of the latest version; else, for a request without metadata and rules, by text and
+    references. What a subject of the default context does not have is looked for under its name in the other contexts.
     """
     for name in _of_this_name(state, subject):
         try:
@@ -149,7 +149,7 @@ def by_id(state: "RegistryState", schema_id: int, subject: str | None) -> Schema
 
 
 def _of_this_name(state: "RegistryState", subject: str) -> Iterator[str]:
-    """The subject, and behind one of the default context those of its name in all the others."""
+    """The subject; after one of the default context those of its name in all the others."""
     yield subject
     where = parse_subject(subject)
     if where.context == DEFAULT_CONTEXT and where.name:
@@ -203,7 +203,7 @@ def referenced_by(state: "RegistryState", subject: str, number: int, *, deleted:
 def compatibility(state: "RegistryState", subject: str, number: int | None, body: "SchemaBody", *, normalize: bool) -> list[str]:
     """Why this schema could not be registered next to one version (-1: the latest), or to all that the level asks for (None).
 
-    RestError 42201 if it is no schema, 40402 for a version that is not there, 50001 if what decides it may have been left out.
+    RestError 42201 if it is no schema, 40402 for a version that does not exist, 50001 if what decides it may have been left out.
     """
     check_config_kept(state, subject)
     if number is None or number == LATEST:

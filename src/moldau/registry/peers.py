@@ -1,7 +1,7 @@
 """Requests from one registry to another: a change is forwarded to the writer, and the writer that a group elected is confirmed.
 
-Any Kafka client may join the group of the registries, call itself one and be elected. So a registry that forwards a request first sends the
-elected one a nonce, made for this, and reads the topic until there is a record like this:
+Any Kafka client may join the group of the registries as a registry and be elected. So a registry that forwards a request first sends the
+elected one a new nonce, and reads the topic until there is a record like this:
 
     {"keytype":"NOOP","magic":0}    {"writer":"http://registry-1:8081","confirms":"9f1c..."}
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from moldau.registry.state import RegistryState
 
 FORWARDED = "X-Forward"
-"""Says that a request was handed on: whoever gets it must not hand it on again."""
+"""The header of a forwarded request: its receiver must not forward it again."""
 
 
 class ForwardError(Exception):
-    """The writer gave no answer; `delivered` says that it may have carried the request out."""
+    """The writer did not answer; with `delivered` it may have carried the request out."""
 
     def __init__(self, message: str, *, delivered: bool) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ def forward(writer: "RegistryIdentity", request: "RestRequest", timeout_s: float
 PATH = "/v1/writer/confirmations"
 """Where an elected registry takes a nonce."""
 ASK_AGAIN_S = 10.0
-"""As long as it writes itself, a registry asks the elected one again each time that this is over."""
+"""How often a registry that writes in its place asks the elected one again."""
 _TIMEOUT_S = 2.0
 _NONCE_CHARACTERS = range(16, 129)
 
@@ -84,7 +84,7 @@ def confirmation(url: str, request: RestRequest) -> "Write":
 
 
 class WriterConfirmation:
-    """What this registry knows of the elected one. Any thread may ask."""
+    """Whether the elected writer is one. Any thread may ask."""
 
     def __init__(
         self, state: "RegistryState", follower: "Follower", trusted: frozenset[str], clock: Callable[[], float] = time.monotonic
@@ -101,25 +101,25 @@ class WriterConfirmation:
 
     @property
     def is_due(self) -> bool:
-        """Whether an elected one that was not confirmed is to be asked again."""
+        """Whether an elected writer that was not confirmed is to be asked again."""
         return self._clock() - self._asked_at >= ASK_AGAIN_S
 
     @property
     def doubted_s(self) -> float:
-        """For how long requests have found no writer that is confirmed; 0 if the last one did."""
+        """For how long requests have found no confirmed writer; 0 if the last one did."""
         since = self._doubted_since
         return 0.0 if since is None else self._clock() - since
 
     def doubt(self) -> None:
-        """There is no writer that would be confirmed."""
+        """No writer is confirmed."""
         self._doubted_since = self._clock() if self._doubted_since is None else self._doubted_since
 
     def believe(self) -> None:
-        """There is one."""
+        """A writer is confirmed."""
         self._doubted_since = None
 
     def ask(self, writer: "RegistryIdentity", timeout_s: float) -> bool:
-        """Whether the elected one is confirmed, if need be by asking it now."""
+        """Whether the elected writer is confirmed; it is asked now unless it was before."""
         if writer.url in self._trusted:
             return True
         with self._lock:

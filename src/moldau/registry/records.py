@@ -89,7 +89,7 @@ Write = tuple[bytes, bytes | None]
 
 
 class RecordError(ValueError):
-    """A record that cannot be understood; the message says what is wrong with it."""
+    """A record that cannot be read; the message names the fault."""
 
 
 def to_json(fields: Mapping[str, Any]) -> bytes:
@@ -138,7 +138,7 @@ NO_MAGIC, SCHEMA_MAGIC = 0, 1
 
 
 class SchemaKey(NamedTuple):
-    """Of a record that says what a version of a subject is."""
+    """The key of a version of a subject."""
 
     subject: str
     version: int
@@ -169,13 +169,13 @@ class ClearSubjectKey(NamedTuple):
 
 
 class ContextKey(NamedTuple):
-    """Of a record that says that a context exists."""
+    """The key of a context."""
 
     context: str
 
 
 class NoopKey(NamedTuple):
-    """Of a record that says nothing: by its offset a registry knows that it has read to the end."""
+    """The key of a record without content: at its offset a registry has read to the end."""
 
 
 class UnknownRecordKey(NamedTuple):
@@ -248,7 +248,7 @@ CONFIG_FIELDS: Mapping[str, type] = {
     "compatibilityLevel": str, "compatibilityPolicy": str, "compatibilityGroup": str, "defaultMetadata": dict, "overrideMetadata": dict,
     "defaultRuleSet": dict, "overrideRuleSet": dict,
 }  # fmt: skip
-"""What a configuration may say, in the order in which it is stored."""
+"""The fields of a configuration, in the order in which they are stored."""
 _LEVELS = frozenset(level.value for level in CompatibilityLevel)
 
 
@@ -286,7 +286,7 @@ def encode_schema(schema: SchemaVersion) -> bytes:
 
 
 def decode_schema(key: SchemaKey, data: bytes, timestamp_ms: int | None = None) -> SchemaVersion:
-    """The version that a record tells. RecordError for a value that cannot be read."""
+    """The version in a record. RecordError for a value that cannot be read."""
     fields = object_in(data, "value")
     references = fields.get("references") or []
     try:
@@ -321,7 +321,7 @@ def encode_config(subject: str | None, config: Mapping[str, Any]) -> bytes:
 
 
 def decode_config(data: bytes) -> dict[str, Any]:
-    """The configuration that a record tells. RecordError for a value that cannot be read."""
+    """The configuration in a record. RecordError for a value that cannot be read."""
     fields = object_in(data, "value")
     found = {name: fields[name] for name in CONFIG_FIELDS if fields.get(name) is not None}
     for name, value in found.items():
@@ -338,7 +338,7 @@ def encode_mode(subject: str | None, mode: str) -> bytes:
 
 
 def decode_mode(data: bytes) -> str:
-    """The mode that a record tells."""
+    """The mode in a record."""
     return text_in(object_in(data, "value"), "mode")
 
 

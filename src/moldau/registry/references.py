@@ -44,7 +44,7 @@ def parse_new(state: "RegistryState", subject: str, body: "SchemaBody", *, norma
 
 
 def parse_stored(state: "RegistryState", schema: "SchemaVersion") -> ParsedSchema:
-    """A schema that is registered. RestError 42201 if it cannot be read, or if one that it refers to is gone."""
+    """A schema that is registered. RestError 42201 if it cannot be read, or if one that it refers to was deleted."""
     try:
         return state.parsed(schema.type, schema.text, _resolved(state, schema.subject, schema.references), stored=True, compared=True)
     except UnknownLanguageError:
@@ -89,7 +89,7 @@ def is_same(state: "RegistryState", stored: "SchemaVersion", wanted: "SchemaVers
 
 
 def _resolved(state: "RegistryState", subject: str, references: Iterable["Reference"]) -> tuple[ResolvedReference, ...]:
-    """Everything referred to, each once, behind what it needs itself."""
+    """Every reference, each once, after those that it needs itself."""
     found: dict[str, ResolvedReference] = {}
     open_: set[tuple[str, int]] = set()
 

@@ -88,7 +88,7 @@ def _rules(first: Sequence[Parts], then: Sequence[Parts]) -> list[Parts]:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A schema that was read and may be registered: `new` lacks its version and perhaps its id; `same` is the id that it has already.
+    """A parsed schema that may be registered: `new` lacks its version and perhaps its id; `same` is the id that it has already.
 
     `bare` is the schema with the metadata and rules that it came with; None if it does not count, since it always gets others beside it.
     """
@@ -149,7 +149,7 @@ def candidate(state: "RegistryState", subject: str, body: "SchemaBody", *, norma
 def register(state: "RegistryState", subject: str, body: "SchemaBody", *, normalize: bool = False, force: bool = False) -> ChangeDecision:
     """Decide on a registration. RestError 409 if it does not fit the subject's versions, 42201 if it is no schema, and others.
 
-    What is registered already is told in every mode. With `force` compatibility is not looked at.
+    A schema that is registered already is returned in every mode. With `force` compatibility is not checked.
     """
     found = candidate(state, subject, body, normalize=normalize)
     answer = found.known(state)
@@ -173,7 +173,7 @@ def judge(
 ) -> list[str]:
     """Why the schema may not follow the earlier versions (rising); empty if it may.
 
-    With a compatibility group, only versions count whose metadata say the same for the property that it names.
+    With a compatibility group, only versions count whose metadata have the same value for the property that it names.
     """
     group = config.get("compatibilityGroup")
     if group is not None:
@@ -223,7 +223,7 @@ def _written(state: "RegistryState", new: SchemaVersion, versions: list[SchemaVe
     for each in versions:
         key = SchemaKey(each.subject, each.version)
         if each.deleted and each.id == new.id and each.version < new.version and not state.referrers(key, deleted=True):
-            writes.append((encode_key(key), None))  # the schema is back: its deleted version goes for good
+            writes.append((encode_key(key), None))  # registered again: its deleted version is removed for good
     writes.append((encode_key(SchemaKey(new.subject, new.version)), encode_schema(new)))
     return ChangeDecision(registered_view(new, sent), writes, new)
 

@@ -32,7 +32,7 @@ class RestRequest:
 
     method: str
     target: str
-    """Path and options as they came, for whoever forwards it."""
+    """Path and options as received, for forwarding."""
     names: Mapping[str, str]
     options: Mapping[str, list[str]]
     content: bytes = b""
@@ -40,7 +40,7 @@ class RestRequest:
     forwarded: bool = False
 
     def subject(self, state: "RegistryState") -> str:
-        """The subject in the path; an alias stands for the subject that its configuration names."""
+        """The subject in the path; an alias is replaced by the subject that its configuration names."""
         found = self.qualified(self.names["subject"])
         alias = state.configs.get(found, {}).get("alias")
         if not alias:

@@ -1,9 +1,8 @@
 """Blocking HTTP to a registry that may have several addresses: JSON out, JSON back, connections kept and shared by threads.
 
-An address that cannot be reached is left for the next one, and tried last from then on. One that answers that it cannot do it now (a
-registry without its log or its writer) is left for the next one too. A connection that was kept may have been closed by the other side
-meanwhile: the request goes out once more on a new one. All requests of the registry may be repeated: what they set is set, what they
-register has its id.
+After an address that cannot be reached the next one is tried, and that one last from then on; so after an answer that it cannot serve the
+request now (a registry without its log or its writer). A kept connection may have been closed by the other side meanwhile: the request
+is sent once more on a new one. All requests of the registry are idempotent.
 """
 
 import base64

@@ -1,12 +1,13 @@
 """The topic ``_schemas``: one partition, compacted; created if it does not exist, followed by every registry, written by one.
 
-A writer is known to the brokers by a transactional id that all registries of a group share. To become the writer means to ask for its
-producer id, which raises the epoch, and to append a NOOP record with it: from then on the partition refuses the epoch of the writer before
-(KIP-98), also a request that was on its way for an hour. What lies before the NOOP is then all there ever will be from others; it is read
+Brokers know a writer by a transactional id that all registries of a group share. To become the writer means to ask for its producer id,
+which raises the epoch, and to append a NOOP record with it: from then on the partition refuses the epoch of the writer before (KIP-98),
+even in a request that was delayed for an hour. The records before the NOOP are then all that others will ever have written; they are read
 before anything is decided. The records themselves are plain ones, not transactions: every reader sees them at once, Confluent's too. They
-carry sequence numbers, so one that is sent again after a lost connection leaves one copy.
+carry sequence numbers, so one that is retried after a lost connection is stored once.
 
-Who needs to see what was written until now calls `catch_up`: it asks for the end of the log and waits until all before it is applied.
+`catch_up` makes everything visible that was written so far: it asks for the end of the log and waits until all records before it are
+applied.
 """
 
 import logging
@@ -47,7 +48,7 @@ class UnfitTopicError(MoldauError):
 
 
 def ensure_topic(cluster: "Cluster", name: str) -> None:
-    """Make the topic if there is none. UnfitTopicError for one that has several partitions, or whose retention would delete schemas."""
+    """Create the topic if it does not exist. UnfitTopicError if it has several partitions, or if its retention would delete schemas."""
     try:
         found = cluster.topic(name)
     except RequestFailedError as error:
@@ -61,7 +62,7 @@ def ensure_topic(cluster: "Cluster", name: str) -> None:
     policy = next((entry.value for entry in entries if entry.name == "cleanup.policy"), None) or ""
     if policy != "compact":
         raise UnfitTopicError(
-            f"topic {name} has cleanup.policy={policy}, so its schemas would be deleted in time; set cleanup.policy=compact "
+            f"topic {name} has cleanup.policy={policy}, so retention would delete schemas; set cleanup.policy=compact "
             f"(moldau topic alter {name} -c cleanup.policy=compact) and start the registry again"
         )
 
@@ -71,10 +72,10 @@ def _create(cluster: "Cluster", name: str) -> None:
     try:
         Admin(cluster).create_topic(name, 1, replicas, {"cleanup.policy": "compact"})
     except RequestFailedError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another registry was faster
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # created by another registry meanwhile
             raise
     else:
-        log.info("registry topic made: topic=%s", name)
+        log.info("registry topic created: topic=%s", name)
 
 
 _TRANSACTION = 1
@@ -92,7 +93,7 @@ _LOST_TRACK = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCE
 
 
 class WriterFencedError(MoldauError):
-    """Another registry writes now, or the partition has forgotten this writer: it has to be made the writer again before it goes on."""
+    """Another registry writes now, or the partition has forgotten this writer, which has to take over again before its next write."""
 
 
 class SchemasTopicWriter:
@@ -112,15 +113,15 @@ class SchemasTopicWriter:
         return self._producer is not None
 
     def take_over(self) -> int:
-        """Become the writer; the offset behind the NOOP, before which everything has to be read. WorldError, PeerError, FencedError."""
+        """Become the writer; the offset after the NOOP: all before it has to be read. WorldError, PeerError, WriterFencedError."""
         self._producer = self._init_producer()
         self._sequence = 0
         return self.append_all([(encode_key(NoopKey()), None)])
 
     def append_all(self, writes: "Sequence[Write]") -> int:
-        """Write records to all in-sync replicas; the offset behind the last. So many that they make several batches are several steps.
+        """Write records to all in-sync replicas; the offset after the last. Many records are written in several batches.
 
-        FencedError: it was not written. RequestFailedError: the broker refuses it. WorldError: it may have been written or not; the
+        WriterFencedError: it was not written. RequestFailedError: the broker refuses it. WorldError: it may have been written or not; the
         writer has given up its place.
         """
         end = 0
@@ -129,7 +130,7 @@ class SchemasTopicWriter:
         return end
 
     def _append(self, writes: "Sequence[Write]") -> int:
-        """Write one batch, all of it or nothing; the offset behind it."""
+        """Write one batch, all of it or nothing; the offset after it."""
         assert self._producer is not None, "not the writer"
         builder = RecordBatchBuilder(producer_id=self._producer[0], producer_epoch=self._producer[1], base_sequence=self._sequence)
         now_ms = time.time_ns() // 1_000_000
@@ -156,11 +157,11 @@ class SchemasTopicWriter:
         return offset + len(writes)
 
     def resign(self) -> None:
-        """Be the writer no longer; nothing is sent."""
+        """Stop being the writer; nothing is sent."""
         self._producer = None
 
     def close(self) -> None:
-        """End what is under way in another thread, and close the connections."""
+        """Interrupt what another thread waits for, and close the connections."""
         self._cluster.interrupt()
         self.resign()
         self._cluster.close()
@@ -262,7 +263,7 @@ class Follower:
             self._asking_lock.release()
 
     def read_all(self, stalled_s: float) -> int:
-        """As `catch_up`, for the start: a large topic takes as long as it takes, BehindError if nothing of it is read for `stalled_s`."""
+        """As `catch_up`, for the start: without a limit for the whole topic; TopicReadError if nothing of it is read for `stalled_s`."""
         end = self._find_end(stalled_s)
         while True:
             before = self._position
@@ -271,12 +272,12 @@ class Follower:
             except TopicReadError:
                 if self._position == before or self._ended or self._stopping.is_set():
                     raise
-                log.info("registry topic is being read: topic=%s offset=%d end=%d", self.topic, self._position, end)
+                log.info("reading registry topic: topic=%s offset=%d end=%d", self.topic, self._position, end)
             else:
                 return end
 
     def catch_up(self, timeout_s: float) -> int:
-        """Wait until all that is in the log by now is applied; its end. BehindError, WorldError, PeerError."""
+        """Wait until all that is in the log by now is applied; its end. TopicReadError, WorldError, PeerError."""
         deadline = time.monotonic() + timeout_s
         end = self._find_end(timeout_s)
         self.wait_for(end, deadline - time.monotonic())
@@ -284,18 +285,18 @@ class Follower:
 
     def _find_end(self, timeout_s: float) -> int:
         if not self._asking_lock.acquire(timeout=timeout_s):
-            raise TopicReadError(self.topic, f"after {timeout_s:.0f} s others are still asking for its end")
-        before = self._position  # what others write while we ask is read too, and lies behind the answer
+            raise TopicReadError(self.topic, f"after {timeout_s:.0f} s other requests still wait for its end")
+        before = self._position  # what others write during the request is read too, and comes after the answer
         try:
             end = self._asking.list_offsets({self._where: LATEST})[self._where].offset
         finally:
             self._asking_lock.release()
         if end < before:
-            raise TopicReadError(self.topic, f"it ends at offset {end}, and was read up to {before} before: it was deleted or cut")
+            raise TopicReadError(self.topic, f"it ends at offset {end}, and was read up to {before} before: it was deleted or truncated")
         return end
 
     def wait_for(self, end: int, timeout_s: float) -> None:
-        """Wait until every record before `end` is applied. BehindError, also once nothing is read any more: what is in memory may be of
+        """Wait until every record before `end` is applied. TopicReadError, also once nothing is read any more: what is in memory may be of
         another log then."""
         deadline = time.monotonic() + timeout_s
         with self._moved:
@@ -315,11 +316,17 @@ class Follower:
                         return
                     self._say(error)
                     if isinstance(error, PeerError) and error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.OFFSET_OUT_OF_RANGE):
-                        log.critical("registry topic deleted or cut, look-ups continue, nothing is written: topic=%s", self.topic)
+                        log.critical(
+                            "registry topic deleted or truncated, look-ups continue, nothing is written; restart the registry: topic=%s",
+                            self.topic,
+                        )
                         return
                     self._stopping.wait(_PAUSE_S)
         except MemoryError:
-            log.critical("registry topic not read any more, no memory left; look-ups continue, nothing is written: topic=%s", self.topic)
+            log.critical(
+                "registry topic no longer read, out of memory; look-ups continue, nothing is written; restart the registry: topic=%s",
+                self.topic,
+            )
         finally:
             with self._moved:
                 self._ended = True
@@ -361,4 +368,4 @@ class Follower:
             self._trouble = str(error)
         if time.monotonic() - self._said_at >= _SAY_EVERY_S:
             self._said_at = time.monotonic()
-            log.warning("registry topic not read, tried again: topic=%s reason=%s", self.topic, error)
+            log.warning("registry topic not read, retrying: topic=%s reason=%s", self.topic, error)

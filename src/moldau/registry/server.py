@@ -1,4 +1,4 @@
-"""The schema registry as a server in a thread: HTTP in front, the topic ``_schemas`` behind it, and nothing else that it would keep.
+"""The schema registry as a server in a thread: HTTP in front of the topic ``_schemas``, which is all of its state.
 
     registry = RegistryServer("localhost:9092", listen="127.0.0.1:8081")
     url = registry.start()
@@ -121,7 +121,7 @@ class RegistryServer:
     def stop(self) -> None:
         """Stop in order; harmless when it has stopped, and in a process forked from the one that started it.
 
-        While another thread is in `start`, that ends with BehindError.
+        While another thread is in `start`, that ends with TopicReadError.
         """
         parts, self._parts = self._parts, None
         if parts is not None and os.getpid() == self._pid:
@@ -129,7 +129,7 @@ class RegistryServer:
 
     def _assemble(self, bound: socket.socket) -> "_RunningServer":
         answers = AnswerCache()
-        self.state = RegistryState(answers.parsed, self._memory_bytes_max)  # that of a former run may hold what was deleted since
+        self.state = RegistryState(answers.parsed, self._memory_bytes_max)  # the state of an earlier run may have what was deleted since
         host, port = bound.getsockname()[:2]
         with Cluster(self.bootstrap, client_id="moldau-registry") as cluster:
             ensure_topic(cluster, self.topic)

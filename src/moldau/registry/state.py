@@ -1,4 +1,4 @@
-"""What the records of ``_schemas`` say, in memory: the one thing that answers look-ups. No I/O.
+"""The records of ``_schemas``, applied in memory: look-ups are answered from here alone. No I/O.
 
 A single record may say 2,147,483,647, the last number there is. Between it and those before it none was given, so ids continue
 there: of 1, 2, 3 and 2,147,483,647 the next is 4. Smaller gaps are left alone: they were given once, and messages may carry them.
@@ -82,7 +82,7 @@ class RegistryState:
         self._gap_told: set[str] = set()
         self._lines = LogThrottle(_LINES_INTERVAL_S, _LINES_MAX)
 
-    # Asking
+    # Look-ups
 
     def versions(self, subject: str) -> list[SchemaVersion]:
         """All versions of a subject, deleted ones too, rising."""
@@ -99,10 +99,10 @@ class RegistryState:
         """Every subject that has a version, deleted or not, by name."""
         with self.lock:
             found = list(self._subjects)
-        return sorted(found)  # others need the lock meanwhile
+        return sorted(found)  # sorted outside of the lock, which others need
 
     def deleted_among(self, subjects: Iterable[str]) -> set[str]:
-        """Those of which no version is there but for deleted ones."""
+        """The subjects that have no versions but deleted ones."""
         with self.lock:
             return {each for each in subjects if all(version.deleted for version in self._subjects.get(each, {}).values())}
 
@@ -147,7 +147,7 @@ class RegistryState:
         if context not in self._gap_told:
             self._gap_told.add(context)
             log.warning(
-                "registry ids continue below the highest: context=%s next=%s reason=a record says id %d, the last there is",
+                "registry ids continue below the highest: context=%s next=%s reason=a record has id %d, the last possible one",
                 context, found, highest,
             )  # fmt: skip
         return found
@@ -165,7 +165,7 @@ class RegistryState:
         return sorted((each for each in found if deleted or not each.deleted), key=lambda each: (each.id, each.subject, each.version))
 
     def lacks_schemas(self, subject: str | None = None) -> bool:
-        """Whether records were left out that say what a subject has, or what any one has; then the newest version may not be known."""
+        """Whether records of a subject's versions, or of any subject's, were left out; then the newest version may not be known."""
         with self.lock:
             return self._left_out_keys.schemas_of(subject)
 
@@ -175,7 +175,7 @@ class RegistryState:
             return self._left_out_keys.setting(key)
 
     def growth(self, writes: "Iterable[Write]") -> int:
-        """By how many bytes `held_bytes` would grow; negative where more goes than comes."""
+        """By how many bytes `held_bytes` would grow; negative where more is removed than added."""
         with self.lock:
             return sum(
                 (0 if value is None else record_size(key, value)) - self._sizes.get(records.decode_key(key), 0)
@@ -183,10 +183,10 @@ class RegistryState:
                 if isinstance(records.decode_key(key), _KEPT)
             )
 
-    # Applying
+    # Records
 
     def apply(self, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> None:
-        """One record of the log. One that cannot be understood is left out, with a line in the log."""
+        """Apply one record of the log. One that cannot be read is skipped, with a line in the log."""
         try:
             if record_size(key or b"", b"") > self.memory_bytes_max:
                 self._leave_out(offset, None)

@@ -1,7 +1,7 @@
 """Subjects and the contexts they live in, and references to their versions: ``:.fleet:orders-value`` is the subject ``orders-value`` of the
 context ``.fleet``.
 
-A context is a registry within the registry, with ids of its own. Subjects without one are in the default context ``.``; ``:*:`` stands for
+A context is a registry within the registry, with ids of its own. Subjects without one are in the default context ``.``; ``:*:`` means
 all contexts. Settings of ``:.fleet:`` hold for the whole context, those of ``:.__GLOBAL:`` for all contexts.
 """
 

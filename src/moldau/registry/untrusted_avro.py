@@ -3,7 +3,7 @@
 fastavro takes the number of a symbol or a branch for an index of a Python list, where −1 is the last one: it would read damaged bytes as
 valid data. In a schema that went through `checked_numbers` these lists refuse indices below 0.
 
-Two kinds of schemas let a few bytes do so. In an array of what takes no bytes ten of them may say that there are 2**62 items. And of a type
+Two kinds of schemas let a few bytes do so. In an array of what takes no bytes ten of them may claim 2**62 items. And of a type
 that holds itself each byte may be one more level: fastavro in C has no bound for that, and ends the process; in Python it has.
 """
 

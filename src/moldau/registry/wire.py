@@ -2,7 +2,7 @@
 
     00 00 00 00 07 | Avro binary, JSON text, or Protobuf with its message index
 
-A message carries the id of its schema and not the schema; 5 bytes tell a reader what to ask the registry for.
+A message has the id of its schema and not the schema: a reader asks the registry for it.
 """
 
 from struct import Struct
@@ -28,7 +28,7 @@ def frame(schema_id: int, body: Octets) -> bytes:
 
 
 def unframe(value: Octets) -> tuple[int, memoryview]:
-    """The id of the schema and a view of the body, nothing copied. WireFormatError says what is wrong with the first bytes."""
+    """The id of the schema and a view of the body, nothing copied. WireFormatError names the fault in the first bytes."""
     view = memoryview(value)
     if len(view) < HEADER_BYTES:
         raise WireFormatError(f"a value of {len(view)} bytes has no room for the schema id: {HEADER_BYTES} bytes are needed")

@@ -19,7 +19,7 @@ from moldau.audit.publishing import OverdueError, Publisher
 from moldau.audit.round import Round
 from moldau.client.cluster import Cluster
 from moldau.client.failures import FencedError
-from moldau.client.groups import CommittedOffset
+from moldau.client.groups import GroupOffset
 from moldau.model.identity import Offset, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -86,9 +86,9 @@ def test_a_fence_after_it_may_be_nobodys(publish: Callable[[float], Publisher]) 
 def test_who_has_moved_the_offsets_has_the_tier(monkeypatch: pytest.MonkeyPatch, found: dict[TopicPartition, int], replaced: bool) -> None:
     asked: list[tuple[str, bool]] = []
 
-    def committed(group: str, *, stable: bool) -> dict[TopicPartition, CommittedOffset]:
+    def committed(group: str, *, stable: bool) -> dict[TopicPartition, GroupOffset]:
         asked.append((group, stable))
-        return {where: CommittedOffset(Offset(offset)) for where, offset in found.items()}
+        return {where: GroupOffset(Offset(offset)) for where, offset in found.items()}
 
     monkeypatch.setattr(publishing, "Groups", lambda _: SimpleNamespace(committed=committed))
     overdue = OverdueError("local", 75.0, FENCED, {T0: frozenset({5, 7})})

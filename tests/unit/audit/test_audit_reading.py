@@ -9,7 +9,7 @@ import pytest
 from moldau.audit.places import ReadPosition, missing, notes
 from moldau.audit.reading import TopicReader
 from moldau.client.errors import RequestFailedError
-from moldau.client.groups import CommittedOffset
+from moldau.client.groups import GroupOffset
 from moldau.client.metadata import NO_TOPIC_ID, ClusterMetadata, PartitionMetadata, TopicMetadata
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import Offset, TopicPartition
@@ -238,7 +238,7 @@ def test_offsets_say_which_of_them_should_be_there() -> None:
     offsets = [TopicPartition("t", number) for number in (0, 1, 2, 4)]
     made = notes(offsets, dict.fromkeys(offsets, topic_id))
     assert made == dict.fromkeys(offsets, f"{topic_id.hex()}/3")
-    places = {where: ReadPosition.of(CommittedOffset(Offset(7), 0, note + "\0")) for where, note in made.items()}
+    places = {where: ReadPosition.of(GroupOffset(Offset(7), 0, note + "\0")) for where, note in made.items()}
     assert places[T0] == ReadPosition(7, topic_id, 3)
     partitions = tuple(PartitionMetadata(number, ME, 0, (ME,), (ME,), (), ErrorCode.NONE) for number in range(6))
     topic = TopicMetadata("t", topic_id, False, partitions, ErrorCode.NONE)
@@ -246,5 +246,5 @@ def test_offsets_say_which_of_them_should_be_there() -> None:
     del places[TopicPartition("t", 1)]
     assert missing(places, topic) == [TopicPartition("t", 1)]
     assert len(missing(places, TopicMetadata("t", b"2" * 16, False, partitions, ErrorCode.NONE))) == 6
-    assert missing({T0: ReadPosition.of(CommittedOffset(Offset(7)))}, topic) == []
+    assert missing({T0: ReadPosition.of(GroupOffset(Offset(7)))}, topic) == []
     assert len(missing({}, topic)) == 6

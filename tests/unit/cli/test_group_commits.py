@@ -7,7 +7,7 @@ import pytest
 
 from moldau.cli import group_reset
 from moldau.cli.group_commits import GroupCommitter
-from moldau.client.groups import CommittedOffset, Groups
+from moldau.client.groups import GroupOffset, Groups
 from moldau.model.identity import Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 def commits(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, int]]:
     made: list[dict[TopicPartition, int]] = []
     monkeypatch.setattr(group_reset, "members_of", lambda cluster, group: None)
-    monkeypatch.setattr(Groups, "committed", lambda self, group, partitions: {T0: CommittedOffset(Offset(5))})
+    monkeypatch.setattr(Groups, "committed", lambda self, group, partitions: {T0: GroupOffset(Offset(5))})
     monkeypatch.setattr(Groups, "commit", lambda self, group, offsets: made.append({where: to.offset for where, to in offsets.items()}))
     return made
 

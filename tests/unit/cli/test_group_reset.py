@@ -9,7 +9,7 @@ import pytest
 
 from moldau.cli.group_reset import ResetStep, ResetTarget, check_wishes, parse_file, plan_reset, print_plan
 from moldau.cli.offsets import AtOffset, AtTime, Beginning, End, LastOffsets
-from moldau.client.groups import CommittedOffset, Groups
+from moldau.client.groups import GroupOffset, Groups
 from moldau.client.partition_requests import EARLIEST, LATEST, ListedOffset
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
 
@@ -41,7 +41,7 @@ class FakeCluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> "Cluster":
     """The group g has committed in t-0 and u-0."""
-    offsets = {T0: CommittedOffset(Offset(50)), U0: CommittedOffset(Offset(0))}
+    offsets = {T0: GroupOffset(Offset(50)), U0: GroupOffset(Offset(0))}
     monkeypatch.setattr(Groups, "committed", lambda self, group, partitions=None: offsets if group == "g" else {})
     return cast("Cluster", FakeCluster())
 

@@ -7,7 +7,7 @@ import pytest
 
 from moldau.cli import group_view
 from moldau.cli.group_view import describe_group, print_group
-from moldau.client.groups import CommittedOffset, GroupDescription, GroupMember
+from moldau.client.groups import GroupDescription, GroupMember, GroupOffset
 from moldau.model.identity import BrokerId, Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def described(
     members = (GroupMember("m\x1b", None, "c\x07", "10.0.0.1", ("t",), owned),) if owned else ()
     groups = SimpleNamespace(
         describe=lambda group: GroupDescription(group, "Stable", "consumer", "range", BrokerId(0), members),
-        committed=lambda group: {where: CommittedOffset(Offset(offset)) for where, offset in committed.items()},
+        committed=lambda group: {where: GroupOffset(Offset(offset)) for where, offset in committed.items()},
     )
     monkeypatch.setattr(group_view, "ends_of", lambda cluster, wanted: {where: (0, 100) for where in wanted if where.topic == "t"})
     return describe_group(cast("Cluster", None), cast("Groups", groups), name)

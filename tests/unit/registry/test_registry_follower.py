@@ -98,7 +98,7 @@ def test_a_start_waits_for_a_long_topic_as_long_as_something_of_it_is_read(follo
 
 def test_a_log_that_ends_before_what_was_read_was_cut(follower: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeCluster, "end", 2)
-    with pytest.raises(TopicReadError, match="ends at offset 2, and was read up to 3 before: it was deleted or cut"):
+    with pytest.raises(TopicReadError, match="ends at offset 2, and was read up to 3 before: it was deleted or truncated"):
         follower.catch_up(PATIENCE_S)
 
 

@@ -72,7 +72,7 @@ def test_the_last_id_does_not_end_registrations(caplog: pytest.LogCaptureFixture
     assert [each.version for each in ledger.state.versions("a")] == [1, 2, NUMBER_MAX]
     assert ledger.register("b", record("More"), force=True) == 3
     assert [each.getMessage() for each in caplog.records if "ids continue" in each.getMessage()] == [
-        "registry ids continue below the highest: context=. next=2 reason=a record says id 2147483647, the last there is"
+        "registry ids continue below the highest: context=. next=2 reason=a record has id 2147483647, the last possible one"
     ], "told once"
     assert ledger.compacted().next_id(".") == 4
 

@@ -68,9 +68,9 @@ class ClusterLog:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set where a group reads next. RequestFailedError: it has members, for one."""
-        from moldau.client.groups import CommittedOffset, Groups
+        from moldau.client.groups import GroupOffset, Groups
 
-        Groups(self.cluster).commit(group, {partition: CommittedOffset(Offset(offset)) for partition, offset in offsets.items()})
+        Groups(self.cluster).commit(group, {partition: GroupOffset(Offset(offset)) for partition, offset in offsets.items()})
 
     def close(self) -> None:
         """Close the connections."""

@@ -43,5 +43,5 @@ def parsed(
     name: str, text: str, references: tuple[ResolvedReference, ...] = (), *, stored: bool = False, compared: bool = False
 ) -> ParsedSchema:
     """What `language(name).parse` gives, kept: a producer that registers the same schema at every start costs one look-up here."""
-    _ = compared  # all is there in this process
+    _ = compared  # schemas of this process are always whole
     return language(name).parse(text, references, stored=stored)

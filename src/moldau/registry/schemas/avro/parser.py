@@ -5,7 +5,7 @@ before the place where it is defined, and the same definition may stand twice. A
 `/fields/3/type/items`.
 
 Default values are judged last, when every name is known. Here Moldau is stricter than Java: a default that is no symbol of its enum,
-or has another size than its fixed, or holds a character above U+00FF for bytes, can be written by nobody and is refused.
+or has another size than its fixed, or holds a character above U+00FF for bytes, cannot be written and is refused.
 """
 
 import json
@@ -72,7 +72,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def names_of(node: dict[str, Any], enclosing: str, place: TextPlace, *, strict: bool) -> tuple[str, str, list[str]]:
-    """Name, namespace and full aliases; a dot in the name says the namespace, else the node does, else the enclosing type."""
+    """Name, namespace and full aliases; the namespace is before a dot in the name, else of the node, else of the enclosing type."""
     full = node.get("name")
     if not isinstance(full, str):
         place.refuse(f"a named type ({node['type']}) needs a 'name' that is a string")
@@ -102,7 +102,7 @@ def aliases_of(node: dict[str, Any], place: TextPlace) -> list[str]:
 def check_name(name: str, place: TextPlace) -> None:
     """Refuse what is no name."""
     if not _NAME.fullmatch(name):
-        place.refuse(f"{name!r} is no name: it must begin with a letter or _ and go on with letters, digits and _")
+        place.refuse(f"{name!r} is no name: it must begin with a letter or _, followed by letters, digits and _")
 
 
 def doc_of(node: dict[str, Any]) -> str | None:
@@ -112,7 +112,7 @@ def doc_of(node: dict[str, Any]) -> str | None:
 
 
 def properties_of(node: dict[str, Any], attributes: frozenset[str]) -> Properties:
-    """What the node says beside the attributes of its kind."""
+    """The attributes of the node beside those of its kind."""
     if node.keys() <= attributes:
         return {}
     return {name: value for name, value in node.items() if name not in attributes}
@@ -135,7 +135,7 @@ class Definitions:
         self._awaited: list[tuple[str, str, Callable[[AvroType], None], str]] = []
 
     def find(self, name: str, namespace: str) -> NamedType | None:
-        """What a name stands for in a namespace, as far as it is known."""
+        """The type of a name in a namespace, as far as it is known."""
         return self._names.get(_qualified(name, namespace)) or self._names.get(name)
 
     def await_one(self, name: str, namespace: str, put: Callable[[AvroType], None], place: str) -> AvroType:
@@ -144,7 +144,7 @@ class Definitions:
         return _ForwardReference(kind=name)
 
     def find_awaited(self) -> None:
-        """The text is at its end. InvalidSchemaError for a name that nobody has defined."""
+        """The text is at its end. InvalidSchemaError for a name that is not defined."""
         for name, namespace, put, place in self._awaited:
             known = self.find(name, namespace)
             if known is None:
@@ -158,7 +158,7 @@ class Definitions:
         return before
 
     def same(self, before: NamedType | None, again: NamedType, place: TextPlace) -> NamedType:
-        """What a name stands for after a definition; a second definition must say the same as the first."""
+        """The type of a name after a definition; a second definition must equal the first."""
         if before is None:
             return again
         if printed(before) != printed(again):

@@ -109,7 +109,7 @@ _FLOAT_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 def default_fault(avro_type: AvroType, value: Any) -> str | None:
     """What is wrong with `value` as a default of the type; None if nothing is.
 
-    The default of a union may be of any of its branches, as Avro says since 1.12 (before, of the first only).
+    The default of a union may be of any of its branches, as in Avro since 1.12 (before, of the first only).
     """
     if _DefaultCheck().fits(avro_type, value):
         return None

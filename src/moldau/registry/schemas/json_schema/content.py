@@ -33,8 +33,7 @@ class NodeComparison(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContentModel:
-    """`allowed` and `schema` are the word of `additional...`; `unevaluated` is that of `unevaluated...`, which counts if the other
-    says nothing."""
+    """`allowed` and `schema` are from `additional...`; `unevaluated` is from `unevaluated...`, which counts if the other is missing."""
 
     allowed: bool
     schema: Node | None
@@ -56,25 +55,25 @@ class ContentModel:
 
 
 def content_model(additional: Node | bool, unevaluated: Node | None) -> ContentModel:
-    """The model of what `additional...` says: true, false or a schema."""
+    """The model of `additional...`: true, false or a schema."""
     if isinstance(additional, bool):
         return ContentModel(additional, None, unevaluated)
     return ContentModel(True, additional, unevaluated)
 
 
-def said(node: Node, keyword: str) -> Node | bool:
-    """What a keyword says of the rest; nothing said is true."""
+def keyword_value(node: Node, keyword: str) -> Node | bool:
+    """The value of a keyword for what is not listed; true if it is missing."""
     value = node.keywords.get(keyword, True)
     return value if isinstance(value, bool) else node.child(value)
 
 
 def unevaluated(node: Node, keyword: str) -> Node | None:
-    """What `unevaluated...` says, which drafts before 2019-09 do not know."""
+    """The schema of `unevaluated...`, which drafts before 2019-09 do not have."""
     return node.optional(keyword) if node.modern else None
 
 
 def compare_additional(comparison: NodeComparison, change: str, before: ContentModel, after: ContentModel) -> list[JsonDifference]:
-    """The words of `additional...`: from refused to allowed is an addition."""
+    """The differences of `additional...`: from refused to allowed is an addition."""
     if before.allowed != after.allowed:
         return [JsonDifference(f"{change}_{'ADDED' if after.allowed else 'REMOVED'}")]
     if before.schema is None and after.schema is not None:
@@ -85,7 +84,7 @@ def compare_additional(comparison: NodeComparison, change: str, before: ContentM
 
 
 def compare_unevaluated(comparison: NodeComparison, change: str, before: Node | None, after: Node | None) -> list[JsonDifference]:
-    """The words of `unevaluated...`; nothing said is like true."""
+    """The differences of `unevaluated...`; a missing one is like true."""
     if before is None and after is None:
         return []
     old, new = (NodeKind.EMPTY if node is None else node.kind for node in (before, after))
@@ -142,7 +141,7 @@ def compare_objects(comparison: NodeComparison, original: Node, update: Node) ->
 
 
 class _Object:
-    """What a node says of objects."""
+    """The keywords of a node for objects."""
 
     def __init__(self, node: Node) -> None:
         self.properties = node.children("properties")
@@ -151,7 +150,7 @@ class _Object:
         required = node.keywords.get("required", ())
         self.required = frozenset(required if isinstance(required, list) else ())
         self.patterns = node.children("patternProperties")
-        self.others: ContentModel = content_model(said(node, "additionalProperties"), unevaluated(node, "unevaluatedProperties"))
+        self.others: ContentModel = content_model(keyword_value(node, "additionalProperties"), unevaluated(node, "unevaluatedProperties"))
         dependencies = node.keywords.get("dependencies", {})
         lists = {name: value for name, value in dependencies.items() if isinstance(value, list)}
         schemas = {name: value for name, value in dependencies.items() if not isinstance(value, list)}
@@ -274,7 +273,7 @@ def compare_arrays(comparison: NodeComparison, original: Node, update: Node) -> 
 
 
 class _Array:
-    """What a node says of arrays: of every item, or of some by their place and of the rest."""
+    """The keywords of a node for arrays: for every item, or for some by their place and for the rest."""
 
     def __init__(self, node: Node) -> None:
         keywords = node.keywords
@@ -284,13 +283,13 @@ class _Array:
         self.every: Node | None = None
         rest: Node | bool = True
         if isinstance(items, list):
-            rest = said(node, "additionalItems")
+            rest = keyword_value(node, "additionalItems")
         elif self.items or (node.modern and items is False):
-            rest = said(node, "items")
+            rest = keyword_value(node, "items")
         elif not (node.modern and items is True) and "items" in keywords:
             self.every = node.child(items)
         elif not node.modern:
-            rest = said(node, "additionalItems")
+            rest = keyword_value(node, "additionalItems")
         self.others: ContentModel = content_model(rest, unevaluated(node, "unevaluatedItems"))
         self.unique = keywords.get("uniqueItems", False)
         self.contains_max = keywords.get("maxContains")

@@ -3,9 +3,9 @@ ones, into the drafts'; never to the network).
 
 `1.50` stays `1.50`, since numbers with a point are read as decimals; `1e2` becomes `1E+2`, as in Confluent's registry.
 
-`uniqueItems` is judged by sorted texts. jsonschema compares each two values of a list that cannot be sorted: 20,000 objects in an `enum` of
-draft 4 take minutes. A validator with a keyword of its own has to be kept from handing on to the plain one, which it does for each schema
-that names its draft: so it gets copies of the drafts' schemas without `$schema`.
+`uniqueItems` is checked by sorted texts. jsonschema compares each two values of a list that cannot be sorted: 20,000 objects in an
+`enum` of draft 4 take minutes. A validator with a keyword of its own would delegate to the plain one for each schema that names its draft:
+so it gets copies of the drafts' schemas without `$schema`.
 """
 
 import json
@@ -72,7 +72,7 @@ _FAULT_CHARACTERS_MAX = 1_000
 
 
 def specification(document: Any) -> Specification[Any]:
-    """The draft a document says it is of; draft 7 if it says nothing or something unknown, as in Confluent's registry."""
+    """The draft that a document names; draft 7 if it names none or an unknown one, as in Confluent's registry."""
     named = document.get("$schema") if isinstance(document, dict) else None
     if not isinstance(named, str):
         return DRAFT7
@@ -97,7 +97,7 @@ def check_against_draft(document: Any) -> None:
 
 @cache
 def _validator(draft: str) -> Any:
-    """What judges schemas of a draft."""
+    """The validator of schemas of a draft."""
     plain = _VALIDATORS[draft]
     registry: Registry[Any] = Registry()
     for uri in DRAFTS:

@@ -126,7 +126,7 @@ class Comparison:
         return found
 
     def _one_combined(self, original: Node, update: Node) -> list[JsonDifference] | None:
-        """A plain schema against a combined one: fine if it fits one part, as far as the criterion allows. None if that says nothing."""
+        """A plain schema against a combined one: fine if it fits one part, as far as the criterion allows. None if undecided."""
         if isinstance(update, CombinedNode) and not isinstance(original, CombinedNode):
             combined, wanted, change = update, {ANY_OF, ONE_OF}, "SUM_TYPE_EXTENDED"
         elif isinstance(original, CombinedNode) and not isinstance(update, CombinedNode):
@@ -173,7 +173,7 @@ class Comparison:
 def _always_fits(original: Node, update: Node) -> bool:
     """Whatever fitted the one fits the other, though they are of different kinds.
 
-    Decimals that Connect's converter wrote as bytes may be written as text later: `connect.type` says so.
+    Decimals that Connect's converter wrote as bytes may be written as text later: `connect.type` marks them.
     """
     bytes_both = original.annotations.get("connect.type") == update.annotations.get("connect.type") == "bytes"
     return original.kind is NodeKind.FALSE or update.kind is NodeKind.EMPTY or bytes_both

@@ -23,7 +23,7 @@ ALL_OF, ANY_OF, ONE_OF = "allOf", "anyOf", "oneOf"
 
 
 class NodeKind(Enum):
-    """What a node speaks of."""
+    """What a node constrains."""
 
     EMPTY = auto()
     """Everything is valid: `{}` and `true`."""
@@ -71,7 +71,7 @@ class Node:
 
 @dataclass(eq=False, slots=True)
 class CombinedNode(Node):
-    """Several schemas of which all, any or exactly one must hold; equal ones stand once."""
+    """Several schemas of which all, any or exactly one must hold; equal ones occur once."""
 
     criterion: str = ALL_OF
     read_parts: Callable[[], list[Node]] = list
@@ -157,7 +157,7 @@ class NodeReader:
         return CombinedNode(NodeKind.COMBINED, value, annotations, criterion=ALL_OF, read_parts=lambda: [part() for part in parts])
 
     def _parts(self, value: dict[str, Any], child: Callable[[Any], Node]) -> list[_Part]:
-        """What the object speaks of, beside a reference: a way to make the node of each."""
+        """What the object constrains, beside a reference: a way to make the node of each part."""
         criteria = [criterion for criterion in (ALL_OF, ANY_OF, ONE_OF) if criterion in value]
         parts: list[_Part] = [partial(_combined, criterion, value, child) for criterion in criteria]
         for keyword, kind in (("enum", NodeKind.ENUM), ("const", NodeKind.CONST), ("not", NodeKind.NOT)):
@@ -185,7 +185,7 @@ class NodeReader:
 
 
 def _combined(criterion: str, value: dict[str, Any], child: Callable[[Any], Node]) -> Node:
-    """The node of `allOf`, `anyOf` or `oneOf`; a schema that is there twice counts once."""
+    """The node of `allOf`, `anyOf` or `oneOf`; a schema that occurs twice counts once."""
     different = {write_json(part, sort=True): part for part in reversed(value[criterion])}
     parts = list(reversed(different.values()))
     return CombinedNode(NodeKind.COMBINED, value, criterion=criterion, read_parts=lambda: [child(part) for part in parts])

@@ -1,4 +1,4 @@
-"""Differences between what two JSON Schemas say of strings, numbers and listed values."""
+"""Differences between strings, numbers and listed values of two JSON Schemas."""
 
 from decimal import Decimal, DecimalException
 from typing import Any
@@ -30,7 +30,7 @@ def compare_limits(original: Node, update: Node, names: dict[str, str]) -> list[
 
 
 def compare_strings(original: Node, update: Node) -> list[JsonDifference]:
-    """Lengths and patterns; whether one pattern says more than another is not asked."""
+    """Lengths and patterns; whether one pattern is narrower than another is not checked."""
     found = compare_limits(original, update, {"maxLength": "MAX_LENGTH", "minLength": "MIN_LENGTH"})
     before, after = original.keywords.get("pattern"), update.keywords.get("pattern")
     if before != after:
@@ -52,7 +52,7 @@ def compare_numbers(original: Node, update: Node) -> list[JsonDifference]:
 
 
 def _exclusive(node: Node, name: str) -> Any:
-    """The limit; in draft 4 the keyword is true, and the limit stands elsewhere."""
+    """The limit; in draft 4 the keyword is true, and the limit is that of another keyword."""
     value = node.keywords.get(name)
     if isinstance(value, bool):
         return node.keywords.get({"exclusiveMaximum": "maximum", "exclusiveMinimum": "minimum"}[name]) if value else None

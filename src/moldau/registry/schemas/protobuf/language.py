@@ -40,7 +40,7 @@ def count_elements(files: Iterable[FileDescriptorProto]) -> int:
 
 
 FILE_NAME = "default"
-"""What the registered file is called in its descriptor; nobody imports it by this name."""
+"""The name of the registered file in its descriptor; no file imports it by this name."""
 
 _SCOPES = re.compile(r"(?<![\w/\"])\.?(?:[A-Za-z_]\w*\.)*(?=[A-Za-z_])")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")

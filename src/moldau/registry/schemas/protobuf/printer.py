@@ -1,13 +1,13 @@
 """A Protobuf descriptor as text, in the layout in which Confluent's registry stores Protobuf schemas.
 
-A descriptor says `.flights.Airport` everywhere. Text says `Airport` inside the package `flights`: a name is looked up from the
+A descriptor has `.flights.Airport` everywhere. Text has `Airport` inside the package `flights`: a name is looked up from the
 innermost scope outwards, by its first part. The stored text has, as people write it, the shortest name that leads to a type of the
 same package, and the full name of others.
 
 A descriptor holds extensions as bytes under a number. They are read with a pool of the schema's own files, where each number has its
 name and type.
 
-Comments and blank lines of the text that was registered are gone, and so is the order of things of different kinds: in a message come
+Comments and blank lines of the text that was registered are dropped, and so is the order of things of different kinds: in a message come
 reserved numbers, options, fields, oneofs, extensions, nested messages and enums. Messages keep their order, since a record on the wire
 names its message by its place.
 
@@ -34,7 +34,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 
 def block(head: str, sections: list[list[str]]) -> str:
-    """A head with statements in braces; sections that say something have an empty line between them."""
+    """A head with statements in braces; sections that are not empty have a blank line between them."""
     inside = "\n".join("".join(indented(statement) for statement in section) for section in sections if section)
     return f"{head} {{\n{inside}}}\n" if inside else f"{head} {{}}\n"
 
@@ -394,7 +394,7 @@ def _default(field: FieldDescriptorProto) -> str:
 
 
 def _camel_case(name: str) -> str:
-    """The name in JSON if none is said: `gate_number` becomes `gateNumber`."""
+    """The name in JSON if none is set: `gate_number` becomes `gateNumber`."""
     first, *rest = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
