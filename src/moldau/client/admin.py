@@ -49,7 +49,7 @@ class ConfigEntry(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """What the broker made; -1 where it does not say."""
+    """A topic as created; -1 for what the broker does not send."""
 
     name: str
     id: bytes
@@ -65,7 +65,7 @@ class ConfigUpdate(NamedTuple):
 
 
 class Admin:
-    """Changes to the cluster behind `cluster`, made at its controller (or at the leaders, or at the broker concerned)."""
+    """Changes to `cluster`, made at its controller (or at the leaders, or at the broker concerned)."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -80,7 +80,7 @@ class Admin:
         *,
         validate_only: bool = False,
     ) -> CreatedTopic:
-        """Create a topic, or only say whether it could be. RequestFailedError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, and so on."""
+        """Create a topic, or only check whether it could be. RequestFailedError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, and so on."""
         from moldau.protocol.messages import create_topics as messages
 
         topic = messages.CreatableTopic(
@@ -138,8 +138,8 @@ class Admin:
         return sorted(map(_entry, entries), key=lambda entry: entry.name)
 
     def setting_names(self, resource: AdminResource) -> set[str]:
-        """The names of all configurations of a resource. Brokers list of what holds for all of them only what is set; there any one's own
-        stand in, to which the same names belong.
+        """The names of all configurations of a resource. For the defaults of all brokers, of which brokers list only what is set, those of
+        any one broker.
         """
         asked = resource
         if resource.type is AdminResourceType.BROKER and not resource.name:

@@ -42,7 +42,7 @@ async def in_thread(work: Callable[[], R], executor: Executor | None = None) -> 
                 await asyncio.wait([job])
             except asyncio.CancelledError:
                 continue
-        job.exception()  # looked at: the task ends by its cancellation
+        job.exception()  # retrieved: the task ends by its cancellation
         raise
 
 
@@ -86,7 +86,7 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery | Deliveries:
-        """Send a value or a message, or a set of them; waits for room where the queue is full. ``await`` what it gives for the outcome."""
+        """Send a value or a message, or a set of them; waits for room where the queue is full. ``await`` the result for the outcome."""
         defaults = MessageDefaults(key, headers, partition, timestamp)
         if value is None or isinstance(value, bytes | str | Message):
             return await self._send(topic, value if isinstance(value, Message) else Message(value), defaults)
@@ -102,7 +102,7 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivered:
-        """Send one message, and wait until it stands in the log. SendError."""
+        """Send one message, and wait until it is in the log. SendError."""
         return await (await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp))
 
     async def _send(self, topic: str, message: Message, defaults: MessageDefaults) -> Delivery:
@@ -119,7 +119,7 @@ class AsyncProducer:
         return await in_thread(lambda: self._producer.partitions_for(topic))
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Wait until every message sent so far has ended. SendError for a failure nobody has asked about, TimeoutError."""
+        """Wait until every message sent so far has ended. SendError for a failure that was not read, TimeoutError."""
         await in_thread(lambda: self._producer.flush(timeout))
 
     async def init_transactions(self, timeout: float | None = None) -> None:
@@ -207,7 +207,7 @@ class AsyncConsumer:
         return found[0] if found else None
 
     async def consume(self, count: int = 500, timeout: float | None = None) -> list[ConsumedMessage]:
-        """The messages that are there, at most `count`; the first is waited for as with `poll`. Those before are finished."""
+        """At most `count` messages that are fetched; the first is waited for as with `poll`. Those before are finished."""
         deadline = None if timeout is None else time.monotonic() + timeout
         reader = self._consumer.reader
         while True:
@@ -234,11 +234,11 @@ class AsyncConsumer:
         await self._ask(lambda consumer: consumer.pause(*partitions))
 
     async def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these."""
+        """Continue with these."""
         await self._ask(lambda consumer: consumer.resume(*partitions))
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | ConsumedMessage | None = None) -> None:
-        """Commit now and wait for it: behind everything handed out, or behind one message, or these offsets. CommitError."""
+        """Commit now and wait for it: after everything handed out, or after one message, or these offsets. CommitError."""
         await self._ask(lambda consumer: consumer.commit(offsets))
 
     async def committed(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
@@ -258,7 +258,7 @@ class AsyncConsumer:
         return await self._ask(Consumer.lag)
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset of an assigned partition."""
+        """Continue at an offset of an assigned partition."""
         await self._ask(lambda consumer: consumer.seek(partition, offset))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -266,7 +266,7 @@ class AsyncConsumer:
         await self._ask(lambda consumer: consumer.seek_to_beginning(*partitions))
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last message, of all assigned partitions where none is named."""
+        """Continue after the last message, of all assigned partitions where none is named."""
         await self._ask(lambda consumer: consumer.seek_to_end(*partitions))
 
     async def rewind(self) -> None:
@@ -278,7 +278,7 @@ class AsyncConsumer:
         return await self._ask(lambda consumer: consumer.beginning_offsets(partitions))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last message of each partition that this consumer may see."""
+        """The offset after the last message of each partition that this consumer may see."""
         return await self._ask(lambda consumer: consumer.end_offsets(partitions))
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -290,7 +290,7 @@ class AsyncConsumer:
         return await self._ask(lambda consumer: consumer.partitions_for(topic))
 
     def statistics(self) -> dict[str, int]:
-        """Messages so far: `handed_out`, and `buffered` behind them."""
+        """Messages so far: `handed_out`, and `buffered` after them."""
         return self._consumer.statistics()
 
     async def close(self, timeout: float | None = None) -> None:
@@ -311,7 +311,7 @@ class AsyncConsumer:
 
 
 class _TransactionConsumer:
-    """A consumer whose calls are made in its own thread, whoever calls."""
+    """A consumer in a producer's transaction: calls of any thread are made in its own thread."""
 
     def __init__(self, consumer: Consumer, thread: ThreadPoolExecutor) -> None:
         self._consumer = consumer

@@ -13,7 +13,7 @@ log = logging.getLogger("moldau.client")
 
 QUIET_S = 60.0
 STILL_AWAY_S = 0.5
-"""What was fetched before may still be handed out so soon after a complaint, and proves nothing."""
+"""Messages handed out so soon after a line may have been fetched before the outage, and prove nothing."""
 RETRIED = "; the connection is retried"
 """End of the line of a broker that is away. It promises nothing for a message or an event: a call may fail meanwhile."""
 _AWAY = re.compile(r"Connect to \S+ failed: |Failed to resolve|Connection setup timed out|Disconnected|timed out|brokers are down")
@@ -22,14 +22,14 @@ _DETAILS = re.compile(r" ?\((?:after|while|on) [^)]*\)|\[thrd:[^]]*\]:? ?|\b\d+(
 
 
 class BrokerLog:
-    """What librdkafka takes for a logger. `name` says whose it is, `to` where the lines go."""
+    """A logger for librdkafka, of the client `name`; lines go to the logger `to`."""
 
     def __init__(self, name: str, monotonic: Callable[[], float] = time.monotonic, to: logging.Logger = log) -> None:
         self._name = name
         self._monotonic = monotonic
         self._to = to
         self._away: dict[str, tuple[float, float]] = {}
-        """For each broker that is away: since when, and when that was said last."""
+        """For each broker that is away: since when, and when that was logged last."""
         self._heard_at = 0.0
         self._said: dict[str, float] = {}
 
@@ -66,11 +66,11 @@ class BrokerLog:
 
     @property
     def any_away(self) -> bool:
-        """Whether a broker is away that was told of."""
+        """Whether a broker is away, by the lines so far."""
         return bool(self._away)
 
     def answered(self) -> None:
-        """A broker has done what it was asked."""
+        """A broker has answered a request."""
         if not self._away:
             return
         now = self._monotonic()

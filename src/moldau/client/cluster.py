@@ -96,7 +96,7 @@ class Cluster:
     def at_controller(self, api_key: ApiKey, message: Any, read: Callable[[Any], T]) -> T:
         """Ask the controller; `read` raises RequestFailedError for an answer with an error.
 
-        Another try is made when the controller was not reached or is one no longer, but not when the connection was lost under way: the
+        Retries when the controller was not reached or is no longer the controller, but not when the connection was lost under way: the
         request may have been carried out.
         """
         retry = self.retry()
@@ -195,7 +195,7 @@ class Cluster:
         version: VersionRange | None,
         timeout_s: float | None,
     ) -> Iterator[tuple[TopicPartition, T | MoldauError]]:
-        """Send to every leader, then take the answers; an error stands for each partition that it concerns."""
+        """Send to every leader, then take the answers; an error is the answer of each partition that it concerns."""
         sent = []
         try:
             for broker, theirs in by_leader.items():
@@ -218,7 +218,7 @@ class Cluster:
                         raise ProtocolError(f"{connection.address}: {api_key.name.lower()} left out partition {where}")
                     yield where, answers[where]
         finally:
-            for connection, _, _ in sent:  # interrupted: their answers would be taken for those to later requests
+            for connection, _, _ in sent:  # interrupted: their answers would be taken for those of later requests
                 connection.close()
 
     def _by_leader(
@@ -238,7 +238,7 @@ class Cluster:
         return by_leader, errors
 
     def forget_topic(self, name: str) -> None:
-        """Forget what is known of a topic, its id too: it was deleted, and another may come under its name."""
+        """Forget a topic, its id too: it was deleted, and another may be created under its name."""
         self._leaders.forget_topic(name)
 
     def _candidates(self) -> list[Address]:
@@ -260,11 +260,11 @@ class Cluster:
         return self._connections[address]
 
     def retry(self) -> Retry:
-        """How long one operation may be tried again, beginning now."""
+        """The retries of one operation that begins now."""
         return Retry(self.timeout_s, sleep=self._sleep)
 
     def interrupt(self) -> None:
-        """End what another thread asks for here, with a WorldError at once, and whatever is asked later. Any thread may call it."""
+        """Interrupt what another thread waits for here, with a WorldError at once, and every later request. Any thread may call it."""
         self._interrupted.set()
         for connection in list(self._connections.values()):
             connection.interrupt()

@@ -1,9 +1,9 @@
-"""What has become of commits that nobody waits for: those that librdkafka makes every few seconds, and at the end.
+"""Outcomes of automatic commits: those that librdkafka makes every few seconds, and at the end.
 
-A commit that fails is logged once, with the first partition and its offset; then no more until that partition was committed again. It is
-made up for by a later commit of the same partition; what nothing has made up for is raised by the next one that somebody waits for.
+A commit that fails is logged once, with the first partition and its offset; then no more until that partition was committed again. A later
+commit of the same partition covers it; what no commit has covered is raised by the next one that is waited for.
 
-By itself librdkafka commits only what is beyond the last commit. Behind a seek it has to be asked for the first one.
+By itself librdkafka commits only what is beyond the last commit. After a seek it has to be asked for the first one.
 """
 
 import logging
@@ -21,94 +21,94 @@ log = logging.getLogger("moldau.client")
 
 
 class Commits:
-    """Of one member of `group`. Told by librdkafka in the thread that asks it."""
+    """Of one member of `group`. librdkafka calls back in the thread that polls it."""
 
     def __init__(self, group: str) -> None:
         self._group = group
         self._wanted: dict[TopicPartition, int] = {}
-        self._going: dict[TopicPartition, int] = {}
-        """Wanted of partitions that have gone since: librdkafka commits these on their way out."""
+        self._revoked: dict[TopicPartition, int] = {}
+        """Wanted of partitions that were revoked since: librdkafka commits these with the rebalance."""
         self._done: dict[TopicPartition, int] = {}
         self._failed: dict[TopicPartition, CommitError] = {}
         self._raised: dict[TopicPartition, int] = {}
-        self._complained_of: set[TopicPartition] = set()
+        self._logged: set[TopicPartition] = set()
         self._sought: set[TopicPartition] = set()
-        self._asked_for: dict[TopicPartition, int] = {}
+        self._requested: dict[TopicPartition, int] = {}
 
     def want(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """These are to be committed; nobody knows yet whether they were."""
+        """These are to be committed; the outcome is unknown yet."""
         self._wanted.update(offsets)
         for where in offsets:
-            self._going.pop(where, None)
+            self._revoked.pop(where, None)
 
     def moved(self, where: TopicPartition) -> None:
-        """A seek has moved this one, back perhaps."""
+        """A seek has moved this partition, perhaps back."""
         self._sought.add(where)
-        self._asked_for.pop(where, None)
+        self._requested.pop(where, None)
         self._done.pop(where, None)
 
-    def to_ask_for(self, *, at_last: bool = False) -> dict[TopicPartition, int]:
-        """What librdkafka has to be asked to commit, for it would not by itself. One commit of a partition is under way at a time.
+    def to_request(self, *, at_last: bool = False) -> dict[TopicPartition, int]:
+        """What librdkafka has to be asked to commit, since it would not by itself. One commit of a partition is under way at a time.
 
         `at_last`: there is no later time.
         """
-        asked_for = self._asked_for
-        found = {where: offset for where, offset in self._wanted.items() if where in self._sought and where not in asked_for}
+        requested = self._requested
+        found = {where: offset for where, offset in self._wanted.items() if where in self._sought and where not in requested}
         if at_last:
-            found |= {where: self._wanted[where] for where in asked_for if self._wanted.get(where, asked_for[where]) != asked_for[where]}
-        asked_for.update(found)
+            found |= {where: self._wanted[where] for where in requested if self._wanted.get(where, requested[where]) != requested[where]}
+        requested.update(found)
         return found
 
-    def let_go(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
-        """These are read by others now. If they are not lost, what is wanted of them is being committed still."""
+    def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
+        """These are read by others now. Unless they are lost, what is wanted of them is still being committed."""
         for where in partitions:
             self._sought.discard(where)
-            self._asked_for.pop(where, None)
+            self._requested.pop(where, None)
             offset = self._wanted.pop(where, None)
             if lost:
                 self._done.pop(where, None)
             elif offset is not None:
-                self._going[where] = offset
+                self._revoked[where] = offset
 
     def wanted(self) -> dict[TopicPartition, int]:
-        """What is to be committed of partitions that are ours, and is not yet."""
+        """What is to be committed of assigned partitions, and is not yet."""
         return dict(self._wanted)
 
     def unknown(self) -> dict[TopicPartition, int]:
-        """What was to be committed, and has not been heard of."""
-        open_ = self._going | self._wanted
+        """What was to be committed, and has no outcome yet."""
+        open_ = self._revoked | self._wanted
         return {where: offset for where, offset in open_.items() if where not in self._failed and self._raised.get(where) != offset}
 
     def raised(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """An exception has said already that these were not committed."""
+        """These were reported as not committed by an exception."""
         self._raised.update(offsets)
 
     def done(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """These are committed, and were waited for; librdkafka may be told to commit them once more."""
+        """These are committed, and were waited for; librdkafka may commit them once more."""
         for where, offset in offsets.items():
             self._sought.discard(where)
-            self._asked_for.pop(where, None)
+            self._requested.pop(where, None)
             self._confirm(where, offset)
 
     def _confirm(self, where: TopicPartition, offset: int) -> None:
-        for waiting in (self._wanted, self._going):
+        for waiting in (self._wanted, self._revoked):
             if waiting.get(where) == offset:
                 del waiting[where]
         self._done[where] = offset
         self._failed.pop(where, None)
         self._raised.pop(where, None)
-        self._complained_of.discard(where)
+        self._logged.discard(where)
 
-    def told(self, error: "KafkaError | None", partitions: "Iterable[ForeignPartition]") -> bool:
-        """Librdkafka has committed these offsets, or has failed to; whether all were. Offsets below 0 were not committed at all."""
+    def reported(self, error: "KafkaError | None", partitions: "Iterable[ForeignPartition]") -> bool:
+        """The outcome of a commit of librdkafka; whether all were committed. Offsets below 0 were not part of it."""
         failed: dict[TopicPartition, CommitError] = {}
         for each in partitions:
             if each.offset < 0:
                 continue
             where = TopicPartition(each.topic, each.partition)
-            asked = self._asked_for.get(where) == each.offset
+            asked = self._requested.get(where) == each.offset
             if asked:
-                del self._asked_for[where]
+                del self._requested[where]
             cause = each.error or error
             if cause is None:
                 self._confirm(where, each.offset)
@@ -117,11 +117,11 @@ class Commits:
             elif cause.code() != cause._NO_OFFSET and self._done.get(where) != each.offset:
                 failed[where] = CommitError(self._group, *where, each.offset, cause)
         self._failed.update({where: failure for where, failure in failed.items() if self._raised.get(where) != failure.offset})
-        news = [failure for where, failure in failed.items() if where not in self._complained_of]
+        news = [failure for where, failure in failed.items() if where not in self._logged]
         if news:
             more = f" (and {len(news) - 1} more partitions)" if len(news) > 1 else ""
             log.warning("consumer: offset not committed: %s%s", news[0], more)
-        self._complained_of.update(failed)
+        self._logged.update(failed)
         return not failed
 
     def raise_failure(self) -> None:

@@ -4,8 +4,8 @@ It connects at the first request and again after a failure; the versions that bo
 thread uses it at a time. Responses come in the order of the requests (the protocol promises it), so several may be on their way:
 `send` several times, then `receive` as often, in the same order; `pipeline` does that with a bound.
 
-Whatever goes wrong between the first byte of a request and the last of its response, a Ctrl-C included, closes the connection: the bytes
-that would follow belong to nobody.
+Any failure between the first byte of a request and the last of its response, a Ctrl-C included, closes the connection: the bytes
+that follow could not be assigned to a request.
 """
 
 import contextlib
@@ -104,7 +104,7 @@ class BrokerConnection:
 
     @property
     def broker_versions(self) -> dict[int, VersionRange]:
-        """What the broker said it serves, by API key; empty before the first connection."""
+        """The versions that the broker serves, by API key; empty before the first connection."""
         return self._rpc.broker_versions
 
     def connect(self, deadline: float | None = None) -> None:
@@ -128,7 +128,7 @@ class BrokerConnection:
     def interrupt(self) -> None:
         """End what another thread waits for here, with ConnectionLostError, and every later connection. Any thread may call it.
 
-        An attempt to connect that is under way goes on until its own time is over.
+        An attempt to connect that is under way continues until its own time is over.
         """
         self._interrupted = True
         connected = self._socket

@@ -5,7 +5,7 @@
             charge(message.value)
 
 At least once: a message is finished when the next one is asked for, and only what is finished is committed, every few seconds, when a
-partition goes to another member, and at the end. The last message is not finished by leaving the loop; `commit` says so. One thread
+partition goes to another member, and at the end. The last message is not finished by leaving the loop; `commit` finishes it. One thread
 uses a consumer at a time; `create_message_streams` serves many.
 """
 
@@ -36,11 +36,11 @@ _SMALLEST = ("smallest", "earliest")
 class Consumer:
     """A consumer of the cluster that `bootstrap_servers` ("HOST:PORT", several by commas or in a list) belong to. It connects by itself.
 
-    With `group_id` it shares `topics` with the other members; without, it reads what it is told by `assign` and commits nothing.
-    `auto_offset_reset`: where it begins if the group has committed nothing, or the offset is gone. `auto_commit` off leaves committing to
-    `commit`, or to a producer's transaction. `group_instance_id` names a static member, whose restart causes no rebalance.
+    With `group_id` it shares `topics` with the other members; without, it reads what `assign` names and commits nothing.
+    `auto_offset_reset`: where it begins if the group has committed nothing, or the offset is out of range. With `auto_commit` off only
+    `commit`, or a producer's transaction, commits. `group_instance_id` names a static member, whose restart causes no rebalance.
     `isolation_level`: messages of aborted and open transactions are left out unless it is "read_uncommitted". `close` waits for brokers
-    that do not answer for `close_timeout_ms`. `settings` are librdkafka's own. ValueError for what cannot be meant.
+    that do not answer for `close_timeout_ms`. `settings` are librdkafka's own. ValueError for invalid arguments.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Consumer:
 
         A pattern leaves out internal topics, whose names begin with an underscore, unless it begins with ``^_`` itself. ValueError for
         patterns of a consumer that has read topics by name, and the other way round: librdkafka hides topics for good.
-        The listeners are called with partitions that came, and with those that are about to go or have gone, from within `poll`,
+        The listeners are called with partitions that were assigned, and with those that are revoked or lost, from within `poll`,
         `unsubscribe` and `close`.
         """
         if self._session.group is None:
@@ -156,7 +156,7 @@ class Consumer:
         return found[0] if found else None
 
     def consume(self, count: int = 500, timeout: float | None = None) -> list[ConsumedMessage]:
-        """The messages that are there, at most `count`; the first is waited for as with `poll`. Those before are finished."""
+        """At most `count` messages that are fetched; the first is waited for as with `poll`. Those before are finished."""
         return self._reader.take(count, timeout)
 
     def __iter__(self) -> Iterator[ConsumedMessage]:
@@ -175,15 +175,15 @@ class Consumer:
         self._reader.hold_back(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these."""
+        """Continue with these."""
         self._session.resume(checked_partitions("resume", partitions))
 
     # Offsets of the group
 
     def commit(self, offsets: Mapping[TopicPartition, int] | ConsumedMessage | None = None) -> None:
-        """Commit now and wait for it: behind everything handed out, the last message too; or behind one message; or these offsets.
+        """Commit now and wait for it: after everything handed out, the last message too; or after one message; or these offsets.
 
-        CommitError says topic, partition and offset; it may be about a commit that nobody waited for and that failed.
+        CommitError names topic, partition and offset; it may be about an earlier automatic commit that failed.
         """
         self._check_group()
         if offsets is None:
@@ -221,7 +221,7 @@ class Consumer:
     # Places in the log
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset of an assigned partition. There the group goes on too, if this consumer commits by itself."""
+        """Continue at an offset of an assigned partition. The group continues there too, if this consumer commits by itself."""
         self._reader.seek(partition, checked_offset(partition, offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -230,7 +230,7 @@ class Consumer:
             self._reader.seek(where, self._session.bounds(where)[0])
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last message, of all assigned partitions where none is named."""
+        """Continue after the last message, of all assigned partitions where none is named."""
         for where in checked_partitions("seek_to_end", partitions) or self._session.assignment():
             self._reader.seek(where, self._session.bounds(where)[1])
 
@@ -243,7 +243,7 @@ class Consumer:
         return {where: self._session.bounds(where)[0] for where in partitions}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last message of each partition that this consumer may see."""
+        """The offset after the last message of each partition that this consumer may see."""
         return {where: self._session.bounds(where)[1] for where in partitions}
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -259,7 +259,7 @@ class Consumer:
 
     @property
     def reader(self) -> MessageReader:
-        """What lies between this and librdkafka."""
+        """The buffer between this and librdkafka."""
         return self._reader
 
     def check_transactional(self) -> None:
@@ -269,7 +269,7 @@ class Consumer:
             raise ValueError(f"group {self._session.group}: a consumer in a transaction is made with auto_commit=False")
 
     def taken_away(self) -> set[TopicPartition]:
-        """Partitions that went to another member with messages that were handed out and that nobody has committed."""
+        """Partitions that went to another member with messages that were handed out and are not committed."""
         return set(self._reader.progress.taken_away)
 
     def group_metadata(self) -> Any:
@@ -287,7 +287,7 @@ class Consumer:
     # The end
 
     def statistics(self) -> dict[str, int]:
-        """Messages so far: `handed_out`, and `buffered` behind them."""
+        """Messages so far: `handed_out`, and `buffered` after them."""
         return {"handed_out": self._reader.handed_out, "buffered": self._reader.buffered}
 
     def close(self, timeout: float | None = None) -> None:

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 _callbacks_lock = threading.Lock()
-"""Held only by who waits for a message that is still on its way, and by what ends such a one."""
+"""Held only by a thread that waits for a message on its way, and by the one that completes it."""
 
 
 class DeliveryListener(Protocol):
-    """Who is told of messages that were given up."""
+    """Receives messages that failed, and fatal errors."""
 
-    def gave_up(self, delivery: "Delivery") -> None:
+    def delivery_failed(self, delivery: "Delivery") -> None:
         """This one has failed."""
 
-    def heard_fatal(self, error: BaseException) -> None:
+    def record_fatal(self, error: BaseException) -> None:
         """Librdkafka has raised a fatal error into a delivery report."""
 
 
@@ -52,7 +52,7 @@ class Delivery:
         return self._delivered is not None or self._error is not None
 
     def result(self, timeout: float | None = None) -> Delivered:
-        """Wait, and say where the message stands. SendError if it was given up, TimeoutError after `timeout` seconds."""
+        """Wait, and return where the message is in the log. SendError if it failed, TimeoutError after `timeout` seconds."""
         error = self.exception(timeout)
         if error is not None:
             raise error
@@ -60,7 +60,7 @@ class Delivery:
         return self._delivered
 
     def exception(self, timeout: float | None = None) -> SendError | None:
-        """Wait, and say why it was given up; None if it was delivered. TimeoutError after `timeout` seconds."""
+        """Wait, and return why it failed; None if it was delivered. TimeoutError after `timeout` seconds."""
         if not self.done():
             ended = threading.Event()
             self._when_done(lambda _: ended.set())
@@ -70,7 +70,7 @@ class Delivery:
         return self._error
 
     def __await__(self) -> Generator[Any, None, Delivered]:
-        """``await delivery``, in asyncio: where the message stands, or SendError."""
+        """``await delivery``, in asyncio: where the message is in the log, or SendError."""
         if not self.done():
             import asyncio
 
@@ -87,7 +87,7 @@ class Delivery:
 
     @property
     def unseen_failure(self) -> SendError | None:
-        """Why it was given up, if nobody has asked yet."""
+        """Why it failed, if that was not read yet."""
         return None if self._seen else self._error
 
     def report(self, error: "KafkaError | None", message: "Report") -> None:
@@ -99,7 +99,7 @@ class Delivery:
         try:
             topic = message.topic() or ""
         except SystemError as broken:
-            self._keeper.heard_fatal(broken)
+            self._keeper.record_fatal(broken)
             topic = message.topic() or ""
         if error is None:
             self._end(Delivered(topic, message.partition() or 0, message.offset(), message.timestamp()[1]), None)
@@ -109,9 +109,9 @@ class Delivery:
             self.refuse(SendError(topic, None if partition is None or partition < 0 else partition, error, hint))
 
     def refuse(self, error: SendError) -> None:
-        """It is not delivered, or was not even taken into the queue."""
+        """Complete it as failed on the way, or before it was queued."""
         self._end(None, error)
-        self._keeper.gave_up(self)
+        self._keeper.delivery_failed(self)
 
     def _end(self, delivered: Delivered | None, error: SendError | None) -> None:
         self._delivered, self._error = delivered, error
@@ -125,7 +125,7 @@ class Delivery:
             self._call_back()
 
     def _call_back(self) -> None:
-        """It has ended and somebody waits: whichever comes second finds what the other has left, and each function is taken once."""
+        """Call the functions that wait, each once. Called by the thread that adds one and by the one that completes the delivery."""
         with _callbacks_lock:
             functions, self._callbacks = self._callbacks, None
         for function in functions or ():
@@ -155,7 +155,7 @@ class Deliveries(tuple[Delivery, ...]):
         return self.result()
 
     def result(self, timeout: float | None = None) -> list[Delivered]:
-        """Wait for all of them, then say where each stands; or the first failure in their order. TimeoutError after `timeout` seconds."""
+        """Wait for all of them, then return where each is in the log; or raise the first failure in their order. TimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
         for each in self:
             each.exception(None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -166,7 +166,7 @@ ANY_PARTITION = -1
 
 
 class MessageDefaults(NamedTuple):
-    """What goes with the messages of one call that do not say it themselves."""
+    """Key, headers, partition and timestamp for messages of one call that have none of their own."""
 
     key: bytes | str | None
     headers: Headers | None
@@ -175,7 +175,7 @@ class MessageDefaults(NamedTuple):
 
 
 class OutgoingMessage(NamedTuple):
-    """One message to be queued, and what will become of it."""
+    """One message to be queued, and its delivery."""
 
     topic: str
     value: bytes | str | None
@@ -186,7 +186,7 @@ class OutgoingMessage(NamedTuple):
 
 
 def outgoing(topic: str, message: Message, defaults: MessageDefaults, delivery: Delivery) -> OutgoingMessage:
-    """The message with what goes with it. ValueError for a timestamp that librdkafka would take for "now"."""
+    """The message with its defaults. ValueError for a timestamp that librdkafka would take for "now"."""
     more: dict[str, Any] = {"on_delivery": delivery.report}
     headers = message.headers or defaults.headers
     if headers:
@@ -204,12 +204,12 @@ R = TypeVar("R")
 log = logging.getLogger("moldau.client")
 
 SLICE_S = 0.2
-"""Ctrl-C is not heard while librdkafka waits, so it waits in slices."""
+"""Ctrl-C is not handled while librdkafka waits, so it waits in slices."""
 FAILURES_KEPT = 1_000
 
 
 class DeliveryThread:
-    """Serves `inner` from its start until it is told to stop. Calls `delivered` now and then, when messages were."""
+    """Serves `inner` from `start` to `stop`. Calls `delivered` from time to time, after messages were delivered."""
 
     def __init__(self, inner: "Inner", name: str, delivered: Callable[[], object] = lambda: None) -> None:
         self._inner = inner
@@ -220,15 +220,15 @@ class DeliveryThread:
         self._failed: deque[Delivery] = deque(maxlen=FAILURES_KEPT)
         self.failures = 0
         self.fatal: KafkaError | None = None
-        """The error after which nothing is sent any more."""
+        """The error after which nothing can be sent."""
         self.broken = threading.Event()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End soon. It is not waited for."""
+        """End soon, without a wait."""
         self._stopping = True
 
     def _run(self) -> None:
@@ -241,13 +241,13 @@ class DeliveryThread:
                     self._room.notify_all()
 
     def serve(self, call: Callable[[], R]) -> R | None:
-        """Do what may call delivery reports; None where a fatal error came up meanwhile, which is kept in `fatal`."""
+        """Make a call that may deliver reports; None where a fatal error came up meanwhile, which is kept in `fatal`."""
         from confluent_kafka import KafkaException
 
         try:
             return call()
         except (KafkaException, SystemError) as error:
-            self.heard_fatal(error)
+            self.record_fatal(error)
             return None
 
     def wait_for_room(self) -> None:
@@ -255,12 +255,12 @@ class DeliveryThread:
         with self._room:
             self._room.wait(SLICE_S)
 
-    def gave_up(self, delivery: Delivery) -> None:
-        """A message has failed; keep it until somebody asks."""
+    def delivery_failed(self, delivery: Delivery) -> None:
+        """A message has failed; keep it until the failure is read."""
         self.failures += 1
         self._failed.append(delivery)
 
-    def heard_fatal(self, error: BaseException) -> None:
+    def record_fatal(self, error: BaseException) -> None:
         """An exception out of librdkafka while it was served; or, confluent-kafka having lost that, out of a delivery report."""
         from confluent_kafka import KafkaException
 
@@ -274,7 +274,7 @@ class DeliveryThread:
             log.warning("producer: %s", error)
 
     def take_unseen(self) -> "list[SendError]":
-        """Failures since the last time that nobody has asked about."""
+        """Failures since the last time that were not read."""
         found = []
         while self._failed:
             error = self._failed.popleft().unseen_failure

@@ -26,7 +26,7 @@ class ConnectionLostError(WorldError):
 
 
 class InterruptedByStopError(WorldError):
-    """Another thread ended what was under way here: nothing more is asked."""
+    """Another thread interrupted the client: no more requests are sent."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(f"{address}: request not sent, the client was interrupted", retriable=False)
@@ -74,8 +74,8 @@ class Retry:
         self._pause_s = PAUSE_FIRST_S
 
     def pause(self, trouble: MoldauError) -> None:
-        """Wait before the next try, the last of which is made when the time is over; raises `trouble` when another try cannot help or
-        there is no time for one.
+        """Wait before the next attempt, the last of which is made when the time is over; raises `trouble` when another attempt cannot help
+        or there is no time for one.
         """
         if not may_pass(trouble):
             raise trouble

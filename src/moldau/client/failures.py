@@ -1,7 +1,7 @@
-"""What librdkafka can run into, as exceptions of our own that say where: topic, partition and offset, group, or transactional id.
+"""Failures of librdkafka, as exceptions of our own that name topic, partition and offset, group, or transactional id.
 
-A failure has a `name` ("MSG_TIMED_OUT", "TOPIC_AUTHORIZATION_FAILED") and a number `code`, librdkafka's or the broker's; `retriable` says
-whether the same call may succeed later, `fatal` that this producer or consumer is of no more use.
+A failure has a `name` ("MSG_TIMED_OUT", "TOPIC_AUTHORIZATION_FAILED") and a number `code`, librdkafka's or the broker's; `retriable`:
+the same call may succeed later; `fatal`: this producer or consumer cannot be used any more.
 """
 
 import re
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from confluent_kafka import Message as Report
 
 _WHOSE = re.compile(r"(?:^|: )(?:Local|Broker): ")
-"""Before librdkafka's own words for an error; what stands before that says again what was tried."""
+"""Before librdkafka's own words for an error; the text before it repeats what was tried."""
 
 
 class Reason(Protocol):
-    """What librdkafka's `KafkaError` says of an error; simulated clients have one of their own."""
+    """The interface of librdkafka's `KafkaError`; simulated clients have a class of their own."""
 
     def name(self) -> str:
         """As the protocol or librdkafka calls it."""
@@ -29,7 +29,7 @@ class Reason(Protocol):
         """Whether the same call may succeed later."""
 
     def fatal(self) -> bool:
-        """Whether the client is of no more use."""
+        """Whether the client cannot be used any more."""
 
     def str(self) -> str:
         """For a person."""
@@ -58,7 +58,7 @@ class SendError(ClientError):
 
 
 class ConsumeError(ClientError):
-    """Messages cannot be read, or be asked for. What is not known is None; `offset` is where reading would go on."""
+    """Messages cannot be read, or be asked for. What is not known is None; `offset` is where reading would continue."""
 
     def __init__(self, topic: str | None, partition: int | None, offset: int | None, error: Reason) -> None:
         subject = "consumer" if topic is None else f"topic {topic}" if partition is None else f"partition {topic}-{partition}"
@@ -81,7 +81,7 @@ class CommitError(ClientError):
 
 
 class TransactionError(ClientError):
-    """A transaction cannot go on, and whether it was committed is not known; the next producer of its id finds out."""
+    """A transaction cannot continue, and whether it was committed is unknown; the next producer with its id completes or aborts it."""
 
     def __init__(self, transactional_id: str, error: Reason, hint: str = "") -> None:
         super().__init__(f"transactional id {transactional_id}", error, hint)
@@ -89,7 +89,7 @@ class TransactionError(ClientError):
 
 
 class TransactionAbortedError(TransactionError):
-    """The transaction was aborted: nothing of it is visible, its consumers stand where it began. It can be done again."""
+    """The transaction was aborted: nothing of it is visible, its consumers are back where it began. It can be repeated."""
 
 
 class FencedError(TransactionError):

@@ -1,11 +1,10 @@
 """The batches that a fetch returned: checked before they are used, which of them committed readers may see, and where reading continues
-after
-damage.
+after damage.
 
 A broker sends batches as they lie on its disk and reads none of them, so the reader's check is the one that finds damage. The checksum
 covers a batch from its attributes on; base offset and length lie before it, and are compared with the batches around them.
 
-The broker tells with each fetch which aborted transactions reach into it, and nothing beyond the last stable offset. A producer's
+The broker sends with each fetch the aborted transactions that overlap with it, and no records after the last stable offset. A producer's
 records are hidden from the first offset of its aborted transaction up to the marker that ends it; markers themselves are never shown.
 """
 
@@ -107,7 +106,7 @@ def _start_of(after: HeaderAndBytes | None, due: int) -> int | None:
 
 
 def _lies_before(position: int, header: BatchHeader, batch: memoryview, after: HeaderAndBytes | None) -> bool:
-    """Whether a damaged batch that says it reaches to the position does not: a good one begins there."""
+    """Whether a damaged batch ends before the position, though its header claims otherwise: a good one begins there."""
     return header.base_offset < position and after is not None and after[0].base_offset <= position and not verify_crc(batch)
 
 

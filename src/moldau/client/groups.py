@@ -1,12 +1,12 @@
 """Consumer groups from the outside: who they are, how far they have read, and setting that.
 
-Subscription and assignment both begin with a version (int16) and topics; later versions add fields behind those. Numbers are big-endian::
+Subscription and assignment both begin with a version (int16) and topics; later versions add fields after those. Numbers are big-endian::
 
     subscription: version, topic count (int32), topic names (int16 length and text), ...
     assignment:   version, topic count (int32), for each: topic name, partition count (int32), partitions (int32 each), ...
 
-An answer with an error raises RequestFailedError. Whoever commits here is no member: the coordinator takes such a commit only while the
-group has none (UNKNOWN_MEMBER_ID otherwise).
+An answer with an error raises RequestFailedError. A commit here is not one of a member: the coordinator accepts it only while the
+group has no members (UNKNOWN_MEMBER_ID otherwise).
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...] | None:
 
 def _sane(count: int, data: bytes) -> int:
     if not 0 <= count <= len(data):
-        raise ValueError("a count beyond the bytes that are there")
+        raise ValueError("a count beyond the end of the bytes")
     return count
 
 
@@ -66,14 +66,14 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     size: int = _INT16.unpack_from(data, at)[0]
     end = at + 2 + size
     if size < 0 or end > len(data):
-        raise ValueError("a name beyond the bytes that are there")
+        raise ValueError("a name beyond the end of the bytes")
     return data[at + 2 : end].decode(), end
 
 
 CONSUMER = "consumer"
 """Protocol type of groups of consumers; Kafka Connect's workers and others have their own."""
 EMPTY, DEAD = "Empty", "Dead"
-"""States of a group without members: one that is kept for its offsets, and one that is gone."""
+"""States of a group without members: one that is kept for its offsets, and one that is deleted."""
 
 _BY_NAME = VersionRange(8, 9)
 """Versions of OffsetFetch and OffsetCommit that name topics, deleted ones too; from 10 on topics are ids."""
@@ -81,7 +81,7 @@ _BY_NAME = VersionRange(8, 9)
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """One group in the list of its coordinator. `state` and `type` are empty where the broker does not say."""
+    """One group in the list of its coordinator. `state` and `type` are empty where the broker does not send them."""
 
     group: str
     protocol_type: str
@@ -92,7 +92,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member, and the partitions that it was given; `partitions` is None where its assignment is of an unknown format."""
+    """One member, and its assigned partitions; `partitions` is None where its assignment is of an unknown format."""
 
     member_id: str
     instance_id: str | None
@@ -115,7 +115,7 @@ class GroupDescription:
 
     @property
     def has_members(self) -> bool:
-        """Whether somebody reads now, or is about to."""
+        """Whether the group has members, or is about to."""
         return bool(self.members) or self.state not in (EMPTY, DEAD)
 
 
@@ -129,7 +129,7 @@ class GroupOffset:
 
 
 class Groups:
-    """The groups of the cluster behind `cluster`."""
+    """The groups of `cluster`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -67,14 +67,14 @@ def our_message(found: "Message") -> ConsumedMessage:
 
 
 def timed_out(reason: str) -> "KafkaError":
-    """The error of a wait of our own that was too long."""
+    """The error of a wait of our own that timed out."""
     from confluent_kafka import KafkaError
 
     return KafkaError(KafkaError._TIMED_OUT, reason)
 
 
 def partition_count(client: Any, topic: str, timeout_s: float) -> int:
-    """How many partitions a topic has, asked for now; one that was just created is waited for a moment. SendError if it cannot be had."""
+    """How many partitions a topic has, asked for now; retried for a moment if it was just created. SendError if it fails."""
     from confluent_kafka import KafkaError, KafkaException
 
     deadline = time.monotonic() + NEW_TOPIC_WAIT_S
@@ -99,7 +99,7 @@ class ErrorMessages:
         self._missing: set[str] = set()
 
     def read(self, message: "Message", error: "KafkaError") -> ConsumeError | None:
-        """Log it, or say what ends reading."""
+        """Log the error, or return what ends reading."""
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         if error.code() in (error.UNKNOWN_TOPIC_OR_PART, error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION):
             if topic not in self._missing:
@@ -173,7 +173,10 @@ _STEP_S = 0.05
 
 
 class BoundedCall:
-    """One consumer's; librdkafka's callbacks go through `call_back`."""
+    """A call of librdkafka that may take long, in a thread of its own: it is waited for with a limit, and Ctrl-C is handled meanwhile.
+
+    Callbacks that librdkafka makes during it go through `call_back` and run in the thread that waits, as callbacks of all other calls do.
+    """
 
     def __init__(self) -> None:
         self._waits = False
@@ -181,7 +184,7 @@ class BoundedCall:
         self._calls: queue.SimpleQueue[tuple[Callable[[], object], Future[None]] | None] = queue.SimpleQueue()
 
     def call_back(self, call: Callable[[], object]) -> None:
-        """Make a callback: at once, or by who waits in `run`. Nobody who has ceased to wait is called."""
+        """Make a callback: at once, or in the thread that waits in `run`; not any more after its wait timed out."""
         if not self._waits:
             call()
             return
@@ -193,11 +196,11 @@ class BoundedCall:
             except TimeoutError:
                 if not answer.done():
                     continue
-                answer.result()  # it may have come just behind the wait
+                answer.result()  # it may have come just after the wait
             return
 
     def run(self, work: Callable[[], object], timeout_s: float) -> bool:
-        """Do it; whether it has ended within `timeout_s`. What it raises is raised. Otherwise it goes on alone, as a daemon."""
+        """Call `work` in a thread; whether it ended within `timeout_s`. Its error is raised. After that the thread runs on, a daemon."""
         outcome: Future[None] = Future()
 
         def do() -> None:

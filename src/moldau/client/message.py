@@ -28,7 +28,7 @@ class Message:
 
 @dataclass(slots=True)
 class ConsumedMessage(Message):
-    """A message as it stands in a log: `offset` is its address in the partition. Values and keys are bytes."""
+    """A message in a log: `offset` is its address in the partition. Values and keys are bytes."""
 
     value: bytes | None
     key: bytes | None = None
@@ -67,7 +67,7 @@ def messages_of(given: Iterable[Message | bytes | str]) -> list[Message]:
 
 
 class Delivered(NamedTuple):
-    """Where a message stands now. `offset` is None where the broker was not asked to say (acks 0); `timestamp` in ms since 1970."""
+    """Where a delivered message is in the log. `offset` is None without an acknowledgement (acks 0); `timestamp` in ms since 1970."""
 
     topic: str
     partition: int

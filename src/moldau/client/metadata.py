@@ -1,4 +1,4 @@
-"""What a broker tells about its cluster: brokers, topics, who leads which partition."""
+"""The metadata of a cluster, from a broker: brokers, topics, leaders of partitions."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """One topic, or why nothing can be said of it. `id` is `NO_TOPIC_ID` from a broker older than topic ids."""
+    """One topic, or why it cannot be described. `id` is `NO_TOPIC_ID` from a broker older than topic ids."""
 
     name: str
     id: bytes
@@ -81,7 +81,7 @@ class Leaders:
     """Leaders and topic ids out of the metadata seen so far.
 
     A topic keeps the id with which it was first seen until `forget_topic`: if it is deleted and made again, fetching by that id fails
-    (UNKNOWN_TOPIC_ID) instead of going on, at the old offset, in another topic.
+    (UNKNOWN_TOPIC_ID) instead of continuing, at the old offset, in another topic.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Leaders:
         self._errors: dict[str, ErrorCode] = {}
 
     def learn(self, metadata: ClusterMetadata) -> None:
-        """Take over what a broker told."""
+        """Replace what is known by a broker's answer."""
         self.brokers = dict(metadata.brokers)
         for topic in metadata.topics.values():
             self._errors[topic.name] = topic.error
@@ -105,7 +105,7 @@ class Leaders:
         return self._leaders.get(where, NO_LEADER) in self.brokers
 
     def leader(self, where: TopicPartition) -> BrokerId:
-        """The leader of a partition; RequestFailedError says why there is none."""
+        """The leader of a partition; RequestFailedError names the reason if there is none."""
         leader = self._leaders.get(where)
         if leader is not None and leader in self.brokers:
             return leader

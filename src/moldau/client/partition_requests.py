@@ -59,7 +59,7 @@ class Fetched(NamedTuple):
     last_stable_offset: Offset
     log_start_offset: Offset
     aborted: tuple[AbortedRecords, ...] = ()
-    """Told to readers of committed records only."""
+    """Only for readers of committed records."""
 
 
 class FetchLimits(NamedTuple):

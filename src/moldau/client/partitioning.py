@@ -60,7 +60,7 @@ class PartitionChooser:
         return time.monotonic() >= self._counts.get(topic, (0, 0.0))[1]
 
     def choose(self, topic: str, key: bytes | str | None) -> int:
-        """A partition. ValueError if the partitioner chooses one that is not there, SendError if there is no such topic."""
+        """A partition. ValueError if the partitioner chooses one that does not exist, SendError if there is no such topic."""
         assert self._partitioner is not None
         count = self.count(topic)
         chosen = self._partitioner(topic, key.encode() if isinstance(key, str) else key, count)

@@ -4,8 +4,8 @@
         producer.send("page-views", b"...", key=b"member 7")
         producer.send("page-views", MessageSet(Message(b"one"), Message(b"two"))).result()
 
-Safe by default: all in-sync replicas acknowledge, and what is sent again leaves one copy. A message that fails and whose delivery nobody
-has asked about is raised by the next `flush`, which the end of the ``with`` calls. Any thread may send.
+Safe by default: all in-sync replicas acknowledge, and a retried message is stored once. A failure of a message whose delivery was not
+read is raised by the next `flush`, which the end of the ``with`` calls. Any thread may send.
 """
 
 import os
@@ -37,11 +37,11 @@ _FAREWELL_S = 10.0
 class Producer:
     """A producer for the cluster that `bootstrap_servers` ("HOST:PORT", several by commas or in a list) belong to. It connects by itself.
 
-    `acks`: who has a message before it counts as delivered: "all" in-sync replicas, the leader (1), nobody (0). `linger_ms` is how long a
+    `acks`: who has a message before it counts as delivered: "all" in-sync replicas, the leader (1), none (0). `linger_ms` is how long a
     message waits for others to share a batch. `partitioner` is a function of topic, key and number of partitions; without it keys are
     hashed as all Kafka clients do, and messages without a key are dealt out at random. With a `transactional_id` messages are sent within
     `transaction`, and another producer of that id is fenced off by `init_transactions`, the first transaction, or ``with``.
-    `settings` are librdkafka's own. ValueError for what cannot be meant.
+    `settings` are librdkafka's own. ValueError for invalid arguments.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Producer:
     ) -> Delivery | Deliveries:
         """Send a value or a message, or a set of them in their order; return at once, unless the queue is full: then wait for room.
 
-        The arguments hold for every message that does not say it itself. A message that cannot be sent at all ends its delivery as one
+        The arguments hold for every message that has none of its own. A message that cannot be sent at all ends its delivery as one
         that failed on its way does. FencedError and ClientError when nothing can be sent any more; RuntimeError for a closed producer,
         and outside of a transaction for one with a transactional id.
         """
@@ -165,7 +165,7 @@ class Producer:
 
     @property
     def keeper(self) -> "DeliveryListener":
-        """Who is told of failed messages: for deliveries of other kinds than `prepare` makes."""
+        """The listener of deliveries, for other classes of them than `prepare` makes."""
         return self._reports
 
     def asks_before_sending(self, topic: str, defaults: MessageDefaults) -> bool:
@@ -195,7 +195,7 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every message sent so far has ended; with acknowledgements off, until it was sent.
 
-        SendError for the first of those that failed and that nobody has asked about; TimeoutError after `timeout` seconds.
+        SendError for the first of those that failed and were not read; TimeoutError after `timeout` seconds.
         """
         self._wait_for_all(timeout)
         self._raise_unseen()
@@ -224,7 +224,7 @@ class Producer:
         return self._identity.name
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Take over the transactional id: fence off the producer that had it, and end what that one left open. Once is enough.
+        """Take over the transactional id: fence the producer that had it, and end its open transaction. Once is enough.
 
         TransactionError, also after `timeout` seconds (None: twice the transaction's timeout). ValueError for a producer without an id.
         """
@@ -235,7 +235,7 @@ class Producer:
         """All of it or nothing: ``with producer.transaction():`` commits at its end, and aborts where an exception leaves it.
 
         What the consumers have handed out is committed to their groups with it; if it aborts, they go back to where they were.
-        TransactionAbortedError at its end: nothing of it is visible, and it can be done again; FencedError and TransactionError as said
+        TransactionAbortedError at its end: nothing of it is visible, and it can be repeated; FencedError and TransactionError as
         there. The exceptions of the block itself pass through.
         """
         self._check_open()
@@ -258,14 +258,14 @@ class Producer:
             if self._identity.current is not None:
                 self._identity.current.abort()
             self._wait_for_all(timeout)
-            if self.transactional_id is None:  # otherwise its transactions have told
+            if self.transactional_id is None:  # otherwise its transactions have raised them
                 self._raise_unseen()
         finally:
             self._farewell.detach()
             self._reports.stop()
 
     def abandon(self) -> None:
-        """Nobody waits for what is on its way, the end of the process neither; brokers abort an open transaction when its time is over."""
+        """Do not wait for messages on their way, not at the end of the process either; brokers abort an open transaction at its timeout."""
         self._farewell.detach()
 
     def __len__(self) -> int:
@@ -291,7 +291,7 @@ class Producer:
 
 
 def _say_farewell(inner: Any, reports: DeliveryThread, pid: int) -> None:
-    """A producer that nobody closed: send what it has, for a while. A forked process has no threads that could send; its parent does."""
+    """The end of a producer that was not closed: send what is queued, within a limit. In a forked process only the parent can send."""
     if len(inner) and os.getpid() == pid:
         reports.serve(lambda: inner.flush(_FAREWELL_S))
         if len(inner):

@@ -1,6 +1,6 @@
-"""What lies between librdkafka and who reads: messages fetched and not yet handed out, and how far each partition is done.
+"""The buffer between librdkafka and a consumer: messages fetched and not yet handed out, and how far each partition is done.
 
-A message is *handed out*; it is *finished* when the next one is asked for, or when the consumer says so; only what is finished may be
+A message is *handed out*; it is *finished* when the next one is asked for, or by a call; only what is finished may be
 committed. *Settled* is where reading would start again: what was committed, or where it began.
 
 ::
@@ -25,17 +25,17 @@ Offsets = dict[TopicPartition, int]
 
 
 class ReadProgress:
-    """Of all partitions that one consumer reads. Offsets are those to read next: one behind the message's own."""
+    """Of all partitions that one consumer reads. Offsets are those to read next: one after the message's own."""
 
     def __init__(self) -> None:
         self._current: Sequence[ConsumedMessage] = ()
         self._finished: Offsets = {}
         self._settled: Offsets = {}
         self._moved: set[TopicPartition] = set()
-        """Partitions that a seek has moved since they were settled. As with Kafka's clients the group is to go on there."""
+        """Partitions that a seek has moved since they were settled. As with Kafka's clients the group continues there."""
         self.taken_away: set[TopicPartition] = set()
-        """Partitions that went to somebody else with messages that were handed out and are not settled. Whoever makes something of these
-        messages and of others at once, in a transaction, cannot say that they are done any more."""
+        """Partitions that went to another member with messages that were handed out and are not settled. A transaction that consumed these
+        messages, with others, cannot commit their offsets any more."""
 
     def hand_out(self, messages: Sequence[ConsumedMessage]) -> None:
         """These are given out now, in the order of their offsets; those before are finished."""
@@ -43,7 +43,7 @@ class ReadProgress:
         self._current = messages
 
     def take_back(self, message: ConsumedMessage) -> bool:
-        """It was not handed out after all. Not if it is not the last one any more: finished, moved away from, or somebody else's."""
+        """It was not handed out after all. Not if it is not the last one any more: finished, moved away from, or another member's."""
         if not self._current or self._current[-1] is not message:
             return False
         self._current = self._current[:-1]
@@ -62,7 +62,7 @@ class ReadProgress:
         self._current = ()
 
     def positions(self) -> Offsets:
-        """Behind what was handed out, finished or not."""
+        """The offsets after what was handed out, finished or not."""
         return self._finished | {TopicPartition(each.topic, each.partition): each.offset + 1 for each in self._current}
 
     def unsettled(self) -> Offsets:
@@ -80,13 +80,13 @@ class ReadProgress:
         self.taken_away.clear()
 
     def moved(self, where: TopicPartition, offset: int) -> None:
-        """Reading goes on there, by the consumer's wish."""
+        """A seek: reading continues there."""
         self.forget([where])
         self._finished[where] = self._settled[where] = offset
         self._moved.add(where)
 
     def rewind(self) -> Offsets:
-        """Where to go back to, for each partition that has gone beyond what is settled; reading has to go on there."""
+        """Where to go back to, for each partition that was read beyond what is settled; the caller seeks there."""
         self.finish()
         back = {where: self._settled[where] for where in self._gone_beyond()}
         self._finished.update(back)
@@ -94,14 +94,14 @@ class ReadProgress:
         return back
 
     def take_away(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are read by somebody else."""
+        """These are read by another member."""
         gone = set(partitions)
         held = {TopicPartition(each.topic, each.partition) for each in self._current}
         self.taken_away |= gone & (held | self._gone_beyond())
         self.forget(gone)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing is known of these any more."""
+        """Forget these."""
         gone = set(partitions)
         self._current = [each for each in self._current if (each.topic, each.partition) not in gone]
         for where in gone:
@@ -111,16 +111,16 @@ class ReadProgress:
 
 
 SLICE_S = 0.2
-"""Ctrl-C is not heard while librdkafka waits, so it waits in slices."""
+"""Ctrl-C is not handled while librdkafka waits, so it waits in slices."""
 _BATCH = 500
 _SERVE_EVERY_S = 1.0
-"""Librdkafka hears from us at least so often, also while we hand out what is here already: rebalances and the group's patience need it."""
+"""How often librdkafka is polled at least, also while buffered messages are handed out: rebalances and max.poll.interval.ms need it."""
 
 Listener = Callable[[list[TopicPartition]], object]
 
 
 class MessageReader:
-    """Reads through `session`, and is told by it of rebalances."""
+    """Reads through `session`, which calls it at rebalances."""
 
     def __init__(self, session: Session) -> None:
         self.progress = ReadProgress()
@@ -160,7 +160,7 @@ class MessageReader:
         return found
 
     def put_back(self, message: ConsumedMessage) -> None:
-        """The message that was handed out last was not: it is the next one, unless a seek or another member had it go meanwhile."""
+        """The message that was handed out last was not: it is the next one, unless a seek or a rebalance has dropped it meanwhile."""
         if self.progress.take_back(message):
             self._buffer.appendleft(message)
             self.handed_out -= 1
@@ -186,10 +186,10 @@ class MessageReader:
             self._session.store(offsets)
             self.progress.settle(offsets)
 
-    # Told by the session, within `fetch` and `close`
+    # Called by the session, within `fetch` and `close`
 
     def assigned(self, partitions: list[TopicPartition]) -> None:
-        """These are ours now."""
+        """These are assigned."""
         if self.on_assign is not None:
             self.on_assign(partitions)
 
@@ -198,15 +198,15 @@ class MessageReader:
         if self.on_revoke is not None:
             self.on_revoke(partitions)
         self.store_finished()
-        self._let_go(partitions)
+        self._release(partitions)
 
     def lost(self, partitions: list[TopicPartition]) -> None:
         """These belong to another member already; nothing can be committed."""
-        self._let_go(partitions)
+        self._release(partitions)
         if self.on_revoke is not None:
             self.on_revoke(partitions)
 
-    def _let_go(self, partitions: list[TopicPartition]) -> None:
+    def _release(self, partitions: list[TopicPartition]) -> None:
         self._drop(partitions)
         self.progress.take_away(partitions)
 

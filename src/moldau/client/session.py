@@ -1,4 +1,4 @@
-"""A consumer of librdkafka: messages as ours, errors as ours, rebalances told to a listener. One thread uses it at a time."""
+"""A consumer of librdkafka, with our messages and errors; a listener is called at rebalances. One thread uses it at a time."""
 
 import logging
 import time
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 
 
 class RebalanceListener(Protocol):
-    """Receives, from within `fetch`, `leave`, `assign` and `close` of a session, which partitions are ours."""
+    """Called from within `fetch`, `leave`, `assign` and `close` of a session, with partitions that are assigned and revoked."""
 
     def assigned(self, partitions: list[TopicPartition]) -> None:
-        """These are ours now, beside those before."""
+        """These are assigned, beside those before."""
 
     def revoked(self, partitions: list[TopicPartition]) -> None:
-        """These go to somebody else after this returns; what was stored for them is committed then."""
+        """These go to another member after this returns; what was stored for them is committed then."""
 
     def lost(self, partitions: list[TopicPartition]) -> None:
-        """These belong to somebody else already."""
+        """These belong to another member already."""
 
 
 log = logging.getLogger("moldau.client")
 
 BEGINNING, END, COMMITTED = -2, -1, -1000
-"""Offsets that stand for a place, as librdkafka has them."""
+"""Offsets that mean a position, as librdkafka has them."""
 _SEEK_PAUSE_S = 0.02
 _LEAVE_STEP_S = 0.01
 _LEAVE_SHARE = 0.5
@@ -82,9 +82,9 @@ class Session(ConsumerQueries):
         self._commits = Commits(group or "")
         self._calls = BoundedCall()
         self._error: ConsumeError | None = None
-        self._news = ErrorMessages(group)
-        self._gone: set[TopicPartition] = set()
-        self._anew: set[TopicPartition] = set()
+        self._errors = ErrorMessages(group)
+        self._revoked: set[TopicPartition] = set()
+        self._to_reread: set[TopicPartition] = set()
         try:
             super().__init__(Consumer({**settings, "on_commit": self._committed}, logger=self._brokers))
         except KafkaException as error:
@@ -93,19 +93,19 @@ class Session(ConsumerQueries):
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
         """Become a member of the group for these topics; one that begins with ^ is a pattern."""
 
-        def gone(partitions: list[TopicPartition], tell: Callable[[list[TopicPartition]], None], *, lost: bool) -> None:
-            self._gone.update(partitions)
-            self._anew.difference_update(partitions)
-            tell(partitions)
+        def release(partitions: list[TopicPartition], notify: Callable[[list[TopicPartition]], None], *, lost: bool) -> None:
+            self._revoked.update(partitions)
+            self._to_reread.difference_update(partitions)
+            notify(partitions)
             if not lost:
                 self._ask_for_commits(at_last=True)
-            self._commits.let_go(partitions, lost=lost)
+            self._commits.release(partitions, lost=lost)
 
         def revoked(_: object, partitions: "list[ForeignPartition]") -> None:
-            self._call_back(lambda: gone(ours(partitions), listener.revoked, lost=False))
+            self._call_back(lambda: release(ours(partitions), listener.revoked, lost=False))
 
         def lost(_: object, partitions: "list[ForeignPartition]") -> None:
-            self._call_back(lambda: gone(ours(partitions), listener.lost, lost=True))
+            self._call_back(lambda: release(ours(partitions), listener.lost, lost=True))
 
         def assigned(_: object, partitions: "list[ForeignPartition]") -> None:
             self._call_back(lambda: listener.assigned(ours(partitions)))
@@ -132,7 +132,7 @@ class Session(ConsumerQueries):
         After a `leave` that has not ended, waits for its end; ConsumeError TIMED_OUT if that takes longer than a `close` may. Called by the
         listener after a `leave`: they are assigned once the group is left.
         """
-        self._let_go_of_all()
+        self._release_all()
         if self._leaving and self._calling_back:
             self._assign_then = offsets
             return
@@ -146,7 +146,7 @@ class Session(ConsumerQueries):
         Waits for that as long as `close` may take, then logs a warning; `fetch` and `assign` continue it. They do so as well if the
         listener calls this, or raises. ConsumeError if librdkafka refuses to unsubscribe.
         """
-        self._let_go_of_all()
+        self._release_all()
         self._call(self._inner.unsubscribe)
         if not self._subscribed:
             self._call(self._inner.unassign)
@@ -161,24 +161,24 @@ class Session(ConsumerQueries):
     def _wait_until_left(self) -> bool:
         """Whether the group is left within the time of a `close`."""
         deadline = time.monotonic() + self.close_timeout_s
-        self._leave_further(0.0)
+        self._continue_leaving(0.0)
         while self._leaving and time.monotonic() < deadline:
-            self._leave_further(_LEAVE_STEP_S)
+            self._continue_leaving(_LEAVE_STEP_S)
         return not self._leaving
 
-    def _leave_further(self, timeout_s: float) -> None:
+    def _continue_leaving(self, timeout_s: float) -> None:
         """Serve librdkafka once, and drop messages: they are of released partitions. Errors are kept for `fetch` to raise.
 
         A rebalance that is served later would replace what is assigned then. `unsubscribe` queues a revocation; while a rebalance is under
         way, it waits for its end, which may be an assignment. Librdkafka forgets its member id when it has left, or when its assignment
-        is lost: what is queued when the id is gone is all that comes, behind messages that were queued before it.
+        is lost: what is queued when the id is empty is all that comes, after messages that were queued before it.
         """
         forgotten = not self._inner.memberid()
         found = self._call(lambda: self._inner.poll(timeout_s))
         if found is not None:
             error = found.error()
             if error is not None:
-                self._error = self._error or self._news.read(found, error)
+                self._error = self._error or self._errors.read(found, error)
         elif forgotten and self._leaving:
             self._leaving = self._subscribed = False
             offsets, self._assign_then = self._assign_then, None
@@ -187,65 +187,65 @@ class Session(ConsumerQueries):
             elif self.assignment():
                 self._call(self._inner.unassign)
 
-    def _let_go_of_all(self) -> None:
-        """Librdkafka commits what was stored when it is told so."""
+    def _release_all(self) -> None:
+        """Release all partitions; librdkafka commits what was stored when it is asked to."""
         self._ask_for_commits(at_last=True)
-        self._commits.let_go(self.assignment(), lost=False)
-        self._anew.clear()
+        self._commits.release(self.assignment(), lost=False)
+        self._to_reread.clear()
 
     def assignment(self) -> list[TopicPartition]:
         """What is read now."""
         return ours(self._call(self._inner.assignment))
 
     def fetch(self, count: int, timeout_s: float) -> list[ConsumedMessage]:
-        """The messages that are there, at most `count`; the first one is waited for. ConsumeError ends reading.
+        """At most `count` messages that are fetched; the first one is waited for. ConsumeError ends reading.
 
-        All are of partitions that are ours now, and were fetched since they became so. None while the group is being left.
+        All are of assigned partitions, and were fetched since the assignment. None while the group is being left.
         """
         leaving = self._leaving
         if leaving:
-            self._leave_further(timeout_s)
+            self._continue_leaving(timeout_s)
         if self._error is not None:
             error, self._error = self._error, None
             raise error
         if leaving:
             return []
-        for where in list(self._anew):
-            self._read_anew(where)
+        for where in list(self._to_reread):
+            self._reread(where)
         first = self._call(lambda: self._inner.poll(timeout_s))
         if first is None:
             return []
         found = [first]
         if count > 1:
-            self._gone.clear()  # what went before the first message came has taken its messages along
+            self._revoked.clear()  # what went before the first message came has taken its messages along
             found += self._call(lambda: self._inner.consume(count - 1, 0))
-            if self._gone:
-                found = self._without_gone(found)
+            if self._revoked:
+                found = self._without_revoked(found)
         messages = []
         for each in found:
             error_of = each.error()
             if error_of is None:
                 messages.append(our_message(each))
             else:
-                self._error = self._error or self._news.read(each, error_of)
+                self._error = self._error or self._errors.read(each, error_of)
         if messages:
             self._brokers.answered()
         elif self._error is not None:
             return self.fetch(count, timeout_s)
         return [] if self._leaving else messages
 
-    def _without_gone(self, found: "list[Foreign]") -> "list[Foreign]":
-        """Leave out partitions that went in the middle of it. One that is back is read again: its messages may have been fetched before."""
+    def _without_revoked(self, found: "list[Foreign]") -> "list[Foreign]":
+        """Drop messages of partitions revoked meanwhile. One that is assigned again is read again: its messages may be older than that."""
         here = [(each.topic(), each.partition()) for each in found]
-        self._anew |= self._gone.intersection(self.assignment(), here)
-        return [each for each, where in zip(found, here, strict=True) if where not in self._gone]
+        self._to_reread |= self._revoked.intersection(self.assignment(), here)
+        return [each for each, where in zip(found, here, strict=True) if where not in self._revoked]
 
-    def _read_anew(self, where: TopicPartition) -> None:
-        """From what is committed, or else from where new groups begin. A partition that cannot be told yet has fetched nothing."""
+    def _reread(self, where: TopicPartition) -> None:
+        """Seek to what is committed, or else to where new groups begin. A partition that cannot seek yet has fetched nothing."""
         from confluent_kafka import KafkaException
 
         start: int | None = self.committed([where]).get(where)
-        if start is None and self._reset != "error":  # which comes by itself
+        if start is None and self._reset != "error":  # then librdkafka reports it
             start = BEGINNING if self._reset in ("smallest", "earliest") else END
         try:
             if start is not None:
@@ -253,10 +253,10 @@ class Session(ConsumerQueries):
         except KafkaException as error:
             if error.args[0].code() != error.args[0]._STATE:
                 raise self._failure(error, where, start) from error
-        self._anew.discard(where)
+        self._to_reread.discard(where)
 
     def store(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let these be committed, soon or with the next rebalance. Partitions that are not ours any more are passed over."""
+        """Let these be committed, soon or with the next rebalance. Partitions that are no longer assigned are skipped."""
         from confluent_kafka import KafkaException
 
         self._commits.want(offsets)
@@ -266,22 +266,22 @@ class Session(ConsumerQueries):
         except KafkaException as error:
             if error.args[0].code() != error.args[0]._STATE:
                 raise self._failure(error) from error
-            self._commits.let_go(offsets, lost=True)
+            self._commits.release(offsets, lost=True)
 
     def _ask_for_commits(self, *, at_last: bool = False) -> None:
-        offsets = self._commits.to_ask_for(at_last=at_last)
+        offsets = self._commits.to_request(at_last=at_last)
         if offsets:
             self._inner.commit(offsets=foreign_offsets(offsets), asynchronous=True)
 
     def _committed(self, error: "KafkaError | None", partitions: "list[ForeignPartition]") -> None:
-        """Librdkafka tells of a commit that nobody waits for."""
-        if self._commits.told(error, partitions):
+        """The outcome of an automatic commit, from librdkafka."""
+        if self._commits.reported(error, partitions):
             self._brokers.answered()
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit now, and wait for it. CommitError with the first partition and offset that failed.
 
-        Also for a commit of before that failed while nobody waited, unless this one makes up for it.
+        Also for an earlier automatic commit that failed, unless this one covers it.
         """
         from confluent_kafka import KafkaException
 
@@ -303,11 +303,11 @@ class Session(ConsumerQueries):
         self._commits.raise_failure()
 
     def seek(self, where: TopicPartition, offset: int) -> None:
-        """Go on reading there. A partition that was just assigned is waited for until it can be told. ConsumeError if it is not ours."""
+        """Continue reading there. Retries while a partition that was just assigned cannot seek yet. ConsumeError if it is not assigned."""
         from confluent_kafka import KafkaException
 
         self._commits.moved(where)
-        self._anew.discard(where)
+        self._to_reread.discard(where)
         deadline = time.monotonic() + ASK_TIMEOUT_S
         while True:
             try:
@@ -333,9 +333,9 @@ class Session(ConsumerQueries):
         return self._inner.consumer_group_metadata()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Leave the group; what was stored is committed. Waits so long for the brokers and no longer; librdkafka then goes on by itself.
+        """Leave the group; what was stored is committed. Waits for the brokers with this limit; librdkafka then continues by itself.
 
-        CommitError for what could not be committed, now or before, and for what is not known to be when the time is over.
+        CommitError for what could not be committed, now or before, and for what is not confirmed when the time is over.
         """
         if self.closed:
             return
@@ -364,18 +364,18 @@ class Session(ConsumerQueries):
             self._calls.call_back(lambda: self._committed(error, results))
         try:
             if self._subscribed:
-                self._hear_rebalances_out(limit_s * _LEAVE_SHARE)
+                self._serve_last_rebalances(limit_s * _LEAVE_SHARE)
         finally:
             self._inner.close()
 
-    def _hear_rebalances_out(self, limit_s: float) -> None:
-        """Leave the group, and hear of an assignment that has come: after this there is no other.
+    def _serve_last_rebalances(self, limit_s: float) -> None:
+        """Leave the group, and serve an assignment that is queued: after this there is no other.
 
         While a rebalance is under way librdkafka leaves at its end. Closed before that it would not leave at all, and the others would
         wait for this member until its session times out. So that end is waited for, `limit_s` at most.
 
-        Librdkafka forgets a question of the callback of an assignment that is first heard of while it closes, and the callback, which holds
-        the interpreter's lock, waits for the answer for ever (librdkafka issues 4527 and 4884).
+        Librdkafka loses a request of the callback of an assignment that it serves first while it closes, and the callback, which holds the
+        interpreter's lock, waits for the answer for ever (librdkafka issues 4527 and 4884).
         """
         from confluent_kafka import KafkaException
 

@@ -1,10 +1,10 @@
-"""Arguments of producers and consumers as librdkafka's settings: safe where nothing is said.
+"""Arguments of producers and consumers as librdkafka's settings, with safe defaults.
 
-librdkafka has a setting for that, and it holds for a consumer's whole life and for topics that are named too; so a consumer is made for the
-topics that it subscribes to.
+A pattern leaves out internal topics. librdkafka has a setting for that, which holds for a consumer's whole life and for topics that are
+named too; so a consumer is made for the topics that it subscribes to.
 
-Whatever librdkafka knows beyond the arguments goes into `settings`, under its own name ("socket.keepalive.enable"). What an argument says
-cannot be said there a second time, nor what is at odds with how the library works: it is refused.
+Further settings of librdkafka go into `settings`, under their own names ("socket.keepalive.enable"). One that an argument sets is refused
+there, and so is one that contradicts how the library works.
 """
 
 import re
@@ -87,7 +87,7 @@ class ConsumerOptions(TypedDict, total=False):
     settings: Mapping[str, Any] | None
 
 
-STARTS_ANEW_VERSION = 0x020C0000
+REBOOTSTRAP_VERSION = 0x020C0000
 NEW_TOPIC_WAIT_MS = 5_000
 """How long a producer waits for a topic that the brokers do not know: it may have been made a moment ago."""
 MAX_POLL_INTERVAL_MS = 300_000
@@ -100,7 +100,7 @@ FETCH_PAUSE_MS = 10
 would then wait for the rest of librdkafka's second: with a second it reads 114,000 messages/s, with this 290,000 to 360,000."""
 QUEUE_MESSAGES_MAX = 100_000
 QUEUE_KIB_MAX = 128 * 1024
-"""What a producer holds of messages on their way; who sends faster waits."""
+"""Bounds of a producer's queue; `send` waits while it is full."""
 
 _OURS = {
     "on_delivery": "Delivery.add_done_callback",
@@ -137,17 +137,17 @@ _ARGUMENTS = {
     "session.timeout.ms": "session_timeout_ms",
     "max.poll.interval.ms": "max_poll_interval_ms",
 }
-"""What arguments say, by librdkafka's names for it; older names too."""
+"""Arguments by librdkafka's names for them; older names too."""
 _QUOTED = re.compile(r"[\"`]?\b([a-z]+(?:\.[a-z]+)+|acks)\b[\"`]?")
 
 
 def in_our_words(complaint: str) -> str:
-    """What librdkafka says of a setting, with our arguments' names where it has others."""
+    """librdkafka's message about a setting, with the names of our arguments."""
     return _QUOTED.sub(lambda found: _ARGUMENTS.get(found[1], found[0]), complaint).strip()
 
 
 def bootstrap_text(bootstrap_servers: str | Sequence[str]) -> str:
-    """One string of brokers; ValueError says what is wrong with it."""
+    """One string of brokers; ValueError names the fault."""
     from moldau.client.address import parse_addresses
 
     text = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
@@ -167,7 +167,7 @@ def producer_settings(
     transaction_timeout_ms: int,
     settings: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Settings of a producer. ValueError for what cannot be meant together."""
+    """Settings of a producer. ValueError for options that contradict each other."""
     if str(acks) not in ("all", "-1", "0", "1"):
         raise ValueError(f"acks is 'all', 1 or 0, not {acks!r}")
     everybody = str(acks) in ("all", "-1")
@@ -197,13 +197,13 @@ def producer_settings(
         # transaction then waits for ever for a coordinator that they have forgotten (librdkafka issues 5456 and 5511).
         from confluent_kafka import libversion
 
-        if libversion()[1] >= STARTS_ANEW_VERSION:
+        if libversion()[1] >= REBOOTSTRAP_VERSION:
             made["metadata.recovery.strategy"] = "none"
     return made | _checked(settings)
 
 
 def consumer_settings(bootstrap_servers: str | Sequence[str], group_id: str | None, options: ConsumerOptions) -> dict[str, Any]:
-    """Settings of a consumer, with the defaults for what is not said. ValueError, TypeError for what cannot be meant."""
+    """Settings of a consumer, with defaults. ValueError, TypeError for invalid options."""
     if group_id == "":
         raise ValueError("the group id is empty; None is for a consumer without a group")
     if options.get("close_timeout_ms", CLOSE_TIMEOUT_MS) < 0:

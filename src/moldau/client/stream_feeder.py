@@ -1,9 +1,9 @@
-"""The thread behind message streams: it alone speaks to the source, fetches ahead, and has the finished offsets committed.
+"""The thread of message streams: it alone calls the source, fetches ahead, and has the finished offsets committed.
 
 `moldau.client.session.Session` is one: a member of a consumer group. Another one (consumers that share the
 partitions out among themselves) may feed the same streams. Only the streams' feeder calls it, from its one thread.
 
-What others want of the source (a seek, a commit) is a command that it carries out between two fetches.
+What other threads want of the source (a seek, a commit) is a command that it carries out between two fetches.
 
 A stream that is full is waited for: nothing is fetched, for the others neither. Only when another one starves meanwhile are the partitions
 of the full one paused. To pause costs, since what librdkafka has fetched of them already is fetched again later, and it may bring
@@ -31,15 +31,15 @@ class StreamSource(Protocol):
     """Whether what is stored is committed now and then."""
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
-        """Take part. The listener is told, within `fetch` and `close`, which partitions come and go."""
+        """Become a member. The listener is called, within `fetch` and `close`, with partitions that are assigned and revoked."""
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are ours now."""
+        """The partitions that are assigned now."""
 
     def fetch(self, count: int, timeout_s: float) -> list[ConsumedMessage]:
-        """At most `count` messages of our partitions that are not paused, in order; the first one is waited for.
+        """At most `count` messages of assigned partitions that are not paused, in order; the first one is waited for.
 
-        None that was fetched before its partition went, though it has come back in the same moment.
+        None that was fetched before its partition was revoked, even if it is assigned again at once.
         """
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -49,13 +49,13 @@ class StreamSource(Protocol):
         """Fetch them again."""
 
     def store(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """These are to be read next by whoever has the partition then; they may be committed later, but not after the partition is gone."""
+        """Offsets from which to read next. They may be committed later, but not after the partition is revoked."""
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The same, and wait until it is so. What was stored before and could not be committed is told now, by an error."""
+        """The same, and wait for the commit. An error also for what was stored before and could not be committed."""
 
     def seek(self, where: TopicPartition, offset: int) -> None:
-        """Fetch one of our partitions from there on."""
+        """Fetch an assigned partition from there on."""
 
     def bounds(self, where: TopicPartition) -> tuple[Offset, Offset]:
         """First offset and end."""
@@ -64,7 +64,7 @@ class StreamSource(Protocol):
         """The first offset not older than a time in ms; left out where there is none."""
 
     def close(self) -> None:
-        """Give the partitions up; what was stored is committed. Does not wait for ever; an error says what was not committed."""
+        """Release the partitions; what was stored is committed, within a bounded time. An error names what was not committed."""
 
 
 R = TypeVar("R")
@@ -74,7 +74,7 @@ _BATCH = 500
 _FETCH_S = 0.1
 """How long a fetch waits, and with it a command."""
 _SERVE_EVERY_S = 1.0
-"""The source hears from us at least so often: it is there that it tells of partitions that come and go."""
+"""How often the source is called at least: within these calls it assigns and revokes partitions."""
 _STARVING_S_MIN, _STARVING_S_MAX = 0.2, 2.0
 REVOKE_WAIT_S = 1.0
 """How long a partition that goes to another member waits for the message that is being worked on, so that it comes only once."""
@@ -110,7 +110,7 @@ class StreamFeeder:
         self._thread.start()
 
     def stop(self) -> None:
-        """Commit what is finished, give the partitions up, and end; waits for that. What failed meanwhile is raised, once."""
+        """Commit what is finished, release the partitions, and end; waits for that. A failure on the way is raised, once."""
         self.stopping = True
         self._queues.wake()
         if threading.current_thread() is not self._thread:
@@ -120,7 +120,7 @@ class StreamFeeder:
                 raise failure
 
     def ask(self, command: Callable[[], R]) -> R:
-        """Have the source asked by its thread, and wait. RuntimeError when it has ended."""
+        """Carry out a command in the source's thread, and wait. RuntimeError when it has ended."""
         answer: Future[R] = Future()
         self._commands.put((command, answer))
         while True:
@@ -128,7 +128,7 @@ class StreamFeeder:
                 return answer.result(_FETCH_S)
             except TimeoutError:
                 alive = self._thread.is_alive()
-                if answer.done():  # perhaps just behind the wait
+                if answer.done():  # perhaps just after the wait
                     return answer.result()
                 if not alive:
                     raise RuntimeError("the streams are closed") from self.error
@@ -149,7 +149,7 @@ class StreamFeeder:
             self._queues.wake()
 
     def _step(self) -> None:
-        self._obey()
+        self._run_commands()
         self._store(None)
         full = self._queues.full()
         self._resume(self._paused - full)
@@ -187,7 +187,7 @@ class StreamFeeder:
             self._pause_was_useful = False
             self._resumed_at = time.monotonic()
 
-    def _obey(self) -> None:
+    def _run_commands(self) -> None:
         while not self._commands.empty():
             command, answer = self._commands.get()
             try:
@@ -199,15 +199,15 @@ class StreamFeeder:
         if self._source.commits_by_itself and (offsets := self._queues.take_finished(partitions)):
             self._source.store(offsets)
 
-    # Told by the source, within `fetch` and `close`
+    # Called by the source, within `fetch` and `close`
 
     def assigned(self, partitions: list[TopicPartition]) -> None:
-        """These are ours now."""
+        """These are assigned."""
         self._paused.difference_update(partitions)
         self._queues.own(partitions)
 
     def revoked(self, partitions: list[TopicPartition]) -> None:
-        """These go to another member: what was not handed out is dropped, what is worked on is waited for a little."""
+        """These go to another member: what was not handed out is dropped; messages in hand are waited for, for `revoke_wait_s`."""
         self._queues.hold_back(partitions)
         if not self.stopping:
             self._queues.wait_until_finished(partitions, self._revoke_wait_s)

@@ -1,7 +1,7 @@
 """The messages between the feeder's thread and those of the streams' users, and what is finished of them. No I/O, no threads of its own.
 
 Rules: a partition belongs to one stream, so that its order is kept; a stream holds one message at a time; a message counts as
-finished only if its partition still is ours and nobody has moved it meanwhile, which its `epoch` tells. One lock guards everything.
+finished only if its partition is still assigned and no seek has moved it meanwhile, by its `epoch`. One lock guards everything.
 """
 
 import threading
@@ -15,7 +15,7 @@ from moldau.model.identity import TopicPartition
 
 MESSAGES_MAX = 5_000
 BYTES_MAX = 16 << 20
-"""A stream that has so much waiting gets nothing more until half of it is gone."""
+"""A stream that has so much waiting gets nothing more until half of it is taken."""
 _NEVER = float("inf")
 
 
@@ -31,10 +31,10 @@ class Lane:
         self.held: tuple[ConsumedMessage, int] | None = None
         """The message that was handed out and is not finished, and the epoch of its partition then."""
         self.full = False
-        """Nothing more should come, until half of what waits is gone."""
+        """Nothing more is fetched, until half of what waits is taken."""
         self.asking_since = _NEVER
         self.asked_at = now
-        """When somebody began to wait for a message, if he still does; and when somebody was given one, or nothing."""
+        """When a user of the stream began to wait for a message, if it still does; and when the last wait ended."""
         self.called_stuck = False
         self.news = threading.Condition(lock)
 
@@ -56,7 +56,7 @@ class Lane:
 
 @dataclass(slots=True)
 class _Ownership:
-    """A partition that is ours: whose it is, and which time it is so."""
+    """The lane of an assigned partition, and the epoch of its assignment."""
 
     lane: Lane
     epoch: int
@@ -110,7 +110,7 @@ class StreamQueues:
             return message
 
     def wake(self) -> None:
-        """Something has happened that everybody should look at."""
+        """Wake every stream that waits."""
         with self.lock:
             for lane in self.all_lanes():
                 lane.news.notify_all()
@@ -122,7 +122,7 @@ class StreamQueues:
         return (lane for lanes in self.lanes.values() for lane in lanes)
 
     def own(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are ours now: each goes to the stream of its topic that has the fewest."""
+        """These are assigned: each goes to the stream of its topic that has the fewest."""
         with self.lock:
             for where in sorted(partitions):
                 lane = min(self.lanes[where.topic], key=lambda each: len(each.partitions))
@@ -149,7 +149,7 @@ class StreamQueues:
             return self.finishing.wait_for(nothing_held, timeout_s)
 
     def disown(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are ours no more; what is held of them will not count."""
+        """These are revoked; messages of them that are held will not count."""
         with self.lock:
             for where in partitions:
                 owned = self._owned.pop(where, None)
@@ -166,7 +166,7 @@ class StreamQueues:
             owned.lane.drop({where})
 
     def put(self, messages: Iterable[ConsumedMessage]) -> None:
-        """Messages that have come; those of partitions that are not ours are dropped."""
+        """Add fetched messages; those of partitions that are not assigned are dropped."""
         with self.lock:
             touched = {}
             for message in messages:
@@ -211,7 +211,7 @@ class StreamQueues:
             return {where: owned.finished for where, owned in self._owned.items() if owned.finished is not None}
 
     def stuck(self, patience_s: float) -> list[Lane]:
-        """Lanes with messages that nobody has asked for since so long, each told once."""
+        """Lanes with messages that have not been taken for so long, each returned once."""
         with self.lock:
             before = self._monotonic() - patience_s
             lanes = [lane for lane in self.all_lanes() if lane.waiting and lane.asking_since == _NEVER]

@@ -10,7 +10,7 @@
 
 The group's partitions are shared out among its members, and each member's among its streams; the order within a partition is kept. At
 least once: a message is finished when the next one is asked of its stream, or by `MessageStream.finish`, and only what is finished is
-committed. An exception in the loop finishes nothing: whoever reads the partition next gets the message again.
+committed. An exception in the loop finishes nothing: the next reader of the partition gets the message again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from moldau.client.stream_queues import Lane, StreamQueues
 from moldau.model.identity import TopicPartition
 
 FETCH_WAIT_MS = 100
-"""A stream that goes on after a pause waits so long behind a fetch that was sent before."""
+"""How long a stream that resumes after a pause may wait for a fetch that was sent before."""
 
 
 def create_message_streams(
@@ -72,7 +72,7 @@ class MessageStream:
     def poll(self, timeout: float | None = None) -> ConsumedMessage | None:
         """The next message; None if none comes within `timeout` seconds, or when the streams are closed. The one before is finished.
 
-        ClientError where the group or its partitions can be read no longer.
+        ClientError where the group or its partitions can no longer be read.
         """
         message = self._queues.take(self._lane, timeout, lambda: self._feeder.ended)
         if message is None and self._feeder.error is not None:
@@ -92,7 +92,7 @@ class MessageStream:
 class MessageStreams:
     """The streams of some topics, by topic and all in order; fed from `source` by a thread of their own until they are closed.
 
-    A stream that has messages and is not asked for `patience_s` is complained of in the log. A partition that goes to another member
+    A stream that has messages and is not polled for `patience_s` is logged. A partition that goes to another member
     waits `revoke_wait_s` for the message that is worked on.
     """
 
@@ -125,11 +125,11 @@ class MessageStreams:
         return sum(map(len, self._streams.values()))
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are ours now."""
+        """The partitions that are assigned now."""
         return {where for stream in self for where in stream.partitions()}
 
     def commit(self) -> None:
-        """Commit what is finished now, and wait for it. CommitError says topic, partition and offset."""
+        """Commit what is finished now, and wait for it. CommitError names topic, partition and offset."""
 
         def command() -> None:
             self._source.commit(self._queues.finished())
@@ -137,18 +137,18 @@ class MessageStreams:
         self._feeder.ask(command)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset of a partition that is ours; what is handed out of it and not finished will not count.
+        """Continue at an offset of an assigned partition; a message of it that is not finished will not count.
 
-        There the group goes on too, if the streams commit by themselves. ValueError for a partition that is not ours.
+        The group continues there too, if the streams commit by themselves. ValueError for a partition that is not assigned.
         """
         self._feeder.ask(lambda: self._move_all({partition: checked_offset(partition, offset)}))
 
     def seek_to_beginning(self) -> None:
-        """Rewind all our partitions to their first offsets."""
+        """Rewind all assigned partitions to their first offsets."""
         self._feeder.ask(lambda: self._move_all({where: self._source.bounds(where)[0] for where in self._source.assignment()}))
 
     def seek_to_end(self) -> None:
-        """Leave out everything up to now."""
+        """Skip all messages up to now."""
         self._feeder.ask(lambda: self._move_all({where: self._source.bounds(where)[1] for where in self._source.assignment()}))
 
     def seek_to_time(self, timestamp_ms: int) -> None:

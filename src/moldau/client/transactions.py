@@ -1,11 +1,11 @@
-"""Transactions of a producer: begun, committed, aborted, and brought to an end though they are interrupted.
+"""Transactions of a producer: begun, committed, aborted, and ended after an interruption.
 
 ====================  =======================================================================================================
 an error that is      means
 ====================  =======================================================================================================
-retriable             the same call again; it goes on where it was
+retriable             the same call again; it continues where it was
 abortable             abort; nothing of the transaction is visible, and it may be done again from its beginning
-fatal                 this producer is of no more use: fenced off by another one, or its transaction was open for too long
+fatal                 this producer cannot be used any more: fenced by another one, or its transaction timed out
 ====================  =======================================================================================================
 """
 
@@ -49,7 +49,7 @@ class TransactionalId:
         self._taken_over = False
 
     def take_over(self, timeout: float | None) -> None:
-        """Fence off the producer that has the id, end what that one left open. Once is enough. ValueError without an id.
+        """Fence the producer that has the id, and end its open transaction. Once is enough. ValueError without an id.
 
         TransactionError after `timeout` seconds, None: after twice the transaction's timeout.
         """
@@ -67,7 +67,7 @@ class TransactionalId:
         return 2 * self.timeout_ms / 1000
 
     def until_done(self, call: Callable[[], None], limit_s: float, hint: str = "") -> None:
-        """Call, and again while the error says that this helps; in slices, so that Ctrl-C is heard."""
+        """Call, and retry while the error is retriable; in slices, so that Ctrl-C is handled."""
         from confluent_kafka import KafkaException
 
         name = self.name or ""
@@ -88,7 +88,7 @@ class TransactionalId:
                 if error.code() != error._TIMED_OUT:
                     time.sleep(_PAUSE_S)
             except SystemError as broken:  # a fatal error came up while delivery reports were called
-                self._reports.heard_fatal(broken)
+                self._reports.record_fatal(broken)
                 if self._reports.fatal is None:
                     raise
             else:
@@ -113,7 +113,7 @@ def _again(error: "KafkaError") -> bool:
 
 _ABORT_FLUSH_S = 10.0
 _COMPLETE_S = 10.0
-"""How long a commit that was interrupted is brought to its end."""
+"""How long the end of an interrupted commit is waited for."""
 _UNKNOWN = "; whether it was committed is unknown: close this producer, the next one with this id completes or aborts it"
 
 
@@ -124,7 +124,7 @@ class TransactionalConsumer(Protocol):
         """ValueError for a consumer that commits by itself, or has no group."""
 
     def positions(self) -> Mapping[TopicPartition, int]:
-        """Where it would go on in each partition that it has handed out messages of."""
+        """The next offset of each partition that it has handed out messages of."""
 
     def taken_away(self) -> set[TopicPartition]:
         """The partitions that it has lost together with messages that it has handed out."""
@@ -165,12 +165,12 @@ class Transaction:
         offsets: Mapping[TopicPartition, int] | None = None,
         notes: Mapping[TopicPartition, str] | None = None,
     ) -> None:
-        """Commit with the transaction where the consumer's group reads next: behind what was handed out, or at `offsets`.
+        """Commit with the transaction where the consumer's group reads next: after what was handed out, or at `offsets`.
 
         `notes` are texts to be kept with the offsets, as their metadata.
 
-        TransactionAbortedError (the group has gone on without this member, or has given a partition to another one whose messages may
-        be part of the transaction; with `offsets` that is for the caller to know), FencedError.
+        TransactionAbortedError (the group has rebalanced without this member, or has assigned to another one a partition whose messages may
+        be part of the transaction; with `offsets` the caller has to check that), FencedError.
         """
         from moldau.client.librdkafka import foreign_offsets
 
@@ -185,7 +185,7 @@ class Transaction:
             self._do(lambda: self._inner.send_offsets_to_transaction(positions, member, SLICE_S))
 
     def _check_kept(self, consumer: TransactionalConsumer) -> None:
-        """What was handed out is this member's still. TransactionAbortedError: another one gets it again, so nothing of it may count."""
+        """TransactionAbortedError if messages that were handed out went to another member, which gets them again."""
         gone = consumer.taken_away()
         if gone:
             from confluent_kafka import KafkaError
@@ -225,7 +225,7 @@ class Transaction:
                     self.commit_offsets(consumer)
             self._flush(None)
             failed = self._reports.take_unseen()
-            if failed:  # librdkafka knows nothing of those that it did not take
+            if failed:  # librdkafka does not know those that it refused
                 raise TransactionAbortedError(self._owner.name or "", failed[0].error)
             handed_over = True
             self._do(lambda: self._inner.commit_transaction(SLICE_S))
@@ -242,7 +242,7 @@ class Transaction:
             self._end()
 
     def _complete(self, interruption: BaseException, *, committing: bool) -> None:
-        """Bring to its end what was interrupted. It cannot be undone once librdkafka was told to commit."""
+        """End a transaction that was interrupted. It can no longer be aborted once librdkafka began to commit."""
         try:
             if committing:
                 self._owner.until_done(lambda: _once_more(self._inner.commit_transaction), _COMPLETE_S, _UNKNOWN)
@@ -316,7 +316,7 @@ class Transaction:
             self._complete(error, committing=False)
             return
         try:
-            if isinstance(error, TransactionAbortedError):  # librdkafka sends nothing more, and would be waited for in vain
+            if isinstance(error, TransactionAbortedError):  # librdkafka sends nothing more: a flush would wait for nothing
                 self._abort()
             else:
                 self.abort()
@@ -327,7 +327,7 @@ class Transaction:
 
 
 def _once_more(call: Callable[[float], object]) -> None:
-    """Ask for an end that may have been asked for already, and have come in the moment of an interruption."""
+    """Ask for an end that may have been reached already, in the moment of an interruption."""
     from confluent_kafka import KafkaException
 
     try:

@@ -27,10 +27,10 @@ def commits() -> Commits:
 
 def test_one_line_for_each_streak(commits: Commits, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        commits.told(AWAY, at((0, 5), (1, 7)))
-        commits.told(AWAY, at((0, 6), (1, 7)))
-        commits.told(None, at((0, 6)))
-        commits.told(AWAY, at((0, 8), (1, 9)))
+        commits.reported(AWAY, at((0, 5), (1, 7)))
+        commits.reported(AWAY, at((0, 6), (1, 7)))
+        commits.reported(None, at((0, 6)))
+        commits.reported(AWAY, at((0, 8), (1, 9)))
     assert [record.message for record in caplog.records] == [
         "consumer: offset not committed: group g, partition t-0 at offset 5: WAIT_COORD: Waiting for coordinator (and 1 more partitions)",
         "consumer: offset not committed: group g, partition t-0 at offset 8: WAIT_COORD: Waiting for coordinator",
@@ -38,12 +38,12 @@ def test_one_line_for_each_streak(commits: Commits, caplog: pytest.LogCaptureFix
 
 
 def test_what_no_later_commit_makes_up_for_is_raised_once(commits: Commits) -> None:
-    assert not commits.told(AWAY, at((0, 5), (1, 7)))
+    assert not commits.reported(AWAY, at((0, 5), (1, 7)))
     commits.done({T0: 6})
     with pytest.raises(CommitError, match=r"^group g, partition t-1 at offset 7: WAIT_COORD: Waiting for coordinator$"):
         commits.raise_failure()
     commits.raise_failure()
-    commits.told(AWAY, at((0, 5), (1, 8)))
+    commits.reported(AWAY, at((0, 5), (1, 8)))
     with pytest.raises(CommitError, match="t-0 at offset 5") as caught:
         commits.raise_failure()
     assert caught.value.__notes__ == ["and 1 more partitions"]
@@ -53,64 +53,64 @@ def test_a_partition_can_fail_alone(commits: Commits) -> None:
     places = at((0, 5), (1, 7))
     places[1] = type("Place", (), {"topic": "t", "partition": 1, "offset": 7, "error": KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)})
     commits.want({T0: 5, T1: 7})
-    assert not commits.told(None, places)
+    assert not commits.reported(None, places)
     with pytest.raises(CommitError, match="t-1 at offset 7: UNKNOWN_TOPIC_OR_PART"):
         commits.raise_failure()
 
 
 def test_nothing_to_commit_is_no_failure(commits: Commits) -> None:
-    assert commits.told(KafkaError(KafkaError._NO_OFFSET), at((0, -1001)))
-    assert commits.told(KafkaError(KafkaError._NO_OFFSET), at((0, 5)))
+    assert commits.reported(KafkaError(KafkaError._NO_OFFSET), at((0, -1001)))
+    assert commits.reported(KafkaError(KafkaError._NO_OFFSET), at((0, 5)))
     commits.raise_failure()
 
 
 def test_what_has_not_been_heard_of(commits: Commits) -> None:
     commits.want({T0: 5, T1: 7})
-    commits.told(None, at((0, 4)))
+    commits.reported(None, at((0, 4)))
     assert commits.unknown() == {T0: 5, T1: 7}, "an older commit"
-    commits.told(None, at((0, 5)))
+    commits.reported(None, at((0, 5)))
     assert commits.unknown() == {T1: 7}
-    commits.told(AWAY, at((1, 7)))
+    commits.reported(AWAY, at((1, 7)))
     assert commits.unknown() == {}, "it has failed, which is known"
     commits.want({T0: 6})
-    commits.let_go([T0], lost=False)
+    commits.release([T0], lost=False)
     assert commits.unknown() == {T0: 6}, "on its way"
     commits.want({T1: 8})
-    commits.let_go([T1], lost=True)
+    commits.release([T1], lost=True)
     assert commits.wanted() == {}, "others commit it now"
 
 
 def test_behind_a_seek_librdkafka_is_asked_until_it_has_committed_once(commits: Commits) -> None:
     commits.want({T0: 30, T1: 7})
-    assert commits.to_ask_for() == {}, "it does that by itself"
+    assert commits.to_request() == {}, "it does that by itself"
     commits.moved(T0)
-    commits.told(None, at((0, 30)))
+    commits.reported(None, at((0, 30)))
     commits.want({T0: 10})
-    assert commits.to_ask_for() == {T0: 10}, "the commit from before the seek says nothing"
+    assert commits.to_request() == {T0: 10}, "the commit from before the seek says nothing"
     commits.want({T0: 11})
-    assert commits.to_ask_for() == {}, "one at a time"
-    assert commits.to_ask_for(at_last=True) == {T0: 11}, "unless there is no later time"
-    commits.told(AWAY, at((0, 11)))
-    assert commits.to_ask_for() == {T0: 11}
-    commits.told(None, at((0, 11)))
+    assert commits.to_request() == {}, "one at a time"
+    assert commits.to_request(at_last=True) == {T0: 11}, "unless there is no later time"
+    commits.reported(AWAY, at((0, 11)))
+    assert commits.to_request() == {T0: 11}
+    commits.reported(None, at((0, 11)))
     commits.want({T0: 12})
-    assert commits.to_ask_for() == {}, "beyond the last commit it goes on by itself"
+    assert commits.to_request() == {}, "beyond the last commit it goes on by itself"
     commits.moved(T1)
     commits.done({T1: 7})
     commits.want({T1: 8})
-    assert commits.to_ask_for(at_last=True) == {}
+    assert commits.to_request(at_last=True) == {}
 
 
 def test_a_commit_that_is_done_cannot_fail_any_more(commits: Commits) -> None:
     """Librdkafka commits at its end what was committed already, and is refused in the middle of a rebalance."""
     commits.done({T0: 5})
-    assert commits.told(KafkaError(KafkaError.UNKNOWN_MEMBER_ID), at((0, 5)))
-    assert not commits.told(KafkaError(KafkaError.UNKNOWN_MEMBER_ID), at((0, 6)))
+    assert commits.reported(KafkaError(KafkaError.UNKNOWN_MEMBER_ID), at((0, 5)))
+    assert not commits.reported(KafkaError(KafkaError.UNKNOWN_MEMBER_ID), at((0, 6)))
 
 
 def test_what_has_gone_is_not_ours_to_commit_and_is_waited_for_all_the_same(commits: Commits) -> None:
     commits.want({T0: 5, T1: 7})
-    commits.let_go([T0], lost=False)
+    commits.release([T0], lost=False)
     assert (commits.wanted(), commits.unknown()) == ({T1: 7}, {T0: 5, T1: 7})
-    commits.told(None, at((0, 5)))
+    commits.reported(None, at((0, 5)))
     assert commits.unknown() == {T1: 7}

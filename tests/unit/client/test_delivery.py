@@ -23,10 +23,10 @@ class Kept:
         self.failed: list[Delivery] = []
         self.fatal: list[BaseException] = []
 
-    def gave_up(self, delivery: Delivery) -> None:
+    def delivery_failed(self, delivery: Delivery) -> None:
         self.failed.append(delivery)
 
-    def heard_fatal(self, error: BaseException) -> None:
+    def record_fatal(self, error: BaseException) -> None:
         self.fatal.append(error)
 
 

@@ -33,10 +33,10 @@ class Sent:
         self.fails: list[bool] = []
         self.broken: SendError | None = None
 
-    def gave_up(self, delivery: Delivery) -> None:
+    def delivery_failed(self, delivery: Delivery) -> None:
         pass
 
-    def heard_fatal(self, error: BaseException) -> None:
+    def record_fatal(self, error: BaseException) -> None:
         pass
 
     def send(self, topic: str, value: bytes, *, key: bytes) -> Delivery:

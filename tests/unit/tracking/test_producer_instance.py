@@ -18,10 +18,10 @@ class Keeper:
     def __init__(self) -> None:
         self.failed: list[Any] = []
 
-    def gave_up(self, delivery: Any) -> None:
+    def delivery_failed(self, delivery: Any) -> None:
         self.failed.append(delivery)
 
-    def heard_fatal(self, error: BaseException) -> None:
+    def record_fatal(self, error: BaseException) -> None:
         raise AssertionError(error)
 
 
