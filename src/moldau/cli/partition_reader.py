@@ -33,7 +33,7 @@ FETCH_BYTES = 4 * 1024 * 1024
 class PartitionReader:
     """Reads from `positions` on, partitions in turn. With `ends` each up to there, else until it is stopped.
 
-    Damage raises DamagedBatchError with everything before it given out already; `skip_damaged` logs it and continues after it. Of the
+    Damage raises UnreadableBatchError with everything before it given out already; `skip_damaged` logs it and continues after it. Of the
     columns of a piece `values_only` fills that one alone, which takes half the time.
     """
 
@@ -108,7 +108,7 @@ class PartitionReader:
             yield where, piece
 
     def _read(self, where: TopicPartition, header: "BatchHeader", batch: memoryview, visible: VisibleBatches, into: Columns) -> None:
-        """DamagedBatchError where the checksum is right and the records are not; `into` is then as it was."""
+        """UnreadableBatchError where the checksum is right and the records are not; `into` is then as it was."""
         size, first, end = len(into.values), self.positions[where], self._ends.get(where, MAX_OFFSET)
         try:
             if not visible.shows(header, batch):

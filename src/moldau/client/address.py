@@ -16,7 +16,7 @@ class Address(NamedTuple):
 
 
 def parse_addresses(text: str) -> list[Address]:
-    """The addresses of a bootstrap list, in order, at least one. ValueError says what is wrong."""
+    """The addresses of a bootstrap list, in order, at least one. ValueError names the fault."""
     addresses = [Address(*parse_host_port(part.strip())) for part in text.split(",") if part.strip()]
     if not addresses:
         raise ValueError("no broker is named (HOST:PORT)")

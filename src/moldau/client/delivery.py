@@ -1,6 +1,6 @@
 """What becomes of messages that were sent: a future each, and the thread that takes librdkafka's delivery reports and completes them.
 
-A future costs a tenth of one of `concurrent.futures`. The thread keeps failures until they are read, says when the queue has room, and
+A future costs a tenth of one of `concurrent.futures`. The thread keeps failures until they are read, notifies when the queue has room, and
 keeps the fatal error that ends the producer. It knows the producer of librdkafka and not the one around it, so that a producer without
 references is collected.
 """

@@ -25,11 +25,11 @@ _OF_PROTOBUF = re.compile(r"#/(?:.*/)?(\w+)/(\d+)")
 LENGTH_MAX = 300
 
 
-def reasons(told: str, text: str) -> list[str]:
+def reasons(message: str, text: str) -> list[str]:
     """The reasons in a registry's error for the schema `text`, each one line; the beginning of the error where there are none."""
-    version, old = _VERSION.search(told), _OLD.search(told)
+    version, old = _VERSION.search(message), _OLD.search(message)
     found = []
-    for match in _REASON.finditer(told):
+    for match in _REASON.finditer(message):
         sentence = match["text"]
         of_new = sentence.find("new schema") < sentence.find("old schema") or old is None
         name = _field(sentence, text if of_new or old is None else old[1])
@@ -39,7 +39,7 @@ def reasons(told: str, text: str) -> list[str]:
         if version is not None:
             sentence = sentence.replace("the old schema", f"the old schema (version {version[1]})")
         found.append(sentence if name is None or sentence.startswith("The field '") else f"field '{name}': {sentence}")
-    lines = [" ".join(each.split()) for each in found or [told]]
+    lines = [" ".join(each.split()) for each in found or [message]]
     return [each if len(each) <= LENGTH_MAX else f"{each[:LENGTH_MAX]}..." for each in dict.fromkeys(lines)]
 
 

@@ -1,6 +1,6 @@
 """The records of ``_schemas`` in Confluent's own format: keys and values are JSON, with these names in this order.
 
-A key says what its record is about, a value what holds from now on; a record without a value (a tombstone) deletes that. A key of an
+A key names the thing that its record is about, a value its new state; a record without a value (a tombstone) deletes that. A key of an
 unknown kind is no error: it is returned as `UnknownRecordKey`. Unknown names in a value are ignored. `docs/formats/schemas-topic.md` shows
 them byte by byte.
 
@@ -111,7 +111,7 @@ def object_in(data: bytes | None, what: str) -> dict[str, Any]:
 
 
 def optional_object(fields: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """A field that is an object or not there. RecordError."""
+    """A field that is an object or missing. RecordError."""
     found = fields.get(name)
     if found is not None and not isinstance(found, dict):
         raise RecordError(f"its {name} is not an object")

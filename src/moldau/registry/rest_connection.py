@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
 
 def parse_urls(text: str) -> list[Target]:
-    """The addresses of ``http://HOST:PORT,...``, at least one; ``HOST:PORT`` alone is http. ValueError says what is wrong."""
+    """The addresses of ``http://HOST:PORT,...``, at least one; ``HOST:PORT`` alone is http. ValueError names the fault."""
     targets = [_parse_url(part.strip()) for part in text.split(",") if part.strip()]
     if not targets:
         raise ValueError("no schema registry is named (http://HOST:PORT)")

@@ -1,9 +1,9 @@
 """What is published about counts: one record per increment, in the topic ``_audit``.
 
 The rule: a tier's totals are the sum of all ``counts`` records with distinct guids, so that publishing a record twice is harmless, and
-increments need no order. A producer instance says ``open`` before its first event and ``close`` when everything that it sent is counted
-and published; one that never closes has incomplete counts. The form is JSON, sorted by name; it is kept for a month: do not change what
-is there, only add.
+increments need no order. A producer instance publishes ``open`` before its first event and ``close`` when everything that it sent is
+counted and published; one that never closes has incomplete counts. The form is JSON, sorted by name; it is kept for a month: do not change
+names, only add.
 """
 
 import json
@@ -52,9 +52,9 @@ class AuditRecord:
     """One published increment.
 
     `guid` is the record's own, 32 hex digits; `time_ms` is when it was made. In ``open`` and ``close`` the topic is empty and the window
-    is 0 to 0: they speak of the whole instance, and the count of a ``close`` is all that the instance has counted, of all topics. In the
+    is 0 to 0: they are about the whole instance, and the count of a ``close`` is all that the instance has counted, of all topics. In the
     ``open`` of an auditor the instance is the tier and the service the pattern of its topics; or with a topic, the instance is its id.
-    A ``gap`` says what an auditor could not count, or has counted before the log lost it.
+    A ``gap`` is what an auditor could not count, or has counted before the log lost it.
 
     Later additions are ``counts`` of no events and no source, which older readers skip: a tier's *claim* of a topic
     (`owner`), its *mark* (`counted_ms`), and the taking back of its counts (`forgets`).
@@ -106,7 +106,7 @@ class AuditRecord:
         forgets: bool = False,
         epoch: str | None = None,
     ) -> Self:
-        """What a tier says of a topic as a whole: a claim, a mark, or that its counts are taken back."""
+        """A record of a tier about a topic as a whole: a claim, a mark, or that its counts are taken back."""
         key = CountKey(topic, 0, "", "", "", "")
         return cls("counts", new_guid(), time_ms, tier, key, owner=owner, counted_ms=counted_ms, forgets=forgets, epoch=epoch)
 
@@ -147,7 +147,7 @@ class AuditRecord:
 
     @classmethod
     def from_bytes(cls, value: bytes | None) -> Self:
-        """Out of a record's value. AuditRecordError says what is wrong; names that are not known are passed over."""
+        """Out of a record's value. AuditRecordError names the fault; unknown names are skipped."""
         try:
             found = json.loads((value or b"").decode())
         except UnicodeDecodeError as error:
@@ -187,9 +187,9 @@ def new_guid() -> str:
 
 
 def ensure_audit_topic(bootstrap: str) -> None:
-    """Make the audit topic if it is not there: 30 days, not compacted. RequestFailedError, ConnectionLostError.
+    """Create the audit topic if it does not exist: 30 days, not compacted. RequestFailedError, ConnectionLostError.
 
-    Its records have the time of the broker: a host whose clock is wrong must not keep them for years, and the audit can tell that it is.
+    Its records have the time of the broker: a host whose clock is wrong must not keep them for years, and the audit can detect it.
     """
     from moldau.tracking.topics import TopicDefaults, ensure_topic
 
@@ -230,13 +230,13 @@ def _time(found: Mapping[str, Any], name: str) -> int | None:
 
 
 def _gap(found: Mapping[str, Any]) -> Gap:
-    told = found.get("gap")
-    if not isinstance(told, Mapping):
-        raise AuditRecordError(f"gap is an object, not {told!r}")
+    gap = found.get("gap")
+    if not isinstance(gap, Mapping):
+        raise AuditRecordError(f"gap is an object, not {gap!r}")
     for cause in _CAUSES:
-        if told.get("cause") == cause:
-            return Gap(_size(told, "partition"), _size(told, "start_offset"), _size(told, "end_offset"), cause)
-    raise AuditRecordError(f"the cause of a gap is one of {', '.join(_CAUSES)}, not {told.get('cause')!r}")
+        if gap.get("cause") == cause:
+            return Gap(_size(gap, "partition"), _size(gap, "start_offset"), _size(gap, "end_offset"), cause)
+    raise AuditRecordError(f"the cause of a gap is one of {', '.join(_CAUSES)}, not {gap.get('cause')!r}")
 
 
 def _checksum(found: Mapping[str, Any]) -> int:

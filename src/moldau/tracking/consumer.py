@@ -47,7 +47,7 @@ class UndecodableEventError(TrackingError):
 
 
 class EventDecoder:
-    """Decodes the events of one reader: `reader` is the schema that they are wanted in, None: as they were written."""
+    """Decodes the events of one reader: `reader` is their schema for the reader, None: the writer's."""
 
     def __init__(self, writers: "WriterSchemas", reader: EventSchema | None) -> None:
         self._writers = writers
@@ -60,7 +60,7 @@ class EventDecoder:
             self._build = unshared
 
     def decode(self, value: bytes | None) -> tuple[int, EventHeader, Any]:
-        """The id of the schema, the header and the rest. UndecodableError; what the registry raises when it cannot be asked."""
+        """The id of the schema, the header and the rest. UndecodableEventError; errors of the registry."""
         if value is None:
             raise UndecodableEventError(None, "a tombstone is no event")
         try:
@@ -91,11 +91,13 @@ class EventDecoder:
             return schema_id, header, found
         try:
             return schema_id, header, self._build(found)
-        except Exception as error:  # of the reader's own type, whatever it does: a record that it refuses is passed over, not met for ever
+        except (
+            Exception
+        ) as error:  # of the reader's own type, which may raise anything: a record that it refuses is skipped, not read for ever
             raise UndecodableEventError(schema_id, f"{type(error).__name__}: {error}") from error
 
     def _wanted(self, schema_id: int, writer: Any) -> Any:
-        """The reader's schema for one writer's. What the writer called its record is no matter: the reader's has it as an alias."""
+        """The reader's schema for one writer's. The name of the writer's record does not matter: the reader's has it as an alias."""
         if self._reader is None:
             return None
         found = self._readers.get(schema_id)
@@ -107,7 +109,7 @@ class EventDecoder:
 
 
 class _ExhaustionProbe(io.BytesIO):
-    """Knows whether somebody wanted more than there is."""
+    """Records whether more was read than it has."""
 
     ran_out = False
 
@@ -145,7 +147,7 @@ class WriterSchemas:
         return found
 
     def _refuse(self, schema_id: int, reason: str) -> UndecodableEventError:
-        """For good: what an id stands for does not change."""
+        """Refuse for good: the schema of an id does not change."""
         self._refused[schema_id] = reason
         return UndecodableEventError(schema_id, reason)
 
@@ -174,7 +176,7 @@ OnError = Callable[[EventDecodeError, ConsumedMessage], object]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event as it stands in a log. `value` is a dict, or an instance of the reader's type; without the header."""
+    """An event in a log. `value` is a dict, or an instance of the reader's type; without the header."""
 
     header: EventHeader
     value: Any
@@ -193,10 +195,10 @@ class Event:
 class TrackedConsumer:
     """A consumer of tracked events. `bootstrap`, `group_id`, `topics` and the options are those of `Consumer`; `registry` a URL or client.
 
-    `reader` is what events are wanted as: a schema, a file, a dataclass or a pydantic model; `readers` says it by topic; without either
-    they are dicts as they were written. `on_error` is handed what cannot be decoded, and reading goes on behind it; without it,
-    EventDecodeError is raised, and asking again goes on behind the record. Whatever else is raised on the way to an event, by the registry
-    that is away or by `on_error` itself, leaves the consumer where it was: that record is not handed out, and comes again.
+    `reader` is the form of events: a schema, a file, a dataclass or a pydantic model; `readers` are the forms by topic; without either
+    they are dicts as they were written. `on_error` receives what cannot be decoded, and reading continues after it; without it,
+    EventDecodeError is raised, and the next call continues after the record. Any other error on the way to an event, of the registry
+    that does not answer or of `on_error` itself, leaves the consumer where it was: that record is not handed out, and comes again.
     """
 
     def __init__(
@@ -223,7 +225,7 @@ class TrackedConsumer:
     def poll(self, timeout: float | None = None) -> Event | None:
         """The next event; None if there is none within `timeout` seconds. The one before is finished. EventDecodeError, ConsumeError.
 
-        Where the registry cannot be asked, that is raised, and the same record comes the next time, unless a seek goes elsewhere.
+        RegistryUnavailableError if the registry does not answer; the same record comes the next time, unless a seek moves the consumer.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -273,12 +275,12 @@ class TrackedConsumer:
         assert event is not None, "without a timeout there is an event"
         return event
 
-    def commit(self, behind: Event | None = None) -> None:
-        """Commit now: behind everything handed out, or behind one event. CommitError says topic, partition and offset."""
-        if behind is None:
+    def commit(self, event: Event | None = None) -> None:
+        """Commit now: after everything handed out, or after one event. CommitError names topic, partition and offset."""
+        if event is None:
             self.messages.commit()
         else:
-            self.messages.commit({TopicPartition(behind.topic, behind.partition): behind.offset + 1})
+            self.messages.commit({TopicPartition(event.topic, event.partition): event.offset + 1})
 
     def close(self) -> None:
         """Commit what is finished, and leave the group."""

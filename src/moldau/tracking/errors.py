@@ -1,4 +1,4 @@
-"""What can be wrong with an event or a schema of events; each error says where."""
+"""Errors of events and of schemas of events; each names the place."""
 
 from moldau.model.errors import MoldauError
 
@@ -12,7 +12,7 @@ class SchemaError(TrackingError):
 
 
 class EventError(TrackingError):
-    """An event that is not what its schema says. `path` is the field at fault: "PageView.visitor.country"; nothing was sent or counted."""
+    """An event that does not fit its schema. `path` is the field at fault: "PageView.visitor.country"; nothing was sent or counted."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -21,7 +21,7 @@ class EventError(TrackingError):
 
 
 class EventDecodeError(TrackingError):
-    """A record that is no event that can be read; says topic, partition, offset, and the schema id where there is one."""
+    """A record that cannot be read as an event; names topic, partition, offset, and the schema id where there is one."""
 
     def __init__(self, topic: str, partition: int, offset: int, schema_id: int | None, reason: str) -> None:
         schema = "" if schema_id is None else f", schema id {schema_id}"

@@ -1,7 +1,7 @@
 """The header that every tracked event begins with, read from the bytes without the rest of the event.
 
-A tracked event is an Avro record in Confluent's wire format (0x00, schema id) whose first field is ``header``, so that the header stands
-at the same place whatever the event is:
+A tracked event is an Avro record in Confluent's wire format (0x00, schema id) whose first field is ``header``, so that the header is
+at the same place in every event:
 
     00 | schema id, 4 bytes | time, zigzag varint | service | host | datacenter, each length and UTF-8 | guid, 16 bytes | the event's own
 
@@ -73,7 +73,7 @@ def instance_of(guid: bytes) -> str:
 
 
 def read_header(value: bytes | memoryview | None) -> EventHeader | None:
-    """The header of a framed value; None for what cannot be a tracked event, as far as the header's own bytes tell."""
+    """The header of a framed value; None for what cannot be a tracked event, by the bytes of the header alone."""
     if value is None or len(value) < _FIRST_BYTE + 4 + GUID_BYTES or value[0] != 0:
         return None
     try:

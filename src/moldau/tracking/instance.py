@@ -63,7 +63,7 @@ class Instance:
         self.total = NOTHING
         """All that was taken so far."""
         self.uncertain = 0
-        """Events of which nobody knows whether they are in the log."""
+        """Events that may be in the log or not."""
         self.usable = False
         """Whether more events may be of this instance: it is open, and certain of its counts."""
 
@@ -73,7 +73,7 @@ class Instance:
         return self._prefix.hex()
 
     def next_guid(self) -> bytes | None:
-        """The guid of the next event, which has begun; None if it is retired: another instance has to be asked."""
+        """The guid of the next event, which has begun; None if it is retired: another instance has to give it."""
         number = next(self._numbers)
         if self._retired:
             with self._lock:
@@ -135,7 +135,7 @@ class Instance:
 
 
 class CountedDelivery(Delivery):
-    """An event on its way; counted when it is delivered, before anybody hears of it."""
+    """An event on its way; counted when it is delivered, before its callbacks are called."""
 
     __slots__ = ("_guid_hash", "_instance", "_time_ms", "_topic", "_value_bytes")
 
@@ -165,7 +165,7 @@ ORIGIN_TEXT_MAX: Final = 1_000
 FAREWELL_S: Final = 10.0
 STRAGGLERS_S: Final = 2.0
 TRIES: Final = 2
-"""So often counts are sent at the end that do not arrive."""
+"""How often counts that do not arrive are sent at the end."""
 PAUSE_S: Final = 0.05
 
 _exiting = threading.Event()
@@ -173,7 +173,7 @@ _exiting = threading.Event()
 
 @cache
 def watch_for_the_end() -> None:
-    """Notice the end of the process before what was left open is ended: called once the first of it is there."""
+    """Notice the end of the process before open producers are ended: called when the first one is made."""
     atexit.register(_exiting.set)
 
 
@@ -185,7 +185,7 @@ class Origin(NamedTuple):
     host: str
 
     def check(self) -> None:
-        """ValueError for what is no text, or empty, or endless: all of it stands in each event."""
+        """ValueError for what is no text, or empty, or too long: each event has all of it."""
         for name, text in self._asdict().items():
             if not isinstance(text, str) or not text or len(text) > ORIGIN_TEXT_MAX:
                 raise ValueError(f"{name} is text of 1 to {ORIGIN_TEXT_MAX} characters, not {text!r}")
@@ -211,7 +211,7 @@ class CountPublisher:
         """Records so far."""
 
     def open(self, instance: Instance) -> None:
-        """Say that it begins, and wait until that is in the log. SendError, RequestFailedError, ConnectionLostError."""
+        """Publish its opening, and wait until that is in the log. SendError, RequestFailedError, ConnectionLostError."""
         if self._thread is None:
             self._prepare_topic()
         self._send(self._record("open", instance)).result()
@@ -282,7 +282,7 @@ class CountPublisher:
     def _publish_all(self, deadline: float | None) -> None:
         """Until all of it has arrived; without a deadline `TRIES` times, each of which the producer itself has tried for its own limit.
 
-        What then has not arrived is raised, with how many events that concerns: their instance stays open, and the log stands for it.
+        Raises if records have not arrived then, with the number of their events: their instance stays open, and is counted from the log.
         """
         for number in itertools.count(1):
             self.publish()
@@ -294,12 +294,12 @@ class CountPublisher:
             if not failed:
                 return
             if number >= TRIES if deadline is None else time.monotonic() >= deadline:
-                told = failed[0][1]
+                failure = failed[0][1]
                 events = sum(record.count.count for record, _ in failed)
-                told.add_note(
+                failure.add_note(
                     f"so the counts of {events} events of service {self._origin.service} on {self._origin.host} are not published"
                 )
-                raise told
+                raise failure
             time.sleep(PAUSE_S)
 
     def _close_instances(self, instances: list[Instance], deadline: float | None) -> None:
@@ -313,9 +313,9 @@ class CountPublisher:
                 self._send(self._record("close", instance, instance.total)).result(_left(deadline))
 
     def farewell(self) -> None:
-        """For a producer that nobody closed: what can be done in a while.
+        """The end of a producer that was not closed, within a limit.
 
-        Garbage is found by any thread, perhaps by one that is just delivering or publishing: so it is done by another one, except at the
+        Any thread may collect garbage, perhaps one that is delivering or publishing: so another thread does it, except at the
         end of the process, when no thread can be started any more.
         """
         if not _exiting.is_set():

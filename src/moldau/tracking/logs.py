@@ -75,7 +75,7 @@ class TrackedLogHandler(logging.Handler):
         self._formatting.active = True
         try:
             line = (_event(record), int(record.created * 1000))
-        except Exception:  # a message whose arguments do not fit it, or whose __str__ fails: logging's own way to say so
+        except Exception:  # a message whose arguments do not fit it, or whose __str__ fails: reported as logging does
             self.handleError(record)
             return
         finally:
@@ -91,7 +91,7 @@ class TrackedLogHandler(logging.Handler):
 
 
 class _Sender:
-    """The queue and its thread. It does not know the handler, so that one that nobody holds any more can go."""
+    """The queue and its thread. It does not know the handler, so that a handler without references is collected."""
 
     def __init__(self, tracker: TrackerProducer, topic: str, schema: EventSchema, capacity: int) -> None:
         self._tracker = tracker

@@ -189,7 +189,7 @@ class MetricsEmitter:
                 if event is not None:
                     try:
                         tracker.track(event, topic=topic, schema=schema).add_done_callback(_look)
-                    except EventError as error:  # of this metric alone: a label that UTF-8 cannot write, say
+                    except EventError as error:  # of this metric alone: such as a label that UTF-8 cannot write
                         metric.give_back(event)
                         refused = refused or error
                     except Exception:

@@ -73,7 +73,7 @@ class TrackerProducer:
     `registry` is a URL, or a client. `schemas` declares schemas by topic; see `declare`. `subject_naming` "topic" (one kind of event per
     topic), "record" or "topic-record". With `auto_register` off, a schema has to be registered already. With `create_topics` a topic that
     is missing is made before its first event, as its category wants it; without, that is left to the brokers. `audit_publish_interval_ms`
-    is how often counts are published while they change. `settings` are librdkafka's own. ValueError for what cannot be meant.
+    is how often counts are published while they change. `settings` are librdkafka's own. ValueError for invalid arguments.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class TrackerProducer:
         """The schema of events: an Avro file, a schema as a dict or JSON text, a dataclass, a pydantic model; see `event_schema`.
 
         Its events go to `topic` (None: one with the name of the record), which is made, if it is missing, as one of the category `kind`
-        (None: "tracking"). Declared for several topics, they go where `track` says. SchemaError names file, type or field; ValueError for a
+        (None: "tracking"). Declared for several topics, they go to that of `track`. SchemaError names file, type or field; ValueError for a
         name that no topic of events can have.
         """
         schema = event_schema(source, *more)
@@ -224,7 +224,7 @@ class TrackerProducer:
         return self._instance.name
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until every event so far has ended. SendError for one that failed and that nobody has asked about, TimeoutError."""
+        """Wait until every event so far has ended. SendError for a failure that was not read, TimeoutError."""
         self._producer.flush(timeout)
 
     def publish_counts(self) -> None:
@@ -266,7 +266,7 @@ class TrackerProducer:
 
 
 def _say_farewell(counts: CountPublisher, close_registry: Callable[[], None]) -> None:
-    """A producer that nobody closed."""
+    """The end of a producer that was not closed."""
     counts.farewell()
     close_registry()
 

@@ -11,7 +11,7 @@ What a worker fails at comes again after a delay: from a topic of its own for ea
 headers, and stays there for somebody to look at. Messages in front do not wait for those that failed.
 
 A message is finished when the next one is asked for, and only then may it be committed: a worker that dies leaves what it had in hand to
-another. A retry that is not due yet is put back, and its partition rests until then; the other partitions go on.
+another. A retry that is not due yet is put back, and its partition is paused until then; the other partitions continue.
 """
 
 import threading
@@ -79,7 +79,7 @@ class WorkQueue:
 
     @property
     def dead_letter_topic(self) -> str:
-        """Where messages end that nobody could do."""
+        """The topic of messages that failed every time."""
         return f"{self.name}.dead"
 
     def ensure(self) -> None:
@@ -92,7 +92,7 @@ class WorkQueue:
     def put(
         self, value: bytes | str | None, *, key: bytes | str | None = None, headers: Mapping[str, bytes | None] | None = None
     ) -> Delivery:
-        """Put a message in; the delivery says when all in-sync replicas have it."""
+        """Put a message in; its delivery ends when all in-sync replicas have it."""
         return self.producer.send(self.name, value, key=key, headers=headers)
 
     @property
@@ -159,7 +159,7 @@ class Task:
         )
 
     def failed(self, error: BaseException, due_ms: int) -> list[tuple[str, bytes | None]]:
-        """The headers with which it goes on."""
+        """The headers of its retry."""
         reason = f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:ERROR_TEXT_MAX]
         return [
             *self.headers,
@@ -200,7 +200,7 @@ class Worker:
         self.finish()
 
     def stop(self) -> None:
-        """Let `run` finish the task in hand, commit, and return. Any thread may say so, and a signal handler; it returns at once."""
+        """Let `run` finish the task in hand, commit, and return. Any thread may call it, and a signal handler; it returns at once."""
         self._stopping = True
 
     def take(self, timeout: float | None = None) -> Task | None:
@@ -230,7 +230,7 @@ class Worker:
         self._queue.producer.send(topic, task.value, key=task.key, headers=task.failed(error, due_ms)).result()
 
     def finish(self) -> None:
-        """The task in hand is done too: commit behind it."""
+        """The task in hand is done too: commit the offset after it."""
         if self._messages.positions():
             self._messages.commit()
 
@@ -242,7 +242,7 @@ class Worker:
         self._resting[where] = until
 
     def _wake(self) -> None:
-        """Let partitions go on whose time has come, as far as they are still ours."""
+        """Resume partitions that are due, as far as they are still assigned."""
         awake = [where for where, due in self._resting.items() if due <= time.time()]
         ours = self._messages.assignment() if awake else set()
         for where in awake:

@@ -17,7 +17,7 @@ class FoundSchema(Protocol):
 
 
 class SchemaRegistry(Protocol):
-    """Any thread may ask. What it raises tells subject or id."""
+    """Any thread may use it. Its errors name subject or id."""
 
     def register(self, subject: str, text: str) -> int:
         """The id of an Avro schema, which is the subject's newest now unless it was there already."""
@@ -29,7 +29,7 @@ class SchemaRegistry(Protocol):
         """The schema of an id; a `FoundSchema`."""
 
     def referenced(self, schema: Any) -> Iterable[FoundSchema]:
-        """The schemas that it refers to, each behind those that it needs itself."""
+        """The schemas that it refers to, each after those that it needs itself."""
 
 
 def open_registry(registry: "str | SchemaRegistry") -> "tuple[SchemaRegistry, Callable[[], None]]":

@@ -1,6 +1,6 @@
 """Which schema and topic an event has, and the id under which the registry knows that schema: found once, then kept.
 
-The topic is made as its category wants it before its first event, if it is not there.
+The topic is created before its first event, by the defaults of its category, if it does not exist.
 """
 
 import threading
@@ -75,15 +75,15 @@ class Routes:
         self._refused: dict[object, dict[str, str]] = {}
         """Why a type or schema could not be declared, by topic."""
         self._several: dict[str, list[str]] = {}
-        """Topics with several kinds of events: their names. A dict does not say which of them it is."""
+        """Topics with several kinds of events: their names. A dict has no kind."""
         self._routes: dict[tuple[str, EventSchema], EventRoute] = {}
 
     def declare(self, schema: EventSchema, topic: str | None, category: Category | None = None) -> None:
         """Events of this schema go to `topic`, and dicts that go to `topic` are of this schema; the topic is one of `category`.
 
         ValueError where another schema has been declared for the topic, or no topic can have this name. With a naming of subjects that
-        allows several, dicts for that topic have to say from then on of which they are; and events of a schema that was declared for
-        several topics, to which of them they go.
+        allows several, dicts for that topic need `schema` from then on; and events of a schema that was declared for
+        several topics need `topic`.
         """
         own: list[object] = [each for each in (schema, schema.python_type) if each is not None]
         try:
@@ -93,7 +93,7 @@ class Routes:
             raise
 
     def _refuse(self, own: list[object], topic: object, reason: str) -> None:
-        """Events of these go neither there nor where nobody says, whatever the registry would take."""
+        """Events of these go neither to that topic nor to the default one, even if the registry would take the schema."""
         if isinstance(topic, str):
             with self._lock:
                 for each in own:
@@ -129,7 +129,7 @@ class Routes:
                 self._refused.get(each, {}).pop(route.topic, None)
 
     def find(self, kind: object, topic: str | None) -> EventRoute:
-        """The route of events of a type, or of a schema (dict: of the topic's). ValueError where nobody has said what schema they have.
+        """The route of events of a type, or of a schema (dict: of the topic's). ValueError where their schema is unknown.
 
         TypeError for what is neither type nor schema.
         """
@@ -181,7 +181,7 @@ class Routes:
             return route
 
     def _check_only_kind(self, route: EventRoute) -> None:
-        """ValueError where the topic was declared for events of another name, and subjects do not tell them apart."""
+        """ValueError where the topic was declared for events of another name, and subjects do not distinguish them."""
         known = self._known.get((route.topic, dict))
         if known is not None and known.schema.name != route.schema.name and self._naming == "topic":
             raise _several_kinds(known)
@@ -191,7 +191,7 @@ class Routes:
         return self._routes.setdefault((topic, schema), EventRoute(topic, schema))
 
     def prefix(self, route: EventRoute) -> bytes:
-        """What values of this route begin with: the registry is asked the first time, and its topic made. What is raised says which."""
+        """The prefix of values of this route: the first time the registry is asked, and the topic created. Errors name subject or topic."""
         if route.prefix is None:
             subject = subject_of(self._naming, route.topic, route.schema.name)
             with self._lock:
@@ -211,7 +211,7 @@ class Routes:
                 self._close_registry()
 
     def close(self, close_registry: Callable[[], None]) -> None:
-        """Close the registry; a thread that is just asking it does so once more behind itself, and nobody waits for it."""
+        """Close the registry; a thread that is using it closes it once more afterwards, without a wait here."""
         self._close_registry = close_registry
         close_registry()
 

@@ -42,9 +42,9 @@ def check_topic(topic: str) -> None:
 
 
 def ensure_topic(bootstrap: str, topic: str, defaults: TopicDefaults) -> bool:
-    """Make `topic` if it is not there, and say whether it was made now. One that is there keeps its configuration.
+    """Create `topic` if it does not exist; whether it was created now. An existing one keeps its configuration.
 
-    Several may ask at once. For one that is there nobody needs the right to make topics. RequestFailedError says why it cannot be made;
+    Several may ask at once. For an existing one the right to create topics is not needed. RequestFailedError if it cannot be created;
     ConnectionLostError if there is no broker.
     """
     from moldau.client.admin import BROKER_DEFAULT, Admin
@@ -81,7 +81,7 @@ class Category:
     compression: Codec
 
     def ensure(self, bootstrap: str, topic: str) -> bool:
-        """Make a topic of this kind if it is not there; whether it was made now. See `ensure_topic`."""
+        """Create a topic of this kind if it does not exist; whether it was created now. See `ensure_topic`."""
         return ensure_topic(bootstrap, topic, self.topics)
 
 

@@ -1,4 +1,4 @@
-"""Whether a value is what an Avro schema says, and if not, which field is at fault. This is what "valid" means.
+"""Whether a value fits an Avro schema, and if not, which field is at fault. This is what "valid" means.
 
 `encoders` are its fast form. Nothing is guessed: a number is not text, ``True`` is not 1, a time needs its zone, a name that the schema
 does not know is a mistake. What has a default may be left out. Schemas are as fastavro parses them: names in full.
@@ -24,7 +24,7 @@ LOGICAL_RANGES: Final = {
     "local-timestamp-millis": (TIME_MIN_MS, TIME_MAX_MS),
     "local-timestamp-micros": (TIME_MIN_MS * 1000, TIME_MAX_MS * 1000 + 999),
 }
-"""Numbers that may stand for dates and times: those that a reader can make one of, in the years 1 to 9999."""
+"""Numbers that are dates and times: those that a reader can make one of, in the years 1 to 9999."""
 FLOAT_MAX: Final = 3.4028234663852886e38
 _AWARE: Final = ("timestamp-millis", "timestamp-micros", "timestamp-nanos")
 _NAIVE: Final = ("local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos")
@@ -183,7 +183,7 @@ def defaults_of(record: Mapping[str, Any], names: Names, path: str) -> dict[str,
 
 
 def _default(schema: Any, default: Any, names: Names) -> Any:
-    """A default as a schema's JSON has it, as a value: bytes stand there as text, and a union's is of its first branch."""
+    """A default as a schema's JSON has it, as a value: bytes are text there, and a union's is of its first branch."""
     if isinstance(schema, str) and schema in names:
         schema = names[schema]
     if isinstance(schema, list):
@@ -221,7 +221,7 @@ def _map(schema: Mapping[str, Any], value: Any, names: Names, path: str) -> dict
 
 
 def _union(branches: list[Any], value: Any, names: Names, path: str) -> Any:
-    """The first branch that fits; where there is only one beside null, what is wrong with it is said."""
+    """The first branch that fits; where there is only one beside null, its own error is raised."""
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
         for branch in branches:
             if name_of(branch, names) == value[0]:

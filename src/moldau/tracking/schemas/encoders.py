@@ -242,7 +242,7 @@ class _Generator:
         if not (isinstance(hint, type) and issubclass(hint, Enum)):
             return self._slowly(schema, hint, v)
         members = {id(member): symbols[member.name] for member in hint}
-        self._keep(hint)  # an id names a member as long as its class is there
+        self._keep(hint)  # an id names a member as long as its class exists
         return f"({self._keep(symbols)}[{v}] if {v}.__class__ is str else {self._keep(members)}[id({v})])"
 
     def _array(self, depth: int, items: Any, hint: Any, v: str) -> list[str]:

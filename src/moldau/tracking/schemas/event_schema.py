@@ -57,7 +57,7 @@ def read_files(paths: Iterable[Path]) -> tuple[list[Mapping[str, Any]], Library]
 
 
 def add_to_library(library: Library, schema: Mapping[str, Any], origin: str) -> None:
-    """Let its name stand for it. SchemaError if the name stands for something else already."""
+    """Add a type under its name. SchemaError if the name is that of another type already."""
     name, _ = _full_name(schema["name"], schema.get("namespace"))
     known = library.setdefault(name, (schema, origin))
     if known[0] != schema:
@@ -65,7 +65,7 @@ def add_to_library(library: Library, schema: Mapping[str, Any], origin: str) -> 
 
 
 def expand(schema: Any, library: Library | None = None) -> Any:
-    """A copy of `schema` with every name of the library defined at its first use. SchemaError for a name that nobody defines."""
+    """A copy of `schema` with every name of the library defined at its first use. SchemaError for a name that is not defined."""
     known = {HEADER_NAME: (HEADER_SCHEMA, "the library"), **(library or {})}
     return _expand(schema, "", known, set())
 
@@ -227,7 +227,7 @@ class EventSchema:
 
     @property
     def topic(self) -> str:
-        """The topic of these events where nothing else is said: the record's own name."""
+        """The default topic of these events: the record's own name."""
         return self._short
 
     @property
@@ -252,7 +252,7 @@ class EventSchema:
             return self._encode_slowly(event)
 
     def _encode_slowly(self, event: Any) -> bytes:
-        """The event as it is checked and written without any shortcut; this is what decides."""
+        """The event as it is checked and written without any shortcut; this decides."""
         event = plain_fields(event, self._short)
         if HEADER_FIELD in event:
             raise EventError(f"{self._short}.{HEADER_FIELD}", "is filled in by the producer")
@@ -273,7 +273,7 @@ def event_schema(
 ) -> EventSchema:
     """The schema of events out of an Avro file (a path), a schema as a dict or JSON text, a dataclass, or a pydantic model.
 
-    `more` are schemas of the types that it names. A file of several schemas holds the event's last, or `name` says which one it is.
+    `more` are schemas of the types that it names. A file of several schemas has the event's last, or `name` is that of the event's.
     SchemaError names file, type or field.
     """
     if isinstance(source, EventSchema):

@@ -1,12 +1,10 @@
 """Avro schemas out of dataclasses and pydantic models.
 
-By Avro's rules a default of a union is one of its first branch, so a schema's unions are ordered by the defaults: see `python_types`.
-
 ==================================  =====================================================================
 ``bool``, ``int``, ``float``        boolean, long (64 bits), double
 ``str``, ``bytes``, ``UUID``        string, bytes, string (uuid)
 ``datetime``, ``date``, ``time``    long (timestamp-micros, with a zone), int (date), long (time-micros)
-``Decimal``                         bytes (decimal of 38 digits, 9 behind the point), or as ``Annotated[Decimal, DecimalSize(10, 2)]`` says
+``Decimal``                         bytes (decimal of 38 digits, 9 after the point), or sized by ``Annotated[Decimal, DecimalSize(10, 2)]``
 an ``Enum``                         an enum of its members' names
 ``X | None``, ``X | Y``             a union; the one that the default is of comes first
 ``list``, ``tuple[X, ...]``, sets   array
@@ -110,7 +108,7 @@ def _decimal_text(value: Decimal, scale: int, path: str) -> str:
 
 
 class DecimalSize(NamedTuple):
-    """How many digits a Decimal has, and how many of them behind the point: ``Annotated[Decimal, DecimalSize(10, 2)]``."""
+    """How many digits a Decimal has, and how many of them after the point: ``Annotated[Decimal, DecimalSize(10, 2)]``."""
 
     precision: int
     scale: int
@@ -239,13 +237,13 @@ class _AvroTypes:
 
 
 def _pydantic_hints(python_type: type, hints: Mapping[str, Any]) -> dict[str, Any]:
-    """What a pydantic model says of decimals in its fields' metadata rather than in their types."""
+    """The hints of a pydantic model with the metadata of its fields, which may size decimals."""
     described = described_fields(python_type).items()
     return {name: typing.Annotated[hints[name], *each.metadata] for name, each in described if each.metadata}
 
 
 def _size_of(note: Any) -> DecimalSize | None:
-    """What an annotation says of decimals: ours, or pydantic's ``Field(max_digits=..., decimal_places=...)``; None if it says nothing."""
+    """The size of decimals in an annotation: ours, or pydantic's ``Field(max_digits=..., decimal_places=...)``; None without one."""
     if isinstance(note, DecimalSize):
         return note
     if getattr(note, "max_digits", None) is not None:

@@ -55,13 +55,13 @@ def _unset(value: Any, path: str) -> str | None:
 
 
 def described_fields(type_: type) -> Mapping[str, Any]:
-    """What pydantic says of the fields of a model, or of a dataclass of its own; nothing of other types."""
+    """pydantic's description of the fields of a model, or of a dataclass of its own; empty for other types."""
     fields = getattr(type_, "__pydantic_fields__", None) or getattr(type_, "model_fields", None)
     return fields if isinstance(fields, dict) else {}
 
 
 def pydantic_config(type_: type) -> Mapping[str, Any]:
-    """How pydantic is told to treat a model, or a dataclass of its own; nothing of other types."""
+    """pydantic's configuration of a model, or of a dataclass of its own; empty for other types."""
     config = getattr(type_, "model_config", None) or getattr(type_, "__pydantic_config__", None)
     return config if isinstance(config, dict) else {}
 
@@ -154,7 +154,7 @@ def _one_of(hints: list[Any]) -> Build:
     of_list = next((_build(each) for origin, each in origins if origin in _LISTS), None)
     of_map = next((_build(each) for origin, each in origins if isinstance(origin, type) and issubclass(origin, Mapping)), None)
     members: dict[str, Enum] = {}
-    for each in types_[: types_.index(str) if str in types_ else None]:  # behind str it was written as text
+    for each in types_[: types_.index(str) if str in types_ else None]:  # after str it was written as text
         members = {**(each.__members__ if issubclass(each, Enum) else {}), **members}
 
     def build(value: Any) -> Any:
