@@ -9,8 +9,11 @@ that a test starts would inherit it.
 
 And no thread of ours outlives the run: what a test has left at work behind it would meet the functions that later tests replace and count.
 Nor does it outlive a test how its command has set up logging: later tests look at what is logged.
+
+The modules and the thousands of collected tests stay until the end of the run: the garbage collector does not examine them again and again.
 """
 
+import gc
 import logging
 import signal
 import threading
@@ -52,6 +55,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(PROPERTIES) or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("drawn")
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
