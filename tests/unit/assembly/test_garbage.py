@@ -55,6 +55,15 @@ class World:
             self.clock.advance(LOOK_S)
 
 
+def test_what_there_is_at_the_end_of_a_start_is_not_looked_at() -> None:
+    world = World()
+    world.pauses.close()
+    world.collector.alive = 70
+    GarbagePauses(world.clock, world.collector, world.clock.monotonic)
+    assert (world.collector.frozen, world.collector.alive) == (1070, 0)
+    assert world.looks() == 0, "which would take as long"
+
+
 def test_after_a_long_pause_what_has_outlived_it_is_not_looked_at_again() -> None:
     world = World()
     world.collection(2, LONG_S / 2, 5)
