@@ -80,8 +80,7 @@ class Broker:
         match control:
             case UpdateMetadata():
                 self.received.append(f"update {[topic.name for topic in control.topics]} without {list(control.deleted)}")
-                self.snapshot = self.snapshot.with_brokers(control.brokers, control.controller_id)
-                self.snapshot = self.snapshot.with_topics(control.topics).without_topics(control.deleted)
+                self.snapshot = self.snapshot.updated(control.brokers, control.controller_id, control.topics, control.deleted, {})
             case LeaderAndIsr():
                 floors = {}
                 for each in control.partitions:

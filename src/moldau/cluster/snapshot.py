@@ -110,11 +110,6 @@ class MetadataSnapshot:
         """What is set for a broker, or for all (None), while it runs."""
         return self.broker_configs.get(broker_id, _NOTHING)
 
-    def with_brokers(self, brokers: Iterable[BrokerInfo], controller_id: int) -> "MetadataSnapshot":
-        """The same with other live brokers and another controller."""
-        by_id = {broker.broker_id: broker for broker in brokers}
-        return MetadataSnapshot(self.cluster_id, controller_id, by_id, self.topics, self.topic_configs, self.broker_configs)
-
     def updated(
         self,
         brokers: Iterable[BrokerInfo],
@@ -131,27 +126,10 @@ class MetadataSnapshot:
             topic_configs.pop(name, None)
         return MetadataSnapshot(self.cluster_id, controller_id, by_id, topics, topic_configs, self.broker_configs)
 
-    def with_topics(
-        self, changed: Iterable[TopicInfo], configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
-    ) -> "MetadataSnapshot":
-        """The same with topics added or replaced, and the configurations of some."""
-        topics = {**self.topics, **{topic.name: topic for topic in changed}}
-        return MetadataSnapshot(
-            self.cluster_id, self.controller_id, self.brokers, topics, {**self.topic_configs, **configs}, self.broker_configs
-        )
-
     def with_topic_config(self, name: str, values: Mapping[str, str]) -> "MetadataSnapshot":
         """The same where a topic sets `values` itself."""
         configs = {**self.topic_configs, name: values}
         return MetadataSnapshot(self.cluster_id, self.controller_id, self.brokers, self.topics, configs, self.broker_configs, self)
-
-    def without_topics(self, names: Iterable[str]) -> "MetadataSnapshot":
-        """The same without some topics."""
-        topics, configs = dict(self.topics), dict(self.topic_configs)
-        for name in names:
-            topics.pop(name, None)
-            configs.pop(name, None)
-        return MetadataSnapshot(self.cluster_id, self.controller_id, self.brokers, topics, configs, self.broker_configs)
 
     def with_broker_config(self, broker_id: int | None, values: Mapping[str, str]) -> "MetadataSnapshot":
         """The same with other dynamic configurations of a broker, or of all."""

@@ -29,14 +29,14 @@ def broker() -> Administered:
     """Broker 0 of three; topic t has a partition led by each, and broker 2 has a replica of each."""
     broker = Administered("broker.rack=r1")
     broker.create(TopicSpec("u", 1))
-    others = broker.metadata.with_brokers([*broker.metadata.brokers.values(), BOTH, INTERNAL_ONLY], 0)
+    others = [*broker.metadata.brokers.values(), BOTH, INTERNAL_ONLY]
     partitions = tuple(
         PartitionInfo(index, replicas[0], 5, replicas, replicas, 0) for index, replicas in enumerate([(0, 2), (1, 2), (2, 0)])
     )
     settings = broker.broker.topic_settings.of({})
     led = LeaderState(5, 0, (0, 2), (0, 2))
     broker.broker.replicas.become_leader(TopicPartition("t", 0), led, TOPIC_ID, settings, is_new=True)
-    broker.broker.cache.snapshot = others.with_topics([TopicInfo("t", TOPIC_ID, partitions)])
+    broker.broker.cache.snapshot = broker.metadata.updated(others, 0, [TopicInfo("t", TOPIC_ID, partitions)], (), {})
     return broker
 
 
@@ -111,10 +111,10 @@ def test_a_coordinator_that_lacks_the_listener_is_not_available() -> None:
     world = BrokerWorld()
     world.connect().ask(FindCoordinatorRequest("g"), 2)
     registry = world.broker.cache
-    registry.snapshot = registry.snapshot.with_brokers([*registry.snapshot.brokers.values(), INTERNAL_ONLY], 0)
+    others = [*registry.snapshot.brokers.values(), INTERNAL_ONLY]
     topic = registry.snapshot.topics["__consumer_offsets"]
     moved = tuple(each._replace(leader=2) for each in topic.partitions)
-    registry.snapshot = registry.snapshot.with_topics([TopicInfo(topic.name, topic.topic_id, moved)])
+    registry.snapshot = registry.snapshot.updated(others, 0, [TopicInfo(topic.name, topic.topic_id, moved)], (), {})
     answer = world.connect(listener="EXTERNAL").ask(FindCoordinatorRequest("g"), 2)
     assert (code(answer.error_code), answer.node_id) == ("COORDINATOR_NOT_AVAILABLE", -1)
     answer = world.connect(listener="INTERNAL").ask(FindCoordinatorRequest("g"), 2)
