@@ -54,6 +54,9 @@ class RequestSource(Holder, Protocol):
     def cut(self, reason: object) -> None:
         """Handle no more frames, and close after the responses before."""
 
+    def abort(self) -> None:
+        """Close at once; what is queued is dropped."""
+
     def remember(self, fast: FastPath | None) -> None:
         """Try `fast` first for the next Produce requests."""
 

@@ -245,6 +245,12 @@ class LogManager:
         if placement is not None:
             self._logs.partition_failed(placement, error)
 
+    def take_offline(self, topic_partition: TopicPartition, error: StorageError) -> None:
+        """Close a partition's log as it is until the next start; its directory stays."""
+        placement = self._logs.placements.get(topic_partition)
+        if placement is not None:
+            self._logs.take_partition_offline(placement, error)
+
     @property
     def all_failed(self) -> bool:
         """Whether no log directory is left in service."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from moldau.broker.handlers.produce.fast_path import ProduceFastPath
 from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.cluster.controller.requests import GrowthSpec, TopicSpec
@@ -194,6 +195,33 @@ def test_a_bug_in_the_write_of_one_log_leaves_nothing_staged_in_the_others(world
     answers = [answer.body.responses[0].partition_responses[0] for answer in client.answers()]
     assert [(answer.error_code, answer.base_offset) for answer in answers] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1), (0, 0)]
     assert (other.log.log_end_offset, other.log.has_staged, other.staged_bytes) == (1, False, 0)
+    assert world.partition("other") is other, "the directory is sound"
+    assert client.produce("t", b"y").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    world.clock.advance(3600)
+    assert client.fetch("t", 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR, "its log may not be what memory says"
+
+
+@pytest.mark.parametrize("is_pipelined", [False, True], ids=["alone", "before another request"])
+def test_requests_that_a_bug_leaves_without_an_answer_lose_their_connection_and_no_other(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, is_pipelined: bool
+) -> None:
+    client, other = world.connect(piece=1 << 20), world.connect()
+    for each in (client, other):
+        for _ in range(3):
+            each.produce("t", b"a")
+    frames = [client.frame(produce_request("t", batch(world, b"b")), 9) for _ in range(2)]
+    if is_pipelined:
+        frames.append(client.frame(fetch_request("t", 0), 12))
+
+    def fail(*_arguments: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ProduceFastPath, "settle", fail)
+        client.peer.send(b"".join(frames))
+    assert client.closed
+    assert not other.closed
+    assert other.produce("t", b"c").base_offset == 8, "what was written stays, and no row of it is answered to another"
 
 
 def test_a_bug_after_the_write_fails_its_append_and_no_other(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,4 +250,6 @@ def test_a_bug_in_a_write_by_itself_takes_the_log_offline(world: BrokerWorld, mo
     appended = AppendBatch(partition, records, check_batch(records))
     world.broker.replicas.append_at_once(appended, world.clock.time_ms())
     assert isinstance(appended.error, StorageError)
-    assert (appended.in_log, partition.is_open, other.is_open) == (False, False, False), "they share a directory"
+    assert (appended.in_log, partition.is_open, other.is_open) == (False, False, True), "the directory they share is sound"
+    assert world.connect().produce("other", b"x").error_code == 0
+    assert world.connect().produce("t", b"x").error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -24,6 +24,9 @@ class RunOwner(Protocol):
     def settle(self, run: "AppendRun", failures: "Mapping[HostedPartition, PeerError | StorageError]") -> None:
         """The write is over, and failed for these logs (see `AppendRun.written`): answer the rows, and empty the run."""
 
+    def abort(self) -> None:
+        """A bug in `settle` leaves requests without an answer: end the connection, so that their client learns of it."""
+
 
 class RunQueue(Protocol):
     """Where runs are kept that have rows."""
@@ -88,6 +91,11 @@ class AppendRun:
     def fresh(self) -> "AppendRun":
         """Another run for what follows the rows so far, which stay with this one."""
         return AppendRun(self._appends, self.partition, self.epoch)
+
+    def give_up(self) -> None:
+        """Empty the run: nobody answers its rows any more."""
+        self.owner = None
+        self.rows.clear()
 
     def written(self, failures: "Mapping[HostedPartition, PeerError | StorageError]") -> "tuple[int, PeerError | StorageError | None]":
         """How many of the rows are in the log, the first ones, and why the others are not."""

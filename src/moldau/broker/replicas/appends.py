@@ -42,6 +42,10 @@ _WRITTEN = Level.WRITTEN
 Waited = Callable[[PeerError | StorageError | None], object]
 
 
+class AppendBugError(StorageError):
+    """An append ended with a bug: the log may not be what memory says, and its disk may be sound."""
+
+
 class PendingAppend:
     """Batches that were appended together, until each has reached its level or failed; a `GatedAppend`."""
 
@@ -129,7 +133,7 @@ class AppendPipeline:
         request_sync: "Callable[[HostedPartition], object]",
         storage_failed: "Callable[[HostedPartition, StorageError], object]",
     ) -> None:
-        """`request_sync` has a partition's log synced, `storage_failed` sees to the disk of one that failed."""
+        """`request_sync` has a partition's log synced, `storage_failed` sees to a log that failed, and to its disk."""
         self._clock = clock
         self._delayed = delayed
         self._request_sync = request_sync
@@ -282,17 +286,22 @@ class AppendPipeline:
                 except Exception as error:  # the other logs have to be written
                     failures[partition] = _bug(partition, error)
             for each in unwritten:
+                owner = None
                 try:
                     if isinstance(each, AppendRun):
-                        assert each.owner is not None, "it has rows"
-                        each.owner.settle(each, failures)
+                        owner = each.owner
+                        assert owner is not None, "it has rows"
+                        owner.settle(each, failures)
                     else:
                         self._settle(each, failures)
                 except Exception as error:
-                    if isinstance(each, AppendRun):
-                        _LOG.exception("append answered with a bug")
-                    else:
+                    if not isinstance(each, AppendRun):
                         self._fail(each, error)
+                    else:
+                        _LOG.exception("append not answered because of a bug: partition=%s", each.partition.topic_partition)
+                        each.give_up()
+                        if owner is not None:
+                            owner.abort()
             if failures:
                 for partition, failure in failures.items():
                     if isinstance(failure, StorageError):
@@ -420,9 +429,9 @@ def _nothing() -> None:
     """For an append that nobody waits for."""
 
 
-def _bug(partition: "HostedPartition", bug: Exception) -> StorageError:
+def _bug(partition: "HostedPartition", bug: Exception) -> AppendBugError:
     _LOG.error("append failed by a bug: partition=%s", partition.topic_partition, exc_info=bug)
-    return StorageError("a bug, see the log of the broker", path=str(partition.topic_partition))
+    return AppendBugError("a bug, see the log of the broker", path=str(partition.topic_partition))
 
 
 def _not_led(partition: "HostedPartition") -> PeerError | StorageError:

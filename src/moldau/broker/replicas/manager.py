@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, assert_never
 
-from moldau.broker.replicas.appends import AppendPipeline
+from moldau.broker.replicas.appends import AppendBugError, AppendPipeline
 from moldau.broker.replicas.flusher import LogFlusher
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition import Partition
@@ -214,11 +214,13 @@ class ReplicaManager:
     # The disks
 
     def storage_failed(self, partition: HostedPartition, error: StorageError) -> None:
-        """A log's disk failed: a full one passes, any other takes the log's directory offline.
+        """A log's disk failed: a full one passes, any other takes the log's directory offline. A bug takes this log offline alone.
 
         A log that was closed does not count: its files may be removed under a sync, and the partition's next log may be open.
         """
-        if partition.is_open:
+        if partition.is_open and isinstance(error, AppendBugError):
+            self.logs.take_offline(partition.topic_partition, error)
+        elif partition.is_open:
             self.logs.storage_failed(partition.topic_partition, error)
 
     def directory_offline(self, path: str, topic_partitions: Iterable[TopicPartition]) -> None:

@@ -250,6 +250,10 @@ class ProduceFastPath:
         else:
             place.reply(responses)
 
+    def abort(self) -> None:
+        """As `RunOwner`."""
+        self._source.abort()
+
 
 class _Reserved:
     """The owner of a run that has its place among the responses."""
@@ -263,3 +267,7 @@ class _Reserved:
     def settle(self, run: AppendRun, failures: "Mapping[HostedPartition, PeerError | StorageError]") -> None:
         """As `RunOwner`."""
         self._fast.settle(run, failures, self._place)
+
+    def abort(self) -> None:
+        """As `RunOwner`."""
+        self._fast.abort()
