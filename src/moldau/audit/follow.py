@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from moldau.audit.tiers import TierCounts
-from moldau.audit.told import Unreadable
+from moldau.audit.tiers import TierCounts, Unreadable
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC

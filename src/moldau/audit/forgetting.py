@@ -1,6 +1,6 @@
 """Watching the audit for months: counts that no comparison needs any more are dropped.
 
-Once an hour windows that are settled (`moldau.audit.settled`) leave the counts, and whatever the audit topic itself does not keep any
+Once an hour windows that are settled (`moldau.audit.tiers`) leave the counts, and whatever the audit topic itself does not keep any
 longer goes: counts, instances and gaps older than its month. Guids are kept for a day or two; they make a record that is published twice
 harmless. So one that comes later than that, and a tier that joins when windows are settled, have the whole topic read again.
 """
@@ -11,9 +11,7 @@ from typing import Final
 from moldau.audit.follow import read_audit
 from moldau.audit.reconcile import compared, counting_tiers, reconcile
 from moldau.audit.rules import Rules
-from moldau.audit.settled import Settled
-from moldau.audit.tiers import TierCounts
-from moldau.audit.told import TierCount
+from moldau.audit.tiers import Settled, TierCount, TierCounts
 from moldau.audit.verdicts import Report, Verdict, WindowPair
 from moldau.client.cluster import Cluster
 from moldau.tracking.audit_record import AUDIT_RETENTION_MS, PRODUCER_TIER

@@ -36,8 +36,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from moldau.audit.rules import Rules
-from moldau.audit.tiers import TierCounts
-from moldau.audit.told import TierCount
+from moldau.audit.tiers import TierCount, TierCounts
 from moldau.audit.verdicts import SkewedHost, SourceLine, Verdict, WindowPair
 from moldau.tracking.audit_record import PRODUCER_TIER
 from moldau.tracking.clock import moment

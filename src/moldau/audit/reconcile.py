@@ -12,8 +12,7 @@ from itertools import pairwise
 
 from moldau.audit.neighbours import ByKey, Neighbours, skewed_hosts
 from moldau.audit.rules import Rules, covers, says_what_it_counts
-from moldau.audit.settled import Settled, SettledPair
-from moldau.audit.tiers import TierCounts
+from moldau.audit.tiers import Settled, SettledPair, TierCounts
 from moldau.audit.verdicts import Report, WindowPair
 from moldau.tracking.counts import WINDOW_MS, Count
 

@@ -1,24 +1,146 @@
-"""What the audit topic says: the counts of every tier, and which producer instances have opened and closed theirs.
+"""What the audit topic holds: the counts of every tier, and which producer instances have opened and closed theirs. Pure.
 
-A tier other than the producers' is heard of in two ways: by its counts, and by *marks*, records of the kind ``open`` with which an auditor
-says that at this time everything in its logs was counted. A load publishes no marks; there its newest counts stand in. An ``open`` with a
-topic is no mark: with it an auditor says which topic of that name it counts, by the topic's id.
+A tier other than the producers' is known by two things: its counts, and *marks*, records of the kind ``open`` by which an auditor
+states that at this time everything in its logs was counted. A load publishes no marks; there its newest counts stand in. An ``open`` with a
+topic is no mark: by it an auditor states which topic of that name it counts, by the topic's id.
 
-When something was told is the time of the broker that took the record, where the audit topic has that (``LogAppendTime``): clocks of hosts
-may be wrong, and it is for the audit to say so. Otherwise it is the time that the record says of itself.
+The time of a record is the time of the broker that took it, where the audit topic has that (``LogAppendTime``): clocks of hosts
+may be wrong, and it is for the audit to find that out. Otherwise it is the time in the record itself.
+
+A watch of months cannot keep each count. A window is *settled* when it is complete in all tiers, to the byte, and was not changed
+for a day: all tiers have the same count, so that nothing is lost to any comparison when it is taken away from all of them. Settled windows
+are kept as one number for each topic. Late events that come into one later are compared by themselves, and are missing or doubled if they
+would have been with all the others.
 """
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
-from moldau.audit.settled import Settled
 from moldau.audit.tally import is_untracked
-from moldau.audit.told import ProducerInstance, ReportedGap, TierCount, Unreadable
 from moldau.model.identity import TopicPartition
-from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, AuditRecordError
-from moldau.tracking.counts import NOTHING, Count, CountKey
+from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, AuditRecordError, Gap
+from moldau.tracking.counts import NOTHING, WINDOW_MS, Count, CountKey
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TierCount:
+    """What one tier has told of one key: the count, the time of the newest record of it, and how long that was after its newest event at
+    least, all in ms; negative for events of the future."""
+
+    count: Count = NOTHING
+    changed_ms: int = 0
+    lag_ms: int | None = None
+    dead_letters: int = 0
+
+
+@dataclass(slots=True)
+class ProducerInstance:
+    """A producer instance: when it opened and closed, its last sign of life, and what it says to have counted in all. Times in ms."""
+
+    instance: str
+    datacenter: str
+    service: str
+    host: str
+    opened_ms: int | None = None
+    closed_ms: int | None = None
+    heard_ms: int = 0
+    told_ms: int = 0
+    """When it made its newest record, by its own clock."""
+    vouched_ms: int = 0
+    """The same by the clock that is behind, its own or the broker's: everything before that it has told."""
+    published: Count = NOTHING
+    declared: Count | None = None
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more will come of it: it is closed, and all that it counted has been read."""
+        return self.declared is not None and (self.declared.count, self.declared.checksum) == (
+            self.published.count,
+            self.published.checksum,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedGap:
+    """A gap in what a tier has counted of a topic, and when that was told, in ms."""
+
+    tier: str
+    topic: str
+    gap: Gap
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A record of the audit topic that is no audit record, and why."""
+
+    partition: int
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Settled:
+    """Of one topic. `tiers` had all counted all of them."""
+
+    count: Count = NOTHING
+    windows: int = 0
+    dead_letters: dict[str, int] = field(default_factory=dict)
+    """By tier: how many of the count were put aside."""
+    tiers: tuple[str, ...] = ()
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """From and to when there are settled windows, in order, not touching."""
+    skewed: list[tuple[int, int]] = field(default_factory=list)
+    """The same of those that only hosts with wrong clocks have; they hold up no watermark, and raise none."""
+
+    def add(self, start_ms: int, count: Count, *, shown: bool, skewed: bool) -> None:
+        """One more window, or one that was settled before and had late events since. `shown`: whether its numbers are wanted."""
+        if shown:
+            self.count = self.count + count
+            self.windows += start_ms not in self
+        if skewed:
+            self.skewed = _joined([*self.skewed, (start_ms, start_ms + WINDOW_MS)])
+        else:
+            self.spans = _joined([*self.spans, (start_ms, start_ms + WINDOW_MS)])
+
+    def shared_by(self, tiers: Iterable[str]) -> None:
+        """What comes now is counted by these: the first ones of all, or else those of them that had what there is already."""
+        self.tiers = tuple(tier for tier in self.tiers if tier in set(tiers)) if self.spans or self.skewed else tuple(tiers)
+
+    def __contains__(self, start_ms: object) -> bool:
+        return isinstance(start_ms, int) and any(start <= start_ms < end for start, end in [*self.spans, *self.skewed])
+
+    def newest_before(self, limit_ms: int | None) -> int | None:
+        """The end of the newest settled window that begins before a time, None: of all."""
+        ends = [end if limit_ms is None else min(end, limit_ms) for start, end in self.spans if limit_ms is None or start < limit_ms]
+        return max(ends, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledPair:
+    """What is settled of a topic between two neighbouring tiers: complete, and not among the windows of the report."""
+
+    topic: str
+    upper_tier: str
+    lower_tier: str
+    count: Count
+    windows: int
+    dead_letters: int = 0
+    """Of the lower tier."""
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
 
 LATE_MS = 24 * 3_600_000
 """A record that was made so long before what was heard last, and of which nobody knows whether it was taken before, is looked up."""

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from moldau.audit.settled import SettledPair
-from moldau.audit.told import ReportedGap, Unreadable
+from moldau.audit.tiers import ReportedGap, SettledPair, Unreadable
 from moldau.tracking.clock import moment
 from moldau.tracking.counts import NOTHING, WINDOW_MS, Count
 

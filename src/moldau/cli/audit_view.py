@@ -11,7 +11,7 @@ from moldau.cli.output import counted, print_table
 from moldau.tracking.clock import moment
 
 if TYPE_CHECKING:
-    from moldau.audit.told import ReportedGap
+    from moldau.audit.tiers import ReportedGap
     from moldau.audit.verdicts import Report, SourceLine, WindowPair
     from moldau.tracking.counts import Count
 

@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from moldau.audit import auditor, follow, forgetting
-from moldau.audit.tiers import TierCounts
-from moldau.audit.told import Unreadable
+from moldau.audit.tiers import TierCounts, Unreadable
 from moldau.cli import audit_forget, audit_report, audit_run
 from moldau.cli.application import application
 from moldau.client.address import Address

@@ -7,8 +7,7 @@ import pytest
 from moldau.audit import forgetting
 from moldau.audit.forgetting import SETTLED_MS, Watch, forget
 from moldau.audit.rules import Rules
-from moldau.audit.settled import Settled
-from moldau.audit.tiers import TierCounts
+from moldau.audit.tiers import Settled, TierCounts
 from moldau.audit.verdicts import Verdict
 from moldau.model.identity import Offset, TopicPartition
 from moldau.tracking.audit_record import AUDIT_RETENTION_MS, AUDIT_TOPIC, AuditRecord, Gap
