@@ -23,8 +23,7 @@ def forget(tier: str, topics: tuple[str, ...], dry_run: bool, bootstrap: str, ti
     \b
     moldau audit forget --tier lake --topic orders
     """
-    from moldau.audit.follow import read_audit
-    from moldau.audit.taking_back import counted_topics, take_back
+    from moldau.audit.follow import counted_topics, read_audit, take_back
     from moldau.tracking.audit_record import PRODUCER_TIER
 
     if tier == PRODUCER_TIER:
