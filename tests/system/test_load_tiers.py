@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from moldau.audit.auditor import Auditor
+from moldau.audit.auditor import Auditor, AuditorOptions
 from moldau.audit.follow import read_audit
 from moldau.audit.publishing import TierTakenError
 from moldau.audit.reconcile import reconcile
-from moldau.audit.round import AuditorOptions
 from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Report, Verdict

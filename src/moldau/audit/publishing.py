@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from moldau.audit.follow import read_audit
-from moldau.audit.places import ReadPosition, missing, notes
 from moldau.audit.points import reached
+from moldau.audit.reading import ReadPosition, missing, notes
 from moldau.audit.rules import is_counted
 from moldau.client.cluster import Cluster
 from moldau.client.consumer import Consumer

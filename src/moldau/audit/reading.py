@@ -7,19 +7,64 @@ deleted would count them from their beginning when they come back.
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
 
-from moldau.audit.places import ReadPosition
 from moldau.audit.rules import is_counted
 from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
+from moldau.client.groups import GroupOffset
 from moldau.client.metadata import NO_TOPIC_ID, TopicMetadata
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, Fetched, FetchLimits
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import Gap
 from moldau.tracking.clock import now_ms
+
+log = logging.getLogger(__name__)
+
+_NOTE = re.compile(r"([0-9a-f]{32})/([0-9]{1,9})\0?")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPosition:
+    """The offset that comes next in a partition, and of which topic; `partitions` is 0 where that is not known."""
+
+    offset: int
+    topic_id: bytes = NO_TOPIC_ID
+    partitions: int = 0
+
+    @classmethod
+    def of(cls, committed: GroupOffset) -> Self:
+        """As it was committed; whoever sets offsets by hand leaves no note."""
+        found = _NOTE.fullmatch(committed.metadata)
+        return cls(committed.offset) if found is None else cls(committed.offset, bytes.fromhex(found[1]), int(found[2]))
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Whether it is of the topic with this id, as far as anybody can know."""
+        return NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
+
+
+def notes(offsets: Iterable[TopicPartition], topic_ids: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, str]:
+    """What is committed beside these offsets; the ids are those of the topics that they are of."""
+    known = {where: topic_ids[where] for where in offsets if where in topic_ids}
+    counts: dict[tuple[str, bytes], int] = {}
+    for topic, topic_id in {(where.topic, topic_id) for where, topic_id in known.items()}:
+        count = 0
+        while known.get(TopicPartition(topic, count)) == topic_id:
+            count += 1
+        counts[topic, topic_id] = count
+    return {where: f"{topic_id.hex()}/{counts[where.topic, topic_id]}" for where, topic_id in known.items()}
+
+
+def missing(places: Mapping[TopicPartition, ReadPosition], topic: TopicMetadata) -> list[TopicPartition]:
+    """Partitions of a topic without an offset, though there was one once; all of them where nothing is known of the topic."""
+    partitions = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+    known = {where: places[where] for where in partitions if where in places and places[where].is_of(topic.id)}
+    count = max((each.partitions for each in known.values()), default=len(partitions))
+    return [where for where in partitions if where not in known and where.partition < count]
+
 
 UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 LATE_S: Final = 2.0
@@ -68,8 +113,6 @@ def _is_of_another(where: TopicPartition, topic_id: bytes, topic: TopicMetadata)
     is_another = NO_TOPIC_ID not in (topic_id, topic.id) and topic_id != topic.id
     return is_another or where.partition >= len(topic.partitions)
 
-
-log = logging.getLogger(__name__)
 
 FETCH_WAIT_MS: Final = 500
 _LIMITS: Final = FetchLimits(

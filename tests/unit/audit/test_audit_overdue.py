@@ -14,9 +14,8 @@ from confluent_kafka import KafkaError
 
 from moldau.audit import auditor as auditors
 from moldau.audit import publishing
-from moldau.audit.auditor import Auditor, AuditorOptions
+from moldau.audit.auditor import Auditor, AuditorOptions, Round
 from moldau.audit.publishing import OverdueError, Publisher
-from moldau.audit.round import Round
 from moldau.client.cluster import Cluster
 from moldau.client.failures import FencedError
 from moldau.client.groups import GroupOffset

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from moldau.audit.places import ReadPosition, missing, notes
-from moldau.audit.reading import TopicReader
+from moldau.audit.reading import ReadPosition, TopicReader, missing, notes
 from moldau.client.errors import RequestFailedError
 from moldau.client.groups import GroupOffset
 from moldau.client.metadata import NO_TOPIC_ID, ClusterMetadata, PartitionMetadata, TopicMetadata

@@ -11,10 +11,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from moldau.audit import auditor as auditors
-from moldau.audit.auditor import Auditor, AuditorOptions
-from moldau.audit.places import ReadPosition
-from moldau.audit.reading import TopicReader
-from moldau.audit.round import Round
+from moldau.audit.auditor import Auditor, AuditorOptions, Round
+from moldau.audit.reading import ReadPosition, TopicReader
 from moldau.audit.walker import Walker
 from moldau.client.errors import RequestFailedError, Retry
 from moldau.client.failures import FencedError, TransactionAbortedError
@@ -221,7 +219,7 @@ def test_a_damaged_partition_is_left_alone_and_not_fetched(cluster: Cluster, mon
 
     cluster.fetch_many = fetch  # type: ignore[assignment]
     rests: list[float] = []
-    monkeypatch.setattr("moldau.audit.round.time.sleep", rests.append)
+    monkeypatch.setattr("moldau.audit.auditor.time.sleep", rests.append)
     round_, published, _ = begun(cluster, looks=10)
     round_.go_on(once=False)
     assert fetches == [{T0: FIRST}] * 3
