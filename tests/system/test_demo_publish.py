@@ -20,8 +20,7 @@ from moldau.demo.file_input import open_input
 from moldau.demo.flights import FLIGHTS, JULY_MS, FlightsInput
 from moldau.demo.host import HostResult, Orders, publish
 from moldau.demo.inputs import InputEvent
-from moldau.demo.publish import PublishError, as_bits, ensure_topics
-from moldau.demo.there import ForeignRecordError, lines_there
+from moldau.demo.publish import ForeignRecordError, PublishError, as_bits, ensure_topics, lines_there
 from moldau.model.identity import TopicPartition
 from moldau.registry.client import RegistryClient
 from moldau.testing.broker import Broker

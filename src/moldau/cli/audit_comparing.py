@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from moldau.cli.exit_codes import DONE, MISSING_OR_DOUBLED, UNDECIDED
-from moldau.cli.options import SECONDS, TOPIC
-from moldau.cli.times import TIME, TIME_FORMS, parse_duration_ms
+from moldau.cli.options import SECONDS, TIME, TIME_FORMS, TOPIC, parse_duration_ms
 from moldau.model.near_names import did_you_mean
 
 if TYPE_CHECKING:

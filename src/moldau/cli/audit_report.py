@@ -220,7 +220,7 @@ def watch(every: float, until_complete: bool, as_json: bool, bootstrap: str, tim
     from functools import partial
 
     from moldau.audit.forgetting import Watch
-    from moldau.cli.audit_changes import watching_view
+    from moldau.cli.audit_view import watching_view
     from moldau.cli.connecting import ClusterOutage, PatientCluster
     from moldau.cli.interruptions import Interruptions
     from moldau.cli.output import sleep_while_read

@@ -116,9 +116,8 @@ def _run(options: "DemoOptions", progress: "RunProgress") -> "DemoReport":
 
     from moldau.client.failures import ClientError
     from moldau.demo.children import ChildError
-    from moldau.demo.publish import PublishError
+    from moldau.demo.publish import ForeignRecordError, PublishError
     from moldau.demo.run import run_demo
-    from moldau.demo.there import ForeignRecordError
     from moldau.lake.loading.errors import LoadError
     from moldau.lake.reading.offsets import DataLossError
     from moldau.lake.session import SessionError

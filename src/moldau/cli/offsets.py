@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.cli.times import TIME_FORMS, parse_time
+from moldau.cli.options import TIME_FORMS, parse_time
 from moldau.model.identity import Offset, TopicPartition
 
 if TYPE_CHECKING:

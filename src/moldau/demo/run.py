@@ -75,8 +75,7 @@ class _Run:
         """Hosts, auditor and load side by side; then what they have to say for themselves."""
         from moldau.demo.loading import DemoLoads, group_lag
         from moldau.demo.publish import HostPublishers
-        from moldau.demo.questions import ask_all
-        from moldau.demo.report import prove
+        from moldau.demo.report import ask_all, prove
         from moldau.demo.tiers import TIERS, TierWatch, draw
         from moldau.lake.table import read_table
 
@@ -174,8 +173,7 @@ class _Run:
     def _orders(self, broker: Any, schemas: tuple[Mapping[str, Any], ...]) -> tuple[Any, int]:
         """One for each host, with what the topic holds."""
         from moldau.demo.host import Orders
-        from moldau.demo.publish import as_bits, ensure_topics
-        from moldau.demo.there import lines_there
+        from moldau.demo.publish import as_bits, ensure_topics, lines_there
         from moldau.registry.client import RegistryClient
         from moldau.tracking.schemas.event_schema import event_schema
 

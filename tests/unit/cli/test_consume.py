@@ -14,7 +14,7 @@ from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.record import Columns
 
 if TYPE_CHECKING:
-    from moldau.cli.group_commits import GroupCommitter
+    from moldau.cli.consume import GroupCommitter
     from moldau.cli.partition_reader import PartitionReader, Piece
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from moldau.cli import group_reset
-from moldau.cli.group_commits import GroupCommitter
+from moldau.cli.consume import GroupCommitter
 from moldau.client.groups import GroupOffset, Groups
 from moldau.model.identity import Offset, TopicPartition
 

@@ -8,8 +8,7 @@ from click.testing import CliRunner
 
 from moldau.cli.application import application
 from moldau.cli.offsets import POINT
-from moldau.cli.options import SECONDS
-from moldau.cli.times import TIME, parse_duration_ms, parse_time
+from moldau.cli.options import SECONDS, TIME, parse_duration_ms, parse_time
 
 NOW_MS = 1_700_000_000_000
 
