@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from moldau.lake.table import completion_watermark, remove_orphans, wait_until_complete
+from moldau.lake.table import IncompleteTableError, completion_watermark, remove_orphans, set_watermark, wait_until_complete
 from moldau.lake.tables import delta, manifest
 from moldau.lake.tables.committing import (
     LoadConflictError,
@@ -27,14 +27,23 @@ from moldau.lake.tables.committing import (
     progress,
     set_properties,
 )
-from moldau.lake.tables.compaction import compact_table
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
-from moldau.lake.tables.evolution import evolve
-from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
+from moldau.lake.tables.format import (
+    FORMATS,
+    Change,
+    Snapshot,
+    TableError,
+    TableFormat,
+    VersionTakenError,
+    format_named,
+    format_of,
+    open_or_create,
+    open_table,
+    opened,
+)
 from moldau.lake.tables.new_file import make_folder
-from moldau.lake.tables.opening import FORMATS, format_named, format_of, open_or_create, open_table, opened
-from moldau.lake.tables.rewriting import widen
-from moldau.lake.tables.watermark import IncompleteTableError, set_watermark
+from moldau.lake.tables.rewriting import compact_table, widen
+from moldau.lake.tables.schemas import evolve
 
 SCHEMA = pa.schema([("n", pa.int64()), ("small", pa.int32()), *TIME_FIELDS])
 IDS = [application_id("job", "00ff", partition) for partition in range(2)]

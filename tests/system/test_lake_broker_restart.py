@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.reading.ranges import RangeRead, ReadError, ReadRules
+from moldau.lake.reading.tasks import RangeRead, ReadError, ReadRules
 from moldau.testing.broker import Broker
 
 pytestmark = pytest.mark.system

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from moldau.client.cluster import Cluster
-from moldau.lake.writing.columns import layout
 from moldau.lake.writing.driver import DriverFencedError
+from moldau.lake.writing.encoding import layout
 from moldau.lake.writing.machine import LostBatchError, WriteFailedError
 from moldau.lake.writing.options import parse_write_options
 from moldau.lake.writing.points import DRIVER_POINTS, TASK_POINTS

@@ -150,7 +150,7 @@ def _load(ctx: click.Context, file: Path | None, given: dict[str, Any], interrup
 
 
 def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "LoadJobs":
-    from moldau.lake.loading.job_file import load_jobs, read_job_file
+    from moldau.lake.loading.job import load_jobs, read_job_file
 
     names = (
         "bootstrap",

@@ -13,10 +13,10 @@ from moldau.demo.host import REJECT_HEADER
 from moldau.demo.tiers import LAKE_TIER
 from moldau.lake.loading.job import LoadJobs
 from moldau.lake.loading.load import load
+from moldau.lake.table import set_watermark
 from moldau.lake.tables.committing import Writer
-from moldau.lake.tables.compaction import compact_table
-from moldau.lake.tables.opening import format_of, open_table
-from moldau.lake.tables.watermark import set_watermark
+from moldau.lake.tables.format import format_of, open_table
+from moldau.lake.tables.rewriting import compact_table
 from moldau.model.identity import TopicPartition
 
 NAME = "demo"

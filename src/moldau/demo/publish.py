@@ -24,7 +24,7 @@ from moldau.lake.avro.columns import AvroColumns
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.columns import RecordColumns
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.reading.ranges import RangeRead, ReadRules
+from moldau.lake.reading.tasks import RangeRead, ReadRules
 from moldau.model.identity import TopicPartition
 
 

@@ -1,4 +1,4 @@
-"""What the demonstration found: the report of the audit, the independent proof by Spark SQL, answers to ready reports, times of the steps."""
+"""What the demonstration found: the audit's report, the independent proof by Spark SQL, the ready reports, times of the steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

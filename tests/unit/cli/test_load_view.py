@@ -11,7 +11,7 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.load import LoadResult
 from moldau.lake.loading.service import Outcome
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.tables.compaction import Compacted
+from moldau.lake.tables.rewriting import Compacted
 
 JOB = LoadJob("j", "b:1", "clicks", "/lake/clicks", "/lake/dead-letters/clicks", registry="http://r")
 GONE = "; skipped, no longer in the log: "

@@ -10,8 +10,7 @@ from moldau.client.settings import hiding_settings
 from moldau.lake.loading.job import LoadJobs
 from moldau.lake.reading.cluster_log import KnownTopic
 from moldau.lake.reading.options import Use, parse_options
-from moldau.lake.reading.planning import partitions_of
-from moldau.lake.reading.stream_planning import StreamPlanner
+from moldau.lake.reading.planning import StreamPlanner, partitions_of
 from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import is_internal, matches
 

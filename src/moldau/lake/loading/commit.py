@@ -20,10 +20,9 @@ from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.committing import LoadConflictError, Writer, check, commit, discard, progress
 from moldau.lake.tables.data_files import PARTITIONINGS, DataFile
-from moldau.lake.tables.evolution import evolve
-from moldau.lake.tables.format import Change, Snapshot, TableError, TableMismatchError
-from moldau.lake.tables.opening import open_or_create
+from moldau.lake.tables.format import Change, Snapshot, TableError, TableMismatchError, open_or_create
 from moldau.lake.tables.rewriting import widen
+from moldau.lake.tables.schemas import evolve
 from moldau.model.errors import MoldauError
 
 log = logging.getLogger(__name__)

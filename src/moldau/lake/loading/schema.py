@@ -19,9 +19,8 @@ import pyarrow as pa
 from moldau.lake.avro.schemas import AvroSchemaError, AvroText
 from moldau.lake.loading.errors import LoadError, SchemaChangeError
 from moldau.lake.loading.job import TO_DEAD_LETTERS, LoadJob
-from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import TableMismatchError
-from moldau.lake.tables.schema_json import storable_schema
+from moldau.lake.tables.schemas import evolve, storable_schema
 
 _WIDTHS = (("int", "long"), ("float", "double"), ("int", "double"))
 _NAMED = ("record", "error", "enum", "fixed")

@@ -22,8 +22,8 @@ from moldau.lake.reading.options import ReadOptions, Use, parse_options
 
 if TYPE_CHECKING:
     from moldau.lake.reading.cluster_log import ClusterLog
+    from moldau.lake.reading.planning import StreamOffsets, StreamPlanner
     from moldau.lake.reading.row_shape import RowShape
-    from moldau.lake.reading.stream_planning import StreamOffsets, StreamPlanner
     from moldau.lake.writing.sink import MoldauStreamWriter, MoldauWriter
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; `start` if there is nothing to read yet. DataLossError."""
-        from moldau.lake.reading.stream_planning import StreamOffsets
+        from moldau.lake.reading.planning import StreamOffsets
 
         reached = StreamOffsets.from_json(start)
         limited = not isinstance(limit, ReadAllAvailable)
@@ -170,7 +170,7 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a batch. DataLossError."""
-        from moldau.lake.reading.stream_planning import StreamOffsets, share_tasks
+        from moldau.lake.reading.planning import StreamOffsets, share_tasks
 
         upto = StreamOffsets.from_json(end)
         ranges = self._plans().ranges(StreamOffsets.from_json(start), upto)
@@ -183,7 +183,7 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """The sink has everything below `end`."""
-        from moldau.lake.reading.stream_planning import StreamOffsets
+        from moldau.lake.reading.planning import StreamOffsets
 
         self._tell_group(StreamOffsets.from_json(end))
 
@@ -195,7 +195,7 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plans(self) -> "StreamPlanner":
         from moldau.lake.reading.cluster_log import ClusterLog
-        from moldau.lake.reading.stream_planning import StreamPlanner
+        from moldau.lake.reading.planning import StreamPlanner
 
         if self._planner is None:
             self._source = ClusterLog(self.options.bootstrap, self.options.client_id, isolation_level=self.options.isolation_level)

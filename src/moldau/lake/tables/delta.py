@@ -24,7 +24,7 @@ from moldau import __version__
 from moldau.lake.tables.data_files import DataFile
 from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError, no_version
 from moldau.lake.tables.new_file import make_folder, put_new
-from moldau.lake.tables.schema_json import from_json, to_json
+from moldau.lake.tables.schemas import from_json, to_json
 from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import Any, cast
 from moldau.lake.tables.data_files import DataFile
 from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError, no_version
 from moldau.lake.tables.new_file import make_folder, put_new
-from moldau.lake.tables.schema_json import from_json, to_json
+from moldau.lake.tables.schemas import from_json, to_json
 from moldau.tracking.clock import now_ms
 
 FOLDER = "_manifests"

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from moldau.lake.python_tasks import BALLAST, spare_collections
 from moldau.lake.reading.offsets import OptionError
-from moldau.lake.writing.columns import Layout, layout
+from moldau.lake.writing.encoding import Layout, layout
 from moldau.lake.writing.options import NO_BATCH_ID, WriteOptions, parse_write_options
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
 from moldau.client.partitioning import partition_of
-from moldau.lake.writing.columns import Given, Layout, pieces
 from moldau.lake.writing.decisions import TaskTransaction, Written
-from moldau.lake.writing.encoding import batch_ends, batch_of, encode, size_estimates
+from moldau.lake.writing.encoding import Given, Layout, batch_ends, batch_of, encode, pieces, size_estimates
 from moldau.lake.writing.options import WriteOptions
 from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import ACKS_ALL, Batch, BatchSender, DeliveryError

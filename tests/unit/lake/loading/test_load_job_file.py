@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from moldau.lake.loading.job_file import read_job_file
+from moldau.lake.loading.job import read_job_file
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 

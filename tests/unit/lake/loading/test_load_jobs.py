@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from moldau.lake.loading.errors import NoSchemaError, SchemaChangeError, TaskError, task_failure
-from moldau.lake.loading.job import NAME_BYTES_MAX, LoadJob, LoadJobs
-from moldau.lake.loading.job_file import JobFileError, load_jobs, read_job_file
+from moldau.lake.loading.job import NAME_BYTES_MAX, JobFileError, LoadJob, LoadJobs, load_jobs, read_job_file
 from moldau.lake.loading.service import passing
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.reading.stream_planning import Patience, admitted, share_tasks, waiting
+from moldau.lake.reading.planning import Patience, admitted, share_tasks, waiting
 from moldau.model.identity import TopicPartition
 
 SIZES = st.dictionaries(st.integers(0, 20).map(lambda number: TopicPartition("t", number)), st.integers(0, 10_000), max_size=12)

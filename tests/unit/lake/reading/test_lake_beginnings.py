@@ -6,8 +6,7 @@ import pytest
 
 from moldau.client.partition_requests import Fetched
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
-from moldau.lake.reading.ranges import RangeRead, ReadRules
-from moldau.lake.reading.tasks import Beginnings
+from moldau.lake.reading.tasks import Beginnings, RangeRead, ReadRules
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import Record, encode_batch

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from moldau.client.partition_requests import AbortedRecords, Fetched
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
-from moldau.lake.reading.ranges import RangeRead, ReadError, ReadRules
+from moldau.lake.reading.tasks import RangeRead, ReadError, ReadRules
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import Compression, Record, RecordBatchBuilder, encode_batch

@@ -8,7 +8,7 @@ import pytest
 from moldau.lake.reading.cluster_log import KnownTopic
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, OptionError
 from moldau.lake.reading.options import Use, parse_options
-from moldau.lake.reading.stream_planning import LOOK_MS, StreamOffsets, StreamPlanner
+from moldau.lake.reading.planning import LOOK_MS, StreamOffsets, StreamPlanner
 from moldau.model.identity import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

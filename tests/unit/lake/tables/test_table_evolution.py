@@ -6,10 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import TableMismatchError
 from moldau.lake.tables.rewriting import fit
-from moldau.lake.tables.schema_json import from_json, storable, storable_schema, to_json
+from moldau.lake.tables.schemas import evolve, from_json, storable, storable_schema, to_json
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from moldau.lake.writing.columns import Layout, RowError, pieces
+from moldau.lake.writing.encoding import Layout, RowError, pieces
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, MapType, StringType, StructType, TimestampType
 
 from moldau.lake.reading.offsets import OptionError
-from moldau.lake.writing.columns import ColumnError, layout
+from moldau.lake.writing.encoding import ColumnError, layout
 from moldau.lake.writing.options import NAMES, parse_write_options
 from moldau.protocol.records.compression import Compression
 
