@@ -139,7 +139,7 @@ def test_a_topic_that_is_not_ours_is_left_alone(broker: Broker, events: Path) ->
     topic = broker.create_topic(broker.unique_topic("foreign"), PARTITIONS)
     with Producer(broker.bootstrap_servers) as producer:
         producer.send(topic, b"foreign", partition=2)
-    with pytest.raises(ForeignRecordError, match=f"{topic}-2: the record at offset 0 is none of ours"):
+    with pytest.raises(ForeignRecordError, match=f"{topic}-2: the record at offset 0 was not published by the demonstration"):
         there(broker, topic, events)
     with pytest.raises(PublishError, match="has 4 partitions, not 5; use another --dir"):
         ensure_topics(broker.bootstrap_servers, topic, 5)

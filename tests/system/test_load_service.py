@@ -60,7 +60,7 @@ def test_a_round_loads_all_topics_and_says_how_far_they_are_complete(broker: Bro
     last = NOON + timedelta(milliseconds=(good.time_of(28) - NOON_MS) // 600_000 * 600_000 + 600_000)
     assert wait_until_complete(good.job.table, last, 0) == last
     assert completion_watermark(bad.job.table) is None
-    with pytest.raises(IncompleteTableError, match="nobody has said yet how far it is complete"):
+    with pytest.raises(IncompleteTableError, match="it has no completion watermark yet"):
         wait_until_complete(bad.job.table, NOON, 0)
     told.clear()
     version = open_table(good.job.table)
@@ -93,7 +93,7 @@ def test_a_running_service_takes_what_comes_and_ends_at_what_nobody_can_mend(bro
         thread.join(LIMIT_S)
     assert world.state() == world.complete()
     broker.delete_topic(world.topic)
-    with pytest.raises(DataLossError, match=f"topic {world.topic} is gone"):
+    with pytest.raises(DataLossError, match=f"topic {world.topic} was deleted"):
         LoadService(spark_session(), jobs_of(world, tmp_path)).run(0.05)
 
 

@@ -165,7 +165,9 @@ def test_records_that_are_gone_fail_the_load_by_partition_and_offset_or_show_as_
     load(spark, world.job)
     world.publish(9)
     trim(world, 8)
-    with pytest.raises(DataLossError, match=rf"{world.topic}-\d: offset \d is gone, the log starts at 8; with --no-fail-on-data-loss"):
+    with pytest.raises(
+        DataLossError, match=rf"{world.topic}-\d: offset \d is no longer in the log, which starts at 8; with --no-fail-on-data-loss"
+    ):
         load(spark, world.job)
     before = len(world.rows())
     result = load(spark, world.job, fail_on_data_loss=False)
@@ -205,7 +207,7 @@ def test_a_topic_that_is_gone(spark: Any, broker: Broker, tmp_path: Path) -> Non
     broker.delete_topic(world.topic)
     ends = rf"{world.topic}-0 up to offset \d, {world.topic}-1 up to offset \d"
     with pytest.raises(
-        DataLossError, match=f"topic {world.topic} is gone; {world.job.table} holds {ends}, and the records after that are lost"
+        DataLossError, match=f"topic {world.topic} was deleted; {world.job.table} holds {ends}, and the records after that are lost"
     ):
         load(spark, world.job)
     assert load(spark, world.job, fail_on_data_loss=False).rows == 0

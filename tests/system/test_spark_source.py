@@ -160,6 +160,6 @@ def test_records_that_retention_took_fail_the_read_or_are_left_out(spark: Any, m
         )
     assert answers == {where: 4}
     start = {"subscribe": name, "startingOffsets": json.dumps({name: {"0": 2}})}
-    with pytest.raises(PySparkException, match=f"{name}-0: offset 2 is gone, the log starts at 4"):
+    with pytest.raises(PySparkException, match=f"{name}-0: offset 2 is no longer in the log, which starts at 4"):
         read(spark, moldau, **start).count()
     assert places(read(spark, moldau, failOnDataLoss="false", **start)) == [(0, n) for n in range(4, 10)]

@@ -165,7 +165,7 @@ class Round:
         position = self._reading.positions[where]
         if not may_wait:
             raise PeerError(error.code, f"{where} at offset {position}: {error.message}") from error
-        log.error("damaged batch, the partition is not counted on: partition=%s position=%d reason=%s", where, position, error)
+        log.error("damaged batch, counting of the partition is suspended: partition=%s position=%d reason=%s", where, position, error)
 
     def _publish(self, caught_up_ms: int | None) -> None:
         if not self._changed and caught_up_ms is None:
@@ -179,7 +179,7 @@ class Round:
             except TransactionAbortedError as error:
                 if attempt == _ABORTED_TRIES - 1:
                     raise
-                log.warning("counts not taken, trying again: tier=%s reason=%s", self._options.tier, error)
+                log.warning("transaction of counts aborted, retrying: tier=%s reason=%s", self._options.tier, error)
                 self._reading.discover()
         self._auditor.tell(published=self._tally.records, transactions=1)
         log.info("counts published: tier=%s keys=%d records=%d", self._options.tier, len(counts), self._tally.records)
@@ -294,7 +294,9 @@ class Auditor:
                     return
 
     def _give_up(self) -> None:
-        log.warning("audit ended without the brokers: tier=%s; what was not published is counted by the next auditor", self.options.tier)
+        log.warning(
+            "audit ended while no broker answered: tier=%s; unpublished counts are counted again by the next auditor", self.options.tier
+        )
         publisher = self._publisher
         if publisher is not None:
             publisher.abandon()
@@ -322,7 +324,7 @@ class Auditor:
         """Once for each outage and kind of trouble: it is tried again every few seconds, perhaps for hours."""
         kind = (type(error), error.code if isinstance(error, PeerError) else None)
         level = logging.DEBUG if kind in self._troubles else logging.WARNING
-        log.log(level, "audit interrupted, it is tried again: tier=%s reason=%s", self.options.tier, error)
+        log.log(level, "audit interrupted, retrying: tier=%s reason=%s", self.options.tier, error)
         self._troubles.add(kind)
 
     def _work(self, *, once: bool) -> None:
@@ -337,7 +339,7 @@ class Auditor:
                 reading, walker = TopicReader(cluster, self.options.topics, places), Walker(self._is_tracked, fast=self.options.fast)
                 Round(self.options, self, publisher, reading, walker).go_on(once=once)
         except _StopError:
-            log.info("audit stopped while brokers were away: tier=%s", self.options.tier)
+            log.info("audit stopped while no broker answered: tier=%s", self.options.tier)
         finally:
             publisher.close()
             self._publisher = None  # its threads end with it, and look for no brokers any more
@@ -361,7 +363,7 @@ class Auditor:
         for name, number in more.items():
             self._told[name] += number
         if self._troubles and more.get("transactions"):
-            log.warning("audit goes on, counts are published again: tier=%s", self.options.tier)
+            log.warning("audit resumed, counts are published again: tier=%s", self.options.tier)
             self._troubles.clear()
 
     def _pause(self, seconds: float) -> None:

@@ -49,7 +49,7 @@ def read_audit(cluster: "Cluster", into: TierCounts | None = None, *, wanted: Ke
     partitions = [TopicPartition(AUDIT_TOPIC, each.partition) for each in topic.partitions]
     _read_up_to_now(cluster, partitions, found, wanted)
     if found.stale and time.monotonic() >= found.again_at:
-        log.info("records about what was forgotten: everything is read again")
+        log.info("records about dropped windows or topics arrived: the audit topic is read from its beginning")
         found.start_over()
         found.topic_id, found.again_at = topic.id, time.monotonic() + _AGAIN_S
         _read_up_to_now(cluster, partitions, found, wanted)

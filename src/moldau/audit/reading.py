@@ -197,7 +197,7 @@ class TopicReader:
                     self._leaderless.add(where)
                     unreadable[f"partition {where}"] = each.error or ErrorCode.LEADER_NOT_AVAILABLE
         for name in unreadable.keys() - self.unreadable.keys():
-            log.warning("not readable for now: %s: %s", name, unreadable[name].name)
+            log.warning("not readable, retrying: %s: %s", name, unreadable[name].name)
         self.unreadable = unreadable
         return there
 
@@ -205,7 +205,7 @@ class TopicReader:
         """Where we were, or the auditor before us; None for a partition that nobody has counted yet."""
         left_id, position = self._left.get(where, (NO_TOPIC_ID, 0))
         if left_id == topic_id != NO_TOPIC_ID:
-            log.warning("partition back: partition=%s position=%d", where, position)
+            log.warning("partition known again, counting continues: partition=%s position=%d", where, position)
             return position
         place = self._places.get(where)
         if place is None:
@@ -284,7 +284,7 @@ class TopicReader:
         elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE and isinstance(subject, TopicPartition):
             self._go_on_within(subject, error)
         elif error.code.retriable and isinstance(subject, TopicPartition) and subject in self.positions:
-            log.warning("not readable for now: partition %s: %s", subject, error)
+            log.warning("not readable, retrying: partition %s: %s", subject, error)
             self._leaderless.add(subject)
             self.unreadable[f"partition {subject}"] = error.code
             self._known_ms = None
@@ -299,13 +299,13 @@ class TopicReader:
         if first <= position <= last:
             raise error
         gap = Gap(where.partition, position, first, "gone") if position < first else Gap(where.partition, last, position, "cut")
-        what = "records gone before they were counted" if gap.cause == "gone" else "records counted that the log has lost"
+        what = "records deleted before they were counted" if gap.cause == "gone" else "records counted that the log has lost"
         log.error("%s: partition=%s position=%d log=[%d, %d)", what, where, position, first, last)
         self.gaps.append((where.topic, gap))
         self.positions[where] = gap.end_offset if gap.cause == "gone" else gap.start_offset
 
     def _forget(self, where: TopicPartition) -> None:
         position = self.positions.pop(where)
-        log.warning("partition gone: partition=%s position=%d", where, position)
+        log.warning("partition no longer known, not counted: partition=%s position=%d", where, position)
         self._left[where] = (self._ids.pop(where), position)
         self.ends.pop(where, None)

@@ -73,7 +73,7 @@ COMMANDS = {
     "schema": LazyCommand("moldau.cli.schema", "schema", "List, get, register, check and delete schemas of a registry."),
     "log": LazyCommand("moldau.cli.log", "log", "Look into the files of a log, without a broker."),
     "completion": LazyCommand("moldau.cli.completion", "completion", "Print the script that makes a shell complete commands and names."),
-    "demo": LazyCommand("moldau.cli.demo", "demo", "Run the whole pipeline over real events, and let the audit say whether all are there."),
+    "demo": LazyCommand("moldau.cli.demo", "demo", "Run the whole pipeline over real events, and let the audit check that all arrived."),
 }
 
 

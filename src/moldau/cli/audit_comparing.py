@@ -70,11 +70,11 @@ def comparing_options(function: F) -> F:
         ),
         click.option(
             "--only", multiple=True, metavar="TIER=PATTERN", callback=_only,
-            help="The topics that a tier is meant to count.  [default: what an auditor says; what a load has ever loaded]",
+            help="The topics that a tier has to count.  [default: those of the auditor's pattern; what a load has ever loaded]",
         ),
         click.option(
             "--producer-timeout", type=SECONDS, default=300.0, show_default=True, metavar="SECONDS", envvar="MOLDAU_AUDIT_PRODUCER_TIMEOUT",
-            help="After so long without a sign of life of a producer that did not close, the log stands for what it sent.",
+            help="After so long without a record of a producer that did not close, the count in the log is taken for what it sent.",
         ),
     ):  # fmt: skip
         function = option(function)

@@ -10,7 +10,7 @@ from moldau.cli.output import counted
 @click.command("forget")
 @click.option("--tier", metavar="NAME", type=TOPIC, required=True, help="The tier whose counts are taken back.")
 @click.option("--topic", "topics", metavar="NAME", type=TEXT, multiple=True, help="Only of this topic; may be repeated.  [default: all]")
-@click.option("--dry-run", is_flag=True, help="Only say what would be forgotten.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be forgotten.")
 @bootstrap_option
 @timeout_option(30.0)
 def forget(tier: str, topics: tuple[str, ...], dry_run: bool, bootstrap: str, timeout: float) -> None:

@@ -205,7 +205,7 @@ def _gap(told: "ReportedGap") -> str:
     gap = told.gap
     offsets = f"partition {told.topic}-{gap.partition}, offsets {gap.start_offset} to {gap.end_offset - 1}"
     if gap.cause == "gone":
-        return f"gap: {offsets} were gone from the log before tier {told.tier} had counted them"
+        return f"gap: {offsets} were deleted from the log before tier {told.tier} had counted them"
     return f"gap: {offsets} were counted by tier {told.tier}, and then the log lost its end"
 
 

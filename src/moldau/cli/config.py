@@ -41,7 +41,7 @@ def config() -> None:
 @config.command("describe")
 @resource_options
 @click.option("--all", "all_", is_flag=True, help="Show the defaults too, not only what was set.")
-@click.option("--help-texts", "documentation", is_flag=True, help="Say what each setting means.")
+@click.option("--help-texts", "documentation", is_flag=True, help="Explain each setting.")
 @json_option
 @bootstrap_option
 @timeout_option(10.0)

@@ -245,7 +245,7 @@ def _start(start: StartPoint, since: int | None) -> StartPoint:
     if since is None:
         return start
     if click.get_current_context().get_parameter_source("start") is not ParameterSource.DEFAULT:
-        raise click.UsageError("--from and --since both say where to begin: give one of them")
+        raise click.UsageError("--from and --since both set the start: give one of them")
     return AtTime(since)
 
 

@@ -67,7 +67,7 @@ def demo(
     cores: int,
     as_json: bool,
 ) -> None:
-    """Run the whole pipeline over real events, and let the audit say whether all are there.
+    """Run the whole pipeline over real events, and let the audit check that all arrived.
 
     A broker and a schema registry are started on free ports. Three hosts publish tracked Avro events, an auditor counts what reaches the
     topic, and a load streams it into a Delta table by day; all of them publish their counts. The report is the audit's, beside an

@@ -103,7 +103,7 @@ def print_report(report: "DemoReport", *, as_json: bool) -> None:
         print_table(question.columns, question.rows, numeric=numeric)
         if question.more:
             click.echo(f"... and {question.more:,} more rows")
-    click.echo("\nWhat the audit says")
+    click.echo("\nReport of the audit")
     print_audit(report.audit)
     click.echo()
     for line in _remarks(report):
@@ -111,7 +111,7 @@ def print_report(report: "DemoReport", *, as_json: bool) -> None:
     if report.complete:
         click.echo(f"{verdict('complete', sys.stdout)}: nothing missing, nothing doubled, nothing changed")
     else:
-        said = f"{verdict('NOT COMPLETE', sys.stderr)}: the audit says {verdict(report.verdict.value, sys.stderr)}"
+        said = f"{verdict('NOT COMPLETE', sys.stderr)}: verdict of the audit: {verdict(report.verdict.value, sys.stderr)}"
         click.echo(said if report.sound else f"{said}; {_unsound(report)}", err=True)
 
 

@@ -55,7 +55,7 @@ def check_wishes(
         raise click.UsageError("give one of --to, --shift-by and --from-file")
     if from_file is not None:
         if topics:
-            raise click.UsageError("--from-file says itself which topics and partitions; leave --topic out")
+            raise click.UsageError("--from-file names topics and partitions itself; leave --topic out")
         with click.open_file(from_file, encoding="utf-8") as file:
             return ResetTarget((), (), parse_file(group, file, from_file))
     if shift_by is not None:

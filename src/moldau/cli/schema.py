@@ -300,9 +300,7 @@ def _refuse(what: str, note: str, found: Sequence[str], told: str | Literal[Fals
 def _type(file: str, kind: str | None) -> str:
     found = SUFFIXES.get(Path(file).suffix.lower()) if kind is None else TYPES[kind]
     if found is None:
-        raise click.UsageError(
-            f"{file}: --type says which language it is: {', '.join(TYPES)} (files named .avsc and .proto say it themselves)"
-        )
+        raise click.UsageError(f"{file}: --type is needed: {', '.join(TYPES)} (for files named .avsc and .proto it is known)")
     return found
 
 

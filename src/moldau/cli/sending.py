@@ -70,7 +70,7 @@ class AcknowledgementWait:
             self.logger.answered()
             if not self.logger.any_away:  # else these came before it went away, and it is not told again
                 self._heard.reason = ""
-            return f"{self._where}: acknowledged again after {lasted_s:.0f} s, going on" if told else None
+            return f"{self._where}: acknowledged again after {lasted_s:.0f} s, sending continues" if told else None
         due = self._since + TELL_AFTER_S if self._told_at is None else self._told_at + TELL_AGAIN_S
         if not waiting or now < due:
             return None
@@ -170,7 +170,7 @@ class LargeRecords:
 
         found = self._ask(name)
         if found is None:
-            return f"no more than {name} of the topic says"
+            return f"no more than {name} of the topic allows"
         whose = f"{name} of the topic" if found.source is ConfigSource.DYNAMIC_TOPIC else f"{of_brokers} of the brokers"
         return f"{int(found.value or 0):,} bytes: {whose}"
 

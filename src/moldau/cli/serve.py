@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "-l", "--listen", metavar="HOST:PORT", callback=host_port, help="Where to listen; port 0 picks a free one.  [default: localhost:9092]"
 )
 @click.option(
-    "--advertise", metavar="HOST:PORT", callback=host_port, help="Address that clients are told to connect to, when it is another one."
+    "--advertise", metavar="HOST:PORT", callback=host_port, help="Address that clients connect to, if it differs from the one listened on."
 )
 @click.option("--data", "directories", metavar="DIR", multiple=True, help="Data directory; may be repeated.  [default: ./moldau-data]")
 @click.option(

@@ -59,7 +59,9 @@ def _lines(columns: AvroColumns, records: RecordColumns, partition: TopicPartiti
     for row, reason in decoded.rejected.items():
         line = _line_header(records.headers[row].as_py())
         if line is None:
-            raise ForeignRecordError(f"{partition}: the record at offset {records.offset[row]} is none of ours: {reason}")
+            raise ForeignRecordError(
+                f"{partition}: the record at offset {records.offset[row]} was not published by the demonstration: {reason}"
+            )
         others.append(line)
     return np.concatenate([lines, np.array(others, np.int64)])
 

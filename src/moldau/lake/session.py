@@ -269,7 +269,7 @@ class SparkOnDemand:
             try:
                 self._session.stop()
             except Exception as error:  # whatever Java's end makes of it: its processes are ended in any case
-                log.info("Spark was not stopped in good order: %s", error)
+                log.info("Spark did not stop cleanly: %s", error)
         if self._failure is not None and not self._ended:
             self._processes.keep_directory()
         self._processes.end()

@@ -60,7 +60,7 @@ def wait_until_complete(
             return found
         left = deadline - monotonic()
         if left <= 0:
-            state = "nobody has said yet how far it is complete" if found is None else f"it is complete up to {found.isoformat()}"
+            state = "it has no completion watermark yet" if found is None else f"it is complete up to {found.isoformat()}"
             raise IncompleteTableError(f"{path}: not complete up to {until.isoformat()} after {timeout_s:g} s; {state}")
         sleep(min(POLL_S, left))
 

@@ -426,7 +426,7 @@ def test_gaps_stand_in_the_report(ledger: Ledger) -> None:
     for guid, gap in (("1" * 32, Gap(1, 100, 150, "gone")), ("2" * 32, Gap(0, 50, 70, "cut"))):
         ledger.found.take(AuditRecord("gap", guid, ledger.now, "local", CountKey("departures", 0, "", "", "", "local"), gap=gap))
     assert run("report").output.splitlines()[-2:] == [
-        "gap: partition departures-1, offsets 100 to 149 were gone from the log before tier local had counted them",
+        "gap: partition departures-1, offsets 100 to 149 were deleted from the log before tier local had counted them",
         "gap: partition departures-0, offsets 50 to 69 were counted by tier local, and then the log lost its end",
     ]
     gap_of = json.loads(run("report", "--json").output)["gaps"][0]

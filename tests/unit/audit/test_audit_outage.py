@@ -39,5 +39,5 @@ def test_an_outage_is_one_warning_and_its_end_another(monkeypatch: pytest.Monkey
     watched.run()
     assert len(tried) == len(attempts)
     told = [record.getMessage().split(":")[0] for record in caplog.records if record.levelname == "WARNING"]
-    again, on = "audit interrupted, it is tried again", "audit goes on, counts are published again"
+    again, on = "audit interrupted, retrying", "audit resumed, counts are published again"
     assert told == [again, again, on, again]

@@ -127,7 +127,7 @@ def test_a_file_that_is_none(lines: list[str], wrong: str) -> None:
         ({"to": End(), "shift_by": 1}, "give one of --to"),
         ({"to": End(), "partitions": (1,)}, "--partition needs exactly one --topic"),
         ({"to": End(), "partitions": (1,), "topics": ("t", "u")}, "--partition needs exactly one --topic"),
-        ({"from_file": "f", "topics": ("t",)}, "--from-file says itself"),
+        ({"from_file": "f", "topics": ("t",)}, "--from-file names topics"),
     ],
 )
 def test_wishes_that_cannot_be_meant(arguments: dict[str, Any], wrong: str) -> None:

@@ -83,4 +83,4 @@ def test_many_lines_and_no_broker_to_ask(monkeypatch: pytest.MonkeyPatch) -> Non
         "and 3 more lines, with no more bytes",
         "and 1 record of under 4,096 bytes, whose lines are not remembered",
     ]
-    assert told[-1].startswith("topic t: a batch of records may have no more than segment.bytes of the topic says; the largest record")
+    assert told[-1].startswith("topic t: a batch of records may have no more than segment.bytes of the topic allows; the largest record")

@@ -43,7 +43,7 @@ def test_it_is_told_after_seconds_then_rarely_and_once_when_it_goes_on() -> None
     assert scene.look(1, 7, 1) == [f"topic t: nothing acknowledged for 4 s, 1 record waits; {limit}; {UNKNOWN_REASON}"]
     assert scene.look(TELL_AGAIN_S - 1, 7, 1) == []
     assert scene.look(1, 7, 1200) == [f"topic t: nothing acknowledged for 34 s, 1,200 records wait; {limit}; {UNKNOWN_REASON}"]
-    assert scene.look(1, 8, 1199) == ["topic t: acknowledged again after 35 s, going on"]
+    assert scene.look(1, 8, 1199) == ["topic t: acknowledged again after 35 s, sending continues"]
     assert scene.look(TELL_AFTER_S - 1, 8, 1199) == []
     assert len(scene.look(1, 8, 1199)) == 1, "the next time"
 

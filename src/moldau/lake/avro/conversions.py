@@ -103,7 +103,7 @@ def _chooser(members: Sequence[Node]) -> Callable[[Any], int]:
     for number, member in enumerate(members):
         for kind in _python_kinds(member):
             if kind in kinds and kind in (int, float):
-                raise AvroSchemaError("a union of more than two types holds two sizes of number: their values cannot be told apart")
+                raise AvroSchemaError("a union of more than two types holds two sizes of number: their values cannot be distinguished")
             kinds.setdefault(kind, number)
 
     def choose(value: Any) -> int:

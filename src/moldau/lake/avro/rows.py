@@ -149,7 +149,7 @@ class RowDecoder:
         except IndexError:
             raise (EOFError if stream.tell() == len(body) else IndexError) from None  # a number that is cut off is an IndexError, too
         if stream.tell() != len(body):
-            raise ValueError(f"{len(body) - stream.tell()} of {len(body)} bytes are left over behind the event")
+            raise ValueError(f"{len(body) - stream.tell()} of {len(body)} bytes are left after the event")
         return [event[name] if convert is None else convert(event[name]) for name, convert in self._converts]
 
     def _batch(self, rows: Sequence[Sequence[Any]]) -> Any:

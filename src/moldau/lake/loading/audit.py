@@ -181,7 +181,7 @@ def keep_counts(job: LoadJob, tables: TableFormat, epoch: str = "") -> None:
     if error is not None:
         done = _noted(job, snapshot.id, epoch)
         raise LoadError(
-            f"{job.table}: the audit could not be told the counts of versions above {done}, and the table keeps those of "
+            f"{job.table}: the counts of versions above {done} could not be published to the audit, and the table keeps those of "
             f"{tables.words_kept} versions only: nothing is loaded until it can ({error})"
         )
 

@@ -37,6 +37,6 @@ def task_failure(topic: str, error: Exception) -> RuntimeError:
     if _CRASHED in text:
         return TaskError(f"topic {topic}: a Python process of Spark died in the middle of a task: it was killed, or memory ran out")
     if type(error).__name__ == "Py4JNetworkError":
-        return TaskError(f"topic {topic}: Spark's Java process is gone")
+        return TaskError(f"topic {topic}: Spark's Java process has ended")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return TaskError(f"topic {topic}: Spark failed: {lines[0] if lines else type(error).__name__}")

@@ -229,7 +229,7 @@ class LoadJobs:
             except re.error as error:
                 raise ValueError(f"load {self.name}: {self.pattern!r} is not a regular expression: {error}") from None
             if self.registry is None:
-                raise ValueError(f"load {self.name}: a pattern needs a registry: of topics that are yet to come nobody can say the columns")
+                raise ValueError(f"load {self.name}: a pattern needs a registry: the columns of topics that do not exist yet are unknown")
         twice = [topic for topic in self.topics if self.topics.count(topic) > 1]
         if twice:  # its two loads would be in each other's way, round for round
             raise ValueError(f"load {self.name}: topic {twice[0]} is named twice")

@@ -153,7 +153,7 @@ def _without_topic(job: LoadJob, tables: TableFormat, there: Snapshot | None, *,
     if there is None:
         raise LoadError(f"there is no topic {job.topic!r}")
     loaded = _held_up_to(job, tables) or "nothing of it"
-    problem = f"topic {job.topic} is gone; {job.table} holds {loaded}, and the records after that are lost"
+    problem = f"topic {job.topic} was deleted; {job.table} holds {loaded}, and the records after that are lost"
     if fail_on_data_loss:
         raise DataLossError(f"{problem}; with {ACCEPT_LOSS} the table would be left as it is")
     log.warning("%s", problem)

@@ -125,7 +125,7 @@ def _byte_arrays(data: Bytes8, position: Int64s, limits: Int64s, *, wanted: bool
 def _headers(data: Bytes8, position: Int64s, counts: Int64s, limits: Int64s) -> tuple[Any, Int64s]:
     """Lists of headers: the first header of every record that has one, then the second ones, and so on; then put in order."""
     if ((counts < 0) | (counts > limits - position)).any():
-        raise CorruptBatchError("a record says that it has more headers than bytes")
+        raise CorruptBatchError("a record has a header count larger than its bytes")
     position = position.copy()
     rounds: list[tuple[Int64s, ...]] = []
     rows = np.flatnonzero(counts)

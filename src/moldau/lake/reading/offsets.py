@@ -176,7 +176,7 @@ def plan_ranges(
             raise OptionError("startingOffsets", f"{partition} would be read from {start} to {end}, backwards")
         problem = ""
         if start < min(first, end):
-            problem = f"offset {start} is gone, the log starts at {first}"
+            problem = f"offset {start} is no longer in the log, which starts at {first}"
         elif start > last or end > last:
             problem = f"offset {max(start, end)} is beyond the end of the log, {last}"
         if problem and fail_on_data_loss:

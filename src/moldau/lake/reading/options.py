@@ -260,7 +260,7 @@ def _meant_for(use: Use, options: Mapping[str, str]) -> None:
 def _subscription(options: Mapping[str, str]) -> TopicNames | Pattern | PartitionAssignment:
     name = one_of(options, _SUBSCRIPTIONS)
     if name is None:
-        raise OptionError("subscribe", "or subscribePattern or assign is needed to say what is read")
+        raise OptionError("subscribe", "or subscribePattern or assign is needed to select what is read")
     text = options[name].strip()
     if name == "assign":
         return PartitionAssignment(parse_assignment(name, text))

@@ -345,8 +345,8 @@ class StreamPlanner:
 
     def _lost(self, problem: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLossError(f"{problem}; with failOnDataLoss=false the query would go on")
-        log.warning("%s, going on", problem)
+            raise DataLossError(f"{problem}; with failOnDataLoss=false the query would continue")
+        log.warning("%s; the query continues with what is left", problem)
 
 
 def _is(offsets: StreamOffsets, topic: str, topic_id: str) -> bool:

@@ -184,7 +184,7 @@ class RangeRead:
         """Fail, or pass over the offsets before `next_position`."""
         if self._rules.fail_on_data_loss:
             raise DataLossError(f"{self._where()}: {problem}; with {self._rules.accept_loss} what is left would be read")
-        log.warning("%s: %s, going on with what is left", self._where(), problem)
+        log.warning("%s: %s; reading continues with the records that are left", self._where(), problem)
         self.skipped.append(self._range._replace(start=self._position, end=next_position))
         self._position = next_position
 

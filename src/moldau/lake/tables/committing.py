@@ -150,7 +150,7 @@ def commit(
     for _ in range(COMMIT_TRIES):
         snapshot = _existing(tables, path)
         if only_on_base and base is not None and snapshot.version != base.version:
-            raise LoadConflictError(f"{path}: somebody has made version {snapshot.version} since version {base.version}")
+            raise LoadConflictError(f"{path}: another writer has made version {snapshot.version} since version {base.version}")
         _check_table(path, snapshot, base, change)
         epoch = None if writer is None else writer.claim(tables, path, snapshot)
         _check_offsets(tables, path, snapshot, before, change.offsets, writer)
@@ -206,7 +206,7 @@ def set_properties(tables: TableFormat, path: str, properties: Mapping[str, str]
 def _existing(tables: TableFormat, path: str) -> Snapshot:
     snapshot = tables.open(path)
     if snapshot is None:
-        raise TableError(f"{path}: the table is gone")
+        raise TableError(f"{path}: the table was deleted")
     return snapshot
 
 
@@ -220,7 +220,7 @@ def _check_table(path: str, snapshot: Snapshot, base: Snapshot | None, change: C
         there = {file.path for file in snapshot.files()}
         for file in change.removes:
             if file.path not in there:
-                raise LoadConflictError(f"{path}: file {file.path} was replaced by somebody else meanwhile")
+                raise LoadConflictError(f"{path}: file {file.path} was replaced by another writer meanwhile")
 
 
 def _check_offsets(

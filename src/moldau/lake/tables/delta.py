@@ -203,7 +203,7 @@ class DeltaFormat:
         try:
             put_new(_log_file(path, version), content.encode())
         except FileExistsError:
-            raise VersionTakenError(f"{path}: version {version} is there already") from None
+            raise VersionTakenError(f"{path}: version {version} exists already") from None
 
     def _checkpoint(self, path: str) -> None:
         """Readers do well without it: an error is no failure of the commit."""

@@ -155,4 +155,4 @@ class ManifestFormat:
         try:
             put_new(self._file(path, content["version"]), json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode())
         except FileExistsError:
-            raise VersionTakenError(f"{path}: version {content['version']} is there already") from None
+            raise VersionTakenError(f"{path}: version {content['version']} exists already") from None

@@ -242,8 +242,9 @@ def lost_batch(decision: Decision, lost: Sequence[TaskTransaction]) -> LostBatch
     return LostBatchError(
         f"query {decision.query}: batch {decision.batch} was decided, but {len(lost)} of its {count} transactions could not be committed "
         f"any more (brokers abort one that is open for longer than transactionTimeout, or another producer took its id); the other "
-        f"{count - len(lost)} are committed, and missing are: {'; '.join(map(str, lost))}. Option lostBatch={decision.batch}:skip goes on "
-        f"without these rows, lostBatch={decision.batch}:again writes the whole batch again, so that the committed ones are there twice"
+        f"{count - len(lost)} are committed, and missing are: {'; '.join(map(str, lost))}. Option lostBatch={decision.batch}:skip "
+        f"continues without these rows, lostBatch={decision.batch}:again writes the whole batch again, with the "
+        f"committed rows twice in the topic"
     )
 
 

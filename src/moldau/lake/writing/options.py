@@ -118,7 +118,7 @@ def _transactions(options: Mapping[str, str], *, streaming: bool) -> Transaction
     else:
         if (batch is None) == bool(name):
             missing, there = ("batchId", "queryName") if name else ("queryName", "batchId")
-            reason = "a batch is written once under a name and a number that rises; without both it is written anew each time"
+            reason = "a batch is written once under a name and a number that rises; without both it is written again each time"
             raise OptionError(missing, f"is needed with {there}: {reason}")
         query = name or str(uuid.uuid4())
     return TransactionOptions(
@@ -141,5 +141,5 @@ def _name_of_checkpoint(location: str) -> str:
 def _lost_batch(text: str) -> tuple[int, bool]:
     digits, _, word = text.strip().partition(":")
     if not digits.isdecimal() or word.lower() not in (_AGAIN, _SKIP):
-        raise OptionError("lostBatch", f"is the number of a batch with :skip or :again behind it, as 7:skip; not {text!r}")
+        raise OptionError("lostBatch", f"is the number of a batch followed by :skip or :again, as 7:skip; not {text!r}")
     return int(digits), word.lower() == _SKIP

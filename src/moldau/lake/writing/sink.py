@@ -158,7 +158,7 @@ class MoldauStreamWriter(_Sink, DataSourceStreamArrowWriter):
         assert context is not None
         batch, run = context.getLocalProperty(_BATCH_ID), context.getLocalProperty(_QUERY_ID)
         if batch is None or run is None:
-            raise RuntimeError(f"Spark told the task no {_BATCH_ID} or {_QUERY_ID}")
+            raise RuntimeError(f"Spark gave the task no {_BATCH_ID} or {_QUERY_ID}")
         return self._written(iterator, run, int(batch))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name, as below

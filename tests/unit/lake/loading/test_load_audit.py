@@ -188,7 +188,8 @@ def test_no_load_pushes_counts_out_of_the_table_that_the_audit_does_not_have(tmp
     keep_counts(table.job, table.tables)
     table.load(2)
     with pytest.raises(
-        LoadError, match=r"told the counts of versions above -1, and the table keeps those of 4 versions only: .*\(no broker\)"
+        LoadError,
+        match=r"versions above -1 could not be published to the audit, and the table keeps those of 4 versions only: .*\(no broker\)",
     ):
         keep_counts(table.job, table.tables)
     keep_counts(replace(table.job, tier=None), table.tables)

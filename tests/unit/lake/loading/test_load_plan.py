@@ -101,7 +101,7 @@ def test_a_topic_made_anew_is_told_with_the_offsets_that_the_table_held_of_the_o
     held = f"{job.table} held orders-1 up to offset 4 of the old one"
     assert caplog.messages == [f"topic orders was deleted and recreated: {held}, and takes the new one from its beginning"]
     monkeypatch.setattr(_Brokers, "partition_counts", lambda *_: {})
-    with pytest.raises(DataLossError, match=r"topic orders is gone; \S+ holds orders-1 up to offset 4, and the records after that"):
+    with pytest.raises(DataLossError, match=r"topic orders was deleted; \S+ holds orders-1 up to offset 4, and the records after that"):
         planned_load(job)
 
 
@@ -112,7 +112,9 @@ def test_records_that_are_gone_are_refused_with_the_command_s_option_or_planned_
     monkeypatch.setattr(_Brokers, "offsets", lambda _, times: {each: 5 if time == EARLIEST else END for each, time in times.items()})
     with pytest.raises(DataLossError) as refused:
         planned_load(job)
-    assert str(refused.value) == ("orders-0: offset 3 is gone, the log starts at 5; with --no-fail-on-data-loss what is left would be read")
+    assert str(refused.value) == (
+        "orders-0: offset 3 is no longer in the log, which starts at 5; with --no-fail-on-data-loss what is left would be read"
+    )
     planned = planned_load(job, fail_on_data_loss=False)
     assert [each.start for each in planned.ranges] == [5, 5]
     assert planned.skipped == (OffsetRange("orders", 0, 3, 5),)

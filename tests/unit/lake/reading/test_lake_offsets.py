@@ -80,8 +80,8 @@ def test_a_range_that_is_there_is_planned_and_an_empty_one_left_out() -> None:
 @pytest.mark.parametrize(
     ("start", "end", "first", "last", "message", "left"),
     [
-        (10, 20, 15, 30, "a-0: offset 10 is gone, the log starts at 15", [OffsetRange("a", 0, 15, 20)]),
-        (10, 20, 25, 30, "a-0: offset 10 is gone, the log starts at 25", []),
+        (10, 20, 15, 30, "a-0: offset 10 is no longer in the log, which starts at 15", [OffsetRange("a", 0, 15, 20)]),
+        (10, 20, 25, 30, "a-0: offset 10 is no longer in the log, which starts at 25", []),
         (10, 40, 0, 30, "a-0: offset 40 is beyond the end of the log, 30", [OffsetRange("a", 0, 10, 30)]),
         (35, 40, 0, 30, "a-0: offset 40 is beyond the end of the log, 30", []),
         (35, 30, 0, 30, "a-0: offset 35 is beyond the end of the log, 30", []),
