@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from moldau.lake.avro.fast import compile_pair
 from moldau.lake.avro.rows import RowDecoder
-from moldau.lake.avro.schemas import AvroSchema, AvroSchemaError, AvroText, parse, texts
+from moldau.lake.avro.schemas import AvroSchemaError, AvroText, SchemaTree, parse, texts
 from moldau.lake.avro.types import arrow_schema
 from moldau.lake.avro.vectors import Bytes, Int64s
 from moldau.registry.client import AVRO, RegisteredSchema, RegistryClient, SubjectVersion, UnknownSchemaError
@@ -24,7 +24,7 @@ from moldau.registry.wire import HEADER_BYTES
 class PairDecoder:
     """Decodes bodies of one writer's schema. AvroSchemaError for a pair of schemas that cannot be decoded at all."""
 
-    def __init__(self, writer: AvroSchema, reader: AvroSchema) -> None:
+    def __init__(self, writer: SchemaTree, reader: SchemaTree) -> None:
         self._rows = RowDecoder(writer, reader)
         self._fast = compile_pair(writer, reader)
 
@@ -147,7 +147,7 @@ class AvroColumns:
                 self._decoders[schema_id] = f"schema id {schema_id}: {error}"
         return self._decoders[schema_id]
 
-    def _writer(self, schema_id: int) -> AvroSchema:
+    def _writer(self, schema_id: int) -> SchemaTree:
         found = self._registry.schema(schema_id)
         if found.type != AVRO:
             raise AvroSchemaError(f"it is a schema of type {found.type}, not AVRO")

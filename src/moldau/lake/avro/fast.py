@@ -16,7 +16,7 @@ from moldau.lake.avro.blocks import array_step, map_step
 from moldau.lake.avro.conversions import convert_default
 from moldau.lake.avro.leaves import UnlikeError, leaf_step, nulls, same_name
 from moldau.lake.avro.nodes import MISSING, Array, Field, Map, Node, Primitive, Record, Union, not_null
-from moldau.lake.avro.schemas import AvroSchema
+from moldau.lake.avro.schemas import SchemaTree
 from moldau.lake.avro.skips import entry_layout, item_layout, skip
 from moldau.lake.avro.types import arrow_schema, arrow_type
 from moldau.lake.avro.vectors import Bytes, Cursor, Int64s, Step
@@ -41,7 +41,7 @@ class FastDecoder:
         return batch, doubtful
 
 
-def compile_pair(writer: AvroSchema, reader: AvroSchema) -> FastDecoder | None:
+def compile_pair(writer: SchemaTree, reader: SchemaTree) -> FastDecoder | None:
     """A decoder of values of `writer` into columns of `reader`; None if numpy cannot follow, or there is no column."""
     if not reader.record.fields:
         return None

@@ -17,14 +17,14 @@ import pyarrow as pa
 from moldau.lake.avro.conversions import YearError, conversion, has_named_choice
 from moldau.lake.avro.nodes import Array, Enum, Field, Map, Node, Primitive, Record, Union, not_null
 from moldau.lake.avro.physical import physical
-from moldau.lake.avro.schemas import AvroSchema, check_sizes
+from moldau.lake.avro.schemas import SchemaTree, check_sizes
 from moldau.lake.avro.types import arrow_schema
 from moldau.registry.untrusted_avro import NegativeNumberError, checked_numbers
 
 Pair = tuple[Any, Any]
 
 
-def fastavro_pair(writer: AvroSchema, reader: AvroSchema) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def fastavro_pair(writer: SchemaTree, reader: SchemaTree) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The two schemas; None for a reader's that is the writer's."""
     parsed: dict[str, Any] = {"__fastavro_parsed": True, "__named_schemas": {}}
     same = physical(writer.record)
@@ -113,7 +113,7 @@ def _unread(node: Node) -> Any:
 class RowDecoder:
     """Decodes bodies that were written with one schema into the columns of another."""
 
-    def __init__(self, writer: AvroSchema, reader: AvroSchema) -> None:
+    def __init__(self, writer: SchemaTree, reader: SchemaTree) -> None:
         from fastavro import schemaless_reader
 
         check_sizes(writer.record)

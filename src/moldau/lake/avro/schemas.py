@@ -28,18 +28,18 @@ class AvroText:
 
 
 @dataclass(frozen=True, slots=True)
-class AvroSchema:
+class SchemaTree:
     """A schema whose columns are the fields of `record`; a schema that is no record is the record of one field, VALUE: the same bytes."""
 
     record: Record
 
-    def only(self, names: Sequence[str]) -> "AvroSchema":
+    def only(self, names: Sequence[str]) -> "SchemaTree":
         """The same record with these fields alone, in this order. KeyError for a field that it does not have."""
         fields = {each.name: each for each in self.record.fields}
-        return AvroSchema(replace(self.record, fields=tuple(fields[name] for name in names)))
+        return SchemaTree(replace(self.record, fields=tuple(fields[name] for name in names)))
 
 
-def parse(schema: str | AvroText) -> AvroSchema:
+def parse(schema: str | AvroText) -> SchemaTree:
     """Read a schema. AvroSchemaError says what is wrong with it."""
     import fastavro
     from fastavro.schema import SchemaParseException, UnknownType
@@ -56,7 +56,7 @@ def parse(schema: str | AvroText) -> AvroSchema:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, SchemaParseException, UnknownType, RecursionError) as error:
         raise AvroSchemaError(f"not an Avro schema: {type(error).__name__}: {error}") from error
-    return AvroSchema(record)
+    return SchemaTree(record)
 
 
 class _Builder:
