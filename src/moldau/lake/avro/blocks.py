@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from moldau.lake.avro.vectors import Cursor, Int64s, Step
+from moldau.lake.avro.vectors import Int64s, RowCursor, Step
 
 ROUNDS = 8
 """So many rounds are made for any number of rows."""
@@ -41,11 +41,11 @@ class Layout:
 class Items:
     """The items of all rows, one behind the other."""
 
-    def __init__(self, whole: Cursor, rows: Int64s, starts: Int64s) -> None:
+    def __init__(self, whole: RowCursor, rows: Int64s, starts: Int64s) -> None:
         self._whole = whole
         self.rows = rows
         """The row of each item; they ascend."""
-        self.cursor = Cursor(whole.data, starts, whole.end[rows])
+        self.cursor = RowCursor(whole.data, starts, whole.end[rows])
         """Stands at the beginning of each item."""
 
     def offsets(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
@@ -59,7 +59,7 @@ class Items:
         self._whole.doubtful[self.rows[self.cursor.doubtful]] = True
 
 
-def walk(cursor: Cursor, layout: Layout) -> Items:
+def walk(cursor: RowCursor, layout: Layout) -> Items:
     """Pass over an array in all rows. Rows that are doubtful stay where they are."""
     rows = np.flatnonzero(~cursor.doubtful)
     owners: list[Int64s] = []
@@ -87,7 +87,7 @@ def walk(cursor: Cursor, layout: Layout) -> Items:
     return _in_order(cursor, owners, starts)
 
 
-def _counts(cursor: Cursor, least: int) -> Int64s:
+def _counts(cursor: RowCursor, least: int) -> Int64s:
     """How many items the next block has."""
     count = cursor.longs()
     sized = np.flatnonzero(count < 0)
@@ -103,7 +103,7 @@ def _counts(cursor: Cursor, least: int) -> Int64s:
     return count
 
 
-def _worth_it(cursor: Cursor, counts: Int64s) -> Int64s:
+def _worth_it(cursor: RowCursor, counts: Int64s) -> Int64s:
     """The counts, with 0 for rows that would be alone in too many rounds."""
     most = len(counts) - ROWS
     limit = max(ROUNDS, int(np.partition(counts, most)[most])) if most >= 0 else ROUNDS
@@ -114,7 +114,7 @@ def _worth_it(cursor: Cursor, counts: Int64s) -> Int64s:
     return counts
 
 
-def _evenly(cursor: Cursor, counts: Int64s, width: int) -> Int64s:
+def _evenly(cursor: RowCursor, counts: Int64s, width: int) -> Int64s:
     """The beginnings of items that all take as many bytes."""
     firsts = np.cumsum(counts) - counts
     starts = np.repeat(cursor.position - firsts * width, counts)
@@ -123,7 +123,7 @@ def _evenly(cursor: Cursor, counts: Int64s, width: int) -> Int64s:
     return starts
 
 
-def _in_rounds(cursor: Cursor, counts: Int64s, skip: Step) -> Int64s:
+def _in_rounds(cursor: RowCursor, counts: Int64s, skip: Step) -> Int64s:
     """The beginnings of items, found by passing over those before."""
     starts = np.empty(int(counts.sum()), np.int64)
     firsts = np.cumsum(counts) - counts
@@ -143,7 +143,7 @@ def _in_rounds(cursor: Cursor, counts: Int64s, skip: Step) -> Int64s:
     return starts
 
 
-def _in_order(cursor: Cursor, owners: list[Int64s], starts: list[Int64s]) -> Items:
+def _in_order(cursor: RowCursor, owners: list[Int64s], starts: list[Int64s]) -> Items:
     """The items of all blocks, by rows; none of doubtful rows."""
     if not owners:
         nothing = np.zeros(0, np.int64)
@@ -161,7 +161,7 @@ def _in_order(cursor: Cursor, owners: list[Int64s], starts: list[Int64s]) -> Ite
 def array_step(layout: Layout, item: Step, kind: Any) -> Step:
     """Reads arrays as lists of an Arrow type."""
 
-    def read(cursor: Cursor) -> Any:
+    def read(cursor: RowCursor) -> Any:
         items = walk(cursor, layout)
         values = item(items.cursor)
         items.doubt()
@@ -173,7 +173,7 @@ def array_step(layout: Layout, item: Step, kind: Any) -> Step:
 def map_step(layout: Layout, value: Step, kind: Any) -> Step:
     """Reads maps. A row that has a name twice is doubtful: of its entries the last one counts."""
 
-    def read(cursor: Cursor) -> Any:
+    def read(cursor: RowCursor) -> Any:
         entries = walk(cursor, layout)
         names = entries.cursor.strings(entries.cursor.gather(*entries.cursor.spans()))
         values = value(entries.cursor)
@@ -184,7 +184,7 @@ def map_step(layout: Layout, value: Step, kind: Any) -> Step:
     return read
 
 
-def _doubt_repeated(cursor: Cursor, entries: Items, names: Any) -> None:
+def _doubt_repeated(cursor: RowCursor, entries: Items, names: Any) -> None:
     rows = entries.rows
     if not (rows[1:] == rows[:-1]).any():
         return

@@ -19,7 +19,7 @@ from moldau.lake.avro.nodes import MISSING, Array, Field, Map, Node, Primitive, 
 from moldau.lake.avro.schemas import SchemaTree
 from moldau.lake.avro.skips import entry_layout, item_layout, skip
 from moldau.lake.avro.types import arrow_schema, arrow_type
-from moldau.lake.avro.vectors import Bytes, Cursor, Int64s, Step
+from moldau.lake.avro.vectors import Bytes, Int64s, RowCursor, Step
 
 
 class FastDecoder:
@@ -31,7 +31,7 @@ class FastDecoder:
 
     def decode(self, data: Bytes, starts: Int64s, ends: Int64s) -> tuple[Any, Any]:
         """A record batch of the rows that are beyond doubt, and a mask of the doubtful ones."""
-        cursor = Cursor(data, starts.copy(), ends)
+        cursor = RowCursor(data, starts.copy(), ends)
         with np.errstate(all="ignore"):  # numpy warns of some NaNs
             arrays = self._record.arrays(cursor)
         doubtful = cursor.doubtful | (cursor.position != cursor.end)
@@ -59,7 +59,7 @@ class _RecordPlan:
         self._defaults = defaults
         self._fields = names
 
-    def arrays(self, cursor: Cursor) -> list[Any]:
+    def arrays(self, cursor: RowCursor) -> list[Any]:
         arrays: list[Any] = [None] * len(self._fields)
         for step, place in self._steps:
             array = step(cursor)
@@ -69,7 +69,7 @@ class _RecordPlan:
             arrays[place] = value.take(pa.array(np.zeros(len(cursor), np.int64)))
         return arrays
 
-    def struct(self, cursor: Cursor) -> Any:
+    def struct(self, cursor: RowCursor) -> Any:
         return pa.StructArray.from_arrays(self.arrays(cursor), fields=self._fields)
 
 
@@ -138,7 +138,7 @@ def _union_step(writer: Union, reader: Node) -> Step:
     count = len(writer.branches)
     if len(writer.branches) == len(members):
 
-        def one(cursor: Cursor) -> Any:
+        def one(cursor: RowCursor) -> Any:
             cursor.choices(1)
             return inner(cursor)
 
@@ -146,7 +146,7 @@ def _union_step(writer: Union, reader: Node) -> Step:
     full = writer.branches.index(members[0])
     may_be_null = isinstance(reader, Union) and len(not_null(reader)) < len(reader.branches)
 
-    def nullable(cursor: Cursor) -> Any:
+    def nullable(cursor: RowCursor) -> Any:
         chosen = cursor.choices(count)
         null = chosen != full
         if not null.any():

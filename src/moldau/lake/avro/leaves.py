@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from moldau.lake.avro.nodes import Enum, Fixed, Logical, Node, Primitive, Record
 from moldau.lake.avro.types import MILLISECONDS, arrow_type, date_range, decimal_type
-from moldau.lake.avro.vectors import Cursor, Int64s, Step
+from moldau.lake.avro.vectors import Int64s, RowCursor, Step
 
 
 def decimals(raw: Any, kind: Any) -> tuple[Any, Any]:
@@ -88,7 +88,7 @@ def _enum_step(writer: Enum, reader: Enum) -> Step:
     texts = pa.array([symbol or "" for symbol in symbols], pa.string())
     unknown = np.array([symbol is None for symbol in symbols], np.bool_)
 
-    def read(cursor: Cursor) -> Any:
+    def read(cursor: RowCursor) -> Any:
         chosen = cursor.choices(len(symbols))
         if unknown.any():
             cursor.doubt(unknown[chosen])
@@ -120,18 +120,18 @@ def _primitive_step(writer: Primitive, reader: Primitive) -> Step:
     return _number_step(numbers, arrow_type(reader), date_range(reader), factor)
 
 
-def _read_ints(cursor: Cursor) -> Int64s:
+def _read_ints(cursor: RowCursor) -> Int64s:
     return cursor.ints()
 
 
-def _read_longs(cursor: Cursor) -> Int64s:
+def _read_longs(cursor: RowCursor) -> Int64s:
     return cursor.longs()
 
 
-def _number_step(numbers: Callable[[Cursor], Int64s], kind: Any, years: tuple[int, int] | None, factor: int) -> Step:
+def _number_step(numbers: Callable[[RowCursor], Int64s], kind: Any, years: tuple[int, int] | None, factor: int) -> Step:
     plain = np.int32 if kind in (pa.int32(), pa.date32()) else np.int64
 
-    def read(cursor: Cursor) -> Any:
+    def read(cursor: RowCursor) -> Any:
         number = numbers(cursor)
         if years is not None and len(number) and (number.min() < years[0] or number.max() > years[1]):
             wrong = (number < years[0]) | (number > years[1])
@@ -150,7 +150,7 @@ def _text_step(given: str, wanted: str, logical: Logical | None) -> Step:
     if given == "bytes":
         return _bytes_step(lambda cursor: cursor.gather(*cursor.spans()), logical)
 
-    def checked(cursor: Cursor) -> Any:
+    def checked(cursor: RowCursor) -> Any:
         raw = cursor.gather(*cursor.spans())
         cursor.strings(raw)
         return raw
@@ -163,7 +163,7 @@ def _bytes_step(raw: Step, logical: Logical | None) -> Step:
     if kind is None:
         return raw
 
-    def read(cursor: Cursor) -> Any:
+    def read(cursor: RowCursor) -> Any:
         array, wrong = decimals(raw(cursor), kind)
         cursor.doubt(wrong)
         return array

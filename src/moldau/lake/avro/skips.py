@@ -10,7 +10,7 @@ from moldau.lake.avro.blocks import Layout, walk
 from moldau.lake.avro.leaves import UnlikeError
 from moldau.lake.avro.nodes import Array, Enum, Fixed, Map, Node, Primitive, Record, Union, not_null
 from moldau.lake.avro.schemas import least_size, width
-from moldau.lake.avro.vectors import Cursor, Step
+from moldau.lake.avro.vectors import RowCursor, Step
 
 
 def skip(node: Node) -> Step:
@@ -26,7 +26,7 @@ def skip(node: Node) -> Step:
         case Record(_, fields):
             steps = [skip(each.type) for each in fields]
 
-            def record(cursor: Cursor) -> None:
+            def record(cursor: RowCursor) -> None:
                 for step in steps:
                     step(cursor)
 
@@ -49,18 +49,18 @@ def entry_layout(values: Node) -> Layout:
     """How the entries of a map lie: a string and a value each."""
     value = skip(values)
 
-    def entry(cursor: Cursor) -> None:
+    def entry(cursor: RowCursor) -> None:
         cursor.spans()
         value(cursor)
 
     return Layout(entry, 1 + least_size(values), None)
 
 
-def _skip_number(cursor: Cursor) -> None:
+def _skip_number(cursor: RowCursor) -> None:
     cursor.longs()
 
 
-def _skip_span(cursor: Cursor) -> None:
+def _skip_span(cursor: RowCursor) -> None:
     cursor.spans()
 
 
@@ -70,7 +70,7 @@ def _skip_union(union: Union) -> Step:
         raise UnlikeError
     inner, full, count = skip(members[0]), union.branches.index(members[0]), len(union.branches)
 
-    def step(cursor: Cursor) -> None:
+    def step(cursor: RowCursor) -> None:
         rows = np.flatnonzero(cursor.choices(count) == full)
         if len(rows) == len(cursor):
             inner(cursor)
@@ -83,7 +83,7 @@ def _skip_union(union: Union) -> Step:
 
 
 def _skip_map(layout: Layout) -> Step:
-    def step(cursor: Cursor) -> None:
+    def step(cursor: RowCursor) -> None:
         entries = walk(cursor, layout)
         entries.cursor.strings(entries.cursor.gather(*entries.cursor.spans()))
         entries.doubt()

@@ -1,7 +1,7 @@
 """Avro's elements read from many rows at once: numpy in, numpy or Arrow out.
 
-A `Cursor` stands somewhere in each of its rows. To read a field moves it in all of them. Whatever is odd about a row (it ends too early, a
-number is too long, a string is no UTF-8) makes it doubtful: it goes on with nonsense, and somebody else looks at it from its beginning
+A `RowCursor` has a position in each of its rows. Reading a field moves all of them. What is wrong with a row (it ends too early, a
+number is too long, a string is no UTF-8) makes it doubtful: its values are meaningless, and fastavro decodes it again from its beginning
 later. So everything here may be strict, and nothing here decides that a row is bad.
 """
 
@@ -41,7 +41,7 @@ class Bytes:
         self.buffer = pa.py_buffer(self.octets)
 
 
-class Cursor:
+class RowCursor:
     """Positions in rows. Invariant: a position is never beyond the row's end."""
 
     def __init__(self, data: Bytes, position: Int64s, end: Int64s) -> None:
@@ -53,11 +53,11 @@ class Cursor:
     def __len__(self) -> int:
         return len(self.position)
 
-    def part(self, rows: Int64s) -> "Cursor":
+    def part(self, rows: Int64s) -> "RowCursor":
         """A cursor over some of the rows."""
-        return Cursor(self.data, self.position[rows], self.end[rows])
+        return RowCursor(self.data, self.position[rows], self.end[rows])
 
-    def join(self, rows: Int64s, part: "Cursor") -> None:
+    def join(self, rows: Int64s, part: "RowCursor") -> None:
         """Go on where the cursor over some of the rows has come to."""
         self.position[rows] = part.position
         self.doubtful[rows] |= part.doubtful
@@ -184,5 +184,5 @@ def _signed(zigzag: Any) -> Int64s:
     return number
 
 
-Step = Callable[[Cursor], Any]
+Step = Callable[[RowCursor], Any]
 """Reads an element of all rows of a cursor: an Arrow array; nothing of one that is passed over."""

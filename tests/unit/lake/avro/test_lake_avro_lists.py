@@ -12,7 +12,7 @@ from moldau.lake.avro.blocks import LOOK, ROWS
 from moldau.lake.avro.columns import PairDecoder
 from moldau.lake.avro.fast import FastDecoder, compile_pair
 from moldau.lake.avro.schemas import parse
-from moldau.lake.avro.vectors import Bytes, Cursor
+from moldau.lake.avro.vectors import Bytes, RowCursor
 from support.avro_blocks import BlockEncoder, varint
 from support.avro_registry import encoded
 
@@ -132,13 +132,13 @@ def test_no_rounds_are_made_for_items_that_nobody_reads(monkeypatch: pytest.Monk
     decoder = compile_pair(parse(json.dumps(schema)), parse(json.dumps(schema)))
     assert decoder is not None
     skipped: list[int] = []
-    real = Cursor.longs
+    real = RowCursor.longs
 
-    def counted(cursor: Cursor) -> Any:
+    def counted(cursor: RowCursor) -> Any:
         skipped.append(len(cursor))
         return real(cursor)
 
-    monkeypatch.setattr(Cursor, "longs", counted)
+    monkeypatch.setattr(RowCursor, "longs", counted)
     damaged = varint(0) + varint(60_000) + varint(-1) + bytes(60_100)
     batch, doubtful = decoder.decode(*placed([damaged] * ROWS))
     assert len(batch) == 0
