@@ -27,7 +27,7 @@ LOOK = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BlockLayout:
     """How the items of an array or map lie in the bytes."""
 
     skip: Step
@@ -59,7 +59,7 @@ class Items:
         self._whole.doubtful[self.rows[self.cursor.doubtful]] = True
 
 
-def walk(cursor: RowCursor, layout: Layout) -> Items:
+def walk(cursor: RowCursor, layout: BlockLayout) -> Items:
     """Pass over an array in all rows. Rows that are doubtful stay where they are."""
     rows = np.flatnonzero(~cursor.doubtful)
     owners: list[Int64s] = []
@@ -158,7 +158,7 @@ def _in_order(cursor: RowCursor, owners: list[Int64s], starts: list[Int64s]) -> 
     return Items(cursor, rows, begins)
 
 
-def array_step(layout: Layout, item: Step, kind: Any) -> Step:
+def array_step(layout: BlockLayout, item: Step, kind: Any) -> Step:
     """Reads arrays as lists of an Arrow type."""
 
     def read(cursor: RowCursor) -> Any:
@@ -170,7 +170,7 @@ def array_step(layout: Layout, item: Step, kind: Any) -> Step:
     return read
 
 
-def map_step(layout: Layout, value: Step, kind: Any) -> Step:
+def map_step(layout: BlockLayout, value: Step, kind: Any) -> Step:
     """Reads maps. A row that has a name twice is doubtful: of its entries the last one counts."""
 
     def read(cursor: RowCursor) -> Any:

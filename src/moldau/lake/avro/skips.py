@@ -6,7 +6,7 @@ the name of an entry in a map is no UTF-8. The rest of its bytes are not looked 
 
 import numpy as np
 
-from moldau.lake.avro.blocks import Layout, walk
+from moldau.lake.avro.blocks import BlockLayout, walk
 from moldau.lake.avro.leaves import UnlikeError
 from moldau.lake.avro.nodes import Array, Enum, Fixed, Map, Node, Primitive, Record, Union, not_null
 from moldau.lake.avro.schemas import least_size, width
@@ -40,12 +40,12 @@ def skip(node: Node) -> Step:
             return _skip_map(entry_layout(values))
 
 
-def item_layout(items: Node) -> Layout:
+def item_layout(items: Node) -> BlockLayout:
     """How the items of an array lie. Items that take no bytes are refused before."""
-    return Layout(skip(items), least_size(items), width(items))
+    return BlockLayout(skip(items), least_size(items), width(items))
 
 
-def entry_layout(values: Node) -> Layout:
+def entry_layout(values: Node) -> BlockLayout:
     """How the entries of a map lie: a string and a value each."""
     value = skip(values)
 
@@ -53,7 +53,7 @@ def entry_layout(values: Node) -> Layout:
         cursor.spans()
         value(cursor)
 
-    return Layout(entry, 1 + least_size(values), None)
+    return BlockLayout(entry, 1 + least_size(values), None)
 
 
 def _skip_number(cursor: RowCursor) -> None:
@@ -82,7 +82,7 @@ def _skip_union(union: Union) -> Step:
     return step
 
 
-def _skip_map(layout: Layout) -> Step:
+def _skip_map(layout: BlockLayout) -> Step:
     def step(cursor: RowCursor) -> None:
         entries = walk(cursor, layout)
         entries.cursor.strings(entries.cursor.gather(*entries.cursor.spans()))
