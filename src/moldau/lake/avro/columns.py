@@ -73,7 +73,7 @@ class SchemaSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedBatch:
     """What came of some values: a row for each that could be decoded, in order."""
 
     batch: Any
@@ -114,7 +114,7 @@ class AvroColumns:
         """Arrow schema of what `decode` gives."""
         self._decoders: dict[int, PairDecoder | str] = {}
 
-    def decode(self, values: Any) -> Decoded:
+    def decode(self, values: Any) -> DecodedBatch:
         """Decode framed values: a pyarrow binary array or chunked array. RegistryError, RegistryUnavailableError."""
         framed = _Framed(_one_array(values))
         rejected = dict(framed.rejected)
@@ -213,15 +213,15 @@ class _Framed:
         return self._numbers[self._ids == schema_id]
 
 
-def _in_order(batches: list[Any], rows: list[Any], rejected: dict[int, str], schema: Any) -> Decoded:
+def _in_order(batches: list[Any], rows: list[Any], rejected: dict[int, str], schema: Any) -> DecodedBatch:
     if not batches:
-        return Decoded(_empty(schema), _NO_ROWS, rejected)
+        return DecodedBatch(_empty(schema), _NO_ROWS, rejected)
     if len(batches) == 1:
-        return Decoded(batches[0], rows[0], rejected)
+        return DecodedBatch(batches[0], rows[0], rejected)
     numbers = np.concatenate(rows)
     order = np.argsort(numbers, kind="stable")
     whole = pa.concat_batches(batches).take(pa.array(order))
-    return Decoded(whole, numbers[order], rejected)
+    return DecodedBatch(whole, numbers[order], rejected)
 
 
 _NO_ROWS: np.ndarray[Any, np.dtype[np.int64]] = np.zeros(0, np.int64)
