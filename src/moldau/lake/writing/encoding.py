@@ -254,7 +254,7 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FrameLayout:
     """Where in a row of the frame each column is."""
 
     topic: str | None
@@ -302,7 +302,7 @@ def pieces(batch: Any, bytes_max: int) -> Iterator[Any]:
         yield batch.slice(start, rows)
 
 
-def layout(schema: "StructType", options: WriteOptions) -> Layout:
+def layout(schema: "StructType", options: WriteOptions) -> FrameLayout:
     """Where the columns of a frame with this schema are. ColumnError. What has no meaning here is left alone, as the connector does."""
     positions = {}
     for position, field in enumerate(schema.fields):
@@ -316,7 +316,7 @@ def layout(schema: "StructType", options: WriteOptions) -> Layout:
         raise ColumnError(f"a column value (string or binary) is needed; there are {', '.join(schema.fieldNames()) or 'none'}")
     if options.topic is None and "topic" not in positions:
         raise ColumnError("a topic is needed: the option topic, or a column topic")
-    return Layout(options.topic, positions)
+    return FrameLayout(options.topic, positions)
 
 
 def _either(types: Sequence[str]) -> str:

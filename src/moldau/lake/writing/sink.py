@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from moldau.lake.python_tasks import BALLAST, spare_collections
 from moldau.lake.reading.offsets import OptionError
-from moldau.lake.writing.encoding import Layout, layout
+from moldau.lake.writing.encoding import FrameLayout, layout
 from moldau.lake.writing.options import NO_BATCH_ID, WriteOptions, parse_write_options
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class WriteMessage(WriterCommitMessage):
 class _Sink:
     """What both writers have in common."""
 
-    def __init__(self, options: WriteOptions, where: Layout) -> None:
+    def __init__(self, options: WriteOptions, where: FrameLayout) -> None:
         self.options = options
         self.layout = where
         self.claim: DriverClaim | None = None

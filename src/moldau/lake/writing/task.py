@@ -19,7 +19,7 @@ from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
 from moldau.client.partitioning import partition_of
 from moldau.lake.writing.decisions import TaskTransaction, Written
-from moldau.lake.writing.encoding import Given, Layout, batch_ends, batch_of, encode, pieces, size_estimates
+from moldau.lake.writing.encoding import FrameLayout, Given, batch_ends, batch_of, encode, pieces, size_estimates
 from moldau.lake.writing.options import WriteOptions
 from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import ACKS_ALL, Batch, BatchSender, DeliveryError
@@ -127,7 +127,7 @@ class TaskFencedError(MoldauError):
 class TaskWriter:
     """Writes rows, with `transactional_id` in a transaction. DeliveryError, RowError, TaskFencedError; WorldError, PeerError."""
 
-    def __init__(self, options: WriteOptions, layout: Layout, transactional_id: str | None = None, *, seed: int | None = None) -> None:
+    def __init__(self, options: WriteOptions, layout: FrameLayout, transactional_id: str | None = None, *, seed: int | None = None) -> None:
         self._options = options
         self._layout = layout
         self._transactional_id = transactional_id
