@@ -244,7 +244,7 @@ class RowError(MoldauError):
     """A row that cannot be written."""
 
 
-class Given(NamedTuple):
+class TopicRows(NamedTuple):
     """Rows of one topic, and their numbers in the task. `partition` is None where no row names one."""
 
     topic: str
@@ -260,7 +260,7 @@ class FrameLayout:
     topic: str | None
     positions: dict[str, int]
 
-    def columns(self, batch: Any, first_row: int) -> Iterator[Given]:
+    def columns(self, batch: Any, first_row: int) -> Iterator[TopicRows]:
         """An Arrow record batch, whose first row is the task's `first_row`-th, by topic. RowError."""
         import pyarrow as pa
 
@@ -271,7 +271,7 @@ class FrameLayout:
         partition = self._column(batch, "partition")
         numbers = np.arange(first_row, first_row + batch.num_rows)
         if self.topic is not None:
-            yield Given(self.topic, rows, partition, numbers)
+            yield TopicRows(self.topic, rows, partition, numbers)
             return
         topics = batch.column(self.positions["topic"])
         if topics.null_count:
@@ -279,13 +279,13 @@ class FrameLayout:
         for topic in topics.unique().to_pylist():
             indices = np.flatnonzero(pa.compute.equal(topics, topic).to_numpy(zero_copy_only=False))
             theirs = None if partition is None else partition.take(indices)
-            yield Given(topic, rows.taken(indices), theirs, numbers[indices])
+            yield TopicRows(topic, rows.taken(indices), theirs, numbers[indices])
 
     def _column(self, batch: Any, name: str) -> Any | None:
         position = self.positions.get(name)
         return None if position is None else batch.column(position)
 
-    def check_partitions(self, wanted: Int64s, columns: Given, count: int) -> None:
+    def check_partitions(self, wanted: Int64s, columns: TopicRows, count: int) -> None:
         """RowError for a partition that its topic does not have."""
         wrong = (wanted < 0) | (wanted >= count)
         if wrong.any():

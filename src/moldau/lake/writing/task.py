@@ -19,7 +19,7 @@ from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
 from moldau.client.partitioning import partition_of
 from moldau.lake.writing.decisions import TaskTransaction, Written
-from moldau.lake.writing.encoding import FrameLayout, Given, batch_ends, batch_of, encode, pieces, size_estimates
+from moldau.lake.writing.encoding import FrameLayout, TopicRows, batch_ends, batch_of, encode, pieces, size_estimates
 from moldau.lake.writing.options import WriteOptions
 from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import ACKS_ALL, Batch, BatchSender, DeliveryError
@@ -175,7 +175,7 @@ class TaskWriter:
             self._owner = self._transactions.take_over(self._transactional_id, 0 if how is None else how.timeout_ms)
             reached("task begun")
 
-    def _sendings(self, columns: Iterable[Given]) -> Iterator[dict[TopicPartition, Batch]]:
+    def _sendings(self, columns: Iterable[TopicRows]) -> Iterator[dict[TopicPartition, Batch]]:
         """Batches that can be sent together: one for each partition."""
         for each in columns:
             waiting = self._batches(each)
@@ -190,7 +190,7 @@ class TaskWriter:
                 yield sending
                 waiting = later
 
-    def _batches(self, columns: Given) -> list[tuple[TopicPartition, Batch]]:
+    def _batches(self, columns: TopicRows) -> list[tuple[TopicPartition, Batch]]:
         """The rows of one topic as batches, those of a partition in the order of the rows."""
         partitions = self._partitions(columns)
         rows, numbers = columns.rows, columns.numbers
@@ -214,7 +214,7 @@ class TaskWriter:
             made.append((where, Batch(data, numbers[start:end].tolist())))
         return made
 
-    def _partitions(self, columns: Given) -> Any:
+    def _partitions(self, columns: TopicRows) -> Any:
         count = self._counts.get(columns.topic)
         if count is None:
             count = self._counts[columns.topic] = partition_count(self._cluster, columns.topic)
