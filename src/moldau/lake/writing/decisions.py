@@ -25,7 +25,7 @@ from moldau.client.cluster import Cluster
 from moldau.client.errors import RequestFailedError
 from moldau.client.fetched_batches import VisibleBatches, checked_batches
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
-from moldau.lake.writing.producing import Batch, BatchSender, DeliveryError
+from moldau.lake.writing.producing import BatchSender, DeliveryError, PartitionBatch
 from moldau.lake.writing.transactions import Owner, TransactionRequests
 from moldau.model.errors import ErrorCode, MoldauError, WorldError
 from moldau.model.identity import TopicPartition
@@ -216,7 +216,7 @@ class DecisionLog:
         builder.append(decision.time_ms, self._key, None if forget else decision.to_bytes())
         self._transactions.add(owner, [self._where])
         try:
-            self._producing.send({self._where: Batch(builder.build(), range(1))}, owner.transactional_id)
+            self._producing.send({self._where: PartitionBatch(builder.build(), range(1))}, owner.transactional_id)
             self._producing.wait()
         except DeliveryError as error:
             raise error.cause from error

@@ -25,7 +25,7 @@ _ALREADY_THERE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 ACKS_ALL = -1
 
 
-class Batch(NamedTuple):
+class PartitionBatch(NamedTuple):
     """A record batch as it is sent, and which of the task's rows it holds, ascending and counted from 0."""
 
     data: bytes | bytearray
@@ -50,10 +50,10 @@ class BatchSender(Cluster):
         self._request_timeout_ms = request_timeout_ms
         self._acks = acks
         self._transactional_id: str | None = None
-        self._batches: Mapping[TopicPartition, Batch] = {}
+        self._batches: Mapping[TopicPartition, PartitionBatch] = {}
         self._sent: list[tuple[BrokerConnection, PendingRequest, list[TopicPartition]]] = []
 
-    def send(self, batches: Mapping[TopicPartition, Batch], transactional_id: str | None) -> None:
+    def send(self, batches: Mapping[TopicPartition, PartitionBatch], transactional_id: str | None) -> None:
         """Send a batch to each of some partitions; `wait` comes before the next."""
         assert not self._batches, "one batch for each partition at a time"
         self._batches, self._transactional_id = batches, transactional_id

@@ -22,7 +22,7 @@ from moldau.lake.writing.decisions import TaskTransaction, Written
 from moldau.lake.writing.encoding import FrameLayout, TopicRows, batch_ends, batch_of, encode, pieces, size_estimates
 from moldau.lake.writing.options import WriteOptions
 from moldau.lake.writing.points import reached
-from moldau.lake.writing.producing import ACKS_ALL, Batch, BatchSender, DeliveryError
+from moldau.lake.writing.producing import ACKS_ALL, BatchSender, DeliveryError, PartitionBatch
 from moldau.lake.writing.transactions import Owner, TransactionRequests, is_fenced
 from moldau.model.errors import ErrorCode, MoldauError, WorldError
 from moldau.model.identity import TopicPartition
@@ -175,13 +175,13 @@ class TaskWriter:
             self._owner = self._transactions.take_over(self._transactional_id, 0 if how is None else how.timeout_ms)
             reached("task begun")
 
-    def _sendings(self, columns: Iterable[TopicRows]) -> Iterator[dict[TopicPartition, Batch]]:
+    def _sendings(self, columns: Iterable[TopicRows]) -> Iterator[dict[TopicPartition, PartitionBatch]]:
         """Batches that can be sent together: one for each partition."""
         for each in columns:
             waiting = self._batches(each)
             while waiting:
-                sending: dict[TopicPartition, Batch] = {}
-                later: list[tuple[TopicPartition, Batch]] = []
+                sending: dict[TopicPartition, PartitionBatch] = {}
+                later: list[tuple[TopicPartition, PartitionBatch]] = []
                 for where, batch in waiting:
                     if where in sending:
                         later.append((where, batch))
@@ -190,7 +190,7 @@ class TaskWriter:
                 yield sending
                 waiting = later
 
-    def _batches(self, columns: TopicRows) -> list[tuple[TopicPartition, Batch]]:
+    def _batches(self, columns: TopicRows) -> list[tuple[TopicPartition, PartitionBatch]]:
         """The rows of one topic as batches, those of a partition in the order of the rows."""
         partitions = self._partitions(columns)
         rows, numbers = columns.rows, columns.numbers
@@ -211,7 +211,7 @@ class TaskWriter:
             sequence = self._sequences.get(where, 0)
             self._sequences[where] = (sequence + end - start) % _SEQUENCES
             data = batch_of(records.payload(start, end), end - start, self._owner, sequence, self._options.compression)
-            made.append((where, Batch(data, numbers[start:end].tolist())))
+            made.append((where, PartitionBatch(data, numbers[start:end].tolist())))
         return made
 
     def _partitions(self, columns: TopicRows) -> Any:
@@ -229,7 +229,7 @@ class TaskWriter:
         self._layout.check_partitions(wanted, columns, count)
         return wanted
 
-    def _send(self, sending: dict[TopicPartition, Batch]) -> None:
+    def _send(self, sending: dict[TopicPartition, PartitionBatch]) -> None:
         self._collect()
         new = sending.keys() - self._written.keys()
         if new and self._transactional_id is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moldau.lake.writing.producing import Batch, BatchSender, DeliveryError
+from moldau.lake.writing.producing import BatchSender, DeliveryError, PartitionBatch
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
@@ -69,7 +69,7 @@ def refused(number: int, code: ErrorCode, **more: object) -> PartitionProduceRes
 
 
 def test_many_partitions_are_sent_at_once(leader: Leader, producing: BatchSender) -> None:
-    producing.send({FIRST: Batch(b"a", [0]), SECOND: Batch(b"b", [1])}, None)
+    producing.send({FIRST: PartitionBatch(b"a", [0]), SECOND: PartitionBatch(b"b", [1])}, None)
     assert producing.wait() == {FIRST: 10, SECOND: 11}
     assert leader.sent == [{0: b"a", 1: b"b"}]
 
@@ -81,9 +81,9 @@ def test_many_partitions_are_sent_at_once(leader: Leader, producing: BatchSender
 )
 def test_what_may_pass_is_sent_again(trouble: object, leader: Leader, producing: BatchSender) -> None:
     leader.told = [trouble]
-    producing.send({FIRST: Batch(b"a", [0])}, None)
+    producing.send({FIRST: PartitionBatch(b"a", [0])}, None)
     assert producing.wait() == {FIRST: 10}
-    producing.send({FIRST: Batch(b"b", [1])}, None)
+    producing.send({FIRST: PartitionBatch(b"b", [1])}, None)
     producing.wait()
     assert leader.sent == [{0: b"a"}, {0: b"a"}, {0: b"b"}]
 
@@ -91,7 +91,7 @@ def test_what_may_pass_is_sent_again(trouble: object, leader: Leader, producing:
 def test_what_brokers_have_already_is_written(leader: Leader, producing: BatchSender) -> None:
     """They know it by its sequence; where it is they do not say."""
     leader.told = [{0: refused(0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)}]
-    producing.send({FIRST: Batch(b"a", [0])}, None)
+    producing.send({FIRST: PartitionBatch(b"a", [0])}, None)
     assert producing.wait() == {FIRST: -1}
 
 
@@ -110,7 +110,7 @@ def test_what_brokers_have_already_is_written(leader: Leader, producing: BatchSe
 )
 def test_what_is_refused_is_named(answer: object, rows: list[int], text: str, leader: Leader, producing: BatchSender) -> None:
     leader.told = [{1: answer}]
-    producing.send({FIRST: Batch(b"a", [0]), SECOND: Batch(b"b", rows)}, None)
+    producing.send({FIRST: PartitionBatch(b"a", [0]), SECOND: PartitionBatch(b"b", rows)}, None)
     with pytest.raises(DeliveryError) as caught:
         producing.wait()
     assert str(caught.value).startswith(f"topic t, partition 1: {text}")
