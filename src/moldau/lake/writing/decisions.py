@@ -50,7 +50,7 @@ class DecisionState(Enum):
     """All of it is committed."""
 
 
-class Written(NamedTuple):
+class WrittenRange(NamedTuple):
     """What a task has in one partition: so many rows, from an offset on."""
 
     topic: str
@@ -67,7 +67,7 @@ class TaskTransaction:
     """The transaction of one task, all written and not ended."""
 
     owner: Owner
-    written: tuple[Written, ...]
+    written: tuple[WrittenRange, ...]
 
     def __str__(self) -> str:
         return f"{self.owner}: {', '.join(map(str, self.written))}"
@@ -113,7 +113,9 @@ class Decision:
             if fields["version"] != _VERSION:
                 raise DecisionError(f"a decision of version {fields['version']}; version {_VERSION} is read here")
             transactions = tuple(
-                TaskTransaction(Owner(each["id"], each["producer_id"], each["epoch"]), tuple(Written(*where) for where in each["written"]))
+                TaskTransaction(
+                    Owner(each["id"], each["producer_id"], each["epoch"]), tuple(WrittenRange(*where) for where in each["written"])
+                )
                 for each in fields["transactions"]
             )
             state = DecisionState(fields["state"])

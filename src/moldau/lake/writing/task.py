@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
 from moldau.client.partitioning import partition_of
-from moldau.lake.writing.decisions import TaskTransaction, Written
+from moldau.lake.writing.decisions import TaskTransaction, WrittenRange
 from moldau.lake.writing.encoding import FrameLayout, TopicRows, batch_ends, batch_of, encode, pieces, size_estimates
 from moldau.lake.writing.options import WriteOptions
 from moldau.lake.writing.points import reached
@@ -249,7 +249,9 @@ class TaskWriter:
     def _transaction(self) -> TaskTransaction | None:
         if self._owner is None or self._transactional_id is None:
             return None
-        return TaskTransaction(self._owner, tuple(Written(*where, rows, first) for where, (rows, first) in sorted(self._written.items())))
+        return TaskTransaction(
+            self._owner, tuple(WrittenRange(*where, rows, first) for where, (rows, first) in sorted(self._written.items()))
+        )
 
     def _abort(self) -> None:
         """End what is open; should that fail too, the driver or the brokers do it."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.lake.writing.decisions import Decision, DecisionError, DecisionState, TaskTransaction, Written, driver_id, ids_of, task_id
+from moldau.lake.writing.decisions import Decision, DecisionError, DecisionState, TaskTransaction, WrittenRange, driver_id, ids_of, task_id
 from moldau.lake.writing.transactions import Owner
 from support.sizes import sized
 
@@ -21,7 +21,7 @@ decisions = st.builds(
         st.builds(
             TaskTransaction,
             owner=st.builds(Owner, st.text(), numbers, numbers),
-            written=st.lists(st.builds(Written, st.text(), numbers, numbers, numbers)).map(tuple),
+            written=st.lists(st.builds(WrittenRange, st.text(), numbers, numbers, numbers)).map(tuple),
         )
     ).map(tuple),
     time_ms=numbers,
@@ -37,7 +37,7 @@ def test_what_is_written_is_read(decision: Decision) -> None:
 def test_the_bytes_are_json_with_sorted_names() -> None:
     """They are read by later versions: a change here needs a new version number."""
     decision = Decision(
-        "q", "r", 7, DecisionState.DECIDED, (TaskTransaction(Owner("moldau-spark-q-0-0", 12, 3), (Written("t", 1, 2, 3),)),), 5
+        "q", "r", 7, DecisionState.DECIDED, (TaskTransaction(Owner("moldau-spark-q-0-0", 12, 3), (WrittenRange("t", 1, 2, 3),)),), 5
     )
     text = decision.to_bytes().decode()
     assert text == (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from moldau.lake.writing.decisions import Decision, DecisionState, TaskTransaction, Written
+from moldau.lake.writing.decisions import Decision, DecisionState, TaskTransaction, WrittenRange
 from moldau.lake.writing.machine import (
     Abandonment,
     Aborted,
@@ -32,7 +32,7 @@ from moldau.lake.writing.transactions import Owner
 
 
 def transaction(task: int, epoch: int = 0) -> TaskTransaction:
-    return TaskTransaction(Owner(f"moldau-spark-q-{task}-0", 100 + task, epoch), (Written("t", task, 10, 1000 * task),))
+    return TaskTransaction(Owner(f"moldau-spark-q-{task}-0", 100 + task, epoch), (WrittenRange("t", task, 10, 1000 * task),))
 
 
 ONE, TWO = transaction(0), transaction(1)
