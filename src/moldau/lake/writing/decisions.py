@@ -26,7 +26,7 @@ from moldau.client.errors import RequestFailedError
 from moldau.client.fetched_batches import VisibleBatches, checked_batches
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
 from moldau.lake.writing.producing import BatchSender, DeliveryError, PartitionBatch
-from moldau.lake.writing.transactions import Owner, TransactionRequests
+from moldau.lake.writing.transactions import ProducerIdentity, TransactionRequests
 from moldau.model.errors import ErrorCode, MoldauError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import RecordBatchBuilder, iterate
@@ -66,7 +66,7 @@ class WrittenRange(NamedTuple):
 class TaskTransaction:
     """The transaction of one task, all written and not ended."""
 
-    owner: Owner
+    owner: ProducerIdentity
     written: tuple[WrittenRange, ...]
 
     def __str__(self) -> str:
@@ -114,7 +114,8 @@ class Decision:
                 raise DecisionError(f"a decision of version {fields['version']}; version {_VERSION} is read here")
             transactions = tuple(
                 TaskTransaction(
-                    Owner(each["id"], each["producer_id"], each["epoch"]), tuple(WrittenRange(*where) for where in each["written"])
+                    ProducerIdentity(each["id"], each["producer_id"], each["epoch"]),
+                    tuple(WrittenRange(*where) for where in each["written"]),
                 )
                 for each in fields["transactions"]
             )
@@ -203,7 +204,7 @@ class DecisionLog:
             count *= _GROWTH
         return None
 
-    def write(self, owner: Owner, decision: Decision, *, forget: bool = False) -> None:
+    def write(self, owner: ProducerIdentity, decision: Decision, *, forget: bool = False) -> None:
         """Write it as `owner`, who is the driver; `forget`: a tombstone in its place. It counts once this has returned.
 
         RequestFailedError: another driver took over, and nothing is written. ConnectionLostError: nobody knows; the next one finds out.

@@ -12,7 +12,7 @@ from moldau.lake.writing.decisions import TIMEOUT_MS, Decision, DecisionLog, Dec
 from moldau.lake.writing.options import TransactionOptions, WriteOptions
 from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import BatchSender
-from moldau.lake.writing.transactions import ONGOING, Owner, Standing, TransactionRequests, is_fenced
+from moldau.lake.writing.transactions import ONGOING, ProducerIdentity, Standing, TransactionRequests, is_fenced
 from moldau.model.errors import MoldauError
 from moldau.tracking.clock import now_ms
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class DriverClaim:
     """Whoever has this is the query's driver, until another one takes over; `last` is what was decided before."""
 
-    owner: Owner
+    owner: ProducerIdentity
     last: Decision | None
 
 
@@ -44,7 +44,7 @@ class Driver:
         )
         self._transactions = TransactionRequests(self._cluster)
         self._decisions = DecisionLog(self._cluster, self._producing, self._how.decisions_topic, self._how.query)
-        self._owner: Owner | None = None
+        self._owner: ProducerIdentity | None = None
 
     def begin(self) -> DriverClaim:
         """Before a batch: become the query's driver, finish what was decided, abort what was not. LostBatchError."""

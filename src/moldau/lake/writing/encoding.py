@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from moldau.lake.writing.options import WriteOptions
-from moldau.lake.writing.transactions import Owner
+from moldau.lake.writing.transactions import ProducerIdentity
 from moldau.model.errors import MoldauError
 from moldau.ports.filesystem import Bytes
 from moldau.protocol.records.builder import assemble
@@ -115,7 +115,7 @@ def encode(rows: Rows, offset_deltas: Int64s) -> EncodedRecords:
 def batch_of(
     payload: Bytes,
     count: int,
-    owner: Owner | None,
+    owner: ProducerIdentity | None,
     sequence: int,
     compression: Compression,
     *,

@@ -23,7 +23,7 @@ from moldau.lake.writing.encoding import FrameLayout, TopicRows, batch_ends, bat
 from moldau.lake.writing.options import WriteOptions
 from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import ACKS_ALL, BatchSender, DeliveryError, PartitionBatch
-from moldau.lake.writing.transactions import Owner, TransactionRequests, is_fenced
+from moldau.lake.writing.transactions import ProducerIdentity, TransactionRequests, is_fenced
 from moldau.model.errors import ErrorCode, MoldauError, WorldError
 from moldau.model.identity import TopicPartition
 
@@ -141,7 +141,7 @@ class TaskWriter:
             acks=options.acks,
         )
         self._transactions = TransactionRequests(self._cluster)
-        self._owner: Owner | None = None
+        self._owner: ProducerIdentity | None = None
         self._start = random.Random(seed).randrange(1 << 16)
         self._counts: dict[str, int] = {}
         self._sequences: dict[TopicPartition, int] = {}

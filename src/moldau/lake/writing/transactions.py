@@ -33,7 +33,7 @@ FENCED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ProducerIdentity:
     """The owner of a transactional id: the producer with this id and epoch. Without a transactional id: an idempotent producer."""
 
     transactional_id: str | None
@@ -60,28 +60,28 @@ class TransactionRequests:
         self._cluster = cluster
         self._coordinators = CoordinatorClient(cluster, TRANSACTION)
 
-    def take_over(self, transactional_id: str | None, timeout_ms: int) -> Owner:
+    def take_over(self, transactional_id: str | None, timeout_ms: int) -> ProducerIdentity:
         """Become the producer of an id; whoever was it is fenced, and what that one left open is aborted. None: of no id."""
         return self._init(transactional_id, timeout_ms, -1, -1)
 
-    def go_on(self, owner: Owner, timeout_ms: int) -> Owner:
+    def go_on(self, owner: ProducerIdentity, timeout_ms: int) -> ProducerIdentity:
         """Go on as `owner`, with an epoch of its own (KIP-360). PRODUCER_FENCED if another has taken the id over."""
         return self._init(owner.transactional_id, timeout_ms, owner.producer_id, owner.epoch)
 
-    def _init(self, transactional_id: str | None, timeout_ms: int, producer_id: int, epoch: int) -> Owner:
+    def _init(self, transactional_id: str | None, timeout_ms: int, producer_id: int, epoch: int) -> ProducerIdentity:
         from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 
         request = InitProducerIdRequest(transactional_id, timeout_ms, producer_id, epoch)
 
-        def read(response: Any) -> Owner:
+        def read(response: Any) -> ProducerIdentity:
             _check(response.error_code, _subject(transactional_id))
-            return Owner(transactional_id, response.producer_id, response.producer_epoch)
+            return ProducerIdentity(transactional_id, response.producer_id, response.producer_epoch)
 
         if transactional_id is None:
             return self._patiently(lambda: read(self._cluster.anywhere(ApiKey.INIT_PRODUCER_ID, request, version=_INIT)))
         return self._coordinators.ask(transactional_id, ApiKey.INIT_PRODUCER_ID, request, read, version=_INIT)
 
-    def add(self, owner: Owner, partitions: Iterable[TopicPartition]) -> None:
+    def add(self, owner: ProducerIdentity, partitions: Iterable[TopicPartition]) -> None:
         """Take partitions into the transaction, which begins with the first."""
         from moldau.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 
@@ -100,7 +100,7 @@ class TransactionRequests:
 
         self._coordinators.ask(owner.transactional_id, ApiKey.ADD_PARTITIONS_TO_TXN, request, read, version=_ADD)
 
-    def end(self, owner: Owner, *, committed: bool) -> None:
+    def end(self, owner: ProducerIdentity, *, committed: bool) -> None:
         """Commit or abort; harmless where it has been done already. RequestFailedError with one of FENCED: it cannot be done any more."""
         from moldau.protocol.messages.transactions import EndTxnRequest
 

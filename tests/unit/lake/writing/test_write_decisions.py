@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.lake.writing.decisions import Decision, DecisionError, DecisionState, TaskTransaction, WrittenRange, driver_id, ids_of, task_id
-from moldau.lake.writing.transactions import Owner
+from moldau.lake.writing.transactions import ProducerIdentity
 from support.sizes import sized
 
 numbers = st.integers(0, 2**31)
@@ -20,7 +20,7 @@ decisions = st.builds(
     transactions=st.lists(
         st.builds(
             TaskTransaction,
-            owner=st.builds(Owner, st.text(), numbers, numbers),
+            owner=st.builds(ProducerIdentity, st.text(), numbers, numbers),
             written=st.lists(st.builds(WrittenRange, st.text(), numbers, numbers, numbers)).map(tuple),
         )
     ).map(tuple),
@@ -37,7 +37,12 @@ def test_what_is_written_is_read(decision: Decision) -> None:
 def test_the_bytes_are_json_with_sorted_names() -> None:
     """They are read by later versions: a change here needs a new version number."""
     decision = Decision(
-        "q", "r", 7, DecisionState.DECIDED, (TaskTransaction(Owner("moldau-spark-q-0-0", 12, 3), (WrittenRange("t", 1, 2, 3),)),), 5
+        "q",
+        "r",
+        7,
+        DecisionState.DECIDED,
+        (TaskTransaction(ProducerIdentity("moldau-spark-q-0-0", 12, 3), (WrittenRange("t", 1, 2, 3),)),),
+        5,
     )
     text = decision.to_bytes().decode()
     assert text == (

@@ -12,7 +12,7 @@ from moldau.client.partitioning import partition_of
 from moldau.lake.writing.encoding import Rows, batch_ends, batch_of, encode, size_estimates
 from moldau.lake.writing.task import ROWS_IN_TURN, by_key, in_turn
 from moldau.lake.writing.task import given as given_partitions
-from moldau.lake.writing.transactions import Owner
+from moldau.lake.writing.transactions import ProducerIdentity
 from moldau.protocol.records.batch import RecordBatchBuilder, iterate
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import read_header, verify_crc
@@ -54,7 +54,7 @@ def test_the_same_bytes_as_one_by_one(rows: list[dict[str, Any]], keys: bool, he
     whole = columns(rows * 2, keys=keys, headers=headers)
     some = Rows(*(None if each is None else each.slice(cut, len(rows)) for each in whole))
     made = encode(some, np.arange(len(rows)))
-    batch = batch_of(made.payload(0, len(rows)), len(rows), Owner("id", 7, 2), 40, Compression.NONE, time_ms=NOW_MS)
+    batch = batch_of(made.payload(0, len(rows)), len(rows), ProducerIdentity("id", 7, 2), 40, Compression.NONE, time_ms=NOW_MS)
     assert bytes(batch) == one_by_one((rows * 2)[cut : cut + len(rows)], keys=keys, headers=headers)
     sizes = np.diff(made.starts)
     assert (sizes <= size_estimates(some)).all(), "an estimate is never too small"

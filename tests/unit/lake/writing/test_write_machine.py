@@ -28,11 +28,11 @@ from moldau.lake.writing.machine import (
     TakeOver,
     WriteFailedError,
 )
-from moldau.lake.writing.transactions import Owner
+from moldau.lake.writing.transactions import ProducerIdentity
 
 
 def transaction(task: int, epoch: int = 0) -> TaskTransaction:
-    return TaskTransaction(Owner(f"moldau-spark-q-{task}-0", 100 + task, epoch), (WrittenRange("t", task, 10, 1000 * task),))
+    return TaskTransaction(ProducerIdentity(f"moldau-spark-q-{task}-0", 100 + task, epoch), (WrittenRange("t", task, 10, 1000 * task),))
 
 
 ONE, TWO = transaction(0), transaction(1)
