@@ -12,7 +12,7 @@ from moldau.lake.writing.decisions import TIMEOUT_MS, Decision, DecisionLog, Dec
 from moldau.lake.writing.options import TransactionOptions, WriteOptions
 from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import BatchSender
-from moldau.lake.writing.transactions import ONGOING, ProducerIdentity, Standing, TransactionRequests, is_fenced
+from moldau.lake.writing.transactions import ONGOING, ProducerIdentity, TransactionRequests, TransactionStatus, is_fenced
 from moldau.model.errors import MoldauError
 from moldau.tracking.clock import now_ms
 
@@ -108,7 +108,9 @@ class Driver:
 
     def _gone(self, transactions: Sequence[TaskTransaction]) -> list[TaskTransaction]:
         standing = self._transactions.standing(_id(each) for each in transactions)
-        return [each for each in transactions if standing.get(_id(each)) != Standing(ONGOING, each.owner.producer_id, each.owner.epoch)]
+        return [
+            each for each in transactions if standing.get(_id(each)) != TransactionStatus(ONGOING, each.owner.producer_id, each.owner.epoch)
+        ]
 
     def _note(self, decision: Decision) -> None:
         assert self._owner is not None

@@ -45,7 +45,7 @@ class ProducerIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TransactionStatus:
     """How a transactional id stands with its coordinator."""
 
     state: str
@@ -113,17 +113,17 @@ class TransactionRequests:
             transactional_id, api_key, request, lambda response: _check(code(response), _subject(transactional_id)), version=version
         )
 
-    def standing(self, transactional_ids: Iterable[str]) -> Mapping[str, Standing]:
+    def standing(self, transactional_ids: Iterable[str]) -> Mapping[str, TransactionStatus]:
         """How ids stand; one that is not known is left out."""
         from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest
 
-        found: dict[str, Standing] = {}
+        found: dict[str, TransactionStatus] = {}
 
         def read(response: Any) -> None:
             for each in response.transaction_states:
                 if each.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                     _check(each.error_code, _subject(each.transactional_id))
-                    found[each.transactional_id] = Standing(each.transaction_state, each.producer_id, each.producer_epoch)
+                    found[each.transactional_id] = TransactionStatus(each.transaction_state, each.producer_id, each.producer_epoch)
 
         for transactional_id in transactional_ids:
             request = DescribeTransactionsRequest([transactional_id])
