@@ -80,7 +80,7 @@ class Driver:
                 self._go_on()
                 reached("going on")
                 return machine.Owned()
-            case machine.Read():
+            case machine.ReadDecision():
                 return machine.DecisionFound(self._decisions.last())
             case machine.Look(transactions):
                 gone = self._gone(transactions)

@@ -37,7 +37,7 @@ class ResumeDriver:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadDecision:
     """Read the query's last decision. → Found"""
 
 
@@ -76,7 +76,7 @@ class Finish:
     last: Decision | None
 
 
-Effect = TakeOver | ResumeDriver | Read | Look | Note | CommitTransactions | AbortTransactions | Finish
+Effect = TakeOver | ResumeDriver | ReadDecision | Look | Note | CommitTransactions | AbortTransactions | Finish
 
 # Events.
 
@@ -143,7 +143,7 @@ class Begin:
         """The next effect. LostBatchError."""
         match event:
             case Owned():
-                return Read()
+                return ReadDecision()
             case DecisionFound(decision):
                 self._last = decision
                 if decision is not None and decision.state is DecisionState.DECIDED:
@@ -221,7 +221,7 @@ class Abandonment:
         """The next effect."""
         match event:
             case Owned():
-                return Read()
+                return ReadDecision()
             case DecisionFound(decision):
                 self._last = decision
                 if decision is not None and decision.covers(self._run, self._batch):

@@ -22,7 +22,7 @@ from moldau.lake.writing.machine import (
     Note,
     Noted,
     Owned,
-    Read,
+    ReadDecision,
     ResumeDriver,
     Seen,
     TakeOver,
@@ -48,11 +48,13 @@ def dialogue(errand: Any, *lines: Event | Effect) -> None:
 
 
 def test_the_first_batch_of_a_query() -> None:
-    dialogue(Begin(), TakeOver(), Owned(), Read(), DecisionFound(None), AbortTransactions(), Aborted(), Finish(None))
+    dialogue(Begin(), TakeOver(), Owned(), ReadDecision(), DecisionFound(None), AbortTransactions(), Aborted(), Finish(None))
 
 
 def test_a_start_behind_a_batch_that_is_done() -> None:
-    dialogue(Begin(), TakeOver(), Owned(), Read(), DecisionFound(DECIDED.done), AbortTransactions(), Aborted(), Finish(DECIDED.done))
+    dialogue(
+        Begin(), TakeOver(), Owned(), ReadDecision(), DecisionFound(DECIDED.done), AbortTransactions(), Aborted(), Finish(DECIDED.done)
+    )
 
 
 def test_a_decided_batch_is_finished_at_the_next_start() -> None:
@@ -60,7 +62,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
     dialogue(
         Begin(),
         TakeOver(),
-        *(Owned(), Read()),
+        *(Owned(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
         *(Noted(), AbortTransactions()),
@@ -71,7 +73,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
 def test_a_transaction_lost_behind_the_decision_fails_every_start_by_name() -> None:
     for _ in range(2):
         errand = Begin()
-        dialogue(errand, TakeOver(), Owned(), Read(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
+        dialogue(errand, TakeOver(), Owned(), ReadDecision(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
         with pytest.raises(LostBatchError) as caught:
             errand.step(Ended([TWO]))
         for part in ("query q", "batch 7", "moldau-spark-q-1-0 (producer id 101, epoch 0)", "10 rows in t-1 from offset 1000 on"):
@@ -88,7 +90,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
     dialogue(
         Begin((7, skip)),
         TakeOver(),
-        *(Owned(), Read()),
+        *(Owned(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended([TWO]), Note(last)),
         *(Noted(), AbortTransactions()),
@@ -98,7 +100,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
 
 def test_what_a_person_said_of_another_batch_does_not_count() -> None:
     errand = Begin((6, True))
-    dialogue(errand, TakeOver(), Owned(), Read(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
+    dialogue(errand, TakeOver(), Owned(), ReadDecision(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
     with pytest.raises(LostBatchError):
         errand.step(Ended([TWO]))
 
@@ -142,7 +144,7 @@ def test_a_batch_that_failed_is_aborted_whole() -> None:
         Abandonment("r", 7, [ONE]),
         ResumeDriver(),
         Owned(),
-        Read(),
+        ReadDecision(),
         DecisionFound(before),
         AbortTransactions([ONE]),
         Aborted(),
@@ -153,12 +155,14 @@ def test_a_batch_that_failed_is_aborted_whole() -> None:
 @pytest.mark.parametrize("decision", [DECIDED, DECIDED.done], ids=["decided", "done"])
 def test_a_commit_that_failed_behind_its_decision_is_not_aborted(decision: Decision) -> None:
     """Spark calls abort then too; the next start commits the rest."""
-    dialogue(Abandonment("r", 7, [ONE, TWO]), ResumeDriver(), Owned(), Read(), DecisionFound(decision), Finish(decision))
+    dialogue(Abandonment("r", 7, [ONE, TWO]), ResumeDriver(), Owned(), ReadDecision(), DecisionFound(decision), Finish(decision))
 
 
 def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None:
     """Batches of a new checkpoint are counted from 0 again."""
-    dialogue(Abandonment("another run", 3, [ONE]), ResumeDriver(), Owned(), Read(), DecisionFound(DECIDED.done), AbortTransactions([ONE]))
+    dialogue(
+        Abandonment("another run", 3, [ONE]), ResumeDriver(), Owned(), ReadDecision(), DecisionFound(DECIDED.done), AbortTransactions([ONE])
+    )
     assert not DECIDED.covers("another run", 3)
     assert DECIDED.covers("r", 7)
     assert DECIDED.covers("r", 6)
