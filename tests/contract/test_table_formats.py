@@ -30,8 +30,8 @@ from moldau.lake.tables.committing import (
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
 from moldau.lake.tables.format import (
     FORMATS,
-    Change,
     Snapshot,
+    TableChange,
     TableError,
     TableFormat,
     VersionTakenError,
@@ -65,7 +65,7 @@ class Table:
         return writer.finish()
 
     def load(self, *numbers: int, offset: int, day: int = 0, writer: Writer | None = None) -> int:
-        change = Change("LOAD", self.file(*numbers, day=day), offsets={IDS[0]: offset}, metadata={"moldau.job": "job"})
+        change = TableChange("LOAD", self.file(*numbers, day=day), offsets={IDS[0]: offset}, metadata={"moldau.job": "job"})
         return commit(self.tables, self.path, change, before=self.before(), writer=writer)
 
     def parquet(self) -> set[str]:
@@ -114,10 +114,10 @@ def test_a_table_that_was_made_is_empty_and_knows_its_columns(table: Table) -> N
 def test_a_commit_shows_rows_and_offsets_together(table: Table) -> None:
     files = table.file(1, 2, 3)
     assert table.rows() == [], "a file that no commit names is not there"
-    change = Change("LOAD", files, offsets={IDS[0]: 3}, metadata={"moldau.job": "job", "moldau.ranges": {"0": [0, 3]}})
+    change = TableChange("LOAD", files, offsets={IDS[0]: 3}, metadata={"moldau.job": "job", "moldau.ranges": {"0": [0, 3]}})
     assert commit(table.tables, table.path, change, before=table.before()) == 1
     assert (table.rows(), table.offsets()) == ([1, 2, 3], [3, None])
-    change = Change("LOAD", table.file(4), offsets={IDS[0]: 4, IDS[1]: 9})
+    change = TableChange("LOAD", table.file(4), offsets={IDS[0]: 4, IDS[1]: 9})
     assert commit(table.tables, table.path, change, before=table.before()) == 2
     assert (table.rows(), table.offsets()) == ([1, 2, 3, 4], [4, 9])
     words = {each.version: each.metadata for each in table.tables.commits(table.path, 0)}
@@ -135,8 +135,8 @@ def test_a_commit_shows_rows_and_offsets_together(table: Table) -> None:
 def test_all_application_ids_are_known_also_those_that_only_a_checkpoint_has(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "CHECKPOINT_INTERVAL", 3)
     table.load(1, offset=1, writer=Writer("job"))
-    commit(table.tables, table.path, Change("LOAD", offsets={IDS[1]: 1}))
-    commit(table.tables, table.path, Change("SET PROPERTIES", properties={"a": "b"}))
+    commit(table.tables, table.path, TableChange("LOAD", offsets={IDS[1]: 1}))
+    commit(table.tables, table.path, TableChange("SET PROPERTIES", properties={"a": "b"}))
     for file in Path(table.path, delta.LOG).glob("*[012].json"):
         file.unlink()
     assert table.tables.application_ids(table.path) == {*IDS, "moldau:job:writer"}
@@ -154,7 +154,7 @@ def test_files_know_their_table_partition(table: Table) -> None:
 
 def test_the_second_of_two_loads_from_the_same_offsets_fails_and_changes_nothing(table: Table) -> None:
     both = table.before()
-    change = Change("LOAD", table.file(1), offsets={IDS[0]: 1})
+    change = TableChange("LOAD", table.file(1), offsets={IDS[0]: 1})
     commit(table.tables, table.path, change, before=both)
     with pytest.raises(LoadConflictError, match="another load has moved moldau:job:00ff:0 from offset None, where this one started, to 1"):
         commit(table.tables, table.path, change, before=both)
@@ -164,7 +164,7 @@ def test_the_second_of_two_loads_from_the_same_offsets_fails_and_changes_nothing
 def test_an_offset_that_would_go_down_is_refused(table: Table) -> None:
     table.load(1, offset=7)
     with pytest.raises(LoadConflictError, match="moldau:job:00ff:0 would go down from 7 to 6: no load may do that"):
-        commit(table.tables, table.path, Change("LOAD", table.file(2), offsets={IDS[0]: 6}))
+        commit(table.tables, table.path, TableChange("LOAD", table.file(2), offsets={IDS[0]: 6}))
     assert (table.rows(), table.offsets()) == ([1], [7, None])
 
 
@@ -176,14 +176,14 @@ def test_a_race_inside_the_commit_is_settled_by_the_version(table: Table, monkey
     raced: list[bool] = []
     real = kind.put
 
-    def meet(self: Any, path: str, base: Snapshot, change: Change) -> int:
+    def meet(self: Any, path: str, base: Snapshot, change: TableChange) -> int:
         if not raced:
             raced.append(True)
-            real(self, path, base, Change("LOAD", table.file(7), offsets={IDS[0] if mine else other: 1}))
+            real(self, path, base, TableChange("LOAD", table.file(7), offsets={IDS[0] if mine else other: 1}))
         return real(self, path, base, change)
 
     monkeypatch.setattr(kind, "put", meet)
-    ours = Change("LOAD", table.file(8), offsets={IDS[0]: 1})
+    ours = TableChange("LOAD", table.file(8), offsets={IDS[0]: 1})
     if mine:
         with pytest.raises(LoadConflictError):
             commit(table.tables, table.path, ours, before=start, owner=OWNER)
@@ -201,11 +201,11 @@ def test_of_two_jobs_whose_first_commits_meet_one_is_refused(table: Table, monke
 
     def other_job_commits() -> None:
         raced.append(True)
-        change = Change("LOAD", table.file(7), offsets={application_id("other", "00ff", 1): 1})
+        change = TableChange("LOAD", table.file(7), offsets={application_id("other", "00ff", 1): 1})
         owner = Owner("other", "orders", "00ff")
         commit(table.tables, table.path, change, base=base, before=[Progress(application_id("other", "00ff", 1), None)], owner=owner)
 
-    def meet(self: Any, path: str, base: Snapshot, change: Change) -> int:
+    def meet(self: Any, path: str, base: Snapshot, change: TableChange) -> int:
         if not raced:
             other_job_commits()
         return real(self, path, base, change)
@@ -213,7 +213,7 @@ def test_of_two_jobs_whose_first_commits_meet_one_is_refused(table: Table, monke
     if asleep == "before its commit":
         other_job_commits()
     monkeypatch.setattr(kind, "put", meet)
-    ours = Change("LOAD", table.file(8), offsets={IDS[0]: 1})
+    ours = TableChange("LOAD", table.file(8), offsets={IDS[0]: 1})
     with pytest.raises(OtherJobError) as refused:
         commit(table.tables, table.path, ours, base=base, before=start, writer=Writer("job"), owner=OWNER)
     assert str(refused.value) == (
@@ -226,15 +226,15 @@ def test_of_two_jobs_whose_first_commits_meet_one_is_refused(table: Table, monke
 def test_a_table_that_two_jobs_have_shared_from_of_old_is_loaded_on_by_both(table: Table) -> None:
     """Also a partition that is new: neither is at its first commit."""
     for job in ("job", "other"):
-        commit(table.tables, table.path, Change("LOAD", table.file(1), offsets={application_id(job, "00ff", 0): 1}))
-    change = Change("LOAD", table.file(2), offsets={IDS[1]: 1})
+        commit(table.tables, table.path, TableChange("LOAD", table.file(1), offsets={application_id(job, "00ff", 0): 1}))
+    change = TableChange("LOAD", table.file(2), offsets={IDS[1]: 1})
     assert commit(table.tables, table.path, change, before=[Progress(IDS[1], None)], owner=OWNER) == 3
     assert jobs_of(table.tables.application_ids(table.path), "00ff") == ["job", "other"]
 
 
 def test_a_claim_keeps_other_jobs_out_as_offsets_do(table: Table) -> None:
     assert not OWNER.is_known(table.tables, table.path)
-    commit(table.tables, table.path, Change("CLAIM TOPIC", offsets={OWNER.claim_id: 1}), owner=OWNER)
+    commit(table.tables, table.path, TableChange("CLAIM TOPIC", offsets={OWNER.claim_id: 1}), owner=OWNER)
     assert OWNER.is_known(table.tables, table.path)
     with pytest.raises(OtherJobError, match="job job loads topic orders"):
         Owner("other", "orders", "00ff").is_known(table.tables, table.path)
@@ -265,10 +265,10 @@ def test_the_older_process_is_fenced_also_if_it_slept_between_its_look_and_its_v
     kind = type(table.tables)
     real, raced = kind.put, list[bool]()
 
-    def meet(self: Any, path: str, base: Snapshot, change: Change) -> int:
+    def meet(self: Any, path: str, base: Snapshot, change: TableChange) -> int:
         if not raced:
             raced.append(True)
-            commit(table.tables, path, Change("LOAD", table.file(2), offsets={IDS[1]: 1}, metadata={"moldau.job": "job"}), writer=new)
+            commit(table.tables, path, TableChange("LOAD", table.file(2), offsets={IDS[1]: 1}, metadata={"moldau.job": "job"}), writer=new)
         return real(self, path, base, change)
 
     monkeypatch.setattr(kind, "put", meet)
@@ -286,10 +286,10 @@ def test_a_disk_that_does_not_take_the_commit_leaves_nothing_of_it(table: Table,
     with monkeypatch.context() as patched:
         patched.setattr("moldau.lake.tables.new_file.os.fsync", full)
         with pytest.raises(TableError, match=r"00000000000000000001\.json: cannot be written: no space left on device"):
-            commit(table.tables, table.path, Change("LOAD", files, offsets={IDS[0]: 1}))
+            commit(table.tables, table.path, TableChange("LOAD", files, offsets={IDS[0]: 1}))
     assert (table.rows(), table.offsets()) == ([], [None, None])
     assert list(Path(table.path).rglob("*.tmp")) == []
-    assert commit(table.tables, table.path, Change("LOAD", files, offsets={IDS[0]: 1})) == 1
+    assert commit(table.tables, table.path, TableChange("LOAD", files, offsets={IDS[0]: 1})) == 1
 
 
 def test_a_table_that_was_made_anew_under_a_load_takes_nothing_of_it(table: Table, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_table_that_was_made_anew_under_a_load_takes_nothing_of_it(table: Tabl
     Path(table.path).rename(tmp_path / "away")
     open_or_create(table.tables, table.path, SCHEMA, [DAY], "another")
     with pytest.raises(LoadConflictError, match="the table was deleted and recreated meanwhile"):
-        commit(table.tables, table.path, Change("LOAD"), base=base)
+        commit(table.tables, table.path, TableChange("LOAD"), base=base)
 
 
 def test_properties_are_kept_until_they_are_set(table: Table) -> None:
@@ -318,11 +318,11 @@ def test_new_columns_come_with_the_load_that_needs_them(table: Table) -> None:
     columns = pa.schema([each for each in schema if each.name not in {field.name for field in TIME_FIELDS}])
     row = {"n": 2, "small": None, "extra": {"x": "y"}}
     writer.add(pa.Table.from_pylist([row], schema=columns), np.zeros(1, np.int64))
-    commit(table.tables, table.path, Change("LOAD", writer.finish(), schema=schema, offsets={IDS[0]: 2}), base=base)
+    commit(table.tables, table.path, TableChange("LOAD", writer.finish(), schema=schema, offsets={IDS[0]: 2}), base=base)
     assert table.now().schema.names == ["n", "small", DAY, "event_hour", "extra"]
     assert table.rows("extra") == [None, {"x": "y"}]
     with pytest.raises(LoadConflictError, match="the columns of the table have changed since version 1"):
-        commit(table.tables, table.path, Change("LOAD", schema=schema), base=base)
+        commit(table.tables, table.path, TableChange("LOAD", schema=schema), base=base)
 
 
 def test_a_wider_column_has_its_old_rows_written_anew(table: Table) -> None:
@@ -385,10 +385,10 @@ def test_a_load_and_a_compaction_at_once_do_not_disturb_each_other(table: Table,
     raced: list[bool] = []
     real = kind.put
 
-    def meet(self: Any, path: str, base: Snapshot, change: Change) -> int:
+    def meet(self: Any, path: str, base: Snapshot, change: TableChange) -> int:
         if change.operation == "OPTIMIZE" and not raced:
             raced.append(True)
-            commit(table.tables, path, Change("LOAD", files, offsets={IDS[0]: 4}), before=start)
+            commit(table.tables, path, TableChange("LOAD", files, offsets={IDS[0]: 4}), before=start)
         return real(self, path, base, change)
 
     monkeypatch.setattr(kind, "put", meet)
@@ -403,7 +403,7 @@ def test_the_second_of_two_compactions_at_once_gives_up_and_leaves_nothing(table
     raced: list[bool] = []
     real = kind.put
 
-    def meet(self: Any, path: str, base: Snapshot, change: Change) -> int:
+    def meet(self: Any, path: str, base: Snapshot, change: TableChange) -> int:
         if not raced:
             raced.append(True)
             assert compact_table(table.path).files_before == 3
@@ -510,7 +510,7 @@ def test_a_writer_that_slept_while_versions_were_deleted_has_not_committed(
     for offset in range(2, last + 1):
         table.load(offset, offset=offset)
     with pytest.raises(VersionTakenError):
-        table.tables.put(table.path, asleep, Change("LOAD", table.file(9), offsets={IDS[0]: 2}, metadata={"moldau.job": "job"}))
+        table.tables.put(table.path, asleep, TableChange("LOAD", table.file(9), offsets={IDS[0]: 2}, metadata={"moldau.job": "job"}))
     assert [each.version for each in table.tables.commits(table.path, -1)] == [last - 2, last - 1, last], "not its counts"
     assert (table.rows(), table.offsets()) == (list(range(1, last + 1)), [last, None])
     assert len(list(Path(table.path, manifest.FOLDER).iterdir())) == 3

@@ -25,7 +25,7 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.load import LoadResult, load
 from moldau.lake.tables.committing import commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS
-from moldau.lake.tables.format import Change, Snapshot, format_named, open_or_create
+from moldau.lake.tables.format import Snapshot, TableChange, format_named, open_or_create
 from moldau.testing.broker import Broker
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic
 from moldau.tracking.clock import now_ms
@@ -79,7 +79,7 @@ class Load:
             "moldau.topic": self.job.topic,
             COUNTS_KEY: counts_to_json({self.key: count(number)}, 0, 0),
         }
-        commit(self.tables, self.job.table, Change("LOAD", metadata=words))
+        commit(self.tables, self.job.table, TableChange("LOAD", metadata=words))
 
 
 def count(number: int) -> Count:

@@ -20,7 +20,7 @@ from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.committing import LoadConflictError, Writer, check, commit, discard, progress
 from moldau.lake.tables.data_files import PARTITIONINGS, DataFile
-from moldau.lake.tables.format import Change, Snapshot, TableError, TableMismatchError, open_or_create
+from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableMismatchError, open_or_create
 from moldau.lake.tables.rewriting import widen
 from moldau.lake.tables.schemas import evolve
 from moldau.model.errors import MoldauError
@@ -105,7 +105,7 @@ def commit_dead_letters(planned: Plan, written: WrittenFiles, writer: Writer, so
     _claim(planned)
     ahead = {known.application_id: known.offset or 0 for known in planned.dead_before}
     offsets = {name: max(offset, ahead[name]) for name, offset in planned.after.items()}
-    change = Change("LOAD", written.dead_letters, offsets=offsets, metadata=_words(planned))
+    change = TableChange("LOAD", written.dead_letters, offsets=offsets, metadata=_words(planned))
     return commit(planned.tables, job.dead_letters, change, before=planned.dead_before, writer=writer)
 
 
@@ -121,7 +121,7 @@ def commit_events(planned: Plan, written: WrittenFiles, writer: Writer, source: 
         COUNTS_KEY: written.counts,
     }
     schema = None if planned.schema == planned.base.schema else planned.schema
-    change = Change("LOAD", written.events, schema=schema, offsets=planned.after, metadata=words)
+    change = TableChange("LOAD", written.events, schema=schema, offsets=planned.after, metadata=words)
     return commit(planned.tables, planned.job.table, change, base=planned.base, before=planned.before, writer=writer, owner=planned.owner)
 
 
@@ -130,7 +130,7 @@ def _claim(planned: Plan) -> None:
     path, owner = planned.job.table, planned.owner
     if any(known.offset is not None for known in planned.before) or owner.is_known(planned.tables, path):
         return
-    change = Change("CLAIM TOPIC", offsets={owner.claim_id: 1}, metadata={"moldau.claimed.by": owner.job, "moldau.topic": owner.topic})
+    change = TableChange("CLAIM TOPIC", offsets={owner.claim_id: 1}, metadata={"moldau.claimed.by": owner.job, "moldau.topic": owner.topic})
     commit(planned.tables, path, change, base=planned.base, before=planned.before, owner=owner)
 
 

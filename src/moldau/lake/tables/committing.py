@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moldau.lake.tables.data_files import remove_files
-from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
+from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat, VersionTakenError
 
 _CLAIM = "claim"
 
@@ -132,7 +132,7 @@ def last_writer(tables: TableFormat, path: str, job: str, after: int = -1) -> st
 def commit(
     tables: TableFormat,
     path: str,
-    change: Change,
+    change: TableChange,
     *,
     base: Snapshot | None = None,
     before: Sequence[Progress] = (),
@@ -173,7 +173,7 @@ def commit(
 def check(tables: TableFormat, path: str, base: Snapshot, before: Sequence[Progress], writer: Writer) -> None:
     """Raise what `commit` would raise now for a load from `base`; nothing is made. LoadConflictError, FencedError, TableError."""
     snapshot = _existing(tables, path)
-    _check_table(path, snapshot, base, Change("CHECK"))
+    _check_table(path, snapshot, base, TableChange("CHECK"))
     writer.claim(tables, path, snapshot)
     _check_offsets(tables, path, snapshot, before, {}, writer)
 
@@ -197,7 +197,7 @@ def set_properties(tables: TableFormat, path: str, properties: Mapping[str, str]
         if wanted == dict(snapshot.properties):
             return None
         try:
-            return tables.put(path, snapshot, Change("SET PROPERTIES", properties=wanted))
+            return tables.put(path, snapshot, TableChange("SET PROPERTIES", properties=wanted))
         except VersionTakenError:
             continue
     raise LoadConflictError(f"{path}: others were faster {COMMIT_TRIES} times in a row")
@@ -210,7 +210,7 @@ def _existing(tables: TableFormat, path: str) -> Snapshot:
     return snapshot
 
 
-def _check_table(path: str, snapshot: Snapshot, base: Snapshot | None, change: Change) -> None:
+def _check_table(path: str, snapshot: Snapshot, base: Snapshot | None, change: TableChange) -> None:
     if base is not None:
         if snapshot.id != base.id:
             raise LoadConflictError(f"{path}: the table was deleted and recreated meanwhile")

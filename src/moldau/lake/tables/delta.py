@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from moldau import __version__
 from moldau.lake.tables.data_files import DataFile
-from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError, no_version
+from moldau.lake.tables.format import Commit, Snapshot, TableChange, TableError, VersionTakenError, no_version
 from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schemas import from_json, to_json
 from moldau.tracking.clock import now_ms
@@ -142,7 +142,7 @@ class DeltaFormat:
         protocol = {"minReaderVersion": _READER, "minWriterVersion": _WRITER}
         self._write(path, 0, [_commit_info("CREATE TABLE", {}), {"protocol": protocol}, {"metaData": metadata}])
 
-    def put(self, path: str, base: Snapshot, change: Change) -> int:
+    def put(self, path: str, base: Snapshot, change: TableChange) -> int:
         """Make the version behind `base`."""
         assert isinstance(base, DeltaSnapshot)
         protocol = base.table.protocol()
@@ -219,7 +219,7 @@ def _log_file(path: str, version: int) -> str:
     return os.path.join(path, LOG, f"{version:020d}.json")
 
 
-def _metadata(base: DeltaSnapshot, change: Change) -> dict[str, Any]:
+def _metadata(base: DeltaSnapshot, change: TableChange) -> dict[str, Any]:
     known = base.metadata
     schema = base.schema if change.schema is None else change.schema
     return {

@@ -36,7 +36,7 @@ def no_version(path: str, version: int, newest: int, oldest: int = 0) -> TableEr
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TableChange:
     """What one version changes. All of it becomes visible at once."""
 
     operation: str
@@ -110,7 +110,7 @@ class TableFormat(Protocol):
     def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
         """Make version 0, without rows. VersionTakenError if somebody was faster."""
 
-    def put(self, path: str, base: Snapshot, change: Change) -> int:
+    def put(self, path: str, base: Snapshot, change: TableChange) -> int:
         """Make the version behind `base`; its number. It is on disk then. VersionTakenError if somebody was faster; TableError for a disk
         that does not take it. Either way nothing has changed."""
 

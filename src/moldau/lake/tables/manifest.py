@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from moldau.lake.tables.data_files import DataFile
-from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError, no_version
+from moldau.lake.tables.format import Commit, Snapshot, TableChange, TableError, VersionTakenError, no_version
 from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schemas import from_json, to_json
 from moldau.tracking.clock import now_ms
@@ -78,7 +78,7 @@ class ManifestFormat:
             "commit": {"operation": "CREATE TABLE"},
         })  # fmt: skip
 
-    def put(self, path: str, base: Snapshot, change: Change) -> int:
+    def put(self, path: str, base: Snapshot, change: TableChange) -> int:
         """Make the version behind `base`."""
         assert isinstance(base, ManifestSnapshot)
         gone = {file.path for file in change.removes}

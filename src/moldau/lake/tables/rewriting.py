@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from moldau.lake.points import reached
 from moldau.lake.tables.committing import LoadConflictError, commit, discard
 from moldau.lake.tables.data_files import DAY, HOUR, DataFile, FileError, OneFile, sync_files
-from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, format_of
+from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat, format_of
 from moldau.lake.tables.schemas import Evolution
 
 
@@ -120,7 +120,7 @@ def widen(tables: TableFormat, path: str, snapshot: Snapshot, evolution: Evoluti
     try:
         wider.extend(rewrite(path, [each], evolution.schema, "widened") for each in files)
         metadata = {"moldau.widened": list(evolution.widened)}
-        change = Change("WIDEN COLUMNS", wider, files, evolution.schema, metadata=metadata, rows_change=False)
+        change = TableChange("WIDEN COLUMNS", wider, files, evolution.schema, metadata=metadata, rows_change=False)
         return commit(tables, path, change, base=snapshot, only_on_base=True)
     except (TableError, FileError, OSError):
         discard(tables, path, [file.path for file in wider])
@@ -175,7 +175,7 @@ def _commit(tables: TableFormat, path: str, snapshot: Snapshot, groups: Sequence
         new.extend(rewrite(path, group, snapshot.schema, "compacted") for group in groups)
         reached("compaction: files written")
         old = [file for group in groups for file in group]
-        version = commit(tables, path, Change("OPTIMIZE", new, old, rows_change=False), base=snapshot)
+        version = commit(tables, path, TableChange("OPTIMIZE", new, old, rows_change=False), base=snapshot)
     except (TableError, FileError, OSError):
         discard(tables, path, [file.path for file in new])
         raise

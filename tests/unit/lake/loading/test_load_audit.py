@@ -20,7 +20,7 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables import manifest
 from moldau.lake.tables.committing import commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS
-from moldau.lake.tables.format import FORMATS, Change, format_named, open_or_create
+from moldau.lake.tables.format import FORMATS, TableChange, format_named, open_or_create
 from moldau.model.errors import WorldError
 from moldau.tracking.audit_record import AuditRecord
 from moldau.tracking.counts import Count, CountKey
@@ -69,7 +69,7 @@ class Table:
     def load(self, count: int, words: dict[str, Any] | None = None, *, untracked: int = 0) -> int:
         found = {CountKey("t", 0, "dc", "s", "h", "00ff"): Count(count, 1, 1, 1, 1)}
         metadata = {"moldau.job": "job", "moldau.topic": "t", COUNTS_KEY: counts_to_json(found, untracked, 9 * untracked), **(words or {})}
-        return commit(self.tables, self.path, Change("LOAD", metadata=metadata))
+        return commit(self.tables, self.path, TableChange("LOAD", metadata=metadata))
 
     def take(self) -> list[int]:
         """The counts that were published since the last time."""
@@ -145,7 +145,7 @@ def test_what_could_not_be_published_is_published_by_the_next_load(table: Table)
 def test_versions_of_others_are_theirs(table: Table) -> None:
     table.load(1, {"moldau.job": "another"})
     table.load(2, {"moldau.topic": "u"})
-    commit(table.tables, table.path, Change("OPTIMIZE"))
+    commit(table.tables, table.path, TableChange("OPTIMIZE"))
     publish_counts(table.job, table.tables)
     assert table.take() == []
 

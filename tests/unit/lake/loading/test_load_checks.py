@@ -26,7 +26,7 @@ from moldau.lake.loading.job import LoadJobs
 from moldau.lake.session import SessionError, check_spark
 from moldau.lake.tables.committing import application_id, commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS
-from moldau.lake.tables.format import FORMATS, Change, TableError, format_named, open_or_create
+from moldau.lake.tables.format import FORMATS, TableChange, TableError, format_named, open_or_create
 from moldau.model.errors import StorageError
 from moldau.registry.client import RegistryUnavailableError
 from moldau.testing.broker import Broker
@@ -209,7 +209,7 @@ def test_at_a_terminal_it_is_said_what_is_to_come(
             loaded = application_id("j", cluster.topic("a").id.hex(), 0)
         tables = format_named("delta")
         open_or_create(tables, found[0].table, pa.schema([("n", pa.int64()), *TIME_FIELDS]), [DAY], "")
-        commit(tables, found[0].table, Change("LOAD", offsets={loaded: 3}))
+        commit(tables, found[0].table, TableChange("LOAD", offsets={loaded: 3}))
         load._say_what_there_is(jobs, found, once=True)
         assert capsys.readouterr() == ("", "")
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

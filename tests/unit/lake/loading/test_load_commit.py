@@ -24,7 +24,7 @@ from moldau.lake.points import on_point
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError, Writer, application_id, progress
 from moldau.lake.tables.data_files import DataFile, PartitionWriter, files_of
-from moldau.lake.tables.format import FORMATS, Change, format_named, open_or_create, open_table, opened
+from moldau.lake.tables.format import FORMATS, TableChange, format_named, open_or_create, open_table, opened
 from support.brokers_stand_in import BrokersStandIn
 
 
@@ -200,7 +200,7 @@ def test_a_load_that_fails_removes_what_its_tasks_have_left_and_nothing_that_a_v
                 writer.add(pa.table({column: [number]}), np.zeros(1, np.int64))
                 files = tuple(writer.finish())
                 if column == "n" and number == 1:
-                    lake.tables.put(path, opened(path), Change("LOAD", files))
+                    lake.tables.put(path, opened(path), TableChange("LOAD", files))
         raise PySparkException("ValueError: no")
 
     monkeypatch.setattr(loading, "_run_tasks", one_task_of_two_fails)

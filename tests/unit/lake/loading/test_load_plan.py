@@ -14,7 +14,7 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import Plan, plan_load
 from moldau.lake.reading.offsets import EARLIEST, DataLossError, OffsetRange
 from moldau.lake.tables.committing import LoadConflictError, OtherJobError, Writer, application_id, commit
-from moldau.lake.tables.format import FORMATS, Change, format_named, open_or_create, opened
+from moldau.lake.tables.format import FORMATS, TableChange, format_named, open_or_create, opened
 from moldau.model.identity import TopicPartition
 from support.brokers_stand_in import BrokersStandIn
 
@@ -54,7 +54,7 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> LoadJob:
     open_or_create(tables, job.table, job.table_schema(COLUMNS), job.partition_columns, "")
     for partition, end in ((0, 3), (1, 5)):
         words = {"moldau.job": job.name, "moldau.topic.id": "00ff", "moldau.ranges": {str(partition): [0, end]}}
-        change = Change("LOAD", offsets={application_id(job.name, "00ff", partition): end}, metadata=words)
+        change = TableChange("LOAD", offsets={application_id(job.name, "00ff", partition): end}, metadata=words)
         commit(tables, job.table, change, writer=Writer(job.name))
     return job
 
@@ -79,7 +79,7 @@ def test_a_second_name_would_load_each_record_twice_and_is_refused(job: LoadJob)
 
 def test_a_table_that_two_jobs_share_already_is_loaded_on_by_both(job: LoadJob) -> None:
     """What is done is done: neither of them would add a record twice from now on."""
-    change = Change("LOAD", offsets={application_id("a: b", "00ff", 0): 7})
+    change = TableChange("LOAD", offsets={application_id("a: b", "00ff", 0): 7})
     commit(format_named(job.table_format), job.table, change, writer=Writer("a: b"))
     assert starts(job) == [3, 5]
     assert starts(replace(job, name="a: b")) == [7, 0]
@@ -94,7 +94,7 @@ def test_a_topic_made_anew_is_told_with_the_offsets_that_the_table_held_of_the_o
     planned_load(job)
     assert caplog.messages == []
     words = {"moldau.job": job.name, "moldau.topic.id": "1111", "moldau.ranges": {"1": [0, 4]}}
-    change = Change("LOAD", offsets={application_id(job.name, "1111", 1): 4}, metadata=words)
+    change = TableChange("LOAD", offsets={application_id(job.name, "1111", 1): 4}, metadata=words)
     commit(format_named(job.table_format), job.table, change, writer=Writer(job.name))
     monkeypatch.setattr(_Brokers, "topic", "2222")
     assert starts(job) == [0, 0]
@@ -151,7 +151,7 @@ def test_an_empty_partition_is_not_moved_under_a_load_that_has_read_it_since(job
 
     monkeypatch.setattr(_Brokers, "offsets", offsets)
     planned, id_ = planned_load(job, fail_on_data_loss=False), application_id(job.name, "00ff", 0)
-    commit(format_named(job.table_format), job.table, Change("LOAD", offsets={id_: 8}), writer=Writer(job.name))
+    commit(format_named(job.table_format), job.table, TableChange("LOAD", offsets={id_: 8}), writer=Writer(job.name))
     with pytest.raises(LoadConflictError, match=r"another load has moved \S+ from offset 3, where this one started, to 8"):
         commit_both(planned, WrittenFiles((), (), counts_to_json({}, 0, 0)), Writer(job.name), brokers())
     assert opened(job.table).offset(id_) == 8
@@ -192,6 +192,6 @@ def test_a_plan_changes_no_table_and_the_load_is_prepared_in_a_step_of_its_own(j
 
 def test_a_load_that_was_overtaken_while_it_was_planned_is_not_prepared(job: LoadJob) -> None:
     planned, id_ = planned_load(job), application_id(job.name, "00ff", 0)
-    commit(format_named(job.table_format), job.table, Change("LOAD", offsets={id_: 8}), writer=Writer(job.name))
+    commit(format_named(job.table_format), job.table, TableChange("LOAD", offsets={id_: 8}), writer=Writer(job.name))
     with pytest.raises(LoadConflictError, match="another load of job warehouse was at work while this one was planned"):
         prepare_table(planned)
