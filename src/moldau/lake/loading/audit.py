@@ -25,7 +25,7 @@ from moldau.lake import points
 from moldau.lake.loading.counts import COUNTS_KEY, aside_from_json, counts_from_json, untracked_from_json
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
-from moldau.lake.tables.format import Commit, TableFormat
+from moldau.lake.tables.format import TableCommit, TableFormat
 from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic
@@ -215,7 +215,7 @@ def publish_counts(job: LoadJob, tables: TableFormat, epoch: str = "", counted_m
     return None
 
 
-def records_of(job: LoadJob, table_id: str, version: Commit, epoch: str = "") -> Iterator[AuditRecord]:
+def records_of(job: LoadJob, table_id: str, version: TableCommit, epoch: str = "") -> Iterator[AuditRecord]:
     """The audit records of one version of the table, if this job made it; always the same ones."""
     words = version.metadata
     if words.get("moldau.job") != job.name or words.get("moldau.topic") != job.topic or not words.get(COUNTS_KEY):

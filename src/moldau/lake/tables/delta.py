@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from moldau import __version__
 from moldau.lake.tables.data_files import DataFile
-from moldau.lake.tables.format import Commit, Snapshot, TableChange, TableError, VersionTakenError, no_version
+from moldau.lake.tables.format import Snapshot, TableChange, TableCommit, TableError, VersionTakenError, no_version
 from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schemas import from_json, to_json
 from moldau.tracking.clock import now_ms
@@ -180,10 +180,10 @@ class DeltaFormat:
                 found |= {row["txn"]["appId"] for row in rows.to_pylist() if row.get("txn") is not None}
         return found - {None}
 
-    def commits(self, path: str, after: int) -> Iterator[Commit]:
+    def commits(self, path: str, after: int) -> Iterator[TableCommit]:
         """The words of each version in the log files that are still there."""
         for number, found in self._logged(path, after, "commitInfo"):
-            yield Commit(number, found[0] if found else {})
+            yield TableCommit(number, found[0] if found else {})
 
     def _logged(self, path: str, after: int, kind: str) -> Iterator[tuple[int, list[Any]]]:
         """The actions of one kind in each log file above `after` that is still there, oldest first."""

@@ -86,7 +86,7 @@ class Snapshot(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class TableCommit:
     """One version's own words."""
 
     version: int
@@ -117,7 +117,7 @@ class TableFormat(Protocol):
     def application_ids(self, path: str) -> set[str]:
         """All application ids that the table has a version of."""
 
-    def commits(self, path: str, after: int) -> Iterator[Commit]:
+    def commits(self, path: str, after: int) -> Iterator[TableCommit]:
         """The versions above `after` whose words are still kept, oldest first."""
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from moldau.lake.tables.data_files import DataFile
-from moldau.lake.tables.format import Commit, Snapshot, TableChange, TableError, VersionTakenError, no_version
+from moldau.lake.tables.format import Snapshot, TableChange, TableCommit, TableError, VersionTakenError, no_version
 from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schemas import from_json, to_json
 from moldau.tracking.clock import now_ms
@@ -108,7 +108,7 @@ class ManifestFormat:
         snapshot = self.open(path)
         return set() if snapshot is None else set(cast("ManifestSnapshot", snapshot).content["offsets"])
 
-    def commits(self, path: str, after: int) -> Iterator[Commit]:
+    def commits(self, path: str, after: int) -> Iterator[TableCommit]:
         """The words of each version that is still there."""
         for number in self._versions(path):
             if number > after:
@@ -116,7 +116,7 @@ class ManifestFormat:
                     content = self._content(path, number)
                 except FileNotFoundError:
                     continue
-                yield Commit(number, content["commit"])
+                yield TableCommit(number, content["commit"])
 
     def _versions(self, path: str) -> list[int]:
         numbers = self._numbers(path)[-VERSIONS_KEPT:]
