@@ -17,8 +17,8 @@ from moldau.lake.tables.committing import (
     LoadConflictError,
     LoadFencedError,
     OtherJobError,
-    Owner,
     Progress,
+    TopicOwner,
     Writer,
     application_id,
     commit,
@@ -47,7 +47,7 @@ from moldau.lake.tables.schemas import evolve
 
 SCHEMA = pa.schema([("n", pa.int64()), ("small", pa.int32()), *TIME_FIELDS])
 IDS = [application_id("job", "00ff", partition) for partition in range(2)]
-OWNER = Owner("job", "orders", "00ff")
+OWNER = TopicOwner("job", "orders", "00ff")
 DAY_MS = 86_400_000
 
 
@@ -202,7 +202,7 @@ def test_of_two_jobs_whose_first_commits_meet_one_is_refused(table: Table, monke
     def other_job_commits() -> None:
         raced.append(True)
         change = TableChange("LOAD", table.file(7), offsets={application_id("other", "00ff", 1): 1})
-        owner = Owner("other", "orders", "00ff")
+        owner = TopicOwner("other", "orders", "00ff")
         commit(table.tables, table.path, change, base=base, before=[Progress(application_id("other", "00ff", 1), None)], owner=owner)
 
     def meet(self: Any, path: str, base: Snapshot, change: TableChange) -> int:
@@ -237,8 +237,8 @@ def test_a_claim_keeps_other_jobs_out_as_offsets_do(table: Table) -> None:
     commit(table.tables, table.path, TableChange("CLAIM TOPIC", offsets={OWNER.claim_id: 1}), owner=OWNER)
     assert OWNER.is_known(table.tables, table.path)
     with pytest.raises(OtherJobError, match="job job loads topic orders"):
-        Owner("other", "orders", "00ff").is_known(table.tables, table.path)
-    assert not Owner("other", "orders", "11ee").is_known(table.tables, table.path), "made anew, it is another topic"
+        TopicOwner("other", "orders", "00ff").is_known(table.tables, table.path)
+    assert not TopicOwner("other", "orders", "11ee").is_known(table.tables, table.path), "made anew, it is another topic"
 
 
 def test_the_older_of_two_processes_is_fenced_once_the_newer_has_committed(table: Table) -> None:

@@ -16,7 +16,7 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import Decoding, decoding_of
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
-from moldau.lake.tables.committing import Owner, Progress, application_id, progress
+from moldau.lake.tables.committing import Progress, TopicOwner, application_id, progress
 from moldau.lake.tables.format import Snapshot, TableFormat, format_named
 from moldau.model.identity import TopicPartition
 from moldau.tracking.clock import now_ms
@@ -85,9 +85,9 @@ class Plan:
     """Offsets after the table's that are no longer in the log."""
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> TopicOwner:
         """Who loads this topic into the table, and wants to be the only one."""
-        return Owner(self.job.name, self.job.topic, self.topic_id)
+        return TopicOwner(self.job.name, self.job.topic, self.topic_id)
 
 
 def plan_load(job: LoadJob, source: ClusterLog, *, fail_on_data_loss: bool = True) -> Plan:
@@ -105,7 +105,7 @@ def plan_load(job: LoadJob, source: ClusterLog, *, fail_on_data_loss: bool = Tru
     known = {partition: None if there is None else there.offset(name) for partition, name in ids.items()}
     starts = {partition: firsts[partition] if offset is None else offset for partition, offset in known.items()}
     if there is not None and all(offset is None for offset in known.values()):
-        Owner(job.name, job.topic, topic_id).is_known(tables, job.table)
+        TopicOwner(job.name, job.topic, topic_id).is_known(tables, job.table)
     there_is = plan_ranges(starts, lasts, firsts, lasts, fail_on_data_loss=fail_on_data_loss, accept_loss=ACCEPT_LOSS)
     gone = tuple(OffsetRange(*partition, start, firsts[partition]) for partition, start in starts.items() if start < firsts[partition])
     ranges = _at_most(there_is, job.records_max)

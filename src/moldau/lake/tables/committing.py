@@ -39,7 +39,7 @@ def jobs_of(application_ids: Iterable[str], topic_id: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class TopicOwner:
     """A job that loads a topic into a table, and wants to be the only one."""
 
     job: str
@@ -137,7 +137,7 @@ def commit(
     base: Snapshot | None = None,
     before: Sequence[Progress] = (),
     writer: Writer | None = None,
-    owner: Owner | None = None,
+    owner: TopicOwner | None = None,
     only_on_base: bool = False,
 ) -> int:
     """Make a version with this change; its number.
