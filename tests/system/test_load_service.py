@@ -15,7 +15,7 @@ from moldau.client import Producer
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
 from moldau.lake.loading.job import LoadJobs
-from moldau.lake.loading.service import LoadService, Outcome, Watermarks
+from moldau.lake.loading.service import LoadOutcome, LoadService, Watermarks
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.table import IncompleteTableError, completion_watermark, open_table, wait_until_complete
 from moldau.model.identity import Offset, TopicPartition
@@ -48,7 +48,7 @@ def test_a_round_loads_all_topics_and_says_how_far_they_are_complete(broker: Bro
         world.publish(30)
     with Cluster(broker.bootstrap_servers) as cluster:
         Admin(cluster).delete_records({TopicPartition(bad.topic, 0): Offset(3)})
-    told: list[Outcome] = []
+    told: list[LoadOutcome] = []
     jobs = jobs_of(good, tmp_path, topics=(good.topic, bad.topic), records_max=10)
     watermarks = Watermarks(broker.bootstrap_servers, later)
     service = LoadService(spark_session(), jobs, on_outcome=told.append, watermarks=watermarks)
@@ -75,7 +75,7 @@ def test_a_running_service_takes_what_comes_and_ends_at_what_nobody_can_mend(bro
     seen = threading.Condition()
     rows = [0]
 
-    def told(outcome: Outcome) -> None:
+    def told(outcome: LoadOutcome) -> None:
         with seen:
             rows[0] += outcome.rows
             seen.notify_all()
@@ -155,7 +155,7 @@ def test_a_topic_that_has_no_schema_is_told_and_the_others_are_loaded(broker: Br
     with Producer(broker.bootstrap_servers) as producer:
         producer.send(text, "hello")
     jobs = jobs_of(world, tmp_path, topics=(), pattern=f"{world.topic}.*")
-    told: list[Outcome] = []
+    told: list[LoadOutcome] = []
     service = LoadService(spark_session(), jobs, on_outcome=told.append)
     service.run_once()
     assert {each.job.topic: (each.rows, each.error is None) for each in told} == {world.topic: (9, True), text: (0, False)}

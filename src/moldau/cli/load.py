@@ -29,7 +29,7 @@ from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from moldau.lake.loading.job import LoadJob, LoadJobs
-    from moldau.lake.loading.service import LoadService, Outcome
+    from moldau.lake.loading.service import LoadOutcome, LoadService
     from moldau.lake.session import SparkOnDemand
 
 
@@ -241,10 +241,10 @@ def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], int
     limit: Limit = given["max_dead_letters"]
     loaded = threading.Event()
 
-    def too_many(outcome: "Outcome") -> bool:
+    def too_many(outcome: "LoadOutcome") -> bool:
         return limit.exceeded_by(outcome.dead_letters, outcome.rows + outcome.dead_letters)
 
-    def told(outcome: "Outcome") -> None:
+    def told(outcome: "LoadOutcome") -> None:
         if outcome.changed:
             loaded.set()
         if interruptions.requested and outcome.error is not None:

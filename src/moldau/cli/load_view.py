@@ -14,7 +14,7 @@ import click
 from moldau.cli.output import counted, visible
 
 if TYPE_CHECKING:
-    from moldau.lake.loading.service import Outcome
+    from moldau.lake.loading.service import LoadOutcome
 
 EVERY_S = 0.2
 SHOWN_AFTER_S = 0.5
@@ -66,7 +66,7 @@ class LoadProgress:
             yield
 
 
-def show_outcome(outcome: "Outcome", *, as_json: bool) -> None:
+def show_outcome(outcome: "LoadOutcome", *, as_json: bool) -> None:
     """One line on standard output, and one on standard error for what went wrong."""
     if as_json:
         click.echo(json.dumps(_described(outcome), ensure_ascii=False))
@@ -82,7 +82,7 @@ def show_outcome(outcome: "Outcome", *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _summary(outcome: "Outcome") -> str:
+def _summary(outcome: "LoadOutcome") -> str:
     loads = outcome.loads
     parts = [counted(outcome.rows, "row"), counted(sum(each.files for each in loads), "file")]
     if outcome.dead_letters:
@@ -92,13 +92,13 @@ def _summary(outcome: "Outcome") -> str:
     return line if first is None else f"{line}; first dead letter: {visible(first)}"
 
 
-def _skipped(outcome: "Outcome") -> str:
+def _skipped(outcome: "LoadOutcome") -> str:
     """The end of the line where records were gone; nothing where none were."""
     counts = [f"{counted(count, 'offset')} of partition {partition}" for partition, count in outcome.skipped.items()]
     return f"; skipped, no longer in the log: {', '.join(counts)}" if counts else ""
 
 
-def _problems(outcome: "Outcome") -> list[str]:
+def _problems(outcome: "LoadOutcome") -> list[str]:
     found = []
     if outcome.loads:
         last = outcome.loads[-1]
@@ -110,7 +110,7 @@ def _problems(outcome: "Outcome") -> list[str]:
     return found
 
 
-def _described(outcome: "Outcome") -> dict[str, Any]:
+def _described(outcome: "LoadOutcome") -> dict[str, Any]:
     loads = outcome.loads
     return {
         "topic": outcome.job.topic,

@@ -81,7 +81,7 @@ _EXPECTED = (LoadError, TableError, FileError, DataLossError, MoldauError, OSErr
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LoadOutcome:
     """What became of one topic in a round: what its loads did, or why the last one failed."""
 
     job: LoadJob
@@ -135,7 +135,7 @@ class LoadService:
         fail_on_data_loss: bool = True,
         compact: bool = False,
         parallel: int = PARALLEL,
-        on_outcome: Callable[[Outcome], object] | None = None,
+        on_outcome: Callable[[LoadOutcome], object] | None = None,
         watermarks: Watermarks | None = None,
     ) -> None:
         self._spark = spark
@@ -154,7 +154,7 @@ class LoadService:
         """What was told last of each topic that fails."""
         self._left: set[str] | None = None
         """Topics of the round that are not loaded up to its end, or failed; None before the first round."""
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[LoadOutcome] = []
         """Of the topics of the round that are over."""
 
     @property
@@ -162,7 +162,7 @@ class LoadService:
         """Whether all topics of the round are loaded, so that nothing is left undone by an end here. Any thread, and signal handlers."""
         return self._left is not None and not self._left
 
-    def run_once(self) -> list[Outcome]:
+    def run_once(self) -> list[LoadOutcome]:
         """One round. WorldError for brokers that are away; what is wrong with a topic is in its outcome.
 
         A KeyboardInterrupt waits for the loads that are under way, and is dropped if all topics are loaded then.
@@ -202,7 +202,7 @@ class LoadService:
         """End after the loads that are under way."""
         self._stopped.set()
 
-    def _round(self, files_min: int) -> list[Outcome]:
+    def _round(self, files_min: int) -> list[LoadOutcome]:
         with ClusterLog(self._jobs.bootstrap, f"moldau-load-{self._jobs.name}") as source:
             wanted = None if self._jobs.pattern is not None else list(self._jobs.topics)
             jobs = self._jobs.jobs(source.partition_counts(wanted))
@@ -210,7 +210,7 @@ class LoadService:
         with ThreadPoolExecutor(self._parallel, f"load {self._jobs.name}") as pool:
             return list(pool.map(lambda job: self._topic(job, files_min), jobs))
 
-    def _topic(self, job: LoadJob, files_min: int) -> Outcome:
+    def _topic(self, job: LoadJob, files_min: int) -> LoadOutcome:
         begun = time.monotonic()
         loads: list[LoadResult] = []
         compacted = error = None
@@ -227,7 +227,7 @@ class LoadService:
                 compacted = compact_table(job.table, files_min=files_min)
         except _EXPECTED as problem:
             error = problem
-        outcome = Outcome(job, tuple(loads), error, compacted, time.monotonic() - begun)
+        outcome = LoadOutcome(job, tuple(loads), error, compacted, time.monotonic() - begun)
         self._outcomes.append(outcome)
         if self._left is not None and error is None and loads and not loads[-1].more:
             self._left.discard(job.topic)
@@ -235,7 +235,7 @@ class LoadService:
             self._on_outcome(outcome)
         return outcome
 
-    def _is_new(self, outcome: Outcome) -> bool:
+    def _is_new(self, outcome: LoadOutcome) -> bool:
         """Whether the topic fails, and did not or not in this way when it was last tried; or does not fail any more."""
         if outcome.error is None and not outcome.loads:
             return False  # stopped before it was tried
@@ -250,7 +250,7 @@ class LoadService:
         self._watermarks_at = time.monotonic()
 
 
-def ending(outcomes: Sequence[Outcome]) -> Exception | None:
+def ending(outcomes: Sequence[LoadOutcome]) -> Exception | None:
     """Why a running service ends after a round with these outcomes; None if it goes on."""
     errors = [each.error for each in outcomes if each.error is not None]
     for error in errors:

@@ -13,7 +13,7 @@ from moldau.lake.loading import service as service_module
 from moldau.lake.loading.errors import NoSchemaError
 from moldau.lake.loading.job import LoadJob, LoadJobs
 from moldau.lake.loading.load import LoadResult
-from moldau.lake.loading.service import LoadService, Outcome, ending
+from moldau.lake.loading.service import LoadOutcome, LoadService, ending
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.lake.tables.committing import LoadFencedError
 from moldau.model.errors import WorldError
@@ -57,7 +57,7 @@ def service(monkeypatch: pytest.MonkeyPatch, loads: Mapping[str, list[Any]]) -> 
     yield made, told
 
 
-def words(told: list[Outcome]) -> list[tuple[str, int, str | None]]:
+def words(told: list[LoadOutcome]) -> list[tuple[str, int, str | None]]:
     return [(each.job.topic, each.rows, None if each.error is None else str(each.error)) for each in told]
 
 
@@ -120,9 +120,9 @@ def test_a_round_that_ends_before_a_topic_is_loaded_to_its_end_is_not_loaded(mon
 
 
 def test_what_ends_a_service() -> None:
-    def round_of(*errors: Exception | None) -> list[Outcome]:
+    def round_of(*errors: Exception | None) -> list[LoadOutcome]:
         jobs = LoadJobs("j", "b:1", "/none", pattern=".*", registry="http://r")
-        return [Outcome(jobs.job(f"t{number}"), (), error) for number, error in enumerate(errors)]
+        return [LoadOutcome(jobs.job(f"t{number}"), (), error) for number, error in enumerate(errors)]
 
     fenced, lost, away = LoadFencedError("taken over"), DataLossError("gone"), WorldError("no broker", retriable=True)
     assert ending(round_of()) is None
