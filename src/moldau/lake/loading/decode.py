@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moldau.lake.loading.job import LoadJob
-from moldau.lake.loading.schema import Decoding
+from moldau.lake.loading.schema import EventDecoding
 from moldau.lake.loading.times import column_times, schema_ids
 from moldau.lake.tables.value_ranges import beyond
 
@@ -75,7 +75,7 @@ Decode = Callable[[Any], DecodedRows]
 
 
 @contextmanager
-def decoder(job: LoadJob, decoding: Decoding) -> Iterator[Decode]:
+def decoder(job: LoadJob, decoding: EventDecoding) -> Iterator[Decode]:
     """The decoder of a job's events. It keeps what it learns (schemas, code made for them), so one is made for each task; a connection to
     the registry ends with it."""
     if decoding.reader is None:
@@ -118,7 +118,7 @@ def _with_times(rows: DecodedRows, name: str) -> DecodedRows:
     return DecodedRows(rows.table.take(kept), numbers, {**rows.rejected, **timeless}, times[known])
 
 
-def _avro(columns: "AvroColumns", decoding: Decoding) -> Decode:
+def _avro(columns: "AvroColumns", decoding: EventDecoding) -> Decode:
     def decode(values: Any) -> DecodedRows:
         refused = _refused(values, decoding.refused)
         if refused:

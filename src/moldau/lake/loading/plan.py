@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from moldau.lake.loading.audit import check_unclaimed
 from moldau.lake.loading.errors import LoadError, NoSchemaError
 from moldau.lake.loading.job import LoadJob
-from moldau.lake.loading.schema import Decoding, decoding_of
+from moldau.lake.loading.schema import EventDecoding, decoding_of
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
 from moldau.lake.tables.committing import Progress, TopicOwner, application_id, progress
@@ -64,7 +64,7 @@ class Plan:
     """What the table says after the load, by partition."""
     base: Snapshot | None
     """The table before the load; None if there is none yet."""
-    decoding: Decoding | None
+    decoding: EventDecoding | None
     schema: Any
     """Columns that the table has to have for the load; of a prepared load all columns of the table after it."""
     before: tuple[Progress, ...] = ()

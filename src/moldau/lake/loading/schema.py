@@ -126,7 +126,7 @@ _NO_SUBJECT = 404
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
+class EventDecoding:
     """What the tasks of a load are told about the events. It can be pickled."""
 
     columns: Any
@@ -141,14 +141,14 @@ class Decoding:
     """Ids of the schemas whose events the table cannot follow, and why. Avro might read them all the same, and lose something."""
 
 
-def decoding_of(job: LoadJob, table_columns: Any) -> Decoding | None:
+def decoding_of(job: LoadJob, table_columns: Any) -> EventDecoding | None:
     """How to decode the events of the job into a table that has the columns `table_columns` (None: there is no table yet).
 
     None if the subject has no schema yet. SchemaChangeError for a change that the table cannot follow, unless the job sends such events
     to the dead letters; LoadError for what cannot be understood; RegistryError.
     """
     if job.columns is not None:
-        return Decoding(_stored(job, job.columns))
+        return EventDecoding(_stored(job, job.columns))
     decoding = _avro(job, table_columns)
     if decoding is not None:
         try:
@@ -165,7 +165,7 @@ def _stored(job: LoadJob, columns: Any) -> Any:
         raise LoadError(f"topic {job.topic}: {error}") from None
 
 
-def _avro(job: LoadJob, table_columns: Any) -> Decoding | None:
+def _avro(job: LoadJob, table_columns: Any) -> EventDecoding | None:
     from moldau.lake.avro.schemas import AvroSchemaError, AvroText, texts
     from moldau.lake.avro.types import arrow_schema
     from moldau.registry.client import AVRO, RegistryClient, RegistryError
@@ -213,4 +213,4 @@ def _avro(job: LoadJob, table_columns: Any) -> Decoding | None:
         raise SchemaChangeError(f"subject {job.subject_name}: the table {job.table} can follow none of its versions")
     reader = reader_text(whole)
     refused = {schema_id: reason for schema_id, reason in refused.items() if schema_id not in taken}
-    return Decoding(_stored(job, arrow_schema(reader)), reader, frozenset(tracked), tuple(taken.values()), refused)
+    return EventDecoding(_stored(job, arrow_schema(reader)), reader, frozenset(tracked), tuple(taken.values()), refused)

@@ -16,7 +16,7 @@ from moldau.lake import points
 from moldau.lake.loading.counts import PutAside, added
 from moldau.lake.loading.decode import decoder, header_column, marked_records
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, RECORD_COLUMNS, LoadJob
-from moldau.lake.loading.schema import Decoding
+from moldau.lake.loading.schema import EventDecoding
 from moldau.lake.loading.times import event_times
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import ReadOptions
@@ -40,7 +40,7 @@ class TaskOrder:
     """What all tasks of a load receive."""
 
     job: LoadJob
-    decoding: Decoding
+    decoding: EventDecoding
     schema: Any
     """Of the table."""
     topic_id: str
@@ -221,5 +221,5 @@ class _Counter:
         return count_values(self._topic, values)
 
 
-def _counter(job: LoadJob, decoding: Decoding) -> _Counter | _Uncounted:
+def _counter(job: LoadJob, decoding: EventDecoding) -> _Counter | _Uncounted:
     return _Counter(job.topic) if decoding.tracked else _Uncounted()

@@ -18,7 +18,7 @@ from moldau.lake.loading.counts import PutAside, counts_to_json
 from moldau.lake.loading.errors import TaskError
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, LoadJob
 from moldau.lake.loading.plan import Plan
-from moldau.lake.loading.schema import Decoding
+from moldau.lake.loading.schema import EventDecoding
 from moldau.lake.loading.task import TaskReport
 from moldau.lake.points import on_point
 from moldau.lake.reading.offsets import OffsetRange
@@ -225,7 +225,7 @@ def test_what_spark_told_before_it_was_killed_is_not_all_that_there_is(lake: Lak
             return [TaskReport(lake.written([1], []).events, (), {}, 1, 1, PutAside())]
 
     planned = lake.planned(2)
-    planned = replace(planned, job=replace(planned.job, writers=2), decoding=Decoding(pa.schema([("n", pa.int64())])))
+    planned = replace(planned, job=replace(planned.job, writers=2), decoding=EventDecoding(pa.schema([("n", pa.int64())])))
     with pytest.raises(TaskError, match="topic t: Spark failed: only 1 of 2 tasks reported"):
         loading.write_files(SimpleNamespace(sparkContext=Killed()), planned)
 

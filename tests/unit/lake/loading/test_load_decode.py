@@ -9,7 +9,7 @@ import pytest
 from moldau.lake.loading.decode import decoder
 from moldau.lake.loading.errors import SchemaChangeError
 from moldau.lake.loading.job import TO_DEAD_LETTERS, LoadJob
-from moldau.lake.loading.schema import Decoding, decoding_of
+from moldau.lake.loading.schema import EventDecoding, decoding_of
 from moldau.registry import client
 from moldau.registry.client import SubjectVersion
 from moldau.tracking.header import HEADER_SCHEMA
@@ -59,7 +59,7 @@ def job(directory: Path, registry: Any, **changes: Any) -> LoadJob:
     return LoadJob("job", "b:1", "t", str(directory / "table"), str(directory / "dead"), registry=registry, **changes)
 
 
-def decoded(task: LoadJob, *values: bytes) -> tuple[list[dict[str, Any]], dict[int, str], Decoding]:
+def decoded(task: LoadJob, *values: bytes) -> tuple[list[dict[str, Any]], dict[int, str], EventDecoding]:
     """Rows, why the others are none, and what the load knew of the schemas."""
     known = decoding_of(task, None)
     assert known is not None

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from moldau.lake.loading.job import LoadJob
-from moldau.lake.loading.schema import Decoding
+from moldau.lake.loading.schema import EventDecoding
 from moldau.lake.loading.task import TaskOrder, write_batches
 from moldau.lake.reading.options import ReadOptions, TopicNames
 from moldau.lake.reading.row_shape import ARROW_TYPES
@@ -42,7 +42,7 @@ def run(task: LoadJob, rows: list[Row], held: dict[int, set[int]] | None = None)
     found: dict[str, list[dict[str, Any]]] = {EVENTS: [], DEAD_LETTERS: []}
     order = TaskOrder(
         job=task,
-        decoding=Decoding(task.columns),
+        decoding=EventDecoding(task.columns),
         schema=task.table_schema(task.columns),
         topic_id="00ff",
         held=held or {},
