@@ -27,14 +27,14 @@ def added(parts: Iterable[Mapping[CountKey, Count]]) -> Counts:
 
 
 @dataclass(slots=True)
-class PutAside:
+class DeadLetterCounts:
     """How many of what was counted went to the dead letters, and the first of those: partition, offset and reason."""
 
     events: dict[CountKey, int] = field(default_factory=dict)
     untracked: int = 0
     first: tuple[int, int, str] | None = None
 
-    def add(self, other: "PutAside") -> None:
+    def add(self, other: "DeadLetterCounts") -> None:
         """These too."""
         for key, count in other.events.items():
             self.events[key] = self.events.get(key, 0) + count
@@ -42,10 +42,12 @@ class PutAside:
         self.first = min((each for each in (self.first, other.first) if each is not None), default=None)
 
 
-def counts_to_json(counts: Mapping[CountKey, Count], untracked: int, untracked_bytes: int, aside: PutAside | None = None) -> dict[str, Any]:
+def counts_to_json(
+    counts: Mapping[CountKey, Count], untracked: int, untracked_bytes: int, aside: DeadLetterCounts | None = None
+) -> dict[str, Any]:
     """Counts of one topic as columns; sources (datacenter, service, host, instance) stand once and are named by number. Of records without
     a tracked header their number and the bytes of their values. Of dead letters their numbers, and the first one."""
-    aside = aside or PutAside()
+    aside = aside or DeadLetterCounts()
     sources: dict[tuple[str, str, str, str], int] = {}
     keys = sorted(counts, key=lambda key: (key.window_start_ms, key.datacenter, key.service, key.host, key.instance))
     numbers = [sources.setdefault((key.datacenter, key.service, key.host, key.instance), len(sources)) for key in keys]
@@ -76,11 +78,11 @@ def counts_from_json(topic: str, value: Mapping[str, Any]) -> Counts:
     }
 
 
-def aside_from_json(topic: str, value: Mapping[str, Any]) -> PutAside:
+def aside_from_json(topic: str, value: Mapping[str, Any]) -> DeadLetterCounts:
     """What `counts_to_json` wrote of dead letters; versions from before it did have nothing of them."""
     dead = value.get("dead", ())
     first = value.get("firstDead")
-    return PutAside(
+    return DeadLetterCounts(
         {key: count for key, count in zip(counts_from_json(topic, value), dead, strict=bool(dead)) if count} if dead else {},
         value.get("untrackedDead", 0),
         None if first is None else (first[0], first[1], first[2]),

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.lake import points
 from moldau.lake.loading.audit import Claim, claimed, keep_counts, own_tier, publish_counts
 from moldau.lake.loading.commit import WrittenFiles, check_topic, commit_both, prepare_table
-from moldau.lake.loading.counts import PutAside, added, counts_to_json, dead_letters_of
+from moldau.lake.loading.counts import DeadLetterCounts, added, counts_to_json, dead_letters_of
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import ACCEPT_LOSS, Plan, plan_load, share_out, task_count
@@ -136,7 +136,7 @@ def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) ->
         for directory in (job.table, job.dead_letters):
             discard(planned.tables, directory, files_of(directory, job.name, load_id))
         raise task_failure(job.topic, error) from error
-    aside = PutAside(first=planned.first_held)
+    aside = DeadLetterCounts(first=planned.first_held)
     for report in reports:
         aside.add(report.put_aside)
     return WrittenFiles(

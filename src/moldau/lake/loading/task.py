@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moldau.lake import points
-from moldau.lake.loading.counts import PutAside, added
+from moldau.lake.loading.counts import DeadLetterCounts, added
 from moldau.lake.loading.decode import decoder, header_column, marked_records
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, RECORD_COLUMNS, LoadJob
 from moldau.lake.loading.schema import EventDecoding
@@ -61,7 +61,7 @@ class TaskReport:
     counts: Mapping["CountKey", "Count"]
     untracked: int
     untracked_bytes: int
-    put_aside: PutAside
+    put_aside: DeadLetterCounts
     skipped: tuple[OffsetRange, ...] = ()
     """Offsets that went from the log after the load was planned."""
 
@@ -185,14 +185,14 @@ class _Uncounted:
     def __init__(self) -> None:
         self.counts: Mapping[CountKey, Count] = {}
         self.untracked = self.untracked_bytes = 0
-        self.put_aside = PutAside()
+        self.put_aside = DeadLetterCounts()
 
     def add(self, values: Any) -> None:
         self.untracked += len(values)
         self.untracked_bytes += pc.sum(pc.binary_length(values)).as_py() or 0
 
     def add_dead(self, values: Any, first: tuple[int, int, str] | None = None) -> None:
-        self.put_aside.add(PutAside({}, len(values), first))
+        self.put_aside.add(DeadLetterCounts({}, len(values), first))
 
 
 class _Counter:
@@ -202,7 +202,7 @@ class _Counter:
         self._topic = topic
         self.counts: Mapping[CountKey, Count] = {}
         self.untracked = self.untracked_bytes = 0
-        self.put_aside = PutAside()
+        self.put_aside = DeadLetterCounts()
 
     def add(self, values: Any) -> None:
         counted = self._counted(values)
@@ -213,7 +213,7 @@ class _Counter:
     def add_dead(self, values: Any, first: tuple[int, int, str] | None = None) -> None:
         if len(values):
             counted = self._counted(values)
-            self.put_aside.add(PutAside({key: count.count for key, count in counted.counts.items()}, counted.untracked, first))
+            self.put_aside.add(DeadLetterCounts({key: count.count for key, count in counted.counts.items()}, counted.untracked, first))
 
     def _counted(self, values: Any) -> Any:
         from moldau.audit.columns import count_values

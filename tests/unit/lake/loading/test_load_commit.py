@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 from moldau.lake.loading import load as loading
 from moldau.lake.loading.commit import WrittenFiles, commit_both
-from moldau.lake.loading.counts import PutAside, counts_to_json
+from moldau.lake.loading.counts import DeadLetterCounts, counts_to_json
 from moldau.lake.loading.errors import TaskError
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, LoadJob
 from moldau.lake.loading.plan import Plan
@@ -222,7 +222,7 @@ def test_what_spark_told_before_it_was_killed_is_not_all_that_there_is(lake: Lak
             return lambda *_, **__: self
 
         def collect(self) -> list[TaskReport]:
-            return [TaskReport(lake.written([1], []).events, (), {}, 1, 1, PutAside())]
+            return [TaskReport(lake.written([1], []).events, (), {}, 1, 1, DeadLetterCounts())]
 
     planned = lake.planned(2)
     planned = replace(planned, job=replace(planned.job, writers=2), decoding=EventDecoding(pa.schema([("n", pa.int64())])))
