@@ -179,7 +179,7 @@ def _milliseconds(timestamps: Any) -> Any:
     return np.floor_divide(timestamps.cast(pa.int64()).to_numpy(zero_copy_only=False), 1000)
 
 
-class _Uncounted:
+class _NoCounter:
     """Of a job whose events carry no header: JSON, or Avro without one in any version."""
 
     def __init__(self) -> None:
@@ -221,5 +221,5 @@ class _Counter:
         return count_values(self._topic, values)
 
 
-def _counter(job: LoadJob, decoding: EventDecoding) -> _Counter | _Uncounted:
-    return _Counter(job.topic) if decoding.tracked else _Uncounted()
+def _counter(job: LoadJob, decoding: EventDecoding) -> _Counter | _NoCounter:
+    return _Counter(job.topic) if decoding.tracked else _NoCounter()
