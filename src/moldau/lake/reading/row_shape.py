@@ -67,7 +67,7 @@ def record_column(columns: RecordColumns, name: str, topic: str, partition: int)
             return getattr(columns, name)
 
 
-class Maker(Protocol):
+class RowMaker(Protocol):
     """Makes the rows of one range."""
 
     def batches(self, columns: RecordColumns) -> Iterator[Any]:
@@ -90,7 +90,7 @@ class RowShape(Protocol):
     def chosen(self, schema: StructType) -> "RowShape":
         """The columns in `schema`, which may leave columns out and change their order, but not their types. OptionError."""
 
-    def maker(self, wanted: OffsetRange, topic_id: str | None) -> Maker:
+    def maker(self, wanted: OffsetRange, topic_id: str | None) -> RowMaker:
         """Makes the rows of one range."""
 
 
