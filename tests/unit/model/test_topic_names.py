@@ -9,7 +9,7 @@ from moldau.audit.rules import is_counted
 from moldau.client.settings import hiding_settings
 from moldau.lake.loading.job import LoadJobs
 from moldau.lake.reading.cluster_log import KnownTopic
-from moldau.lake.reading.options import Use, parse_options
+from moldau.lake.reading.options import OptionScope, parse_options
 from moldau.lake.reading.planning import StreamPlanner, partitions_of
 from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import is_internal, matches
@@ -52,7 +52,7 @@ def by_read(pattern: str) -> list[str]:
 
 
 def by_stream(pattern: str) -> list[str]:
-    options = parse_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": pattern}, Use.STREAM)
+    options = parse_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": pattern}, OptionScope.STREAM)
     return sorted({partition.topic for partition in StreamPlanner(options, Brokers()).initial().offsets})
 
 

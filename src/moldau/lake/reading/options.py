@@ -132,7 +132,7 @@ _TRIGGER_DELAY_MS = 15 * 60_000
 _FROM_EARLIEST, _TO_LATEST = Edge(EARLIEST), Edge(LATEST)
 
 
-class Use(Enum):
+class OptionScope(Enum):
     """What the options are for; when Spark asks for the columns it does not say."""
 
     BATCH = "batch"
@@ -194,13 +194,13 @@ class ReadOptions:
     """How values are decoded; None: not at all."""
 
 
-def parse_options(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
+def parse_options(given: Mapping[str, str], use: OptionScope = OptionScope.BATCH) -> ReadOptions:
     """Options as Spark hands them over (names in any case). OptionError names the first one that is wrong."""
     options = spelt_right(given, NAMES, _ALIASES)
     if not options.get(BOOTSTRAP, "").strip():
         raise OptionError(BOOTSTRAP, "is needed: HOST:PORT of one or more brokers")
     _meant_for(use, options)
-    no_start, default = ("", LATEST) if use is Use.STREAM else ("" if use is Use.EITHER else "latest", EARLIEST)
+    no_start, default = ("", LATEST) if use is OptionScope.STREAM else ("" if use is OptionScope.EITHER else "latest", EARLIEST)
     starting_name, starting = _position(options, _STARTS, no_start, default, or_latest=_or_latest(options))
     ending_name, ending = _position(options, _ENDS, "earliest", LATEST, or_latest=True)
     numbers = {name: number(name, options[name], least) for name, least in _NUMBERS.items() if name in options}
@@ -245,13 +245,13 @@ def only_topic(subscription: TopicNames | Pattern | PartitionAssignment) -> str 
             return None
 
 
-def _meant_for(use: Use, options: Mapping[str, str]) -> None:
+def _meant_for(use: OptionScope, options: Mapping[str, str]) -> None:
     """A stream has no end, and a batch no triggers."""
-    if use is Use.STREAM:
+    if use is OptionScope.STREAM:
         for name in _ENDS:
             if name in options:
                 raise OptionError(name, "has no meaning for a stream: it has no end")
-    if use is Use.BATCH:
+    if use is OptionScope.BATCH:
         for name in _TRIGGERS:
             if name in options:
                 raise OptionError(name, "has no meaning for a batch: it has no triggers")

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from moldau.lake.python_tasks import BALLAST
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.reading.options import ReadOptions, Use, parse_options
+from moldau.lake.reading.options import OptionScope, ReadOptions, parse_options
 
 if TYPE_CHECKING:
     from moldau.lake.reading.cluster_log import ClusterLog
@@ -49,16 +49,16 @@ class MoldauDataSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns of a read with these options."""
-        return self._planned_shape(parse_options(self.options, Use.EITHER)).spark_schema()
+        return self._planned_shape(parse_options(self.options, OptionScope.EITHER)).spark_schema()
 
     def reader(self, schema: StructType) -> "MoldauReader":
         """A batch read of the columns in `schema`."""
-        options = parse_options(self.options, Use.BATCH)
+        options = parse_options(self.options, OptionScope.BATCH)
         return MoldauReader(options, self._planned_shape(options).chosen(schema))
 
     def streamReader(self, schema: StructType) -> "MoldauStreamReader":  # noqa: N802  # Spark's name
         """A stream of the columns in `schema`."""
-        options = parse_options(self.options, Use.STREAM)
+        options = parse_options(self.options, OptionScope.STREAM)
         return MoldauStreamReader(options, self._planned_shape(options).chosen(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> "MoldauWriter":

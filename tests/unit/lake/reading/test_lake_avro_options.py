@@ -3,14 +3,14 @@
 import pytest
 
 from moldau.lake.reading.offsets import OptionError
-from moldau.lake.reading.options import DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions, Use, parse_options
+from moldau.lake.reading.options import DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions, OptionScope, parse_options
 
 
 def parse(**options: str) -> AvroOptions | None:
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "a", **options}
     if "subscribePattern" in options:
         del given["subscribe"]
-    return parse_options({name.lower(): value for name, value in given.items()}, Use.EITHER).avro
+    return parse_options({name.lower(): value for name, value in given.items()}, OptionScope.EITHER).avro
 
 
 def test_values_are_bytes_unless_told_otherwise() -> None:
@@ -62,14 +62,18 @@ def test_what_cannot_be_meant_is_refused_by_name(given: dict[str, str], message:
 @pytest.mark.parametrize(
     ("use", "given", "message"),
     [
-        (Use.BATCH, {"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger: has no meaning for a batch"),
-        (Use.STREAM, {"endingTimestamp": "5"}, "option endingTimestamp: has no meaning for a stream"),
-        (Use.STREAM, {"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}, "option minOffsetsPerTrigger: is 6, more than max"),
-        (Use.STREAM, {"maxTriggerDelay": "5m"}, "option maxTriggerDelay: has no meaning without minOffsetsPerTrigger"),
-        (Use.STREAM, {"minOffsetsPerTrigger": "6", "maxTriggerDelay": "soon"}, "option maxTriggerDelay: needs a time such as 15m"),
+        (OptionScope.BATCH, {"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger: has no meaning for a batch"),
+        (OptionScope.STREAM, {"endingTimestamp": "5"}, "option endingTimestamp: has no meaning for a stream"),
+        (
+            OptionScope.STREAM,
+            {"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"},
+            "option minOffsetsPerTrigger: is 6, more than max",
+        ),
+        (OptionScope.STREAM, {"maxTriggerDelay": "5m"}, "option maxTriggerDelay: has no meaning without minOffsetsPerTrigger"),
+        (OptionScope.STREAM, {"minOffsetsPerTrigger": "6", "maxTriggerDelay": "soon"}, "option maxTriggerDelay: needs a time such as 15m"),
     ],
 )
-def test_a_stream_and_a_batch_have_options_of_their_own(use: Use, given: dict[str, str], message: str) -> None:
+def test_a_stream_and_a_batch_have_options_of_their_own(use: OptionScope, given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as refused:
         parse_options({"kafka.bootstrap.servers": "h:1", "subscribe": "a", **given}, use)
     assert message in str(refused.value)
@@ -78,4 +82,4 @@ def test_a_stream_and_a_batch_have_options_of_their_own(use: Use, given: dict[st
 def test_a_time_as_spark_writes_it() -> None:
     for text, expected in {"15m": 900_000, "90 s": 90_000, "500ms": 500, "2h": 7_200_000, "1d": 86_400_000, "250": 250}.items():
         given = {"kafka.bootstrap.servers": "h:1", "subscribe": "a", "minOffsetsPerTrigger": "1", "maxTriggerDelay": text}
-        assert parse_options(given, Use.STREAM).max_trigger_delay_ms == expected
+        assert parse_options(given, OptionScope.STREAM).max_trigger_delay_ms == expected

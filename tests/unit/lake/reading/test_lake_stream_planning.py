@@ -7,7 +7,7 @@ import pytest
 
 from moldau.lake.reading.cluster_log import KnownTopic
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, OptionError
-from moldau.lake.reading.options import Use, parse_options
+from moldau.lake.reading.options import OptionScope, parse_options
 from moldau.lake.reading.planning import LOOK_MS, StreamOffsets, StreamPlanner
 from moldau.model.identity import TopicPartition
 
@@ -39,7 +39,7 @@ class Brokers:
 
 def planner(brokers: Brokers, **options: str) -> StreamPlanner:
     given = {"kafka.bootstrap.servers": "h:1", **({} if "subscribePattern" in options or "assign" in options else {"subscribe": "a"})}
-    return StreamPlanner(parse_options({**given, **options}, Use.STREAM), brokers)
+    return StreamPlanner(parse_options({**given, **options}, OptionScope.STREAM), brokers)
 
 
 def follow(plans: StreamPlanner, start: StreamOffsets, most: int | None = None) -> tuple[StreamOffsets, list[OffsetRange]]:

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.reading.options import Use, parse_options
+from moldau.lake.reading.options import OptionScope, parse_options
 from moldau.lake.reading.source import plan_shape
 from moldau.lake.reading.tasks import read_ranges
 
@@ -17,7 +17,7 @@ def test_the_collection_that_spark_does_after_a_task_passes_over_what_was_loaded
 
     Where one has loaded more modules since, as a task of the sink in the same process does, the next one puts them there too.
     """
-    options = parse_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, Use.STREAM)
+    options = parse_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, OptionScope.STREAM)
     shape, nothing = plan_shape(options), OffsetRange("t", 0, 5, 5)
 
     def spared() -> int:
