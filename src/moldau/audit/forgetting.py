@@ -11,7 +11,7 @@ from typing import Final
 from moldau.audit.follow import read_audit
 from moldau.audit.reconcile import compared, counting_tiers, reconcile
 from moldau.audit.rules import Rules
-from moldau.audit.tiers import Settled, TierCount, TierCounts
+from moldau.audit.tiers import SettledWindows, TierCount, TierCounts
 from moldau.audit.verdicts import Report, Verdict, WindowPair
 from moldau.client.cluster import Cluster
 from moldau.tracking.audit_record import AUDIT_RETENTION_MS, PRODUCER_TIER
@@ -72,7 +72,7 @@ def forget(found: TierCounts, rules: Rules) -> None:
         elif pairs and changed_ms < rules.now_ms - SETTLED_MS and all(map(_is_settled, pairs)):
             _note_lags(found, theirs)
             _drop(found, theirs)
-            settled = found.settled.setdefault(topic, Settled())
+            settled = found.settled.setdefault(topic, SettledWindows())
             settled.shared_by(tiers[topic])
             settled.add(start_ms, pairs[0].upper, shown=rules.shows(pairs[0]), skewed=pairs[0].skewed)
             for tier, _, told in theirs:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from moldau.audit.rules import Rules, covers, says_what_it_counts
-from moldau.audit.tiers import Settled, SettledPair, TierCount, TierCounts
+from moldau.audit.tiers import SettledPair, SettledWindows, TierCount, TierCounts
 from moldau.audit.verdicts import Report, SkewedHost, SourceLine, Verdict, WindowPair
 from moldau.tracking.audit_record import PRODUCER_TIER
 from moldau.tracking.clock import moment
@@ -174,11 +174,11 @@ def _heard(time_ms: int) -> str:
     return f"has counted everything only up to {moment(time_ms)}" if time_ms else "has published nothing yet"
 
 
-_NOTHING_SETTLED = Settled()
+_NOTHING_SETTLED = SettledWindows()
 
 
 def watermarks(
-    pairs: Iterable[WindowPair], tiers: Sequence[str], now_ms: int, settled: Mapping[str, Settled] | None = None
+    pairs: Iterable[WindowPair], tiers: Sequence[str], now_ms: int, settled: Mapping[str, SettledWindows] | None = None
 ) -> dict[tuple[str, str], int | None]:
     """By topic and lower tier, in ms; None while nothing is complete. `settled` are windows of which there are no pairs any more."""
     windows: dict[str, dict[int, dict[str, bool]]] = {}
@@ -197,7 +197,7 @@ def watermarks(
     return found
 
 
-def _watermark(windows: Mapping[int, Mapping[str, bool]], tiers: set[str], settled: Settled) -> int | None:
+def _watermark(windows: Mapping[int, Mapping[str, bool]], tiers: set[str], settled: SettledWindows) -> int | None:
     """The end of the last window before the first one that is not sound in all of `tiers`; a tier may know nothing of a window.
 
     Settled windows are sound in the tiers that had counted them, and in no others.

@@ -83,7 +83,7 @@ class Unreadable:
 
 
 @dataclass(slots=True)
-class Settled:
+class SettledWindows:
     """Of one topic. `tiers` had all counted all of them."""
 
     count: Count = NOTHING
@@ -171,7 +171,7 @@ class TierCounts:
     """By tier and topic: the id, in hex, of the topic of that name that an auditor counted last."""
     gaps: list[ReportedGap] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
-    settled: dict[str, Settled] = field(default_factory=dict)
+    settled: dict[str, SettledWindows] = field(default_factory=dict)
     """By topic: windows that are complete in all tiers, and not among the counts any more; see `moldau.audit.forgetting`."""
     lags: dict[tuple[str, str, str, str], int] = field(default_factory=dict)
     """Of hosts (topic, datacenter, service, host) in settled windows: how much later than its newest event a count was published."""

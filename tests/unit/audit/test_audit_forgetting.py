@@ -7,7 +7,7 @@ import pytest
 from moldau.audit import forgetting
 from moldau.audit.forgetting import SETTLED_MS, Watch, forget
 from moldau.audit.rules import Rules
-from moldau.audit.tiers import Settled, TierCounts
+from moldau.audit.tiers import SettledWindows, TierCounts
 from moldau.audit.verdicts import Verdict
 from moldau.model.identity import Offset, TopicPartition
 from moldau.tracking.audit_record import AUDIT_RETENTION_MS, AUDIT_TOPIC, AuditRecord, Gap
@@ -206,7 +206,7 @@ def test_topics_that_nobody_asked_for_are_not_kept() -> None:
 
 
 def test_spans_of_windows_are_joined() -> None:
-    known, window = Settled(), 10 * MINUTE
+    known, window = SettledWindows(), 10 * MINUTE
     for start in (0, 2 * window, window, 6 * window, 0):
         known.add(start, NOTHING, shown=True, skewed=False)
     known.add(9 * window, NOTHING, shown=True, skewed=True)
