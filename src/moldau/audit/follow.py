@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from moldau.audit.tiers import TierCounts, Unreadable
+from moldau.audit.tiers import TierCounts, UnreadableRecord
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
@@ -127,7 +127,7 @@ def _skip(cluster: "Cluster", where: TopicPartition, error: CorruptBatchError, i
     known = error.next_offset if isinstance(error, UnreadableBatchError) else None
     into.positions[where] = known or next_readable(cluster, where, position)
     log.error("audit records skipped: partition=%s offset=%d up_to=%d reason=%s", where, position, into.positions[where], error.message)
-    into.unreadable.append(Unreadable(where.partition, position, error.message))
+    into.unreadable.append(UnreadableRecord(where.partition, position, error.message))
 
 
 def counted_topics(found: "TierCounts", tier: str) -> list[str]:

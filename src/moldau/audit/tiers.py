@@ -74,7 +74,7 @@ class ReportedGap:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableRecord:
     """A record of the audit topic that is no audit record, and why."""
 
     partition: int
@@ -170,7 +170,7 @@ class TierCounts:
     topic_ids: dict[tuple[str, str], str] = field(default_factory=dict)
     """By tier and topic: the id, in hex, of the topic of that name that an auditor counted last."""
     gaps: list[ReportedGap] = field(default_factory=list)
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[UnreadableRecord] = field(default_factory=list)
     settled: dict[str, SettledWindows] = field(default_factory=dict)
     """By topic: windows that are complete in all tiers, and not among the counts any more; see `moldau.audit.forgetting`."""
     lags: dict[tuple[str, str, str, str], int] = field(default_factory=dict)
@@ -340,7 +340,7 @@ class TierCounts:
             record = AuditRecord.from_bytes(value)
         except AuditRecordError as error:
             log.warning("audit record skipped: partition=%s-%d offset=%d reason=%s", AUDIT_TOPIC, partition, offset, error)
-            self.unreadable.append(Unreadable(partition, offset, str(error)))
+            self.unreadable.append(UnreadableRecord(partition, offset, str(error)))
             return
         self.take(record, at_ms)
         if partition in self._oldest_ms:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from moldau.audit.tiers import ReportedGap, SettledPair, Unreadable
+from moldau.audit.tiers import ReportedGap, SettledPair, UnreadableRecord
 from moldau.tracking.clock import moment
 from moldau.tracking.counts import NOTHING, WINDOW_MS, Count
 
@@ -119,7 +119,7 @@ class Report:
     skewed: tuple[SkewedHost, ...] = ()
     gaps: tuple[ReportedGap, ...] = ()
     """What auditors could not count, or have counted in vain."""
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[UnreadableRecord, ...] = ()
     uncovered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By tier: topics that it is not known to be meant to count, so that they are not compared there."""
     awaited: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from moldau.audit import auditor, follow, forgetting
-from moldau.audit.tiers import TierCounts, Unreadable
+from moldau.audit.tiers import TierCounts, UnreadableRecord
 from moldau.cli import audit_forget, audit_report, audit_run
 from moldau.cli.application import application
 from moldau.client.address import Address
@@ -54,7 +54,7 @@ def test_a_loss_is_a_line_with_the_host_and_exit_code_4(ledger: Ledger) -> None:
     """The summary says how much and since when, the table below where."""
     two_windows(ledger, lost=3)
     ledger.say("counts", "local", CountKey("departures", NOON, "", "", "", ""), Count(2, 44, 0, NOON, NOON))
-    ledger.found.unreadable.append(Unreadable(4, 17, "not JSON"))
+    ledger.found.unreadable.append(UnreadableRecord(4, 17, "not JSON"))
     done = run("report")
     lines = done.output.splitlines()
     assert done.exit_code == 4
@@ -379,7 +379,7 @@ def test_watch_prints_a_line_for_each_change(ledger: Ledger, monkeypatch: pytest
 def test_watch_prints_json_objects(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """One in a line for each change, as `report --json` has them, with its kind and when it was seen; nothing twice."""
     two_windows(ledger, lost=3)
-    ledger.found.unreadable.append(Unreadable(4, 17, "not JSON"))
+    ledger.found.unreadable.append(UnreadableRecord(4, 17, "not JSON"))
     later = iter([[], [], events(EWR, 3)])
 
     def read(_: object, into: TierCounts | None = None) -> TierCounts:
