@@ -20,7 +20,7 @@ _INT64 = pa.int64()
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ColumnCounts:
     """Tracked events by key; and how many values had no tracked header, null ones too, and their bytes."""
 
     counts: dict[CountKey, Count]
@@ -28,7 +28,7 @@ class Counted:
     untracked_bytes: int = 0
 
 
-def count_values(topic: str, values: Any, *, is_tracked: SchemaCheck | None = None) -> Counted:
+def count_values(topic: str, values: Any, *, is_tracked: SchemaCheck | None = None) -> ColumnCounts:
     """Count framed values: a pyarrow array of binary or large binary, or a chunked one.
 
     `is_tracked` tells by schema id which events are tracked; without it whatever has the shape of a header is one.
@@ -46,7 +46,7 @@ def count_values(topic: str, values: Any, *, is_tracked: SchemaCheck | None = No
     return _counted(tally)
 
 
-def count_headers(topic: str, headers: Any, value_bytes: Any) -> Counted:
+def count_headers(topic: str, headers: Any, value_bytes: Any) -> ColumnCounts:
     """Count decoded headers: a struct array with the header's fields, and the length of each event's value before it was decoded."""
     if isinstance(headers, pa.ChunkedArray):
         headers = headers.combine_chunks()
@@ -55,7 +55,7 @@ def count_headers(topic: str, headers: Any, value_bytes: Any) -> Counted:
     return count_columns(topic, **{name: fields[name] for name in names}, value_bytes=value_bytes)
 
 
-def count_columns(topic: str, *, time: Any, service: Any, host: Any, datacenter: Any, guid: Any, value_bytes: Any) -> Counted:
+def count_columns(topic: str, *, time: Any, service: Any, host: Any, datacenter: Any, guid: Any, value_bytes: Any) -> ColumnCounts:
     """Count decoded headers, column by column: a timestamp of any unit or ms as an integer, three texts, a guid of 16 bytes.
 
     A row with a null among them is untracked. `value_bytes` are the lengths of the values before they were decoded; nulls count as 0.
@@ -136,7 +136,7 @@ def _origins(texts: list[Any], instance: Any) -> tuple[Int64s, list[Origin]]:
     return group.astype(np.int64), origins
 
 
-def _counted(tally: Tally) -> Counted:
+def _counted(tally: Tally) -> ColumnCounts:
     counts = tally.counts()
     untracked = [counts.pop(key) for key in list(counts) if is_untracked(key)]
-    return Counted(counts, sum(each.count for each in untracked), sum(each.bytes for each in untracked))
+    return ColumnCounts(counts, sum(each.count for each in untracked), sum(each.bytes for each in untracked))
