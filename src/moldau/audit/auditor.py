@@ -61,7 +61,7 @@ class AuditorOptions:
     """Whether to count with numpy; None: if it is there."""
 
 
-class Teller(Protocol):
+class AuditProgress(Protocol):
     """Who wants to know how it goes, and says when to end."""
 
     @property
@@ -78,7 +78,7 @@ class Teller(Protocol):
 class Round:
     """Counts what `reading` brings, and publishes it."""
 
-    def __init__(self, options: AuditorOptions, teller: Teller, publisher: Publisher, reading: TopicReader, walker: Walker) -> None:
+    def __init__(self, options: AuditorOptions, teller: AuditProgress, publisher: Publisher, reading: TopicReader, walker: Walker) -> None:
         self._options = options
         self._auditor = teller
         self._publisher = publisher
