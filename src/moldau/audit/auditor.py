@@ -75,7 +75,7 @@ class AuditProgress(Protocol):
         """So many are read now."""
 
 
-class Round:
+class AuditRound:
     """Counts what `reading` brings, and publishes it."""
 
     def __init__(self, options: AuditorOptions, teller: AuditProgress, publisher: Publisher, reading: TopicReader, walker: Walker) -> None:
@@ -337,7 +337,7 @@ class Auditor:
                 self._overdue = None
                 reached("offsets read")
                 reading, walker = TopicReader(cluster, self.options.topics, places), Walker(self._is_tracked, fast=self.options.fast)
-                Round(self.options, self, publisher, reading, walker).go_on(once=once)
+                AuditRound(self.options, self, publisher, reading, walker).go_on(once=once)
         except _StopError:
             log.info("audit stopped while no broker answered: tier=%s", self.options.tier)
         finally:

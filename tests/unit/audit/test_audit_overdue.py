@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 
 from moldau.audit import auditor as auditors
 from moldau.audit import publishing
-from moldau.audit.auditor import Auditor, AuditorOptions, Round
+from moldau.audit.auditor import Auditor, AuditorOptions, AuditRound
 from moldau.audit.publishing import OverdueError, Publisher
 from moldau.client.cluster import Cluster
 from moldau.client.failures import FencedError
@@ -121,14 +121,14 @@ def test_the_auditor_takes_the_tier_over_again_unless_somebody_has_it(monkeypatc
 
         def close(self) -> None: ...
 
-    def go_on(_: Round, *, once: bool) -> None:
+    def go_on(_: AuditRound, *, once: bool) -> None:
         if len(said) == 1:
             raise OverdueError("local", 75.0, FENCED, {})
         watched.stop()
 
     monkeypatch.setattr(auditors, "_PATIENCE_S", 0.0)
     monkeypatch.setattr(auditors, "Publisher", Fake)
-    monkeypatch.setattr(Round, "go_on", go_on)
+    monkeypatch.setattr(AuditRound, "go_on", go_on)
     watched = Auditor("127.0.0.1:9", AuditorOptions("local"))
     if replaced:
         with pytest.raises(FencedError):

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from moldau.audit import auditor as auditors
-from moldau.audit.auditor import Auditor, AuditorOptions, Round
+from moldau.audit.auditor import Auditor, AuditorOptions, AuditRound
 from moldau.audit.reading import ReadPosition, TopicReader
 from moldau.audit.walker import Walker
 from moldau.client.errors import RequestFailedError, Retry
@@ -79,13 +79,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return cluster
 
 
-def begun(cluster: Cluster, looks: int, position: int = FIRST) -> tuple[Round, Published, Ended]:
+def begun(cluster: Cluster, looks: int, position: int = FIRST) -> tuple[AuditRound, Published, Ended]:
     made: Any = cluster
     published: Any = Published()
     ended = Ended(looks)
     reading = TopicReader(made, None, {T0: ReadPosition(position, ID, 1)})
     options = AuditorOptions("local", keys_max=1 << 30, interval_s=3600)
-    return Round(options, ended, published, reading, Walker(fast=False)), published, ended
+    return AuditRound(options, ended, published, reading, Walker(fast=False)), published, ended
 
 
 def goes_away(cluster: Cluster, looks: Ended) -> None:
@@ -293,7 +293,7 @@ def test_an_auditor_that_has_ended_keeps_no_producer(monkeypatch: pytest.MonkeyP
             return {}
 
     monkeypatch.setattr(auditors, "Publisher", Ending)
-    monkeypatch.setattr(Round, "go_on", lambda *_, **__: None)
+    monkeypatch.setattr(AuditRound, "go_on", lambda *_, **__: None)
     auditor = Auditor("127.0.0.1:9", AuditorOptions("local"))
     auditor.run(once=True)
     gc.collect()
