@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from moldau.cli.interruptions import Interruptions
-from moldau.cli.offsets import POINT, POINT_FORMS, AtTime, End, StartPoint, find_offsets
+from moldau.cli.offsets import POINT, POINT_FORMS, AtTime, LogEnd, StartPoint, find_offsets
 from moldau.cli.options import GROUP, TEXT, TIME, TIME_FORMS, TOPIC, bootstrap_option, open_cluster, registry_option, timeout_option
 from moldau.cli.output import abandon_stdout, counted, say
 from moldau.cli.output_records import Formatter, TemplateError, make_formatter
@@ -193,7 +193,7 @@ def consume(
         positions = {**begins, **committed}
         ends = {}
         if until is not None or until_end:
-            ends = find_offsets(cluster, End() if until is None else AtTime(until), wanted, isolation_level=level)
+            ends = find_offsets(cluster, LogEnd() if until is None else AtTime(until), wanted, isolation_level=level)
         if until is not None:  # which may well be before the beginning
             ends = {where: max(end, positions[where]) for where, end in ends.items()}
         values_only = format_ == "value" and limit is None and decoder is None

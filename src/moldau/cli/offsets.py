@@ -21,7 +21,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class LogEnd:
     """The offset after the last record of each partition."""
 
 
@@ -48,7 +48,7 @@ class AtTime:
 
 _OFFSET = re.compile(r"(-?)(\d{1,18})", re.ASCII)
 
-StartPoint = Beginning | End | AtOffset | LastOffsets | AtTime
+StartPoint = Beginning | LogEnd | AtOffset | LastOffsets | AtTime
 
 
 POINT_FORMS = f"beginning, end, an offset, -N for the last N of each partition, {TIME_FORMS}"
@@ -65,7 +65,7 @@ def parse_point(text: str, now_ms: int) -> StartPoint:
         case "beginning" | "earliest" | "smallest":
             return Beginning()
         case "end" | "latest" | "largest":
-            return End()
+            return LogEnd()
     if found := _OFFSET.fullmatch(word):
         return (LastOffsets if found[1] else AtOffset)(int(found[2]))
     try:
@@ -105,7 +105,7 @@ def find_offsets(
     match point:
         case Beginning():
             return look_up(EARLIEST)
-        case End():
+        case LogEnd():
             return look_up(LATEST)
         case AtOffset(offset):
             return dict.fromkeys(partitions, Offset(offset))

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from moldau.cli.group_reset import ResetStep, ResetTarget, check_wishes, parse_file, plan_reset, print_plan
-from moldau.cli.offsets import AtOffset, AtTime, Beginning, End, LastOffsets
+from moldau.cli.offsets import AtOffset, AtTime, Beginning, LastOffsets, LogEnd
 from moldau.client.groups import GroupOffset, Groups
 from moldau.client.partition_requests import EARLIEST, LATEST, ListedOffset
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
@@ -54,11 +54,11 @@ def plan(
 
 def test_the_whole_group_is_what_it_has_committed(cluster: "Cluster") -> None:
     assert plan(cluster, Beginning()) == {T0: (50, 5), U0: (0, 0)}
-    assert plan(cluster, End()) == {T0: (50, 100), U0: (0, 0)}
+    assert plan(cluster, LogEnd()) == {T0: (50, 100), U0: (0, 0)}
 
 
 def test_one_topic_or_one_partition_whether_or_not_it_was_read(cluster: "Cluster") -> None:
-    assert plan(cluster, End(), "t") == {T0: (50, 100), T1: (None, 10)}
+    assert plan(cluster, LogEnd(), "t") == {T0: (50, 100), T1: (None, 10)}
     assert plan(cluster, LastOffsets(3), "t", partitions=(1,)) == {T1: (None, 7)}
     assert plan(cluster, AtOffset(6), "t", group="new") == {T0: (None, 6), T1: (None, 6)}
 
@@ -91,9 +91,9 @@ def test_offsets_from_a_file(cluster: "Cluster") -> None:
 
 def test_what_is_not_there_is_refused(cluster: "Cluster") -> None:
     with pytest.raises(click.ClickException, match="group none has committed nothing yet; name the topics with --topic"):
-        plan(cluster, End(), group="none")
+        plan(cluster, LogEnd(), group="none")
     with pytest.raises(click.BadParameter, match="topic t has partitions 0 to 1, not 2"):
-        plan(cluster, End(), "t", partitions=(2,))
+        plan(cluster, LogEnd(), "t", partitions=(2,))
 
 
 def test_the_file_of_kafkas_tool() -> None:
@@ -124,9 +124,9 @@ def test_a_file_that_is_none(lines: list[str], wrong: str) -> None:
     ("arguments", "wrong"),
     [
         ({}, "give one of --to, --shift-by and --from-file"),
-        ({"to": End(), "shift_by": 1}, "give one of --to"),
-        ({"to": End(), "partitions": (1,)}, "--partition needs exactly one --topic"),
-        ({"to": End(), "partitions": (1,), "topics": ("t", "u")}, "--partition needs exactly one --topic"),
+        ({"to": LogEnd(), "shift_by": 1}, "give one of --to"),
+        ({"to": LogEnd(), "partitions": (1,)}, "--partition needs exactly one --topic"),
+        ({"to": LogEnd(), "partitions": (1,), "topics": ("t", "u")}, "--partition needs exactly one --topic"),
         ({"from_file": "f", "topics": ("t",)}, "--from-file names topics"),
     ],
 )

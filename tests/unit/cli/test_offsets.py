@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from moldau.cli.offsets import AtOffset, AtTime, Beginning, End, LastOffsets, StartPoint, find_offsets, parse_point
+from moldau.cli.offsets import AtOffset, AtTime, Beginning, LastOffsets, LogEnd, StartPoint, find_offsets, parse_point
 from moldau.client.partition_requests import EARLIEST, LATEST, ListedOffset
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
 
@@ -19,7 +19,7 @@ NOW_MS = 1_700_000_000_000
     ("text", "point"),
     [
         ("beginning", Beginning()),
-        ("End", End()),
+        ("End", LogEnd()),
         ("0", AtOffset(0)),
         ("1357016400000", AtOffset(1357016400000)),
         ("-10", LastOffsets(10)),
@@ -62,7 +62,7 @@ class FakeCluster:
     ("point", "offsets"),
     [
         (Beginning(), [5, 0]),
-        (End(), [100, 0]),
+        (LogEnd(), [100, 0]),
         (AtOffset(7), [7, 7]),
         (LastOffsets(3), [97, 0]),
         (LastOffsets(500), [5, 0]),
