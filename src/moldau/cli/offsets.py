@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class LogStart:
     """The first offset of each partition."""
 
 
@@ -48,7 +48,7 @@ class AtTime:
 
 _OFFSET = re.compile(r"(-?)(\d{1,18})", re.ASCII)
 
-StartPoint = Beginning | LogEnd | AtOffset | LastOffsets | AtTime
+StartPoint = LogStart | LogEnd | AtOffset | LastOffsets | AtTime
 
 
 POINT_FORMS = f"beginning, end, an offset, -N for the last N of each partition, {TIME_FORMS}"
@@ -63,7 +63,7 @@ def parse_point(text: str, now_ms: int) -> StartPoint:
     word = text.strip()
     match word.lower():
         case "beginning" | "earliest" | "smallest":
-            return Beginning()
+            return LogStart()
         case "end" | "latest" | "largest":
             return LogEnd()
     if found := _OFFSET.fullmatch(word):
@@ -103,7 +103,7 @@ def find_offsets(
         return {where: listed.offset for where, listed in found.items()}
 
     match point:
-        case Beginning():
+        case LogStart():
             return look_up(EARLIEST)
         case LogEnd():
             return look_up(LATEST)

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from moldau.cli.group_reset import ResetStep, ResetTarget, check_wishes, parse_file, plan_reset, print_plan
-from moldau.cli.offsets import AtOffset, AtTime, Beginning, LastOffsets, LogEnd
+from moldau.cli.offsets import AtOffset, AtTime, LastOffsets, LogEnd, LogStart
 from moldau.client.groups import GroupOffset, Groups
 from moldau.client.partition_requests import EARLIEST, LATEST, ListedOffset
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
@@ -53,7 +53,7 @@ def plan(
 
 
 def test_the_whole_group_is_what_it_has_committed(cluster: "Cluster") -> None:
-    assert plan(cluster, Beginning()) == {T0: (50, 5), U0: (0, 0)}
+    assert plan(cluster, LogStart()) == {T0: (50, 5), U0: (0, 0)}
     assert plan(cluster, LogEnd()) == {T0: (50, 100), U0: (0, 0)}
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from moldau.cli.offsets import AtOffset, AtTime, Beginning, LastOffsets, LogEnd, StartPoint, find_offsets, parse_point
+from moldau.cli.offsets import AtOffset, AtTime, LastOffsets, LogEnd, LogStart, StartPoint, find_offsets, parse_point
 from moldau.client.partition_requests import EARLIEST, LATEST, ListedOffset
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
 
@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 @pytest.mark.parametrize(
     ("text", "point"),
     [
-        ("beginning", Beginning()),
+        ("beginning", LogStart()),
         ("End", LogEnd()),
         ("0", AtOffset(0)),
         ("1357016400000", AtOffset(1357016400000)),
@@ -61,7 +61,7 @@ class FakeCluster:
 @pytest.mark.parametrize(
     ("point", "offsets"),
     [
-        (Beginning(), [5, 0]),
+        (LogStart(), [5, 0]),
         (LogEnd(), [100, 0]),
         (AtOffset(7), [7, 7]),
         (LastOffsets(3), [97, 0]),
