@@ -92,7 +92,7 @@ REGISTRY_VARIABLE = "MOLDAU_REGISTRY"
 DEFAULT_REGISTRY = "http://127.0.0.1:8081"
 
 
-class Text(click.types.StringParamType):
+class TextType(click.types.StringParamType):
     """Text that a request can carry: UTF-8 of at most `TEXT_BYTES_MAX` bytes. Arguments that are not UTF-8 reach us with surrogates."""
 
     def __init__(self, *, may_be_empty: bool = True) -> None:
@@ -112,7 +112,7 @@ class Text(click.types.StringParamType):
         return text
 
 
-class TopicName(Text):
+class TopicName(TextType):
     """A topic's name, which shells complete."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
@@ -122,7 +122,7 @@ class TopicName(Text):
         return topic_names(ctx, incomplete)
 
 
-class GroupName(Text):
+class GroupName(TextType):
     """A group's name, which shells complete."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
@@ -174,8 +174,8 @@ class Seconds(click.FloatRange):
         return super().convert(seconds, param, ctx)
 
 
-TEXT = Text()
-NAME = Text(may_be_empty=False)
+TEXT = TextType()
+NAME = TextType(may_be_empty=False)
 """Of something that has a name: an empty one is a variable that was not set."""
 TOPIC = TopicName()
 GROUP = GroupName(may_be_empty=False)
