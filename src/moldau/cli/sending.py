@@ -48,7 +48,7 @@ class AcknowledgementWait:
         self._where = where
         self._timeout_s = timeout_s
         self._monotonic = monotonic
-        self._heard = _Heard()
+        self._heard = _LastWarning()
         lines = logging.Logger("moldau produce")
         lines.addHandler(self._heard)
         self.logger = BrokerLog("producer", monotonic, lines)
@@ -81,7 +81,7 @@ class AcknowledgementWait:
         return f"{self._where}: nothing acknowledged for {now - self._since:.0f} s, {records}; {limit}; {reason}"
 
 
-class _Heard(logging.Handler):
+class _LastWarning(logging.Handler):
     """Keeps the last warning as the reason, until there is progress."""
 
     def __init__(self) -> None:
