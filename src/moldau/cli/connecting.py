@@ -128,7 +128,7 @@ class PatientCluster(Cluster):
 
     def retry(self) -> Retry:
         """One that remembers why."""
-        return _Remembering(self.timeout_s, self._remember, sleep=self._sleep)
+        return _ObservedRetry(self.timeout_s, self._remember, sleep=self._sleep)
 
     def _remember(self, trouble: MoldauError) -> None:
         self._trouble = trouble
@@ -145,7 +145,7 @@ class PatientCluster(Cluster):
             timer.cancel()
 
 
-class _Remembering(Retry):
+class _ObservedRetry(Retry):
     def __init__(self, timeout_s: float, remember: Callable[[MoldauError], None], **options: Any) -> None:
         super().__init__(timeout_s, **options)
         self._remember = remember
