@@ -62,7 +62,7 @@ def report(
     from moldau.cli.audit_view import as_document, print_report
     from moldau.cli.output import print_json
 
-    rules, places = rules_of(**comparing), _Places.of(tables, clusters)
+    rules, places = rules_of(**comparing), _EventSources.of(tables, clusters)
     with open_cluster(bootstrap, timeout) as cluster:
         found = read_audit(cluster)
         _check_tiers(found, rules())
@@ -83,7 +83,7 @@ def report(
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _EventSources:
     """Where tiers have their events: directories of tables, and clusters."""
 
     tables: dict[str, str]
@@ -119,7 +119,7 @@ def _by_tier(option: str, what: str, values: tuple[str, ...]) -> dict[str, str]:
     return places
 
 
-def _missing(cluster: "Cluster", found: "TierCounts", compared: "Report", places: _Places, timeout_s: float) -> "list[MissingEvents]":
+def _missing(cluster: "Cluster", found: "TierCounts", compared: "Report", places: _EventSources, timeout_s: float) -> "list[MissingEvents]":
     """What the tiers lack, guid by guid."""
     from moldau.audit.missing import OWN_LOG, guids_of_log, missing, wanted_instances, wanted_places
 
