@@ -29,7 +29,7 @@ class _Silent:
         """Nothing to show."""
 
 
-class _Lines(_Silent):
+class _LineProgress(_Silent):
     """One line on standard error at the end of each step."""
 
     def end(self, name: str, events: int, seconds: float) -> None:
@@ -70,7 +70,7 @@ def progress_view(*, quiet: bool) -> "Iterator[RunProgress]":
     if quiet:
         yield _Silent()
     elif not sys.stderr.isatty():
-        yield _Lines()
+        yield _LineProgress()
     else:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
