@@ -237,7 +237,7 @@ def watching_view(*, as_json: bool = False) -> "Iterator[Callable[[Report], None
         with _terminal_view() as show:
             yield show
     else:
-        yield _Lines().show
+        yield _ChangeLines().show
 
 
 @contextmanager
@@ -290,7 +290,7 @@ class _Changes(ABC):
                 yield key, pair
 
 
-class _Lines(_Changes):
+class _ChangeLines(_Changes):
     """A line for each change."""
 
     def _lines(self, report: "Report") -> Iterator[tuple[object, str]]:
