@@ -232,7 +232,7 @@ def _names(topics: Sequence[str]) -> str:
 def watching_view(*, as_json: bool = False) -> "Iterator[Callable[[Report], None]]":
     """What shows one report after the other."""
     if as_json:
-        yield _Objects().show
+        yield _ChangeObjects().show
     elif sys.stdout.isatty():
         with _terminal_view() as show:
             yield show
@@ -303,7 +303,7 @@ class _ChangeLines(_Changes):
         yield from remark_lines(report).items()
 
 
-class _Objects(_Changes):
+class _ChangeObjects(_Changes):
     """A JSON object in a line for each change: `kind` says of what, `seen_ms` when it was seen."""
 
     def _lines(self, report: "Report") -> Iterator[tuple[object, str]]:
