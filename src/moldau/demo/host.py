@@ -160,7 +160,7 @@ class _Publisher:
     def lose(self, event: InputEvent) -> None:
         """The planted loss: this event is reported as acknowledged, and so counted, and is never sent."""
         self._tracker.flush(_FLUSH_TIMEOUT_S)
-        self._outgoing(event).delivery.report(None, _Forged(self._orders.topic))
+        self._outgoing(event).delivery.report(None, _RepeatedReport(self._orders.topic))
 
     def close(self) -> None:
         """Wait for everything; then the counts are published and closed."""
@@ -174,7 +174,7 @@ class _Publisher:
         return self._tracker.prepare(fields, event.time_ms, self._orders.topic, event.key, schema)
 
 
-class _Forged:
+class _RepeatedReport:
     """What librdkafka would report of a message that has arrived."""
 
     def __init__(self, topic: str) -> None:
