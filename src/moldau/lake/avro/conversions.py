@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
-from moldau.lake.avro.nodes import Array, Enum, Fixed, Map, Node, Primitive, Record, Union, not_null
+from moldau.lake.avro.nodes import ArrayNode, EnumNode, FixedNode, MapNode, Node, PrimitiveNode, RecordNode, UnionNode, not_null
 from moldau.lake.avro.physical import default_value
 from moldau.lake.avro.schemas import AvroSchemaError
 from moldau.lake.avro.types import MILLISECONDS, date_range, decimal_type, merged_numbers
@@ -34,30 +34,30 @@ def convert_default(default: Any, node: Node) -> Any:
 def conversion(node: Node, *, named: bool) -> Convert:
     """Of values of a type; `named`: where a union offers named types, values come as (name, value)."""
     match node:
-        case Primitive(_, logical) | Fixed(_, _, _, logical):
+        case PrimitiveNode(_, logical) | FixedNode(_, _, _, logical):
             plain: Convert = None
             if decimal_type(logical) is not None:
                 assert logical is not None
                 scale = logical.scale
                 plain = lambda value: Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _EXACT)  # noqa: E731
-            elif isinstance(node, Primitive) and (years := date_range(node)) is not None:
+            elif isinstance(node, PrimitiveNode) and (years := date_range(node)) is not None:
                 assert logical is not None
                 plain = _dated(*years, 1000 if logical.name in MILLISECONDS else 1)
-            return _unwrapped(plain) if named and isinstance(node, Fixed) else plain
-        case Enum():
+            return _unwrapped(plain) if named and isinstance(node, FixedNode) else plain
+        case EnumNode():
             return _unwrapped(None) if named else None
-        case Record():
+        case RecordNode():
             convert = _convert_record(node, named=named)
             return _unwrapped(convert) if named else convert
-        case Array(items):
+        case ArrayNode(items):
             item = conversion(items, named=named)
             return None if item is None else lambda values: [item(value) for value in values]
-        case Map(values):
+        case MapNode(values):
             entry = conversion(values, named=named)
             if entry is None:
                 return lambda value: list(value.items())
             return lambda value: [(name, entry(each)) for name, each in value.items()]
-        case Union():
+        case UnionNode():
             return _convert_union(node, named=named)
 
 
@@ -70,14 +70,14 @@ def _dated(least: int, most: int, factor: int) -> Convert:
     return convert
 
 
-def _convert_record(node: Record, *, named: bool) -> Convert:
+def _convert_record(node: RecordNode, *, named: bool) -> Convert:
     converts = [(each.name, conversion(each.type, named=named)) for each in node.fields]
     if all(convert is None for _, convert in converts):
         return None
     return lambda value: {name: value[name] if convert is None else convert(value[name]) for name, convert in converts}
 
 
-def _convert_union(node: Union, *, named: bool) -> Convert:
+def _convert_union(node: UnionNode, *, named: bool) -> Convert:
     members = not_null(node)
     if merged_numbers(node) is not None or not members:
         return None
@@ -111,7 +111,7 @@ def _chooser(members: Sequence[Node]) -> Callable[[Any], int]:
             return kinds[value[0]]
         if isinstance(value, dict):
             for number, member in enumerate(members):
-                if isinstance(member, Record) and {each.name for each in member.fields} == value.keys():
+                if isinstance(member, RecordNode) and {each.name for each in member.fields} == value.keys():
                     return number
         return kinds[type(value)]
 
@@ -120,19 +120,19 @@ def _chooser(members: Sequence[Node]) -> Callable[[Any], int]:
 
 def _python_kinds(member: Node) -> list[Any]:
     match member:
-        case Primitive(name, _):
+        case PrimitiveNode(name, _):
             return [{"boolean": bool, "int": int, "long": int, "float": float, "double": float, "bytes": bytes, "string": str}[name]]
-        case Fixed(name):
+        case FixedNode(name):
             return [name, bytes]
-        case Enum(name):
+        case EnumNode(name):
             return [name, str]
-        case Record(name):
+        case RecordNode(name):
             return [name]
-        case Array():
+        case ArrayNode():
             return [list]
-        case Map():
+        case MapNode():
             return [dict]
-        case Union():
+        case UnionNode():
             raise AvroSchemaError("a union stands directly in a union")
 
 
@@ -147,15 +147,15 @@ def _unwrapped(convert: Convert) -> Callable[[Any], Any]:
 def has_named_choice(node: Node) -> bool:
     """Whether some union in the schema offers several types, a named one among them."""
     match node:
-        case Union(branches):
+        case UnionNode(branches):
             members = not_null(node)
-            named = any(isinstance(member, (Record, Enum, Fixed)) for member in members)
+            named = any(isinstance(member, (RecordNode, EnumNode, FixedNode)) for member in members)
             return (named and len(members) > 1) or any(has_named_choice(branch) for branch in branches)
-        case Record(_, fields):
+        case RecordNode(_, fields):
             return any(has_named_choice(each.type) for each in fields)
-        case Array(items):
+        case ArrayNode(items):
             return has_named_choice(items)
-        case Map(values):
+        case MapNode(values):
             return has_named_choice(values)
         case _:
             return False

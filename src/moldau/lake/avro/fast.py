@@ -15,7 +15,7 @@ import pyarrow as pa
 from moldau.lake.avro.blocks import array_step, map_step
 from moldau.lake.avro.conversions import convert_default
 from moldau.lake.avro.leaves import UnlikeError, leaf_step, nulls, same_name
-from moldau.lake.avro.nodes import MISSING, Array, Field, Map, Node, Primitive, Record, Union, not_null
+from moldau.lake.avro.nodes import MISSING, ArrayNode, FieldNode, MapNode, Node, PrimitiveNode, RecordNode, UnionNode, not_null
 from moldau.lake.avro.schemas import SchemaTree
 from moldau.lake.avro.skips import entry_layout, item_layout, skip
 from moldau.lake.avro.types import arrow_schema, arrow_type
@@ -73,7 +73,7 @@ class _RecordPlan:
         return pa.StructArray.from_arrays(self.arrays(cursor), fields=self._fields)
 
 
-def _record_plan(writer: Record, reader: Record) -> _RecordPlan:
+def _record_plan(writer: RecordNode, reader: RecordNode) -> _RecordPlan:
     same_name(writer, reader)
     if not reader.fields:
         raise UnlikeError
@@ -93,7 +93,7 @@ def _record_plan(writer: Record, reader: Record) -> _RecordPlan:
     return _RecordPlan(steps, defaults, [pa.field(each.name, arrow_type(each.type)) for each in reader.fields])
 
 
-def _default(field: Field) -> Any:
+def _default(field: FieldNode) -> Any:
     """An array of the default alone."""
     if field.default is MISSING:
         raise UnlikeError
@@ -106,21 +106,21 @@ def _default(field: Field) -> Any:
 
 def _step(writer: Node, reader: Node) -> Step:
     """Reads an element that the writer's schema describes as what the reader's describes."""
-    if isinstance(writer, Union):
+    if isinstance(writer, UnionNode):
         return _union_step(writer, reader)
-    if isinstance(reader, Union):
+    if isinstance(reader, UnionNode):
         members = not_null(reader)
         if len(members) > 1:
             raise UnlikeError
-        if writer == Primitive("null"):
+        if writer == PrimitiveNode("null"):
             return nulls(arrow_type(reader)) if len(members) < len(reader.branches) else _unlike()
         return _step(writer, members[0]) if members else _unlike()
     match writer, reader:
-        case Record(), Record():
+        case RecordNode(), RecordNode():
             return _record_plan(writer, reader).struct
-        case Array(given), Array(wanted):
+        case ArrayNode(given), ArrayNode(wanted):
             return array_step(item_layout(given), _step(given, wanted), arrow_type(reader))
-        case Map(given), Map(wanted):
+        case MapNode(given), MapNode(wanted):
             return map_step(entry_layout(given), _step(given, wanted), arrow_type(reader))
         case _:
             return leaf_step(writer, reader)
@@ -130,7 +130,7 @@ def _unlike() -> Step:
     raise UnlikeError
 
 
-def _union_step(writer: Union, reader: Node) -> Step:
+def _union_step(writer: UnionNode, reader: Node) -> Step:
     members = not_null(writer)
     if len(members) > 1 or len(writer.branches) > 2 or not members:
         raise UnlikeError
@@ -144,7 +144,7 @@ def _union_step(writer: Union, reader: Node) -> Step:
 
         return one
     full = writer.branches.index(members[0])
-    may_be_null = isinstance(reader, Union) and len(not_null(reader)) < len(reader.branches)
+    may_be_null = isinstance(reader, UnionNode) and len(not_null(reader)) < len(reader.branches)
 
     def nullable(cursor: RowCursor) -> Any:
         chosen = cursor.choices(count)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from moldau.lake.avro.nodes import Enum, Fixed, Logical, Node, Primitive, Record
+from moldau.lake.avro.nodes import EnumNode, FixedNode, LogicalType, Node, PrimitiveNode, RecordNode
 from moldau.lake.avro.types import MILLISECONDS, arrow_type, date_range, decimal_type
 from moldau.lake.avro.vectors import Int64s, RowCursor, Step
 
@@ -52,7 +52,7 @@ class UnlikeError(Exception):
     """The fast decoder does not follow this pair."""
 
 
-def same_name(writer: Record | Fixed | Enum, reader: Record | Fixed | Enum) -> None:
+def same_name(writer: RecordNode | FixedNode | EnumNode, reader: RecordNode | FixedNode | EnumNode) -> None:
     """UnlikeError if the names are others, without their namespaces, and no alias."""
     last = writer.name.rpartition(".")[2]
     if last != reader.name.rpartition(".")[2] and not reader.aliases & {writer.name, last}:
@@ -62,15 +62,15 @@ def same_name(writer: Record | Fixed | Enum, reader: Record | Fixed | Enum) -> N
 def leaf_step(writer: Node, reader: Node) -> Step:
     """Reads an element. UnlikeError for types that are not the same, or hold others."""
     match writer, reader:
-        case Primitive(), Primitive():
+        case PrimitiveNode(), PrimitiveNode():
             return _primitive_step(writer, reader)
-        case Fixed(), Fixed():
+        case FixedNode(), FixedNode():
             same_name(writer, reader)
             if writer.size != reader.size:
                 raise UnlikeError
             size = writer.size
             return _bytes_step(lambda cursor: cursor.gather(*cursor.fixed(size)), reader.logical)
-        case Enum(), Enum():
+        case EnumNode(), EnumNode():
             same_name(writer, reader)
             return _enum_step(writer, reader)
         case _:
@@ -82,7 +82,7 @@ def nulls(kind: Any) -> Step:
     return lambda cursor: pa.nulls(len(cursor), kind)
 
 
-def _enum_step(writer: Enum, reader: Enum) -> Step:
+def _enum_step(writer: EnumNode, reader: EnumNode) -> Step:
     known = set(reader.symbols)
     symbols = [symbol if symbol in known else reader.default for symbol in writer.symbols]
     texts = pa.array([symbol or "" for symbol in symbols], pa.string())
@@ -97,7 +97,7 @@ def _enum_step(writer: Enum, reader: Enum) -> Step:
     return read
 
 
-def _primitive_step(writer: Primitive, reader: Primitive) -> Step:
+def _primitive_step(writer: PrimitiveNode, reader: PrimitiveNode) -> Step:
     given, wanted, logical = writer.name, reader.name, reader.logical
     if given in ("bytes", "string") and wanted in ("bytes", "string"):
         return _text_step(given, wanted, logical)
@@ -144,7 +144,7 @@ def _number_step(numbers: Callable[[RowCursor], Int64s], kind: Any, years: tuple
     return read
 
 
-def _text_step(given: str, wanted: str, logical: Logical | None) -> Step:
+def _text_step(given: str, wanted: str, logical: LogicalType | None) -> Step:
     if wanted == "string":
         return lambda cursor: cursor.strings(cursor.gather(*cursor.spans()))
     if given == "bytes":
@@ -158,7 +158,7 @@ def _text_step(given: str, wanted: str, logical: Logical | None) -> Step:
     return _bytes_step(checked, logical)
 
 
-def _bytes_step(raw: Step, logical: Logical | None) -> Step:
+def _bytes_step(raw: Step, logical: LogicalType | None) -> Step:
     kind = decimal_type(logical)
     if kind is None:
         return raw

@@ -9,7 +9,7 @@ PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "by
 
 
 @dataclass(frozen=True, slots=True)
-class Logical:
+class LogicalType:
     """What the number or bytes of a type stand for; precision and scale of a decimal."""
 
     name: str
@@ -18,25 +18,25 @@ class Logical:
 
 
 @dataclass(frozen=True, slots=True)
-class Primitive:
+class PrimitiveNode:
     """One of PRIMITIVES."""
 
     name: str
-    logical: Logical | None = None
+    logical: LogicalType | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedNode:
     """A given number of bytes."""
 
     name: str
     size: int
     aliases: frozenset[str] = frozenset()
-    logical: Logical | None = None
+    logical: LogicalType | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Enum:
+class EnumNode:
     """One of some symbols; `default` stands for a symbol of the writer that the reader does not have."""
 
     name: str
@@ -46,7 +46,7 @@ class Enum:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldNode:
     """A field of a record; the default as JSON has it."""
 
     name: str
@@ -56,38 +56,38 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordNode:
     """Fields one behind the other."""
 
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[FieldNode, ...]
     aliases: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
+class ArrayNode:
     """Any number of items."""
 
     items: "Node"
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class MapNode:
     """Any number of strings with a value each."""
 
     values: "Node"
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class UnionNode:
     """One of several types."""
 
     branches: tuple["Node", ...]
 
 
-Node = Primitive | Fixed | Enum | Record | Array | Map | Union
+Node = PrimitiveNode | FixedNode | EnumNode | RecordNode | ArrayNode | MapNode | UnionNode
 
 
-def not_null(union: Union) -> tuple[Node, ...]:
+def not_null(union: UnionNode) -> tuple[Node, ...]:
     """The branches of a union that hold something."""
-    return tuple(branch for branch in union.branches if not (isinstance(branch, Primitive) and branch.name == "null"))
+    return tuple(branch for branch in union.branches if not (isinstance(branch, PrimitiveNode) and branch.name == "null"))

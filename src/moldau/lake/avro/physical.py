@@ -5,7 +5,7 @@ the other refers to it.
 
 from typing import Any
 
-from moldau.lake.avro.nodes import MISSING, Array, Enum, Field, Fixed, Map, Node, Primitive, Record, Union
+from moldau.lake.avro.nodes import MISSING, ArrayNode, EnumNode, FieldNode, FixedNode, MapNode, Node, PrimitiveNode, RecordNode, UnionNode
 
 
 def physical(node: Node) -> Any:
@@ -22,31 +22,31 @@ class _Physical:
 
     def of(self, node: Node) -> Any:
         match node:
-            case Primitive(name, _):
+            case PrimitiveNode(name, _):
                 return name
-            case Array(items):
+            case ArrayNode(items):
                 return {"type": "array", "items": self.of(items)}
-            case Map(values):
+            case MapNode(values):
                 return {"type": "map", "values": self.of(values)}
-            case Union(branches):
+            case UnionNode(branches):
                 return [self.of(branch) for branch in branches]
             case _:
                 if node.name not in self._made:
                     self._made[node.name] = self._definition(node)
                 return self._made[node.name]
 
-    def _definition(self, node: Fixed | Enum | Record) -> dict[str, Any]:
+    def _definition(self, node: FixedNode | EnumNode | RecordNode) -> dict[str, Any]:
         common = {"name": node.name, "aliases": sorted(node.aliases)}
         match node:
-            case Fixed():
+            case FixedNode():
                 return {"type": "fixed", **common, "size": node.size}
-            case Enum():
+            case EnumNode():
                 default = {} if node.default is None else {"default": node.default}
                 return {"type": "enum", **common, "symbols": list(node.symbols), **default}
-            case Record():
+            case RecordNode():
                 return {"type": "record", **common, "fields": [self._field(each) for each in node.fields]}
 
-    def _field(self, field: Field) -> dict[str, Any]:
+    def _field(self, field: FieldNode) -> dict[str, Any]:
         default = {} if field.default is MISSING else {"default": default_value(field.default, field.type)}
         return {"name": field.name, "type": self.of(field.type), "aliases": list(field.aliases), **default}
 
@@ -54,17 +54,17 @@ class _Physical:
 def default_value(default: Any, node: Node) -> Any:
     """The value that a default in JSON stands for, as fastavro would read it: bytes are written as text."""
     match node:
-        case Primitive("bytes", _) | Fixed():
+        case PrimitiveNode("bytes", _) | FixedNode():
             return default.encode("latin-1")
-        case Primitive("float" | "double", _):
+        case PrimitiveNode("float" | "double", _):
             return float(default)
-        case Array(items):
+        case ArrayNode(items):
             return [default_value(each, items) for each in default]
-        case Map(values):
+        case MapNode(values):
             return {name: default_value(each, values) for name, each in default.items()}
-        case Union(branches):
+        case UnionNode(branches):
             return default_value(default, next((branch for branch in branches if _may_be(default, branch)), branches[0]))
-        case Record(_, fields):
+        case RecordNode(_, fields):
             return {each.name: default_value(default.get(each.name, each.default), each.type) for each in fields}
         case _:
             return default
@@ -73,21 +73,21 @@ def default_value(default: Any, node: Node) -> Any:
 def _may_be(default: Any, branch: Node) -> bool:
     """Whether a default is of this type of a union; since Avro 1.12 it need not be the first."""
     match branch:
-        case Primitive("null", _):
+        case PrimitiveNode("null", _):
             return default is None
-        case Primitive("boolean", _):
+        case PrimitiveNode("boolean", _):
             return isinstance(default, bool)
-        case Primitive("int" | "long", _):
+        case PrimitiveNode("int" | "long", _):
             return isinstance(default, int) and not isinstance(default, bool)
-        case Primitive("float" | "double", _):
+        case PrimitiveNode("float" | "double", _):
             return isinstance(default, int | float) and not isinstance(default, bool)
-        case Enum(_, symbols):
+        case EnumNode(_, symbols):
             return default in symbols
-        case Array():
+        case ArrayNode():
             return isinstance(default, list)
-        case Map():
+        case MapNode():
             return isinstance(default, dict)
-        case Record(_, fields):
+        case RecordNode(_, fields):
             return isinstance(default, dict) and all(each.name in default or each.default is not MISSING for each in fields)
         case _:
             return isinstance(default, str)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from moldau.lake.avro.conversions import YearError, conversion, has_named_choice
-from moldau.lake.avro.nodes import Array, Enum, Field, Map, Node, Primitive, Record, Union, not_null
+from moldau.lake.avro.nodes import ArrayNode, EnumNode, FieldNode, MapNode, Node, PrimitiveNode, RecordNode, UnionNode, not_null
 from moldau.lake.avro.physical import physical
 from moldau.lake.avro.schemas import SchemaTree, check_sizes
 from moldau.lake.avro.types import arrow_schema
@@ -34,7 +34,7 @@ def fastavro_pair(writer: SchemaTree, reader: SchemaTree) -> tuple[dict[str, Any
     return {**given, **parsed}, {**wanted, **parsed}
 
 
-def matched_field(name: str, reader: Record) -> Field | None:
+def matched_field(name: str, reader: RecordNode) -> FieldNode | None:
     """The reader's field that a field of the writer's is, by name or else by alias."""
     by_name = {each.name: each for each in reader.fields}
     by_alias = {alias: each for each in reader.fields for alias in each.aliases}
@@ -43,12 +43,12 @@ def matched_field(name: str, reader: Record) -> Field | None:
 
 def _pair(writer: Node, reader: Node) -> Pair:
     match writer, reader:
-        case Record(), Record():
+        case RecordNode(), RecordNode():
             return _records(writer, reader)
-        case Array(), Array():
+        case ArrayNode(), ArrayNode():
             pair = _pair(writer.items, reader.items)
             return {"type": "array", "items": pair[0]}, {"type": "array", "items": pair[1]}
-        case Map(), Map():
+        case MapNode(), MapNode():
             pair = _pair(writer.values, reader.values)
             return {"type": "map", "values": pair[0]}, {"type": "map", "values": pair[1]}
         case _:
@@ -61,7 +61,7 @@ def _pair(writer: Node, reader: Node) -> Pair:
 
 def _only_member(node: Node) -> Node | None:
     """The type that a union holds beside null; a type that is no union itself; None for a union of several."""
-    if not isinstance(node, Union):
+    if not isinstance(node, UnionNode):
         return node
     members = not_null(node)
     return members[0] if len(members) == 1 else None
@@ -69,12 +69,12 @@ def _only_member(node: Node) -> Node | None:
 
 def _put(node: Node, member: Any) -> Any:
     """The node, with `member` for its only member."""
-    if not isinstance(node, Union):
+    if not isinstance(node, UnionNode):
         return member
-    return ["null" if branch == Primitive("null") else member for branch in node.branches]
+    return ["null" if branch == PrimitiveNode("null") else member for branch in node.branches]
 
 
-def _records(writer: Record, reader: Record) -> Pair:
+def _records(writer: RecordNode, reader: RecordNode) -> Pair:
     matches = [matched_field(each.name, reader) for each in writer.fields]
     names = [each.name for each in matches if each is not None]
     if len(set(names)) < len(names):
@@ -94,17 +94,17 @@ def _records(writer: Record, reader: Record) -> Pair:
 def _unread(node: Node) -> Any:
     """As many bytes, and nothing that could be wrong about them."""
     match node:
-        case Primitive("string", _):
+        case PrimitiveNode("string", _):
             return "bytes"
-        case Enum():
+        case EnumNode():
             return "long"
-        case Array(items):
+        case ArrayNode(items):
             return {"type": "array", "items": _unread(items)}
-        case Map(values):
+        case MapNode(values):
             return {"type": "map", "values": _unread(values)}
-        case Union(branches):
+        case UnionNode(branches):
             return [_unread(branch) for branch in branches]
-        case Record(name, fields):
+        case RecordNode(name, fields):
             return {"type": "record", "name": name, "fields": [{"name": each.name, "type": _unread(each.type)} for each in fields]}
         case _:
             return physical(node)

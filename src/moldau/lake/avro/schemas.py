@@ -8,7 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moldau.lake.avro.nodes import MISSING, PRIMITIVES, Array, Enum, Field, Fixed, Logical, Map, Node, Primitive, Record, Union
+from moldau.lake.avro.nodes import (
+    MISSING,
+    PRIMITIVES,
+    ArrayNode,
+    EnumNode,
+    FieldNode,
+    FixedNode,
+    LogicalType,
+    MapNode,
+    Node,
+    PrimitiveNode,
+    RecordNode,
+    UnionNode,
+)
 from moldau.lake.avro.physical import physical
 
 VALUE = "value"
@@ -31,7 +44,7 @@ class AvroText:
 class SchemaTree:
     """A schema whose columns are the fields of `record`; a schema that is no record is the record of one field, VALUE: the same bytes."""
 
-    record: Record
+    record: RecordNode
 
     def only(self, names: Sequence[str]) -> "SchemaTree":
         """The same record with these fields alone, in this order. KeyError for a field that it does not have."""
@@ -50,7 +63,7 @@ def parse(schema: str | AvroText) -> SchemaTree:
         for text in given.references:
             fastavro.parse_schema(json.loads(text), named)
         root = _Builder(named).node(fastavro.parse_schema(json.loads(given.text), named))
-        record = root if isinstance(root, Record) else Record("moldau.lake.Value", (Field(VALUE, root),))
+        record = root if isinstance(root, RecordNode) else RecordNode("moldau.lake.Value", (FieldNode(VALUE, root),))
         physical(record)  # defaults that are no values of their types are found now
     except AvroSchemaError:
         raise
@@ -69,19 +82,19 @@ class _Builder:
 
     def node(self, schema: Any) -> Node:
         if isinstance(schema, list):
-            return Union(tuple(self.node(branch) for branch in schema))
+            return UnionNode(tuple(self.node(branch) for branch in schema))
         if isinstance(schema, str):
-            return Primitive(schema) if schema in PRIMITIVES else self._definition(self._named[schema])
+            return PrimitiveNode(schema) if schema in PRIMITIVES else self._definition(self._named[schema])
         kind = schema["type"]
         if isinstance(kind, (dict, list)):
             return self.node(kind)
         if kind == "array":
-            return Array(self.node(schema["items"]))
+            return ArrayNode(self.node(schema["items"]))
         if kind == "map":
-            return Map(self.node(schema["values"]))
+            return MapNode(self.node(schema["values"]))
         if kind in ("record", "error", "enum", "fixed"):
             return self._definition(schema)
-        return Primitive(kind, _logical(schema)) if kind in PRIMITIVES else self._definition(self._named[kind])
+        return PrimitiveNode(kind, _logical(schema)) if kind in PRIMITIVES else self._definition(self._named[kind])
 
     def _definition(self, schema: Mapping[str, Any]) -> Node:
         name = schema["name"]
@@ -96,24 +109,24 @@ class _Builder:
     def _new(self, schema: Mapping[str, Any]) -> Node:
         name, aliases = schema["name"], frozenset(schema.get("aliases", ()))
         if schema["type"] == "fixed":
-            return Fixed(name, schema["size"], aliases, _logical(schema))
+            return FixedNode(name, schema["size"], aliases, _logical(schema))
         if schema["type"] == "enum":
-            return Enum(name, tuple(schema["symbols"]), aliases, schema.get("default"))
+            return EnumNode(name, tuple(schema["symbols"]), aliases, schema.get("default"))
         fields = tuple(
-            Field(each["name"], self.node(each["type"]), tuple(each.get("aliases", ())), each.get("default", MISSING))
+            FieldNode(each["name"], self.node(each["type"]), tuple(each.get("aliases", ())), each.get("default", MISSING))
             for each in schema["fields"]
         )
-        return Record(name, fields, aliases)
+        return RecordNode(name, fields, aliases)
 
 
-def _logical(schema: Mapping[str, Any]) -> Logical | None:
+def _logical(schema: Mapping[str, Any]) -> LogicalType | None:
     name = schema.get("logicalType")
     if not isinstance(name, str):
         return None
     precision, scale = schema.get("precision", 0), schema.get("scale", 0)
     if name == "decimal" and not (type(precision) is int and type(scale) is int and 0 <= scale <= precision and precision > 0):
         return None  # the specification has readers ignore logical types that make no sense
-    return Logical(name, precision, scale) if name == "decimal" else Logical(name)
+    return LogicalType(name, precision, scale) if name == "decimal" else LogicalType(name)
 
 
 def texts(schemas: Sequence[Any]) -> tuple[str, ...]:
@@ -130,18 +143,18 @@ FIXED_BYTES_MAX = 2**31 - 1
 def check_sizes(node: Node) -> None:
     """AvroSchemaError for what no event can have: arrays of what takes no bytes (ten bytes could say that there are 2**62), vast fixed."""
     match node:
-        case Fixed(name, size) if size > FIXED_BYTES_MAX:
+        case FixedNode(name, size) if size > FIXED_BYTES_MAX:
             raise AvroSchemaError(f"fixed {name} has {size} bytes, and no event has more than {FIXED_BYTES_MAX}")
-        case Array(items):
+        case ArrayNode(items):
             if least_size(items) == 0:
                 raise AvroSchemaError("an array of what takes no bytes cannot be read safely")
             check_sizes(items)
-        case Map(values):
+        case MapNode(values):
             check_sizes(values)
-        case Record(_, fields):
+        case RecordNode(_, fields):
             for each in fields:
                 check_sizes(each.type)
-        case Union(branches):
+        case UnionNode(branches):
             for branch in branches:
                 check_sizes(branch)
         case _:
@@ -151,11 +164,11 @@ def check_sizes(node: Node) -> None:
 def least_size(node: Node) -> int:
     """No value of the type takes fewer bytes."""
     match node:
-        case Primitive(name, _):
+        case PrimitiveNode(name, _):
             return _WIDTHS.get(name, 1)
-        case Fixed():
+        case FixedNode():
             return node.size
-        case Record(_, fields):
+        case RecordNode(_, fields):
             return sum(least_size(each.type) for each in fields)
         case _:
             return 1
@@ -164,11 +177,11 @@ def least_size(node: Node) -> int:
 def width(node: Node) -> int | None:
     """How many bytes each value of the type takes; None if that is not always the same."""
     match node:
-        case Primitive(name, _):
+        case PrimitiveNode(name, _):
             return _WIDTHS.get(name)
-        case Fixed():
+        case FixedNode():
             return node.size
-        case Record(_, fields):
+        case RecordNode(_, fields):
             widths = [width(each.type) for each in fields]
             return None if None in widths else sum(each for each in widths if each is not None)
         case _:

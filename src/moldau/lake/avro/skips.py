@@ -8,7 +8,7 @@ import numpy as np
 
 from moldau.lake.avro.blocks import BlockLayout, walk
 from moldau.lake.avro.leaves import UnlikeError
-from moldau.lake.avro.nodes import Array, Enum, Fixed, Map, Node, Primitive, Record, Union, not_null
+from moldau.lake.avro.nodes import ArrayNode, EnumNode, FixedNode, MapNode, Node, PrimitiveNode, RecordNode, UnionNode, not_null
 from moldau.lake.avro.schemas import least_size, width
 from moldau.lake.avro.vectors import RowCursor, Step
 
@@ -16,14 +16,14 @@ from moldau.lake.avro.vectors import RowCursor, Step
 def skip(node: Node) -> Step:
     """Passes over an element."""
     match node:
-        case Primitive(name, _):
+        case PrimitiveNode(name, _):
             return _SKIPS[name]
-        case Fixed():
+        case FixedNode():
             size = node.size
             return lambda cursor: cursor.move(cursor.position + size)
-        case Enum():
+        case EnumNode():
             return _skip_number  # fastavro does not look at the symbol either
-        case Record(_, fields):
+        case RecordNode(_, fields):
             steps = [skip(each.type) for each in fields]
 
             def record(cursor: RowCursor) -> None:
@@ -31,12 +31,12 @@ def skip(node: Node) -> Step:
                     step(cursor)
 
             return record
-        case Union():
+        case UnionNode():
             return _skip_union(node)
-        case Array(items):
+        case ArrayNode(items):
             layout = item_layout(items)
             return lambda cursor: walk(cursor, layout)
-        case Map(values):
+        case MapNode(values):
             return _skip_map(entry_layout(values))
 
 
@@ -64,7 +64,7 @@ def _skip_span(cursor: RowCursor) -> None:
     cursor.spans()
 
 
-def _skip_union(union: Union) -> Step:
+def _skip_union(union: UnionNode) -> Step:
     members = not_null(union)
     if len(members) != 1 or len(union.branches) > 2:
         raise UnlikeError

@@ -7,7 +7,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from moldau.lake.avro.nodes import Array, Enum, Fixed, Logical, Map, Node, Primitive, Record, Union, not_null
+from moldau.lake.avro.nodes import (
+    ArrayNode,
+    EnumNode,
+    FixedNode,
+    LogicalType,
+    MapNode,
+    Node,
+    PrimitiveNode,
+    RecordNode,
+    UnionNode,
+    not_null,
+)
 from moldau.lake.avro.schemas import AvroText, parse
 
 DECIMAL_PRECISION_MAX = 38
@@ -41,28 +52,28 @@ _RANGES = {
 """Of Spark's dates and timestamps, which lie in the years 1 to 9999: the least and the greatest number."""
 
 
-def arrow_schema(schema: str | AvroText | Record) -> Any:
+def arrow_schema(schema: str | AvroText | RecordNode) -> Any:
     """Columns of the fields of a record; of a schema that is no record, one column named ``value``. AvroSchemaError."""
-    record = schema if isinstance(schema, Record) else parse(schema).record
+    record = schema if isinstance(schema, RecordNode) else parse(schema).record
     return pa.schema([pa.field(each.name, arrow_type(each.type)) for each in record.fields])
 
 
 def arrow_type(node: Node) -> Any:
     """The Arrow type of an Avro type."""
     match node:
-        case Primitive(name, logical):
+        case PrimitiveNode(name, logical):
             return decimal_type(logical) or _LOGICAL.get((name, logical.name if logical else ""), _PLAIN[name])
-        case Fixed():
+        case FixedNode():
             return decimal_type(node.logical) or pa.binary()
-        case Enum():
+        case EnumNode():
             return pa.string()
-        case Record(_, fields):
+        case RecordNode(_, fields):
             return pa.struct([pa.field(each.name, arrow_type(each.type)) for each in fields])
-        case Array(items):
+        case ArrayNode(items):
             return pa.list_(pa.field("element", arrow_type(items)))
-        case Map(values):
+        case MapNode(values):
             return pa.map_(pa.string(), arrow_type(values))
-        case Union():
+        case UnionNode():
             merged = merged_numbers(node)
             if merged is not None:
                 return _PLAIN[merged]
@@ -74,7 +85,7 @@ def arrow_type(node: Node) -> Any:
             return pa.struct([pa.field(f"member{number}", arrow_type(member)) for number, member in enumerate(members)])
 
 
-def date_range(node: Primitive) -> tuple[int, int] | None:
+def date_range(node: PrimitiveNode) -> tuple[int, int] | None:
     """The least and the greatest number of a date or timestamp that Spark has; None for other types."""
     logical = node.logical
     if logical is None or (node.name, logical.name) not in _LOGICAL:
@@ -82,14 +93,14 @@ def date_range(node: Primitive) -> tuple[int, int] | None:
     return _RANGES[logical.name]
 
 
-def decimal_type(logical: Logical | None) -> Any:
+def decimal_type(logical: LogicalType | None) -> Any:
     """The Arrow type of a decimal; None if it is none, or has more digits than Spark's decimals can have."""
     if logical is None or logical.name != "decimal" or logical.precision > DECIMAL_PRECISION_MAX:
         return None
     return pa.decimal128(logical.precision, logical.scale)
 
 
-def merged_numbers(union: Union) -> str | None:
+def merged_numbers(union: UnionNode) -> str | None:
     """Unions of int and long become long, of float and double double, as in Spark."""
-    names = {branch.name if isinstance(branch, Primitive) and branch.logical is None else "" for branch in not_null(union)}
+    names = {branch.name if isinstance(branch, PrimitiveNode) and branch.logical is None else "" for branch in not_null(union)}
     return {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}.get(frozenset(names))

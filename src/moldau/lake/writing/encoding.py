@@ -47,7 +47,7 @@ class Rows(NamedTuple):
         return Rows(*(None if column is None else column.take(indices) for column in self))
 
 
-class EncodedRecords(NamedTuple):
+class EncodedRows(NamedTuple):
     """The records of some rows: one after another in `data`, and where each begins."""
 
     data: memoryview
@@ -82,7 +82,7 @@ def batch_ends(sizes: Int64s, bytes_max: int) -> list[int]:
     return ends
 
 
-def encode(rows: Rows, offset_deltas: Int64s) -> EncodedRecords:
+def encode(rows: Rows, offset_deltas: Int64s) -> EncodedRows:
     """The records of `rows`; their timestamps are their batch's base timestamp."""
     value_lengths = _wire_lengths(rows.value)
     key_lengths = np.full(len(rows.value), _NULL, np.int64) if rows.key is None else _wire_lengths(rows.key)
@@ -109,7 +109,7 @@ def encode(rows: Rows, offset_deltas: Int64s) -> EncodedRecords:
         *pieces, rows.value, tail, pa.scalar(b"", pa.binary()), null_handling="replace", null_replacement=b""
     )
     data, starts = _parts(joined)
-    return EncodedRecords(memoryview(data), starts)
+    return EncodedRows(memoryview(data), starts)
 
 
 def batch_of(
