@@ -18,8 +18,8 @@ from moldau.lake.tables.committing import (
     LoadFencedError,
     OtherJobError,
     Progress,
+    TableWriter,
     TopicOwner,
-    Writer,
     application_id,
     commit,
     discard,
@@ -64,7 +64,7 @@ class Table:
         writer.add(pa.table({"n": numbers, "small": pa.array(numbers, pa.int32())}), np.full(len(numbers), day * DAY_MS))
         return writer.finish()
 
-    def load(self, *numbers: int, offset: int, day: int = 0, writer: Writer | None = None) -> int:
+    def load(self, *numbers: int, offset: int, day: int = 0, writer: TableWriter | None = None) -> int:
         change = TableChange("LOAD", self.file(*numbers, day=day), offsets={IDS[0]: offset}, metadata={"moldau.job": "job"})
         return commit(self.tables, self.path, change, before=self.before(), writer=writer)
 
@@ -134,7 +134,7 @@ def test_a_commit_shows_rows_and_offsets_together(table: Table) -> None:
 
 def test_all_application_ids_are_known_also_those_that_only_a_checkpoint_has(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "CHECKPOINT_INTERVAL", 3)
-    table.load(1, offset=1, writer=Writer("job"))
+    table.load(1, offset=1, writer=TableWriter("job"))
     commit(table.tables, table.path, TableChange("LOAD", offsets={IDS[1]: 1}))
     commit(table.tables, table.path, TableChange("SET PROPERTIES", properties={"a": "b"}))
     for file in Path(table.path, delta.LOG).glob("*[012].json"):
@@ -215,7 +215,7 @@ def test_of_two_jobs_whose_first_commits_meet_one_is_refused(table: Table, monke
     monkeypatch.setattr(kind, "put", meet)
     ours = TableChange("LOAD", table.file(8), offsets={IDS[0]: 1})
     with pytest.raises(OtherJobError) as refused:
-        commit(table.tables, table.path, ours, base=base, before=start, writer=Writer("job"), owner=OWNER)
+        commit(table.tables, table.path, ours, base=base, before=start, writer=TableWriter("job"), owner=OWNER)
     assert str(refused.value) == (
         f"{table.path}: job other loads topic orders into this table, and job job would load each record a second time; "
         "load it under the name other, or into another directory"
@@ -243,7 +243,7 @@ def test_a_claim_keeps_other_jobs_out_as_offsets_do(table: Table) -> None:
 
 def test_the_older_of_two_processes_is_fenced_once_the_newer_has_committed(table: Table) -> None:
     """Two services load one job by mistake, turn by turn, so that no offset ever collides."""
-    old, new = Writer("job", "process 1 on a"), Writer("job", "process 2 on b")
+    old, new = TableWriter("job", "process 1 on a"), TableWriter("job", "process 2 on b")
     table.load(1, offset=1, writer=old)
     table.load(2, offset=2, writer=old)
     table.load(3, offset=3, writer=new)
@@ -251,16 +251,16 @@ def test_the_older_of_two_processes_is_fenced_once_the_newer_has_committed(table
     with pytest.raises(LoadFencedError, match=taken_over):
         table.load(4, offset=4, writer=old)
     table.load(5, offset=5, writer=new)
-    table.load(6, offset=6, writer=Writer("job", "process 3 on c"))
+    table.load(6, offset=6, writer=TableWriter("job", "process 3 on c"))
     assert table.rows() == [1, 2, 3, 5, 6]
-    assert Writer("other").claim(table.tables, table.path, table.now()) == 1, "another job is another matter"
+    assert TableWriter("other").claim(table.tables, table.path, table.now()) == 1, "another job is another matter"
 
 
 def test_the_older_process_is_fenced_also_if_it_slept_between_its_look_and_its_version(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newer one loads another partition meanwhile, so no offset tells of it; its version makes the older one look again."""
-    old, new = Writer("job", "process 1"), Writer("job", "process 2")
+    old, new = TableWriter("job", "process 1"), TableWriter("job", "process 2")
     table.load(1, offset=1, writer=old)
     kind = type(table.tables)
     real, raced = kind.put, list[bool]()

@@ -21,7 +21,7 @@ from moldau.lake.loading.plan import Plan, plan_load
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.table import LoadConflictError, read_table
-from moldau.lake.tables.committing import Writer
+from moldau.lake.tables.committing import TableWriter
 from moldau.model.identity import Offset, TopicPartition
 from moldau.testing.broker import Broker
 from support.spark import spark_session
@@ -121,8 +121,8 @@ def test_a_load_that_dies_anywhere_is_made_good_by_the_next(spark: Any, lake: La
     if step != "plan":
         written = write_files(spark, planned)
         steps["files"] = lambda: None
-        steps["dead letters"] = lambda: commit_dead_letters(planned, written, Writer("test"), lake.source)
-        steps["events"] = lambda: commit_events(planned, written, Writer("test"), lake.source)
+        steps["dead letters"] = lambda: commit_dead_letters(planned, written, TableWriter("test"), lake.source)
+        steps["events"] = lambda: commit_events(planned, written, TableWriter("test"), lake.source)
     for name, work in steps.items():
         work()
         if name == step:
@@ -138,9 +138,9 @@ def test_of_two_loads_at_once_one_fails_and_nothing_is_doubled(spark: Any, lake:
     written = write_files(spark, slow)
     load(spark, lake.job)
     with pytest.raises(LoadConflictError):
-        commit_dead_letters(slow, written, Writer("test"), lake.source)
+        commit_dead_letters(slow, written, TableWriter("test"), lake.source)
     with pytest.raises(LoadConflictError):
-        commit_events(slow, written, Writer("test"), lake.source)
+        commit_events(slow, written, TableWriter("test"), lake.source)
     lake.check_complete()
 
 
@@ -168,7 +168,7 @@ def test_a_topic_made_anew_under_a_running_load_is_not_committed(spark: Any, lak
     lake.broker.delete_topic(lake.topic)
     lake.broker.create_topic(lake.topic, PARTITIONS)
     with pytest.raises(LoadConflictError, match="was deleted and recreated while it was loaded"):
-        commit_events(planned, written, Writer("test"), lake.source)
+        commit_events(planned, written, TableWriter("test"), lake.source)
     assert DeltaTable(lake.job.table).version() == 0
 
 
@@ -196,8 +196,8 @@ def test_a_load_that_dies_before_it_has_told_the_group_is_made_good_by_the_next(
     lake.produce(10)
     planned = lake.planned(job)
     written = write_files(spark, planned)
-    commit_dead_letters(planned, written, Writer("test"), lake.source)
-    commit_events(planned, written, Writer("test"), lake.source)
+    commit_dead_letters(planned, written, TableWriter("test"), lake.source)
+    commit_events(planned, written, TableWriter("test"), lake.source)
     assert lake.committed(job) == {0: 15, 1: 15}, "it died here"
     assert load(spark, job).ranges == ()
     assert lake.committed(job) == {0: 20, 1: 20}

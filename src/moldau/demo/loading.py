@@ -14,7 +14,7 @@ from moldau.demo.tiers import LAKE_TIER
 from moldau.lake.loading.job import LoadJobs
 from moldau.lake.loading.load import load
 from moldau.lake.table import set_watermark
-from moldau.lake.tables.committing import Writer
+from moldau.lake.tables.committing import TableWriter
 from moldau.lake.tables.format import format_of, open_table
 from moldau.lake.tables.rewriting import compact_table
 from moldau.model.identity import TopicPartition
@@ -41,7 +41,7 @@ class DemoLoads:
         self.rows = 0
         """Rows that came into the table."""
         self._spark = spark
-        self._writer = Writer(NAME)
+        self._writer = TableWriter(NAME)
 
     def round(self) -> None:
         """Load what there is now. The errors are those of `moldau.lake.loading.load.load`."""

@@ -18,7 +18,7 @@ from moldau.lake.loading.plan import Plan
 from moldau.lake.points import reached
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.tables.committing import LoadConflictError, Writer, check, commit, discard, progress
+from moldau.lake.tables.committing import LoadConflictError, TableWriter, check, commit, discard, progress
 from moldau.lake.tables.data_files import PARTITIONINGS, DataFile
 from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableMismatchError, open_or_create
 from moldau.lake.tables.rewriting import widen
@@ -74,7 +74,7 @@ def _table_for(planned: Plan) -> tuple[Snapshot, Any]:
     raise LoadConflictError(f"{job.table}: others were faster {_WIDEN_TRIES} times in a row while columns were made wider")
 
 
-def commit_both(planned: Plan, written: WrittenFiles, writer: Writer, source: ClusterLog) -> int:
+def commit_both(planned: Plan, written: WrittenFiles, writer: TableWriter, source: ClusterLog) -> int:
     """Steps 4 and 5; the version of the table. Files of a commit that was refused are removed."""
     left = [(planned.job.dead_letters, written.dead_letters), (planned.job.table, written.events)]
     try:
@@ -91,7 +91,7 @@ def commit_both(planned: Plan, written: WrittenFiles, writer: Writer, source: Cl
     return version
 
 
-def commit_dead_letters(planned: Plan, written: WrittenFiles, writer: Writer, source: ClusterLog) -> int | None:
+def commit_dead_letters(planned: Plan, written: WrittenFiles, writer: TableWriter, source: ClusterLog) -> int | None:
     """Step 4; the version of the dead-letter table, or None if there was nothing to commit."""
     if not written.dead_letters:
         return None
@@ -109,7 +109,7 @@ def commit_dead_letters(planned: Plan, written: WrittenFiles, writer: Writer, so
     return commit(planned.tables, job.dead_letters, change, before=planned.dead_before, writer=writer)
 
 
-def commit_events(planned: Plan, written: WrittenFiles, writer: Writer, source: ClusterLog) -> int:
+def commit_events(planned: Plan, written: WrittenFiles, writer: TableWriter, source: ClusterLog) -> int:
     """Step 5; the version of the table that holds the files, the offsets, the counts and the new columns."""
     check_topic(planned, source)
     assert planned.base is not None

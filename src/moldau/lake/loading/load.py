@@ -29,7 +29,7 @@ from moldau.lake.loading.plan import ACCEPT_LOSS, Plan, plan_load, share_out, ta
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import ISOLATION_LEVELS, ReadOptions, TopicNames
-from moldau.lake.tables.committing import LoadConflictError, Writer, discard
+from moldau.lake.tables.committing import LoadConflictError, TableWriter, discard
 from moldau.lake.tables.data_files import files_of
 from moldau.model.errors import MoldauError
 
@@ -63,7 +63,7 @@ class LoadResult:
     """Offsets that were to be loaded and are no longer in the log, with `fail_on_data_loss` off."""
 
 
-def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Writer | None = None, mark: bool = True) -> LoadResult:
+def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: TableWriter | None = None, mark: bool = True) -> LoadResult:
     """Bring the table up to the end of the topic, or as far as `job.records_max` lets it.
 
     `writer` identifies who loads; a process that loads repeatedly keeps one, and is refused (FencedError) once another has taken over. A
@@ -74,7 +74,7 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
     TableError, FileError, RegistryError, WorldError, PeerError. A commit is atomic, also when one of these is raised.
     """
     begun = time.monotonic()
-    who = writer or Writer(job.name)
+    who = writer or TableWriter(job.name)
     with ClusterLog(job.bootstrap, f"moldau-load-{job.name}", isolation_level=ISOLATION_LEVELS[job.isolation_level]) as source:
         planned = plan_load(job, source, fail_on_data_loss=fail_on_data_loss)
         if planned.ranges:

@@ -24,7 +24,7 @@ from moldau.lake.loading.load import LoadResult, load
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.table import set_watermark
-from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, Writer
+from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, TableWriter
 from moldau.lake.tables.data_files import FileError
 from moldau.lake.tables.format import TableError, format_of, open_table
 from moldau.lake.tables.rewriting import Compacted, compact_table
@@ -144,7 +144,7 @@ class LoadService:
         self._compact = compact
         self._parallel = parallel
         self._on_outcome = on_outcome or (lambda _: None)
-        self._writer = Writer(jobs.name)
+        self._writer = TableWriter(jobs.name)
         self._watermarks = watermarks or Watermarks(jobs.bootstrap)
         self._watermarks_at = 0.0
         self._marked_at: dict[str, float] = {}

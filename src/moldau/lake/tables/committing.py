@@ -92,7 +92,7 @@ def progress(snapshot: Snapshot | None, application_ids: Iterable[str]) -> list[
 
 
 @dataclass(slots=True)
-class Writer:
+class TableWriter:
     """One process that loads a job. Its first commit takes the job over: an older process is refused from then on.
 
     Who has taken a job over last stands in the table as an application id of its own, whose version goes up by one with each takeover.
@@ -136,7 +136,7 @@ def commit(
     *,
     base: Snapshot | None = None,
     before: Sequence[Progress] = (),
-    writer: Writer | None = None,
+    writer: TableWriter | None = None,
     owner: TopicOwner | None = None,
     only_on_base: bool = False,
 ) -> int:
@@ -170,7 +170,7 @@ def commit(
     raise LoadConflictError(f"{path}: others were faster {COMMIT_TRIES} times in a row")
 
 
-def check(tables: TableFormat, path: str, base: Snapshot, before: Sequence[Progress], writer: Writer) -> None:
+def check(tables: TableFormat, path: str, base: Snapshot, before: Sequence[Progress], writer: TableWriter) -> None:
     """Raise what `commit` would raise now for a load from `base`; nothing is made. LoadConflictError, FencedError, TableError."""
     snapshot = _existing(tables, path)
     _check_table(path, snapshot, base, TableChange("CHECK"))
@@ -224,7 +224,7 @@ def _check_table(path: str, snapshot: Snapshot, base: Snapshot | None, change: T
 
 
 def _check_offsets(
-    tables: TableFormat, path: str, snapshot: Snapshot, before: Sequence[Progress], after: Mapping[str, Any], writer: Writer | None
+    tables: TableFormat, path: str, snapshot: Snapshot, before: Sequence[Progress], after: Mapping[str, Any], writer: TableWriter | None
 ) -> None:
     for known in before:
         now = snapshot.offset(known.application_id)

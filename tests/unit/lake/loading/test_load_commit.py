@@ -22,7 +22,7 @@ from moldau.lake.loading.schema import EventDecoding
 from moldau.lake.loading.task import TaskReport
 from moldau.lake.points import on_point
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError, Writer, application_id, progress
+from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError, TableWriter, application_id, progress
 from moldau.lake.tables.data_files import DataFile, PartitionWriter, files_of
 from moldau.lake.tables.format import FORMATS, TableChange, format_named, open_or_create, open_table, opened
 from support.brokers_stand_in import BrokersStandIn
@@ -88,17 +88,17 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 def test_a_load_that_slept_puts_no_record_aside_that_another_one_has_taken(lake: Lake) -> None:
     """It knew too few schemas: record 1 is an event by now. Without the look at the table it would be in both."""
     asleep, its_files = lake.planned(2), lake.written([0], [1])
-    commit_both(lake.planned(2), lake.written([0, 1], []), Writer("job"), BROKERS)
+    commit_both(lake.planned(2), lake.written([0, 1], []), TableWriter("job"), BROKERS)
     with pytest.raises(LoadConflictError, match="another load has moved moldau:job:00ff:0 from offset None"):
-        commit_both(asleep, its_files, Writer("job"), BROKERS)
+        commit_both(asleep, its_files, TableWriter("job"), BROKERS)
     assert lake.found() == ([0, 1], [])
     assert lake.lying_there() == 1
 
 
 def test_the_older_process_is_fenced_before_its_dead_letters(lake: Lake) -> None:
-    old = Writer("job")
+    old = TableWriter("job")
     commit_both(lake.planned(1), lake.written([0], []), old, BROKERS)
-    commit_both(lake.planned(2), lake.written([1], []), Writer("job"), BROKERS)
+    commit_both(lake.planned(2), lake.written([1], []), TableWriter("job"), BROKERS)
     with pytest.raises(LoadFencedError):
         commit_both(lake.planned(3), lake.written([], [2]), old, BROKERS)
     assert lake.found() == ([0, 1], [])
@@ -108,9 +108,9 @@ def test_the_older_process_is_fenced_before_its_dead_letters(lake: Lake) -> None
 def test_of_two_jobs_whose_first_loads_meet_one_alone_is_in_the_tables(lake: Lake, dead: list[int]) -> None:
     """Both were planned while nobody had loaded the topic, and have written their files."""
     slow, its_files = lake.planned(2, "slow"), lake.written([0], [1])
-    commit_both(lake.planned(2, "fast"), lake.written([0], dead), Writer("fast"), BROKERS)
+    commit_both(lake.planned(2, "fast"), lake.written([0], dead), TableWriter("fast"), BROKERS)
     with pytest.raises(OtherJobError, match="job fast loads topic t into this table, and job slow would load each record a second"):
-        commit_both(slow, its_files, Writer("slow"), BROKERS)
+        commit_both(slow, its_files, TableWriter("slow"), BROKERS)
     assert lake.found() == ([0], dead)
     assert lake.lying_there() == 1 + len(dead)
 
@@ -124,14 +124,14 @@ def test_a_job_between_its_two_first_commits_is_not_overtaken(lake: Lake) -> Non
         if point == "driver: dead letters committed" and not met:
             met.append(point)
             with pytest.raises(OtherJobError, match="job slow loads topic t"):
-                commit_both(fast, its_files, Writer("fast"), BROKERS)
+                commit_both(fast, its_files, TableWriter("fast"), BROKERS)
 
     with on_point(other_commits):
-        commit_both(lake.planned(2, "slow"), lake.written([0], [1]), Writer("slow"), BROKERS)
+        commit_both(lake.planned(2, "slow"), lake.written([0], [1]), TableWriter("slow"), BROKERS)
     assert lake.found() == ([0], [1])
     assert lake.lying_there() == 2
     assert opened(lake.job.table).version == 2, "one for the claim"
-    commit_both(lake.planned(3, "slow"), lake.written([], [2]), Writer("slow"), BROKERS)
+    commit_both(lake.planned(3, "slow"), lake.written([], [2]), TableWriter("slow"), BROKERS)
     assert opened(lake.job.table).version == 3, "one claim is enough"
 
 
@@ -142,10 +142,10 @@ def test_of_two_processes_at_the_first_load_of_a_job_the_one_with_the_dead_lette
     def other_process(point: str) -> None:
         if point == "driver: dead letters committed":
             with pytest.raises(LoadConflictError, match="another load has moved moldau:job:00ff:0 from offset None"):
-                commit_both(slow, its_files, Writer("job"), BROKERS)
+                commit_both(slow, its_files, TableWriter("job"), BROKERS)
 
     with on_point(other_process):
-        commit_both(lake.planned(2), lake.written([0], [1]), Writer("job"), BROKERS)
+        commit_both(lake.planned(2), lake.written([0], [1]), TableWriter("job"), BROKERS)
     assert lake.found() == ([0], [1])
     assert lake.lying_there() == 2
 
@@ -161,13 +161,13 @@ def test_of_two_commits_the_second_alone_is_taken_back(lake: Lake) -> None:
 
     brokers: Any = Recreated()
     with pytest.raises(LoadConflictError, match="topic t was deleted and recreated while it was loaded"):
-        commit_both(lake.planned(2), lake.written([0], [1]), Writer("job"), brokers)
+        commit_both(lake.planned(2), lake.written([0], [1]), TableWriter("job"), brokers)
     assert lake.found() == ([], [1])
     assert lake.lying_there() == 1
 
 
 def test_a_load_without_dead_letters_makes_one_version(lake: Lake) -> None:
-    assert commit_both(lake.planned(1), lake.written([0], []), Writer("job"), BROKERS) == 1
+    assert commit_both(lake.planned(1), lake.written([0], []), TableWriter("job"), BROKERS) == 1
     assert open_table(lake.job.dead_letters) is None
 
 

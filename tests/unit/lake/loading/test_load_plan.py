@@ -13,7 +13,7 @@ from moldau.lake.loading.counts import counts_to_json
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import Plan, plan_load
 from moldau.lake.reading.offsets import EARLIEST, DataLossError, OffsetRange
-from moldau.lake.tables.committing import LoadConflictError, OtherJobError, Writer, application_id, commit
+from moldau.lake.tables.committing import LoadConflictError, OtherJobError, TableWriter, application_id, commit
 from moldau.lake.tables.format import FORMATS, TableChange, format_named, open_or_create, opened
 from moldau.model.identity import TopicPartition
 from support.brokers_stand_in import BrokersStandIn
@@ -55,7 +55,7 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> LoadJob:
     for partition, end in ((0, 3), (1, 5)):
         words = {"moldau.job": job.name, "moldau.topic.id": "00ff", "moldau.ranges": {str(partition): [0, end]}}
         change = TableChange("LOAD", offsets={application_id(job.name, "00ff", partition): end}, metadata=words)
-        commit(tables, job.table, change, writer=Writer(job.name))
+        commit(tables, job.table, change, writer=TableWriter(job.name))
     return job
 
 
@@ -80,7 +80,7 @@ def test_a_second_name_would_load_each_record_twice_and_is_refused(job: LoadJob)
 def test_a_table_that_two_jobs_share_already_is_loaded_on_by_both(job: LoadJob) -> None:
     """What is done is done: neither of them would add a record twice from now on."""
     change = TableChange("LOAD", offsets={application_id("a: b", "00ff", 0): 7})
-    commit(format_named(job.table_format), job.table, change, writer=Writer("a: b"))
+    commit(format_named(job.table_format), job.table, change, writer=TableWriter("a: b"))
     assert starts(job) == [3, 5]
     assert starts(replace(job, name="a: b")) == [7, 0]
     with pytest.raises(OtherJobError, match="job a: b loads topic orders"):
@@ -95,7 +95,7 @@ def test_a_topic_made_anew_is_told_with_the_offsets_that_the_table_held_of_the_o
     assert caplog.messages == []
     words = {"moldau.job": job.name, "moldau.topic.id": "1111", "moldau.ranges": {"1": [0, 4]}}
     change = TableChange("LOAD", offsets={application_id(job.name, "1111", 1): 4}, metadata=words)
-    commit(format_named(job.table_format), job.table, change, writer=Writer(job.name))
+    commit(format_named(job.table_format), job.table, change, writer=TableWriter(job.name))
     monkeypatch.setattr(_Brokers, "topic", "2222")
     assert starts(job) == [0, 0]
     held = f"{job.table} held orders-1 up to offset 4 of the old one"
@@ -133,13 +133,13 @@ def test_an_empty_partition_is_passed_over_once_with_the_next_commit(job: LoadJo
     planned = planned_load(job, fail_on_data_loss=False)
     assert (planned.ranges, planned.skipped) == ((OffsetRange("orders", 1, 5, 9),), (gone,))
     written = WrittenFiles((), (), counts_to_json({}, 0, 0))
-    commit_both(planned, written, Writer(job.name), brokers())
+    commit_both(planned, written, TableWriter(job.name), brokers())
     assert [opened(job.table).offset(each) for each in ids] == [7, 9]
     assert {each.partition: offset for each, offset in planned.group_offsets.items()} == {0: 7, 1: 9}
     planned = planned_load(job, fail_on_data_loss=False)
     assert (planned.ranges, planned.skipped) == ((), ())
     with pytest.raises(LoadConflictError, match="another load has moved"):
-        commit_both(slow, written, Writer(job.name), brokers())
+        commit_both(slow, written, TableWriter(job.name), brokers())
 
 
 def test_an_empty_partition_is_not_moved_under_a_load_that_has_read_it_since(job: LoadJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,9 +151,9 @@ def test_an_empty_partition_is_not_moved_under_a_load_that_has_read_it_since(job
 
     monkeypatch.setattr(_Brokers, "offsets", offsets)
     planned, id_ = planned_load(job, fail_on_data_loss=False), application_id(job.name, "00ff", 0)
-    commit(format_named(job.table_format), job.table, TableChange("LOAD", offsets={id_: 8}), writer=Writer(job.name))
+    commit(format_named(job.table_format), job.table, TableChange("LOAD", offsets={id_: 8}), writer=TableWriter(job.name))
     with pytest.raises(LoadConflictError, match=r"another load has moved \S+ from offset 3, where this one started, to 8"):
-        commit_both(planned, WrittenFiles((), (), counts_to_json({}, 0, 0)), Writer(job.name), brokers())
+        commit_both(planned, WrittenFiles((), (), counts_to_json({}, 0, 0)), TableWriter(job.name), brokers())
     assert opened(job.table).offset(id_) == 8
 
 
@@ -192,6 +192,6 @@ def test_a_plan_changes_no_table_and_the_load_is_prepared_in_a_step_of_its_own(j
 
 def test_a_load_that_was_overtaken_while_it_was_planned_is_not_prepared(job: LoadJob) -> None:
     planned, id_ = planned_load(job), application_id(job.name, "00ff", 0)
-    commit(format_named(job.table_format), job.table, TableChange("LOAD", offsets={id_: 8}), writer=Writer(job.name))
+    commit(format_named(job.table_format), job.table, TableChange("LOAD", offsets={id_: 8}), writer=TableWriter(job.name))
     with pytest.raises(LoadConflictError, match="another load of job warehouse was at work while this one was planned"):
         prepare_table(planned)
