@@ -68,10 +68,10 @@ class AuditProgress(Protocol):
     def stopping(self) -> bool:
         """Whether the auditor was asked to end."""
 
-    def tell(self, **more: int) -> None:
+    def add(self, **more: int) -> None:
         """Add to the statistics."""
 
-    def tell_partitions(self, count: int) -> None:
+    def set_partitions(self, count: int) -> None:
         """So many are read now."""
 
 
@@ -102,7 +102,7 @@ class AuditRound:
         discover, publish = _Every(self._options.discover_s), _Every(self._options.interval_s)
         mark = _Every(self._options.mark_s, due=True)
         while not self._auditor.stopping:
-            self._auditor.tell_partitions(len(self._reading.positions))
+            self._auditor.set_partitions(len(self._reading.positions))
             if once and self._reached(ends):
                 self._caught_up_ms = begun_ms
                 break
@@ -151,7 +151,7 @@ class AuditRound:
                     self._note_damage(where, error, may_wait=wait)
                 else:
                     self._damaged.pop(where, None)
-        self._auditor.tell(records=self._tally.records - before)
+        self._auditor.add(records=self._tally.records - before)
         self._caught_up_ms = self._reading.caught_up_at(asked_ms)
         reached("fetch counted")
 
@@ -181,7 +181,7 @@ class AuditRound:
                     raise
                 log.warning("transaction of counts aborted, retrying: tier=%s reason=%s", self._options.tier, error)
                 self._reading.discover()
-        self._auditor.tell(published=self._tally.records, transactions=1)
+        self._auditor.add(published=self._tally.records, transactions=1)
         log.info("counts published: tier=%s keys=%d records=%d", self._options.tier, len(counts), self._tally.records)
         self._tally.clear()
         del self._reading.gaps[: len(gaps)]
@@ -244,7 +244,7 @@ class Auditor:
         """Until the tier is taken over again: why it was lost, though perhaps to nobody."""
         self._troubles: set[tuple[type, ErrorCode | None]] = set()
         """What was said of the outage that is under way."""
-        self._told = {"records": 0, "published": 0, "transactions": 0, "partitions": 0, "restarts": 0}
+        self._totals = {"records": 0, "published": 0, "transactions": 0, "partitions": 0, "restarts": 0}
 
     def stop(self) -> None:
         """End soon: what is counted is published first."""
@@ -252,7 +252,7 @@ class Auditor:
 
     def statistics(self) -> dict[str, int]:
         """Records counted and published, transactions, partitions, and how often it restarted after a failure."""
-        return dict(self._told)
+        return dict(self._totals)
 
     def run(self, *, once: bool = False) -> None:
         """Count until `stop`; with `once` up to where the logs end now.
@@ -312,15 +312,15 @@ class Auditor:
                     raise
                 if isinstance(error, OverdueError):
                     self._overdue = error
-                self._say_interrupted(error)
-                self._told["restarts"] += 1
+                self._log_interruption(error)
+                self._totals["restarts"] += 1
                 self._rest(_PATIENCE_S)
             else:
                 return
             if self._stopping:
                 return
 
-    def _say_interrupted(self, error: MoldauError) -> None:
+    def _log_interruption(self, error: MoldauError) -> None:
         """Once for each outage and kind of trouble: it is tried again every few seconds, perhaps for hours."""
         kind = (type(error), error.code if isinstance(error, PeerError) else None)
         level = logging.DEBUG if kind in self._troubles else logging.WARNING
@@ -354,14 +354,14 @@ class Auditor:
         """Whether it was asked to end."""
         return self._stopping
 
-    def tell_partitions(self, count: int) -> None:
+    def set_partitions(self, count: int) -> None:
         """So many are read now."""
-        self._told["partitions"] = count
+        self._totals["partitions"] = count
 
-    def tell(self, **more: int) -> None:
+    def add(self, **more: int) -> None:
         """Add to the statistics. What was published ends an outage."""
         for name, number in more.items():
-            self._told[name] += number
+            self._totals[name] += number
         if self._troubles and more.get("transactions"):
             log.warning("audit resumed, counts are published again: tier=%s", self.options.tier)
             self._troubles.clear()

@@ -61,10 +61,10 @@ def forget(found: TierCounts, rules: Rules) -> None:
             windows.setdefault((topic, pair.window_start_ms), []).append(pair)
     keys: dict[tuple[str, int], list[tuple[str, CountKey, TierCount]]] = {}
     for tier, counts in found.counts.items():
-        for key, told in counts.items():
-            keys.setdefault((key.topic, key.window_start_ms), []).append((tier, key, told))
+        for key, entry in counts.items():
+            keys.setdefault((key.topic, key.window_start_ms), []).append((tier, key, entry))
     for (topic, start_ms), theirs in keys.items():
-        changed_ms = max(told.changed_ms for _, _, told in theirs)
+        changed_ms = max(entry.changed_ms for _, _, entry in theirs)
         pairs = windows.get((topic, start_ms), [])
         wanted = rules.topics is None or topic in rules.topics
         if changed_ms < rules.now_ms - AUDIT_RETENTION_MS or not wanted:
@@ -75,9 +75,9 @@ def forget(found: TierCounts, rules: Rules) -> None:
             settled = found.settled.setdefault(topic, SettledWindows())
             settled.shared_by(tiers[topic])
             settled.add(start_ms, pairs[0].upper, shown=rules.shows(pairs[0]), skewed=pairs[0].skewed)
-            for tier, _, told in theirs:
-                if told.dead_letters and rules.shows(pairs[0]):
-                    settled.dead_letters[tier] = settled.dead_letters.get(tier, 0) + told.dead_letters
+            for tier, _, entry in theirs:
+                if entry.dead_letters and rules.shows(pairs[0]):
+                    settled.dead_letters[tier] = settled.dead_letters.get(tier, 0) + entry.dead_letters
     _forget_the_old(found, rules.now_ms - AUDIT_RETENTION_MS)
 
 
@@ -92,10 +92,10 @@ def _drop(found: TierCounts, theirs: Iterable[tuple[str, CountKey, TierCount]]) 
 
 
 def _note_lags(found: TierCounts, theirs: Iterable[tuple[str, CountKey, TierCount]]) -> None:
-    for tier, key, told in theirs:
-        if told.lag_ms is not None and (tier == PRODUCER_TIER or PRODUCER_TIER not in found.counts):
+    for tier, key, entry in theirs:
+        if entry.lag_ms is not None and (tier == PRODUCER_TIER or PRODUCER_TIER not in found.counts):
             host = (key.topic, key.datacenter, key.service, key.host)
-            found.lags[host] = min(told.lag_ms, found.lags.get(host, told.lag_ms))
+            found.lags[host] = min(entry.lag_ms, found.lags.get(host, entry.lag_ms))
 
 
 def _forget_the_old(found: TierCounts, before_ms: int) -> None:

@@ -27,7 +27,7 @@ from moldau.tracking.counts import Count, CountKey
 log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS = 60_000
-_TOLD_AGAIN_MS = 24 * 3_600_000
+_PUBLISH_AGAIN_MS = 24 * 3_600_000
 """A topic's id is said again so often: the audit topic must know it for as long as it has counts of it."""
 
 
@@ -66,7 +66,7 @@ class Publisher:
         self._bootstrap = bootstrap
         self._timeout_s = transaction_timeout_ms / 1000
         self._committed: dict[TopicPartition, int] = {}
-        self._told: dict[str, tuple[bytes, int]] = {}
+        self._published_ids: dict[str, tuple[bytes, int]] = {}
         """The ids that were said, and when."""
         client_id = f"moldau-audit-{tier}"
         self._producer = Producer(
@@ -180,11 +180,11 @@ class Publisher:
             reached("counts sent")
             transaction.commit_offsets(self._member, offsets, notes(offsets, topic_ids))
             reached("offsets added")
-        self._told |= {topic: (topic_id, time_ms) for topic, topic_id in news.items()}
+        self._published_ids |= {topic: (topic_id, time_ms) for topic, topic_id in news.items()}
 
     def _is_news(self, topic: str, topic_id: bytes, time_ms: int) -> bool:
-        told, told_ms = self._told.get(topic, (NO_TOPIC_ID, 0))
-        return topic_id != NO_TOPIC_ID and (topic_id != told or time_ms >= told_ms + _TOLD_AGAIN_MS)
+        published, published_ms = self._published_ids.get(topic, (NO_TOPIC_ID, 0))
+        return topic_id != NO_TOPIC_ID and (topic_id != published or time_ms >= published_ms + _PUBLISH_AGAIN_MS)
 
     def _send(self, record: AuditRecord) -> None:
         self._producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)

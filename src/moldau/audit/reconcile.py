@@ -57,9 +57,9 @@ def _lags(found: TierCounts) -> Iterable[tuple[HostKey, int]]:
         yield HostKey(*known), lag_ms
     tiers = [PRODUCER_TIER] if PRODUCER_TIER in found.counts else list(found.counts)
     for tier in tiers:
-        for key, told in found.counts[tier].items():
-            if told.lag_ms is not None:
-                yield HostKey(key.topic, key.datacenter, key.service, key.host), told.lag_ms
+        for key, entry in found.counts[tier].items():
+            if entry.lag_ms is not None:
+                yield HostKey(key.topic, key.datacenter, key.service, key.host), entry.lag_ms
 
 
 ByKey = dict[CountKey, TierCount]
@@ -289,7 +289,7 @@ def _untracked(found: TierCounts, tiers: Collection[str], topics: Collection[str
 def _by_topic(found: TierCounts, tiers: Iterable[str], topics: Collection[str] | None) -> dict[str, dict[str, ByKey]]:
     split: dict[str, dict[str, ByKey]] = {}
     for tier in tiers:
-        for key, told in found.counts.get(tier, {}).items():
+        for key, entry in found.counts.get(tier, {}).items():
             if topics is None or key.topic in topics:
-                split.setdefault(key.topic, {}).setdefault(tier, {})[key] = told
+                split.setdefault(key.topic, {}).setdefault(tier, {})[key] = entry
     return split

@@ -47,7 +47,7 @@ class ProducerInstance:
     opened_ms: int | None = None
     closed_ms: int | None = None
     heard_ms: int = 0
-    told_ms: int = 0
+    newest_ms: int = 0
     """When it made its newest record, by its own clock."""
     vouched_ms: int = 0
     """The same by the clock that is behind, its own or the broker's: everything before that it has told."""
@@ -275,13 +275,13 @@ class TierCounts:
             self.dead_letters[tier, key.topic] = self.dead_letters.get((tier, key.topic), 0) + record.dead_letters
             return True
         self._first_ms[tier] = min(time_ms, self._first_ms.get(tier, time_ms))
-        told = self.counts.setdefault(tier, {}).setdefault(key, TierCount())
-        told.count = told.count + record.count
-        told.dead_letters += record.dead_letters
-        told.changed_ms = max(told.changed_ms, time_ms)
+        entry = self.counts.setdefault(tier, {}).setdefault(key, TierCount())
+        entry.count = entry.count + record.count
+        entry.dead_letters += record.dead_letters
+        entry.changed_ms = max(entry.changed_ms, time_ms)
         if record.count.max_time_ms is not None:
             lag_ms = time_ms - record.count.max_time_ms
-            told.lag_ms = lag_ms if told.lag_ms is None else min(lag_ms, told.lag_ms)
+            entry.lag_ms = lag_ms if entry.lag_ms is None else min(lag_ms, entry.lag_ms)
         return True
 
     def _take_back(self, tier: str, topic: str, guid: str) -> None:
@@ -305,7 +305,7 @@ class TierCounts:
             return False
         if record.tier == PRODUCER_TIER:  # by its own clock, which may be wrong
             instance = self.instances.get(record.key.instance)
-            return instance is not None and record.time_ms < instance.told_ms - LATE_MS
+            return instance is not None and record.time_ms < instance.newest_ms - LATE_MS
         if at_ms is None:
             at_ms = max((heard_ms for tier, heard_ms in self.heard_ms.items() if tier != PRODUCER_TIER), default=0)
         return record.time_ms < at_ms - LATE_MS
@@ -325,7 +325,7 @@ class TierCounts:
         if known is None:
             known = self.instances[key.instance] = ProducerInstance(key.instance, key.datacenter, key.service, key.host)
         known.heard_ms = max(known.heard_ms, time_ms)
-        known.told_ms = max(known.told_ms, record.time_ms)
+        known.newest_ms = max(known.newest_ms, record.time_ms)
         known.vouched_ms = max(known.vouched_ms, min(record.time_ms, time_ms))
         if record.kind == "open":
             known.opened_ms = time_ms

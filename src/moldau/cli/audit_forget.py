@@ -40,7 +40,9 @@ def forget(tier: str, topics: tuple[str, ...], dry_run: bool, bootstrap: str, ti
         if unknown:
             raise click.BadParameter(f"tier {tier} has no counts of topic {unknown[0]}, only of {', '.join(known)}", param_hint="--topic")
         chosen = sorted(set(topics)) or known
-        sums = {topic: sum(told.count.count for key, told in found.counts.get(tier, {}).items() if key.topic == topic) for topic in chosen}
+        sums = {
+            topic: sum(entry.count.count for key, entry in found.counts.get(tier, {}).items() if key.topic == topic) for topic in chosen
+        }
         if not dry_run:
             take_back(bootstrap, tier, chosen)
     for topic in chosen:

@@ -226,7 +226,7 @@ def watch(every: float, until_complete: bool, as_json: bool, bootstrap: str, tim
     from moldau.cli.output import sleep_while_read
 
     rules, watched, outage = rules_of(**comparing), Watch(), ClusterOutage()
-    make = partial(PatientCluster, tell=outage.tell)
+    make = partial(PatientCluster, report=outage.report)
     try:
         with Interruptions() as interruptions, open_cluster(bootstrap, timeout, make) as cluster, watching_view(as_json=as_json) as show:
             while True:

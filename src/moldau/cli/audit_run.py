@@ -108,8 +108,8 @@ def _schemas(registry: str, source: str) -> "SchemaCheck":
 def _say_counted(auditor: "Auditor") -> None:
     from moldau.cli.output import counted
 
-    told = auditor.statistics()
-    click.echo(f"{counted(told['published'], 'record')} counted in {counted(told['transactions'], 'transaction')}")
+    totals = auditor.statistics()
+    click.echo(f"{counted(totals['published'], 'record')} counted in {counted(totals['transactions'], 'transaction')}")
 
 
 def _is_news(auditor: "Auditor", record: logging.LogRecord) -> bool:

@@ -201,12 +201,12 @@ def _all_remarks(report: "Report") -> Iterator[tuple[object, str]]:
         yield each, f"unreadable: partition _audit-{each.partition} at offset {each.offset}: {each.reason}"
 
 
-def _gap(told: "ReportedGap") -> str:
-    gap = told.gap
-    offsets = f"partition {told.topic}-{gap.partition}, offsets {gap.start_offset} to {gap.end_offset - 1}"
+def _gap(reported: "ReportedGap") -> str:
+    gap = reported.gap
+    offsets = f"partition {reported.topic}-{gap.partition}, offsets {gap.start_offset} to {gap.end_offset - 1}"
     if gap.cause == "gone":
-        return f"gap: {offsets} were deleted from the log before tier {told.tier} had counted them"
-    return f"gap: {offsets} were counted by tier {told.tier}, and then the log lost its end"
+        return f"gap: {offsets} were deleted from the log before tier {reported.tier} had counted them"
+    return f"gap: {offsets} were counted by tier {reported.tier}, and then the log lost its end"
 
 
 def _untracked(report: "Report") -> Iterator[tuple[object, str]]:

@@ -26,7 +26,7 @@ CONTACT_AFTER_S = 1.0
 
 def wait_for_broker(cluster: "Cluster", monotonic: Callable[[], float] = time.monotonic) -> None:
     """Return as soon as a broker has answered. click.ClickException when none has within the cluster's `timeout_s`."""
-    retry, begun, told = cluster.retry(), monotonic(), False
+    retry, begun, reported = cluster.retry(), monotonic(), False
     while True:
         try:
             cluster.metadata([])
@@ -39,9 +39,9 @@ def wait_for_broker(cluster: "Cluster", monotonic: Callable[[], float] = time.mo
             retry.pause(trouble)
         except WorldError as last:
             raise click.ClickException(f"{last} (tried for {cluster.timeout_s:g} s)") from last
-        if not told and monotonic() - begun >= CONTACT_AFTER_S:
+        if not reported and monotonic() - begun >= CONTACT_AFTER_S:
             click.echo(f"{trouble}; trying for {cluster.timeout_s:g} s", err=True)
-            told = True
+            reported = True
 
 
 def _is_unknown_host(error: WorldError) -> bool:
@@ -58,23 +58,23 @@ class ClusterOutage:
     """Brokers that are away: told once, until it is `over`, which is told too."""
 
     def __init__(self) -> None:
-        self._told = False
+        self._reported = False
 
     @property
     def under_way(self) -> bool:
         """Whether it was told, and is not over."""
-        return self._told
+        return self._reported
 
-    def tell(self, trouble: object) -> None:
+    def report(self, trouble: object) -> None:
         """Say it, if that was not done yet. Any thread may call it."""
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             say(f"{trouble}; trying again", err=True)
 
     def over(self) -> None:
         """They have done what was asked; the next trouble is another outage."""
-        if self._told:
-            self._told = False
+        if self._reported:
+            self._reported = False
             say("the brokers answer again", err=True)
 
     @contextmanager
@@ -85,7 +85,7 @@ class ClusterOutage:
         except (WorldError, PeerError) as error:
             if not may_pass(error):
                 raise
-            self.tell(error)
+            self.report(error)
 
     def rest(
         self,
@@ -107,11 +107,11 @@ class ClusterOutage:
 
 
 class PatientCluster(Cluster):
-    """Calls `tell` from another thread, with what is known of the trouble, when something asked is not done after `after_s`."""
+    """Calls `report` from another thread, with what is known of the trouble, when something asked is not done after `after_s`."""
 
-    def __init__(self, bootstrap: str, *, tell: Callable[[object], None], after_s: float = OUTAGE_AFTER_S, **options: Any) -> None:
+    def __init__(self, bootstrap: str, *, report: Callable[[object], None], after_s: float = OUTAGE_AFTER_S, **options: Any) -> None:
         super().__init__(bootstrap, **options)
-        self._tell = tell
+        self._report = report
         self._after_s = after_s
         self._silence = f"{bootstrap}: no answer for {after_s:g} s"
         self._trouble: object = self._silence
@@ -136,7 +136,7 @@ class PatientCluster(Cluster):
     @contextmanager
     def _watched(self) -> Iterator[None]:
         self._trouble = self._silence
-        timer = threading.Timer(self._after_s, lambda: self._tell(self._trouble))
+        timer = threading.Timer(self._after_s, lambda: self._report(self._trouble))
         timer.daemon = True
         timer.start()
         try:

@@ -244,7 +244,7 @@ def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], int
     def too_many(outcome: "LoadOutcome") -> bool:
         return limit.exceeded_by(outcome.dead_letters, outcome.rows + outcome.dead_letters)
 
-    def told(outcome: "LoadOutcome") -> None:
+    def show(outcome: "LoadOutcome") -> None:
         if outcome.changed:
             loaded.set()
         if interruptions.requested and outcome.error is not None:
@@ -257,7 +257,7 @@ def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], int
                 say(f"{outcome.job.topic}: {what}: more than --max-dead-letters {limit.text}", err=True)
 
     service = LoadService(
-        spark, jobs, fail_on_data_loss=given["fail_on_data_loss"], compact=given["compact"], on_outcome=told, parallel=given["cores"]
+        spark, jobs, fail_on_data_loss=given["fail_on_data_loss"], compact=given["compact"], on_outcome=show, parallel=given["cores"]
     )
     interval_s = _interval_s(given)
     interruptions.on_stop = partial(_stop, service, spark, once=interval_s is None)
@@ -268,7 +268,7 @@ def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], int
         outcomes = service.run_once()
         for each in outcomes:
             if each.error is None and not each.changed:
-                told(each)
+                show(each)
         if any(each.error is not None for each in outcomes):
             return FAILED
         return DEAD_LETTERS if any(map(too_many, outcomes)) else DONE

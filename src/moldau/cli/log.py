@@ -120,10 +120,10 @@ def _jsonable(row: dict[str, Any]) -> dict[str, Any]:
 def _row_text(row: dict[str, Any]) -> str:
     """``batch position=0 size=78 ...``; records are indented under their batch."""
     indent = "  " if row["row"] == "record" else ""
-    return indent + " ".join([row["row"], *(f"{name}={_value_text(value)}" for name, value in _told(row))])
+    return indent + " ".join([row["row"], *(f"{name}={_value_text(value)}" for name, value in _shown_fields(row))])
 
 
-def _told(row: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+def _shown_fields(row: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     """What is worth a person's attention: flags only where they are set, headers only where there are some."""
     return ((name, value) for name, value in row.items() if name != "row" and value is not False and value != [])
 

@@ -170,11 +170,11 @@ def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name
     """Send until the end, the first bad line or the first failed delivery, then say what became of it all."""
     progress = ProgressLine("sent", _size(source))
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         progress.clear()
         say(text, err=True)
 
-    sender.tell = tell
+    sender.report = report
     bad = 0
     stopped, interrupted = "", False
     try:
@@ -203,7 +203,7 @@ def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name
     progress.clear()
     for failure in sender.failures():
         click.echo(failure, err=True)
-    for text in sender.too_large.told(name):
+    for text in sender.too_large.lines(name):
         say(text, err=True)
     whole = not (stopped or interrupted or sender.failed)
     sender.end_transaction(commit=whole)

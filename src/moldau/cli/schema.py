@@ -229,8 +229,8 @@ def check(
     if found:
         from moldau.registry.client_errors import reasons
 
-        told = ", ".join(found)
-        _refuse(f"{subject}: {file}", f"level {level}", reasons(told, text), verbose and told)
+        messages = ", ".join(found)
+        _refuse(f"{subject}: {file}", f"level {level}", reasons(messages, text), verbose and messages)
     click.echo(f"{visible(f'{subject}: {file}')} is {verdict('compatible', sys.stdout)} ({level})")
     if subject not in known:
         say(f"{subject} has no version to compare it with{did_you_mean(subject, known)}")
@@ -288,11 +288,11 @@ def _deleted_before(what: str, arguments: str) -> Iterator[None]:
         raise RegistryError(error.status, error.code, message) from error
 
 
-def _refuse(what: str, note: str, found: Sequence[str], told: str | Literal[False]) -> None:
-    """Exit code 1, with the reasons that were found, or all that the registry has `told`."""
+def _refuse(what: str, note: str, found: Sequence[str], messages: str | Literal[False]) -> None:
+    """Exit code 1, with the reasons that were found, or all that the registry has `messages`."""
     head = f"Error: {visible(what)} is {verdict('not compatible', sys.stderr)} ({note}): {counted(len(found), 'reason')}"
     click.echo(head, err=True)
-    for each in [told] if told else found:
+    for each in [messages] if messages else found:
         say(f"  {each}", err=True)
     click.get_current_context().exit(1)
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from moldau.client.cluster import Cluster
     from moldau.client.transactions import Transaction
 
-TELL_AFTER_S = 4.0
-TELL_AGAIN_S = 30.0
+REPORT_AFTER_S = 4.0
+REPORT_AGAIN_S = 30.0
 UNKNOWN_REASON = "the brokers answer with an error that may pass (a full disk, too few replicas in sync), or not at all: see their logs"
 
 
@@ -55,7 +55,7 @@ class AcknowledgementWait:
         """For librdkafka."""
         self._acknowledged = -1
         self._since = 0.0
-        self._told_at: float | None = None
+        self._reported_at: float | None = None
 
     def look(self, acknowledged: int, waiting: int) -> str | None:
         """What is to be said now, if anything: so many records are acknowledged so far, and so many wait to be.
@@ -65,16 +65,16 @@ class AcknowledgementWait:
         now = self._monotonic()
         acknowledged = max(acknowledged, 0)
         if acknowledged > self._acknowledged:
-            told, lasted_s = self._told_at is not None, now - self._since
-            self._acknowledged, self._since, self._told_at = acknowledged, now, None
+            reported, lasted_s = self._reported_at is not None, now - self._since
+            self._acknowledged, self._since, self._reported_at = acknowledged, now, None
             self.logger.answered()
             if not self.logger.any_away:  # else these came before it went away, and it is not told again
                 self._heard.reason = ""
-            return f"{self._where}: acknowledged again after {lasted_s:.0f} s, sending continues" if told else None
-        due = self._since + TELL_AFTER_S if self._told_at is None else self._told_at + TELL_AGAIN_S
+            return f"{self._where}: acknowledged again after {lasted_s:.0f} s, sending continues" if reported else None
+        due = self._since + REPORT_AFTER_S if self._reported_at is None else self._reported_at + REPORT_AGAIN_S
         if not waiting or now < due:
             return None
-        self._told_at = now
+        self._reported_at = now
         records = f"{counted(waiting, 'record')} wait{'s' if waiting == 1 else ''}"
         limit = f"each is tried again for up to {self._timeout_s:g} s (--timeout)"
         reason = self._heard.reason or UNKNOWN_REASON
@@ -147,7 +147,7 @@ class LargeRecords:
             heapq.heappushpop(self._lines, (size, line))
             self._more += 1
 
-    def told(self, file: str) -> Iterator[str]:
+    def lines(self, file: str) -> Iterator[str]:
         """The lines, then the limits. Nothing if no record was too large."""
         for line, size in sorted((line, size) for size, line in self._lines):
             yield f"{file}:{line}: not delivered to topic {self._topic}: key and value have {size:,} bytes"
@@ -218,7 +218,7 @@ class Sender:
         self.accepted = 0
         self.failed = 0
         self.too_large = LargeRecords(bootstrap, topic, MESSAGE_BYTES_MAX)
-        self.tell: Callable[[str], object] = partial(say, err=True)
+        self.report: Callable[[str], object] = partial(say, err=True)
         """What is called with a line about brokers that acknowledge nothing."""
         self._waiting = AcknowledgementWait(f"topic {topic}" if partition is None else f"partition {topic}-{partition}", timeout_s)
         self._failures: Counter[tuple[int, str]] = Counter()
@@ -303,7 +303,7 @@ class Sender:
     def _look(self, left: int) -> None:
         said = self._waiting.look(self.delivered - left, left)
         if said is not None:
-            self.tell(said)
+            self.report(said)
 
     def end_transaction(self, *, commit: bool) -> None:
         """Commit what was sent, or undo it, if it was sent in a transaction. ClientError says why that cannot be done."""

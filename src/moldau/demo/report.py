@@ -194,8 +194,8 @@ FROM {events} GROUP BY ALL ORDER BY host"""
 _VERDICTS = "SELECT verdict, count(*) AS windows, sum(told) AS told, sum(events) AS arrived FROM {windows} GROUP BY ALL ORDER BY verdict"
 
 
-def ask_all(spark: Any, table: str, bootstrap: str, topic: str, told: Mapping[int, Count], *, flights: bool) -> list[ReportQuestion]:
-    """The answers; `told` is what the producers have counted, by window. What Spark raises."""
+def ask_all(spark: Any, table: str, bootstrap: str, topic: str, produced: Mapping[int, Count], *, flights: bool) -> list[ReportQuestion]:
+    """The answers; `produced` are the counts of the producers, by window. What Spark raises."""
     from moldau.lake.table import read_table
 
     answers = []
@@ -203,20 +203,20 @@ def ask_all(spark: Any, table: str, bootstrap: str, topic: str, told: Mapping[in
         answers.append(_asked("Which airlines depart latest?", _AIRLINES, spark.sql(_AIRLINES, events=read_table(spark, table))))
     answers.append(_asked(EVENTS_PER_HOUR.question, EVENTS_PER_HOUR.sql, run_report(spark, table, EVENTS_PER_HOUR.name)))
     answers.append(_asked("How fast did each host publish?", _PACE, spark.sql(_PACE, events=read_table(spark, table))))
-    windows = spark.sql(COMPLETENESS.sql, events=read_table(spark, table), told=_told(spark, told))
+    windows = spark.sql(COMPLETENESS.sql, events=read_table(spark, table), told=_produced_frame(spark, produced))
     answers.append(_asked(COMPLETENESS.question, COMPLETENESS.sql, spark.sql(_VERDICTS, windows=windows)))
     answers.append(_asked(RAW_TOPIC.question, RAW_TOPIC.sql, raw_report(spark, bootstrap, topic)))
     return answers
 
 
-def _told(spark: Any, told: Mapping[int, Count]) -> Any:
+def _produced_frame(spark: Any, produced: Mapping[int, Count]) -> Any:
     """What `run_report` would read from the audit topic once more."""
     import pyarrow as pa
 
     columns = {
-        "window_start": pa.array(list(told), pa.timestamp("ms", tz="UTC")),
-        "events": pa.array([count.count for count in told.values()], pa.int64()),
-        "checksum": pa.array([str(count.checksum) for count in told.values()], pa.string()),
+        "window_start": pa.array(list(produced), pa.timestamp("ms", tz="UTC")),
+        "events": pa.array([count.count for count in produced.values()], pa.int64()),
+        "checksum": pa.array([str(count.checksum) for count in produced.values()], pa.string()),
     }
     return spark.createDataFrame(pa.table(columns))
 

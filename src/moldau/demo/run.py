@@ -87,11 +87,11 @@ class _Run:
         for name in names.values():
             progress.begin(name, source.size_hint())
 
-        def told(totals: Mapping[str, int]) -> None:
+        def on_totals(totals: Mapping[str, int]) -> None:
             for tier in TIERS:
                 progress.advance(names[tier], totals[tier])
 
-        watch = TierWatch(broker.bootstrap, topic, told)
+        watch = TierWatch(broker.bootstrap, topic, on_totals)
         going.callback(watch.stop)
         auditor = self._auditor(broker.bootstrap)
         going.callback(auditor.kill)
@@ -121,7 +121,7 @@ class _Run:
         questions = self._step(
             "ask the table",
             None,
-            lambda: (ask_all(spark, loading.job.table, broker.bootstrap, topic, watch.told(), flights=options.file is None), 0),
+            lambda: (ask_all(spark, loading.job.table, broker.bootstrap, topic, watch.produced(), flights=options.file is None), 0),
         )
         picture = self._directory / "tiers.svg"
         report = DemoReport(

@@ -35,11 +35,11 @@ class Timeline:
 
 
 class TierWatch:
-    """Reads the audit topic in a thread of its own until `finish`; `told` is called with the events of each tier."""
+    """Reads the audit topic in a thread of its own until `finish`; `on_totals` is called with the events of each tier."""
 
-    def __init__(self, bootstrap: str, topic: str, told: Callable[[Mapping[str, int]], object]) -> None:
+    def __init__(self, bootstrap: str, topic: str, on_totals: Callable[[Mapping[str, int]], object]) -> None:
         self._topic = topic
-        self._told = told
+        self._on_totals = on_totals
         self._found = TierCounts()
         self._cluster = Cluster(bootstrap, client_id="moldau-demo")
         self._moments: list[tuple[float, Mapping[str, int]]] = []
@@ -60,11 +60,11 @@ class TierWatch:
         if self._moments and self._found.records == before:
             return
         totals = {
-            tier: sum(told.count.count for key, told in self._found.counts.get(tier, {}).items() if key.topic == self._topic)
+            tier: sum(entry.count.count for key, entry in self._found.counts.get(tier, {}).items() if key.topic == self._topic)
             for tier in TIERS
         }
         self._moments.append((time.monotonic() - self._begun, totals))
-        self._told(totals)
+        self._on_totals(totals)
 
     def stop(self) -> None:
         """No more looks."""
@@ -92,7 +92,7 @@ class TierWatch:
         moments = (*self._moments, (time.monotonic() - self._begun, totals))
         return reconcile(self._found, rules), Timeline(moments, self._by_day())
 
-    def told(self) -> dict[int, Count]:
+    def produced(self) -> dict[int, Count]:
         """What producers have counted, by window."""
         windows: dict[int, Count] = {}
         for key, each in self._found.counts.get(PRODUCER_TIER, {}).items():
@@ -103,11 +103,11 @@ class TierWatch:
     def _by_day(self) -> dict[str, dict[int, int]]:
         days: dict[str, dict[int, int]] = {}
         for tier in TIERS:
-            for key, told in self._found.counts.get(tier, {}).items():
+            for key, entry in self._found.counts.get(tier, {}).items():
                 if key.topic == self._topic:
                     day = key.window_start_ms // _DAY_MS
                     by_day = days.setdefault(tier, {})
-                    by_day[day] = by_day.get(day, 0) + told.count.count
+                    by_day[day] = by_day.get(day, 0) + entry.count.count
         return days
 
 

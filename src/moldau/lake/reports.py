@@ -93,7 +93,7 @@ def run_report(spark: Any, table: str, name: str, *, bootstrap: str | None = Non
         raise ValueError(f"there is no report {name!r}; there are {', '.join(REPORTS)}")
     frames = {"events": read_table(spark, table)}
     if job is COMPLETENESS:
-        counts = {} if bootstrap is None or topic is None else _told(bootstrap, topic)
+        counts = {} if bootstrap is None or topic is None else _produced(bootstrap, topic)
         rows = [(start_ms / 1000, count.count, str(count.checksum)) for start_ms, count in sorted(counts.items())]
         told = spark.createDataFrame(rows, "seconds double, events bigint, checksum string")
         frames["told"] = told.selectExpr("timestamp_seconds(seconds) AS window_start", "events", "checksum")
@@ -118,7 +118,7 @@ def raw_report(spark: Any, bootstrap: str, topic: str) -> Any:
     return spark.sql(RAW_TOPIC.sql, **frames)
 
 
-def _told(bootstrap: str, topic: str) -> dict[int, Count]:
+def _produced(bootstrap: str, topic: str) -> dict[int, Count]:
     """What producers said that they had sent, by window."""
     from moldau.audit.follow import read_audit
     from moldau.client.cluster import Cluster

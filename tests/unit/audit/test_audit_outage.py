@@ -24,7 +24,7 @@ def test_an_outage_is_one_warning_and_its_end_another(monkeypatch: pytest.Monkey
         raise failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "cluster")
 
     def counted() -> None:
-        watched.tell(published=1, transactions=1)
+        watched.add(published=1, transactions=1)
         refused()
 
     attempts: list[Callable[[], None]] = [refused, refused, other, refused, counted, refused, lambda: watched.stop()]

@@ -61,11 +61,11 @@ class Ended:
         self.looks -= 1
         return self.looks < 0
 
-    def tell(self, **more: int) -> None:
+    def add(self, **more: int) -> None:
         for name, number in more.items():
             self.told[name] = self.told.get(name, 0) + number
 
-    def tell_partitions(self, count: int) -> None:
+    def set_partitions(self, count: int) -> None:
         self.told["partitions"] = count
 
 
@@ -90,14 +90,14 @@ def begun(cluster: Cluster, looks: int, position: int = FIRST) -> tuple[AuditRou
 
 def goes_away(cluster: Cluster, looks: Ended) -> None:
     """Behind the first fetch the broker does not know the partition any more."""
-    told = looks.tell
+    count = looks.add
 
-    def tell(**more: int) -> None:
-        told(**more)
+    def add(**more: int) -> None:
+        count(**more)
         if more.get("records"):
             cluster.is_known = False
 
-    looks.tell = tell  # type: ignore[method-assign]
+    looks.add = add  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("comes", ["again", "anew", "never"])

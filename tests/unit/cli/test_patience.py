@@ -30,7 +30,7 @@ def test_a_broker_that_dies_is_told_long_before_the_attempt_is_given_up(fault: o
     def script(request: Request) -> object:
         return fault if dead else MetadataResponse()
 
-    with ScriptedBroker(script) as broker, PatientCluster(broker.bootstrap, tell=tell, after_s=0.05, timeout_s=60.0) as cluster:
+    with ScriptedBroker(script) as broker, PatientCluster(broker.bootstrap, report=tell, after_s=0.05, timeout_s=60.0) as cluster:
         cluster.metadata([])
         assert told == []
         dead = True
@@ -44,10 +44,10 @@ def test_an_outage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Its end is another, and so is the next one."""
     outage = ClusterOutage()
     for trouble in ("kafka-1: refused", "kafka-1: no answer"):
-        outage.tell(trouble)
+        outage.report(trouble)
     for _ in range(2):
         outage.over()
-    outage.tell("kafka-2: refused")
+    outage.report("kafka-2: refused")
     lines = ["kafka-1: refused; trying again", "the brokers answer again", "kafka-2: refused; trying again"]
     assert capsys.readouterr().err.splitlines() == lines
 

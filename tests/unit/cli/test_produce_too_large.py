@@ -72,11 +72,11 @@ def test_many_lines_and_no_broker_to_ask(monkeypatch: pytest.MonkeyPatch) -> Non
     """The largest are told, in the order of the file: a broker refuses small ones with those that were too large."""
     monkeypatch.setattr(sending, "ASK_S", 0.05)
     found = LargeRecords(NOBODY, "t", 100)
-    assert list(found.told("f")) == []
+    assert list(found.lines("f")) == []
     for line in range(1, LINES_TOLD + 4):
         found.by_broker(ErrorCode.RECORD_LIST_TOO_LARGE, line, 10_000 * line)
     found.by_broker(ErrorCode.RECORD_LIST_TOO_LARGE, None, 3)
-    told = list(found.told("f"))
+    told = list(found.lines("f"))
     assert told[0] == "f:4: not delivered to topic t: key and value have 40,000 bytes"
     assert len(told) == LINES_TOLD + 3
     assert told[-3:-1] == [

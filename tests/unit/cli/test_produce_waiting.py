@@ -8,7 +8,7 @@ import pytest
 
 from moldau.cli import sending
 from moldau.cli.input_records import InputRecord
-from moldau.cli.sending import TELL_AFTER_S, TELL_AGAIN_S, UNKNOWN_REASON, AcknowledgementWait, Sender
+from moldau.cli.sending import REPORT_AFTER_S, REPORT_AGAIN_S, UNKNOWN_REASON, AcknowledgementWait, Sender
 from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
 from moldau.testing.broker import Broker
@@ -38,21 +38,21 @@ class Scene:
 
 def test_it_is_told_after_seconds_then_rarely_and_once_when_it_goes_on() -> None:
     scene = Scene()
-    assert scene.look(TELL_AFTER_S, 7, 1) == []
+    assert scene.look(REPORT_AFTER_S, 7, 1) == []
     limit = "each is tried again for up to 60 s (--timeout)"
     assert scene.look(1, 7, 1) == [f"topic t: nothing acknowledged for 4 s, 1 record waits; {limit}; {UNKNOWN_REASON}"]
-    assert scene.look(TELL_AGAIN_S - 1, 7, 1) == []
+    assert scene.look(REPORT_AGAIN_S - 1, 7, 1) == []
     assert scene.look(1, 7, 1200) == [f"topic t: nothing acknowledged for 34 s, 1,200 records wait; {limit}; {UNKNOWN_REASON}"]
     assert scene.look(1, 8, 1199) == ["topic t: acknowledged again after 35 s, sending continues"]
-    assert scene.look(TELL_AFTER_S - 1, 8, 1199) == []
+    assert scene.look(REPORT_AFTER_S - 1, 8, 1199) == []
     assert len(scene.look(1, 8, 1199)) == 1, "the next time"
 
 
 def test_nothing_is_told_while_there_is_progress_or_nothing_to_wait_for() -> None:
     scene = Scene()
-    assert scene.look(TELL_AFTER_S - 1, -1, 2) == [], "a line of the log was counted as a message"
+    assert scene.look(REPORT_AFTER_S - 1, -1, 2) == [], "a line of the log was counted as a message"
     for acknowledged in range(1, 100):
-        assert scene.look(TELL_AFTER_S - 1, acknowledged, 3) == []
+        assert scene.look(REPORT_AFTER_S - 1, acknowledged, 3) == []
     assert scene.look(100, 99, 0) == []
 
 
@@ -61,14 +61,14 @@ def test_what_librdkafka_says_of_a_broker_is_the_reason_until_there_is_progress(
     assert scene.look(1, 0, 1) == []
     for _ in range(3):
         scene.hear(LINE.format(BROKER))
-    (told,) = scene.look(TELL_AFTER_S, 0, 1)
+    (told,) = scene.look(REPORT_AFTER_S, 0, 1)
     assert told.endswith(f"(--timeout); broker {BROKER} is away: Connection refused")
     assert caplog.records == [], "it is told once"
     assert len(scene.look(1, 1, 1)) == 1
-    (told,) = scene.look(TELL_AFTER_S, 1, 1)
+    (told,) = scene.look(REPORT_AFTER_S, 1, 1)
     assert told.endswith(UNKNOWN_REASON)
     scene.hear(LINE.format(BROKER))
-    (told,) = scene.look(TELL_AGAIN_S, 1, 1)
+    (told,) = scene.look(REPORT_AGAIN_S, 1, 1)
     assert told.endswith("Connection refused")
 
 
@@ -78,7 +78,7 @@ def test_acknowledgements_that_were_on_their_way_do_not_hide_why_no_more_come() 
     scene.hear(LINE.format(BROKER))
     assert scene.look(0.5, 5, 10) == []
     scene.hear(LINE.format(BROKER))
-    (told,) = scene.look(TELL_AFTER_S + 1, 5, 10)
+    (told,) = scene.look(REPORT_AFTER_S + 1, 5, 10)
     assert told.endswith(f"broker {BROKER} is away: Connection refused")
 
 
@@ -101,9 +101,9 @@ def test_a_record_that_waits_for_its_brokers(fault: str, reason: str, monkeypatc
         sender = Sender(broker.bootstrap_servers, "t", {"acks": "all"}, headers={}, partition=0, timeout_s=60.0)
         sender.send(InputRecord(1, None, b"one"))
         sender.finish()
-        monkeypatch.setattr(sending, "TELL_AFTER_S", SHORT_S)
-        monkeypatch.setattr(sending, "TELL_AGAIN_S", SHORT_S)
-        sender.tell = tell
+        monkeypatch.setattr(sending, "REPORT_AFTER_S", SHORT_S)
+        monkeypatch.setattr(sending, "REPORT_AGAIN_S", SHORT_S)
+        sender.report = tell
         if fault == "away":
             broker.stop()
         else:

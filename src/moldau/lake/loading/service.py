@@ -52,14 +52,14 @@ class Watermarks:
             return {}
         try:
             with Cluster(self._bootstrap, client_id="moldau-load") as cluster:
-                told = self._watch.look(cluster, self._rules(now_ms())).watermarks
+                watermarks = self._watch.look(cluster, self._rules(now_ms())).watermarks
         except MoldauError as error:
             log.warning("the audit cannot be read, so no completion watermark moves: %s", error)
             return {}
         known: dict[str, int] = {}
         for job in jobs:
             assert job.tier is not None
-            time_ms = told.get((job.topic, job.tier))
+            time_ms = watermarks.get((job.topic, job.tier))
             tables = format_of(job.table)
             if time_ms is None or tables is None:
                 continue

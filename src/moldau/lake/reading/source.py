@@ -134,7 +134,7 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.ballast = BALLAST
         self._source: ClusterLog | None = None
         self._planner: StreamPlanner | None = None
-        self._told: StreamOffsets | None = None
+        self._committed: StreamOffsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's names, here and below
         """Where a new query starts."""
@@ -206,7 +206,7 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Commit the offsets to the group, for people to see the lag: nothing is read from it, and a query does not fail for it."""
         from moldau.model.errors import MoldauError
 
-        if self.options.group_id is None or reached == self._told:
+        if self.options.group_id is None or reached == self._committed:
             return
         planner = self._plans()
         assert self._source is not None
@@ -215,4 +215,4 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except MoldauError as error:
             log.warning("the offsets of the stream were not committed to group %s: %s", self.options.group_id, error)
         else:
-            self._told = reached
+            self._committed = reached
