@@ -1,12 +1,12 @@
 """The console auditor: counts every topic of a cluster as a tier of its own, exactly once.
 
 It reads whole batches from the raw connections, counts the events by their headers alone, and every few seconds, or when there is much
-to say, publishes the counts together with the offsets that they reach up to, in one transaction. So an auditor that dies at any moment
-has either published a stretch of the log or not; the next one goes on behind it. Only one auditor of a tier can be at work: a second one
+to publish, commits the counts together with the offsets that they reach up to, in one transaction. So an auditor that dies at any moment
+has either published a range of the log or not; the next one continues after it. Only one auditor of a tier can be at work: a second one
 takes over, and the first ends with `FencedError`.
 
-What may pass is waited for (brokers that are away, a transaction whose end is not known, or that brokers ended since this process was
-stopped in its midst): counts that are not published are thrown away, and counted again from the offsets of the last transaction.
+Failures that may pass are retried (brokers that do not answer, a transaction whose end is unknown, or that brokers ended while this
+process was stopped): counts that are not published are thrown away, and counted again from the offsets of the last transaction.
 """
 
 import logging
@@ -54,15 +54,15 @@ class AuditorOptions:
     discover_s: float = 5.0
     """New topics and partitions are looked for so often."""
     mark_s: float = 30.0
-    """So often it says that all is counted, while nothing comes."""
+    """So often it publishes a mark that all is counted, while nothing arrives."""
     stop_s: float = 5.0
-    """So long it may take to end when it is told to; brokers that are away are not waited for any longer."""
+    """After `stop` it ends within this time, whether or not brokers answer."""
     fast: bool | None = None
-    """Whether to count with numpy; None: if it is there."""
+    """Whether to count with numpy; None: if it is installed."""
 
 
 class AuditProgress(Protocol):
-    """Who wants to know how it goes, and says when to end."""
+    """Receives the statistics of a round, and decides when it ends."""
 
     @property
     def stopping(self) -> bool:
@@ -86,7 +86,7 @@ class AuditRound:
         self._walker = walker
         self._tally = Tally()
         self._published: dict[TopicPartition, int] = {}
-        """Up to where counts are published, also of partitions that are gone."""
+        """Up to where counts are published, also of partitions that the brokers no longer know."""
         self._caught_up_ms: int | None = None
         self._damaged: dict[TopicPartition, tuple[int, float]] = {}
 
@@ -116,7 +116,7 @@ class AuditRound:
         reached("before the end")
 
     def _reached(self, ends: dict[TopicPartition, int]) -> bool:
-        """Whether everything before `ends` is counted. A partition that has gone meanwhile is looked for: it may come back.
+        """Whether everything before `ends` is counted. A partition that the brokers no longer know is looked up: it may come back.
 
         A log that ends before that was cut: then its end is another one.
         """
@@ -156,7 +156,7 @@ class AuditRound:
         reached("fetch counted")
 
     def _note_damage(self, where: TopicPartition, error: PeerError, *, may_wait: bool) -> None:
-        """Once may be the way from the broker; more often is the log: then the others go on, and this one is looked at again later."""
+        """One failure may come from the network; more are damage in the log: then only this partition waits, and is retried later."""
         times = self._damaged.get(where, (0, 0.0))[0] + 1
         again = time.monotonic() + (_KEEP_AWAY_S if times >= _CORRUPT_TRIES else 0.0)
         self._damaged[where] = (times, again)
@@ -188,7 +188,7 @@ class AuditRound:
         self._published = self._reading.left() | offsets
 
     def _offsets(self) -> dict[TopicPartition, int]:
-        """Up to where the counts reach: also in partitions that are gone, unless they were deleted for certain.
+        """Up to where the counts reach: also in partitions that brokers do not know, unless they were deleted for certain.
 
         Otherwise, if a broker only did not know a partition for a moment, an auditor that dies now would have it counted again.
         """
@@ -199,7 +199,7 @@ class AuditRound:
 
 
 class _Every:
-    """Says every so many seconds that it is time."""
+    """Due every so many seconds."""
 
     def __init__(self, seconds: float, *, due: bool = False, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -219,7 +219,7 @@ __all__ = ["Auditor", "AuditorOptions"]
 
 
 _PATIENCE_S = 5.0
-"""Between two attempts to go on after a failure."""
+"""Between two attempts after a failure."""
 _STEP_S = 0.1
 """The one who waits for an auditor looks so often whether it is to stop."""
 
@@ -231,7 +231,7 @@ class _StopError(Exception):
 class Auditor:
     """Counts the cluster that `bootstrap` belongs to. `run` once; `stop` from any thread, or from a signal handler.
 
-    The work is done in a thread of its own, so that whoever is told to end does not wait for brokers that are away.
+    The work is done in a thread of its own, so that `stop` does not wait for brokers that do not answer.
     """
 
     def __init__(self, bootstrap: str, options: AuditorOptions, *, is_tracked: SchemaCheck | None = None) -> None:
@@ -241,9 +241,9 @@ class Auditor:
         self._stopping = False
         self._publisher: Publisher | None = None
         self._overdue: OverdueError | None = None
-        """Until the tier is taken over again: why it was lost, though perhaps to nobody."""
+        """Until the tier is taken over again: why it was lost, though perhaps no other auditor has it."""
         self._troubles: set[tuple[type, ErrorCode | None]] = set()
-        """What was said of the outage that is under way."""
+        """What was logged of the present outage."""
         self._totals = {"records": 0, "published": 0, "transactions": 0, "partitions": 0, "restarts": 0}
 
     def stop(self) -> None:
@@ -260,7 +260,7 @@ class Auditor:
         FencedError: another auditor of this tier has taken over. With `once` also WorldError, PeerError, TransactionError, which otherwise
         are logged, and the work is restarted.
 
-        Told to stop it ends within `stop_s` seconds. If brokers do not answer by then, what is not published is counted by the next one.
+        After `stop` it ends within `stop_s` seconds. If brokers do not answer by then, the next auditor counts again what is not published.
         """
         ended: Future[None] = Future()
 
@@ -284,7 +284,7 @@ class Auditor:
             ended.result()
 
     def _wait_for(self, ended: "Future[None]") -> None:
-        """Until it has ended, or was told to `stop_s` ago."""
+        """Until it has ended, or `stop_s` after `stop`."""
         deadline: float | None = None
         while not wait([ended], _STEP_S).done:
             if self._stopping:

@@ -31,7 +31,7 @@ class ColumnCounts:
 def count_values(topic: str, values: Any, *, is_tracked: SchemaCheck | None = None) -> ColumnCounts:
     """Count framed values: a pyarrow array of binary or large binary, or a chunked one.
 
-    `is_tracked` tells by schema id which events are tracked; without it whatever has the shape of a header is one.
+    `is_tracked` decides by schema id which events are tracked; without it everything that has the shape of a header is one.
     """
     tally, reader = Tally(), HeaderReader(is_tracked)
     for chunk in _chunks(values):
@@ -92,7 +92,7 @@ def _whole(column: Any) -> Any:
 
 
 def _bytes_of(chunk: Any) -> tuple[Bytes8, Int64s]:
-    """The bytes of a binary array with slack behind them, and where its values begin and end in them."""
+    """The bytes of a binary array with slack after them, and where its values begin and end in them."""
     wide = pa.types.is_large_binary(chunk.type)
     _, offsets, data = chunk.buffers()
     taken = np.frombuffer(offsets, np.int64 if wide else np.int32)[chunk.offset : chunk.offset + len(chunk) + 1].astype(np.int64)

@@ -2,7 +2,7 @@
 
 Almost all events of a batch come from one producer and lie a few minutes apart. So their bytes agree from the fourth byte of the time to
 the end of the instance: service, host, datacenter and instance, with the upper half of the time before them. One comparison of these
-bytes with those of the event before stands for reading them; what is left is three bytes of time, and the guid's hash. An event that is
+bytes with those of the event before replaces reading them; what is left is three bytes of time, and the guid's hash. An event that is
 different is read field by field, and one that is strange by `read_header`, which has the last word.
 """
 

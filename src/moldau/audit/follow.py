@@ -120,7 +120,7 @@ def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: K
 
 
 def _skip(cluster: "Cluster", where: TopicPartition, error: CorruptBatchError, into: TierCounts) -> None:
-    """Continue after a batch that is damaged for good."""
+    """Continue after a batch that stays damaged."""
     from moldau.client.fetched_batches import UnreadableBatchError, next_readable
 
     position = into.positions[where]
@@ -138,7 +138,7 @@ def counted_topics(found: "TierCounts", tier: str) -> list[str]:
 
 
 def take_back(bootstrap: str, tier: str, topics: Sequence[str]) -> None:
-    """Publish that the tier's counts of these topics count no more; twice is as once. What it publishes later counts. SendError."""
+    """Publish that the tier's counts of these topics are void; idempotent. What the tier publishes later counts. SendError."""
     from moldau.client.producer import Producer
 
     with Producer(bootstrap, client_id="moldau-audit-forget") as producer:

@@ -1,4 +1,4 @@
-"""Watching the audit for months: counts that no comparison needs any more are dropped.
+"""The audit watched for months: counts that no comparison needs are dropped.
 
 Once an hour windows that are settled (`moldau.audit.tiers`) leave the counts, and whatever the audit topic itself does not keep any
 longer goes: counts, instances and gaps older than its month. Guids are kept for a day or two; they make a record that is published twice
@@ -23,7 +23,7 @@ SETTLED_MS: Final = 24 * 3_600_000
 
 
 class Watch:
-    """The audit as it goes on: each look reads what is new."""
+    """The audit over time: each look reads the new records."""
 
     def __init__(self) -> None:
         self.found = TierCounts()
@@ -99,7 +99,7 @@ def _note_lags(found: TierCounts, theirs: Iterable[tuple[str, CountKey, TierCoun
 
 
 def _forget_the_old(found: TierCounts, before_ms: int) -> None:
-    """What the audit topic does not have any more either."""
+    """Drop what retention has deleted from the audit topic too."""
     instances = {key.instance for counts in found.counts.values() for key in counts}
     for name in [name for name, each in found.instances.items() if each.heard_ms < before_ms and name not in instances]:
         del found.instances[name]

@@ -2,7 +2,7 @@
 
 A log and a table, or two logs, have guids that can be compared. A producer keeps none, but numbers its events: the guids of an instance are
 its 8 bytes and a number that counts up. So what it sent and a log lacks is among the numbers that the log does not have, and the difference
-of the two checksums, the sum of the missing guids' hashes, says which.
+of the two checksums, the sum of the missing guids' hashes, decides which.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

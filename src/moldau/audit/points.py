@@ -1,6 +1,6 @@
 """The named points of an auditor's run, so that it can be shown what happens when it dies at each of them.
 
-``MOLDAU_AUDIT_DIE_AT="counts sent"`` ends the process that reaches this point with SIGKILL, as a power cut would; with a number behind it
+``MOLDAU_AUDIT_DIE_AT="counts sent"`` ends the process that reaches this point with SIGKILL, as a power cut would; with a number after it
 (``counts sent:3``) when it is reached for the third time.
 """
 

@@ -1,7 +1,7 @@
 """An auditor's counts and the offsets that they reach up to, in one transaction.
 
-The transactional id and the group belong to the tier: ``moldau-audit-TIER`` and ``audit-TIER``. Whoever takes the id over fences the
-auditor that had it, and what that one left open is aborted; so the group's offsets are exactly those of the counts that can be read.
+The transactional id and the group belong to the tier: ``moldau-audit-TIER`` and ``audit-TIER``. Taking over the id fences the present
+auditor and aborts its open transaction; so the group's offsets are exactly those of the counts that can be read.
 """
 
 import logging
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS = 60_000
 _PUBLISH_AGAIN_MS = 24 * 3_600_000
-"""A topic's id is said again so often: the audit topic must know it for as long as it has counts of it."""
+"""A topic's id is published again so often: the audit topic must hold it for as long as it holds counts of the topic."""
 
 
 def group_of(tier: str) -> str:
@@ -37,7 +37,7 @@ def group_of(tier: str) -> str:
 
 
 class LostOffsetsError(MoldauError):
-    """The tier has counts of partitions of which its group has no offsets any more: to count from the beginning would count twice."""
+    """The tier has counts of partitions of which its group no longer has offsets: to count from the beginning would count twice."""
 
 
 class TierTakenError(MoldauError):
@@ -45,14 +45,14 @@ class TierTakenError(MoldauError):
 
 
 class OverdueError(WorldError):
-    """A transaction was open for longer than brokers allow: while this process was stopped, or they were away. They abort it, and fence its
-    producer, as if another auditor had the tier; perhaps one has."""
+    """A transaction was open for longer than brokers allow: while this process was stopped, or they did not answer. They abort it and fence
+    its producer, as if another auditor had the tier; perhaps one has."""
 
     def __init__(self, tier: str, open_s: float, fenced: FencedError, known: Mapping[TopicPartition, frozenset[int]]) -> None:
         super().__init__(f"the transaction of tier {tier} was open for {open_s:.0f} s, so that brokers ended it", retriable=True)
         self.fenced = fenced
         self.known = known
-        """The offsets that the group has if nobody else commits any: those before the transaction, or those of it."""
+        """The offsets that the group has if no other auditor commits any: those before the transaction, or those of it."""
 
 
 class Publisher:
@@ -67,7 +67,7 @@ class Publisher:
         self._timeout_s = transaction_timeout_ms / 1000
         self._committed: dict[TopicPartition, int] = {}
         self._published_ids: dict[str, tuple[bytes, int]] = {}
-        """The ids that were said, and when."""
+        """The ids that were published, and when."""
         client_id = f"moldau-audit-{tier}"
         self._producer = Producer(
             bootstrap, client_id=client_id, transactional_id=client_id, transaction_timeout_ms=transaction_timeout_ms
@@ -75,9 +75,9 @@ class Publisher:
         self._member = Consumer(bootstrap, client_id=client_id, group_id=group_of(tier), auto_commit=False)
 
     def take_over(self, cluster: Cluster) -> dict[TopicPartition, ReadPosition]:
-        """Fence whoever was this tier's auditor; where it had got to. TransactionError, WorldError, LostOffsetsError.
+        """Fence the present auditor of the tier; the positions that it had reached. TransactionError, WorldError, LostOffsetsError.
 
-        Brokers forget the offsets of a group that nobody uses, after a week by default, all or some of them; and those of topics that are
+        Brokers expire the offsets of a group without members, after a week by default, all or some of them; and those of topics that are
         deleted, at once. The latter is no harm: there is nothing left to be counted again.
         """
         ensure_audit_topic(self._bootstrap)
@@ -105,15 +105,15 @@ class Publisher:
             raise TierTakenError(f"tier {self.tier} counts topic {topic} for {owner}: an auditor needs another --tier")
 
     def check_not_replaced(self, cluster: Cluster, overdue: OverdueError) -> None:
-        """Before the tier is taken over again. FencedError if somebody else has published for it meanwhile."""
+        """Before the tier is taken over again. FencedError if another auditor has published for it meanwhile."""
         found = Groups(cluster).committed(group_of(self.tier), stable=True)
         if any(each.offset not in overdue.known.get(where, ()) for where, each in found.items()):
             raise overdue.fenced
 
     def _counted_already(self, cluster: Cluster, places: Mapping[TopicPartition, ReadPosition]) -> list[str]:
-        """Topics and partitions that this tier has counted and that are there still, and of which it is not known up to where.
+        """Topics and partitions that this tier has counted and that still exist, and of which it is not known up to where.
 
-        Of a topic without any offset the audit topic tells whether it was counted, unless it is known to be another of the same name.
+        For a topic without any offset the audit topic shows whether it was counted, unless it is known to be another of the same name.
         """
         twice, found = [], None
         for topic in cluster.topics(internal=True):
@@ -139,7 +139,7 @@ class Publisher:
         """Counts, offsets, if there is a time, the mark that everything before it is counted, gaps, ids that are news: all or nothing.
 
         TransactionAbortedError: nothing of it; it may be published again. FencedError: another auditor has this tier. TransactionError:
-        nobody knows; the next one to take over finds out. OverdueError: so it is, and perhaps another auditor has this tier.
+        the outcome is unknown; the next take-over shows it. OverdueError: the same, and perhaps another auditor has this tier.
         """
         begun = since_boot_s()
         try:
@@ -190,11 +190,11 @@ class Publisher:
         self._producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)
 
     def abandon(self) -> None:
-        """The process ends while brokers are away: nothing waits for them any more."""
+        """The process ends while brokers do not answer: stop waiting for them."""
         self._producer.abandon()
 
     def close(self) -> None:
-        """Let go of the connections. Nothing is lost: what was not committed is counted again."""
+        """Close the connections. Nothing is lost: what was not committed is counted again."""
         for each in (self._producer, self._member):
             try:
                 each.close()

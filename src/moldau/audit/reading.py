@@ -1,6 +1,6 @@
 """What an auditor reads: all topics of a cluster that it is to count, as they come and go, and where it is in each partition.
 
-A broker that was just started, or that has not yet heard of a change, does not know topics that are there. An auditor that took them for
+A broker that was just started, or that has not yet received a change, does not know topics that exist. An auditor that took them for
 deleted would count them from their beginning when they come back.
 """
 
@@ -37,12 +37,12 @@ class ReadPosition:
 
     @classmethod
     def of(cls, committed: GroupOffset) -> Self:
-        """As it was committed; whoever sets offsets by hand leaves no note."""
+        """As it was committed; offsets that were set by hand have no note."""
         found = _NOTE.fullmatch(committed.metadata)
         return cls(committed.offset) if found is None else cls(committed.offset, bytes.fromhex(found[1]), int(found[2]))
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Whether it is of the topic with this id, as far as anybody can know."""
+        """Whether it is of the topic with this id, as far as the ids are known."""
         return NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
 
 
@@ -77,7 +77,7 @@ def deleted(
 ) -> set[TopicPartition]:
     """Those partitions that were deleted for certain, by their topics' names and the `ids` that these had.
 
-    Topics that nobody knows are given a little time, all of them the same. One that is there and cannot be read is waited for, but not
+    Topics that no broker knows are given a little time, all of them the same. One that exists and cannot be read is waited for, but not
     by who is `stopping`: it was not deleted. RequestFailedError by then.
     """
     gone: set[TopicPartition] = set()
@@ -130,18 +130,18 @@ class TopicReader:
     def __init__(self, cluster: Cluster, pattern: re.Pattern[str] | None, places: Mapping[TopicPartition, ReadPosition]) -> None:
         self.positions: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
-        """Where readers of committed records are at the end, as far as the last fetch told."""
+        """Where readers of committed records are at the end, by the last fetch."""
         self.unreadable: dict[str, ErrorCode] = {}
-        """Topics and partitions that are there and cannot be read now, and why: a leader that is missing, mostly."""
+        """Topics and partitions that exist and cannot be read now, and why: mostly a missing leader."""
         self.gaps: list[tuple[str, Gap]] = []
-        """By topic: what could not be counted, and what was counted and is gone, since somebody took it from here."""
+        """By topic: what could not be counted, and what was counted and is lost, since the caller last removed entries."""
         self._cluster = cluster
         self._pattern = pattern
         self._places = dict(places)
         self._ids: dict[TopicPartition, bytes] = {}
         """The topic's id when a partition was taken in."""
         self._left: dict[TopicPartition, tuple[bytes, int]] = {}
-        """Of partitions that are gone: the topic's id, and where we were. A broker may only not know of them for a moment."""
+        """Of partitions that are no longer known: the topic's id, and our position. A broker may not know them for a moment only."""
         self._leaderless: set[TopicPartition] = set()
         self._known_ms: int | None = None
         """When all partitions that there were were known."""
@@ -153,7 +153,7 @@ class TopicReader:
 
     @property
     def topic_ids(self) -> dict[TopicPartition, bytes]:
-        """The topic's id of each partition that is gone, and then of each that is read."""
+        """The topic's id of each partition that is no longer known, and then of each that is read."""
         return {where: topic_id for where, (topic_id, _) in self._left.items()} | self._ids
 
     def discover(self) -> None:
@@ -202,7 +202,7 @@ class TopicReader:
         return there
 
     def _known_position(self, where: TopicPartition, topic_id: bytes) -> int | None:
-        """Where we were, or the auditor before us; None for a partition that nobody has counted yet."""
+        """Where we were, or the auditor before us; None for a partition that was not counted yet."""
         left_id, position = self._left.get(where, (NO_TOPIC_ID, 0))
         if left_id == topic_id != NO_TOPIC_ID:
             log.warning("partition known again, counting continues: partition=%s position=%d", where, position)
@@ -216,7 +216,7 @@ class TopicReader:
         return place.offset
 
     def wait_until_readable(self) -> None:
-        """For who reads once: all topics that are there can be read, and if they are named, there are some, or there are none.
+        """For a single pass: wait until all topics can be read, and if they are named, until some exist or time is up.
 
         RequestFailedError for one that cannot be read within the cluster's time.
         """
@@ -232,7 +232,7 @@ class TopicReader:
                 retry.pause(failure(ErrorCode.LEADER_NOT_AVAILABLE, "topics"))
 
     def fetch(self, *, wait: bool, without: Collection[TopicPartition] = ()) -> dict[TopicPartition, Fetched]:
-        """What there is behind the positions, of each partition in turn. A partition that is gone or was cut is seen to, and told of."""
+        """What follows the positions, of each partition in turn. Deleted and truncated partitions are handled, and logged."""
         order = sorted(self.positions.keys() - self._leaderless - set(without))
         if not order:
             return {}
@@ -256,7 +256,7 @@ class TopicReader:
     def caught_up_at(self, asked_ms: int) -> int | None:
         """Up to when everything is counted, where the last fetch, of `asked_ms`, has shown the end of every partition; None where not.
 
-        Not later than partitions were looked for: one that nobody here knows of yet may have events.
+        Not later than partitions were looked for: one that was not found yet may have events.
         """
         if self._known_ms is None or self.ends.keys() != self.positions.keys():
             return None
@@ -267,7 +267,7 @@ class TopicReader:
         return deleted(self._cluster, among, self.topic_ids, stopping)
 
     def left(self) -> dict[TopicPartition, int]:
-        """Where we were in partitions that are gone, or are not known for a moment."""
+        """Our positions in partitions that were deleted, or are not known for a moment."""
         return {where: position for where, (_, position) in self._left.items()}
 
     def _see_to(self, error: PeerError) -> None:
@@ -292,7 +292,7 @@ class TopicReader:
             raise error
 
     def _go_on_within(self, where: TopicPartition, error: PeerError) -> None:
-        """The log begins behind our position, or ends before it: nothing is counted again, and what is missing is told."""
+        """The log begins after our position, or ends before it: nothing is counted again, and the gap is reported."""
         position = self.positions[where]
         first = self._cluster.list_offsets({where: EARLIEST})[where].offset
         last = self._cluster.list_offsets({where: LATEST})[where].offset

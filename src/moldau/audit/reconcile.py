@@ -180,7 +180,7 @@ _NOTHING_SETTLED = SettledWindows()
 def watermarks(
     pairs: Iterable[WindowPair], tiers: Sequence[str], now_ms: int, settled: Mapping[str, SettledWindows] | None = None
 ) -> dict[tuple[str, str], int | None]:
-    """By topic and lower tier, in ms; None while nothing is complete. `settled` are windows of which there are no pairs any more."""
+    """By topic and lower tier, in ms; None while nothing is complete. `settled` are windows that no longer have pairs."""
     windows: dict[str, dict[int, dict[str, bool]]] = {}
     lower_tiers: dict[str, set[str]] = {topic: set(each.tiers[1:]) for topic, each in (settled or {}).items()}
     for pair in pairs:
@@ -247,7 +247,7 @@ def reconcile(found: TierCounts, rules: Rules) -> Report:
 
 
 def compared(found: TierCounts, rules: Rules) -> Iterator[tuple[str, list[str], list[WindowPair]]]:
-    """By topic: the tiers that are meant to count it, and all windows of all neighbours among them."""
+    """By topic: the tiers that have to count it, and all windows of all neighbours among them."""
     tiers = rules.tiers or found.tiers
     behind = {host for host, each in skewed_hosts(found, rules.skew_ms, rules.behind_ms).items() if each.ahead_ms < 0}
     by_topic = _by_topic(found, tiers, rules.topics)
@@ -263,7 +263,7 @@ def compared(found: TierCounts, rules: Rules) -> Iterator[tuple[str, list[str], 
 
 
 def counting_tiers(found: TierCounts, rules: Rules, topic: str) -> list[str]:
-    """The tiers that are meant to count a topic, in order."""
+    """The tiers that have to count a topic, in order."""
     return [
         tier for tier in rules.tiers or found.tiers if (rules.only[tier](topic) if tier in rules.only else covers(found, tier, topic))
     ]  # fmt: skip

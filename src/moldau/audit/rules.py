@@ -1,7 +1,7 @@
-"""How tiers are compared: which ones, of which topics, and how patiently; and which topics a tier is meant to count. Pure.
+"""How tiers are compared: which ones, of which topics, and how patiently; and which topics a tier has to count. Pure.
 
-A tier covers what it has ever counted. Beyond that an auditor covers the topics that its pattern matches, for it says which; a load says
-only what it has loaded, so a topic that it never did is not known to be its own. Whoever knows better says so: `Rules.only`.
+A tier covers what it has ever counted. Beyond that an auditor covers the topics that its published pattern matches; a load publishes
+only what it has loaded, so a topic that it never loaded is not known to be its own. `Rules.only` overrides this.
 """
 
 import re
@@ -25,7 +25,7 @@ def is_counted(topic: str, pattern: re.Pattern[str] | None) -> bool:
 
 
 def covers(found: "TierCounts", tier: str, topic: str) -> bool:
-    """Whether a tier is meant to count a topic, as far as it says so itself. One that never said anything is: somebody waits for it."""
+    """Whether a tier has to count a topic, by its own records. A tier without any record has to: it is expected."""
     if tier == PRODUCER_TIER or tier not in found.heard_ms or found.has_counts_of(tier, topic):
         return True
     return says_what_it_counts(found, tier) and is_counted(topic, _compiled(found.pattern_of(tier)))
@@ -59,16 +59,16 @@ class Rules:
     graces_ms: Mapping[str, int] = field(default_factory=dict)
     """The same by tier, where it is another."""
     only: Mapping[str, Callable[[str], bool]] = field(default_factory=dict)
-    """The topics that a tier is meant to count, if it is another answer than that of `covers`."""
+    """The topics that a tier has to count, where that differs from `covers`."""
     producer_timeout_ms: int = PRODUCER_TIMEOUT_MS
-    """So long after the last sign of life of an instance that did not close, the log's count stands for its own."""
+    """So long after the last record of an instance that did not close, the log's count is taken for its own."""
     vouch_ms: int = 180_000
     """How much later than the lower tier's last change an open instance has to be heard of: it counts an event when that is acknowledged,
     which may be two minutes after it is in the log; and clocks differ."""
     skew_ms: int = 300_000
     """Event times so far in the future are a wrong clock's."""
     behind_ms: int = 172_800_000
-    """So much older than other hosts' events are those of a host whose clock is behind."""
+    """So much older than other hosts' events are those of a host whose clock lags."""
     topics: Collection[str] | None = None
     """Only these; None: all."""
     since_ms: int | None = None

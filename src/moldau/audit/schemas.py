@@ -1,4 +1,4 @@
-"""Which schema ids stand for tracked events, asked of a schema registry once each.
+"""Which schema ids are those of tracked events, asked of a schema registry once each.
 
 Without a registry an auditor goes by the shape of the bytes: an Avro record that begins with a number, three texts and 16 bytes looks like
 a tracked event, whatever it is.
@@ -13,11 +13,11 @@ from moldau.tracking.header import is_tracked_schema
 
 _UNKNOWN_S = 10.0
 _LATER = (429, 500, 502, 503, 504)
-"""Answers of a registry that cannot tell now: one that is starting, or without its log."""
+"""Answers of a registry that is not ready: one that is starting, or without its log."""
 
 
 class TrackedSchemas:
-    """Asks the registry at a URL, or a client of one. Raises RegistryUnavailableError and RegistryError if that does not tell."""
+    """Asks the registry at a URL, or a client of one. Raises RegistryUnavailableError and RegistryError."""
 
     def __init__(self, registry: str | RegistryClient, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._client = RegistryClient(registry) if isinstance(registry, str) else registry
@@ -44,5 +44,5 @@ class TrackedSchemas:
         return known
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()

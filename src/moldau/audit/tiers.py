@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TierCount:
-    """What one tier has told of one key: the count, the time of the newest record of it, and how long that was after its newest event at
+    """What a tier has published of a key: the count, the time of its newest record, and how long that was after its newest event at
     least, all in ms; negative for events of the future."""
 
     count: Count = NOTHING
@@ -38,7 +38,7 @@ class TierCount:
 
 @dataclass(slots=True)
 class ProducerInstance:
-    """A producer instance: when it opened and closed, its last sign of life, and what it says to have counted in all. Times in ms."""
+    """A producer instance: when it opened and closed, its newest record, and its own total. Times in ms."""
 
     instance: str
     datacenter: str
@@ -50,7 +50,7 @@ class ProducerInstance:
     newest_ms: int = 0
     """When it made its newest record, by its own clock."""
     vouched_ms: int = 0
-    """The same by the clock that is behind, its own or the broker's: everything before that it has told."""
+    """The same by the earlier of two clocks, its own and the broker's: everything before that is published."""
     published: Count = NOTHING
     declared: Count | None = None
 
@@ -65,7 +65,7 @@ class ProducerInstance:
 
 @dataclass(frozen=True, slots=True)
 class ReportedGap:
-    """A gap in what a tier has counted of a topic, and when that was told, in ms."""
+    """A gap in what a tier has counted of a topic, and when that was published, in ms."""
 
     tier: str
     topic: str
@@ -143,7 +143,7 @@ def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 LATE_MS = 24 * 3_600_000
-"""A record that was made so long before what was heard last, and of which nobody knows whether it was taken before, is looked up."""
+"""A record that is so much older than the newest one, and that may have been taken before, is looked up."""
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ class TierCounts:
     counted_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     """The newest mark of each tier and topic, of tiers that publish them by topic."""
     owners: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Whose counts those of a tier and topic are, as far as it is said."""
+    """The owner of the counts of a tier and topic, where one was published."""
     epochs: dict[tuple[str, str], str] = field(default_factory=dict)
     """By tier and topic: the guid of the last record that took its counts back."""
     dead_letters: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -172,17 +172,17 @@ class TierCounts:
     gaps: list[ReportedGap] = field(default_factory=list)
     unreadable: list[UnreadableRecord] = field(default_factory=list)
     settled: dict[str, SettledWindows] = field(default_factory=dict)
-    """By topic: windows that are complete in all tiers, and not among the counts any more; see `moldau.audit.forgetting`."""
+    """By topic: windows that are complete in all tiers, and no longer among the counts; see `moldau.audit.forgetting`."""
     lags: dict[tuple[str, str, str, str], int] = field(default_factory=dict)
     """Of hosts (topic, datacenter, service, host) in settled windows: how much later than its newest event a count was published."""
     stale: bool = False
-    """Whether something was told about what is forgotten here: who wants to be certain reads all of it again."""
+    """Whether records arrived about what was dropped here: the audit topic has to be read again."""
     again_at: float = 0.0
     """Not before that, by the monotonic clock."""
     topic_id: bytes | None = None
     """Of the audit topic that this was read from."""
     positions: dict[TopicPartition, int] = field(default_factory=dict)
-    """Where reading goes on."""
+    """Where reading continues."""
     records: int = 0
     forgotten_ms: dict[str, int] = field(default_factory=dict)
     """Topics of which the audit topic has lost old records, by its retention: the time of the oldest that is left."""
@@ -204,11 +204,11 @@ class TierCounts:
 
     @property
     def auditors(self) -> set[str]:
-        """The tiers that say what they count, and up to when."""
+        """The tiers that publish what they count, and up to when."""
         return self.marked_ms.keys() | self._patterns.keys()
 
     def pattern_of(self, tier: str) -> str:
-        """The topics that an auditor counts now, as it says itself; empty if it has no pattern."""
+        """The pattern of topics that an auditor counts now, as it published it; empty if it has none."""
         return self._patterns.get(tier, (0, ""))[1]
 
     def has_counts_of(self, tier: str, topic: str) -> bool:
@@ -299,7 +299,7 @@ class TierCounts:
     def _may_be_known(self, record: AuditRecord, at_ms: int | None) -> bool:
         """Whether it may have been taken before, by a guid that is forgotten.
 
-        Where brokers do not say when they took it, it is not before what others than producers, whose clocks may be wrong, have told.
+        Where brokers do not say when they took it, it is not before the records of tiers other than producers, whose clocks may be wrong.
         """
         if self._guids_before is None or record.tier in self.marked_ms:
             return False
@@ -335,7 +335,7 @@ class TierCounts:
             known.published = known.published + record.count
 
     def take_value(self, partition: int, offset: int, value: bytes | None, at_ms: int | None = None) -> None:
-        """Add a record of the audit topic; one that cannot be read is skipped, and the log says which."""
+        """Add a record of the audit topic; one that cannot be read is skipped and logged."""
         try:
             record = AuditRecord.from_bytes(value)
         except AuditRecordError as error:
@@ -351,7 +351,7 @@ class TierCounts:
                 self.forgotten_ms[record.key.topic] = oldest_ms
 
     def begin_at(self, where: TopicPartition, first_offset: int) -> None:
-        """Reading goes on there, or at the log's first offset if what comes next is gone; what could not be read there is gone too."""
+        """Continue there, or at the log's first offset if the next record was deleted; unreadable records before it are dropped."""
         self.unreadable = [each for each in self.unreadable if each.partition != where.partition or each.offset >= first_offset]
         position = self.positions.get(where, 0)
         if first_offset > position:

@@ -55,7 +55,7 @@ def _rotated(lane: Lanes, bits: int) -> Lanes:
 
 
 def count_spans(data: Bytes8, start: Int64s, end: Int64s, timestamp_ms: Int64s, topic: str, reader: HeaderReader, into: Tally) -> None:
-    """Count the values at these places of `data`, which has at least 48 bytes behind the last one.
+    """Count the values at these places of `data`, which has at least 48 bytes after the last one.
 
     `timestamp_ms` are the times of their batches, for those that are untracked.
     """

@@ -10,14 +10,14 @@ from moldau.tracking.counts import NOTHING, WINDOW_MS, Count
 
 
 class Verdict(Enum):
-    """What comparing two tiers says. Of the worst first, as they are summed up over the hosts of a window."""
+    """The outcome of comparing two tiers. The worst first, as they are summed up over the hosts of a window."""
 
     HIDDEN_LOSS = "loss hidden by duplication"
     """As many events, but other ones."""
     LOSS = "loss"
     DUPLICATION = "duplication"
     PRODUCER_INCOMPLETE = "producer counts incomplete"
-    """The log holds more than a producer published that died, or may have: nobody can know yet what it sent."""
+    """The log holds more than a producer published that died, or may have: what it sent is unknown."""
     NOT_COUNTED = "not counted yet"
     """One of the tiers has not counted up to here."""
     NOT_DUE = "not yet due"
@@ -121,7 +121,7 @@ class Report:
     """What auditors could not count, or have counted in vain."""
     unreadable: tuple[UnreadableRecord, ...] = ()
     uncovered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By tier: topics that it is not known to be meant to count, so that they are not compared there."""
+    """By tier: topics that it is not known to have to count, so that they are not compared there."""
     awaited: tuple[str, ...] = ()
     """Those of these tiers that may still count them, where both tiers and topics were asked for by name."""
     unheard: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class Report:
     dead_letters: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By tier and topic: how many of its untracked records were put aside as dead letters."""
     settled: tuple[SettledPair, ...] = ()
-    """Of who watches for long: complete windows that are not among the pairs any more."""
+    """In a long watch: complete windows that are no longer among the pairs."""
 
     @property
     def alarming(self) -> bool:
@@ -187,7 +187,7 @@ class Summary:
 
 
 def verdict_text(verdict: Verdict, due_ms: int | None) -> str:
-    """The verdict as people read it: what is not yet due says until when."""
+    """The verdict as people read it: what is not yet due with its time."""
     return f"not due until {moment(due_ms)}" if verdict is Verdict.NOT_DUE and due_ms is not None else verdict.value
 
 

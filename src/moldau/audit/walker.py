@@ -35,7 +35,7 @@ class _Section:
 
 
 class Walker:
-    """Counts fetches of any number of topics. `fast` None: with numpy if it is there."""
+    """Counts fetches of any number of topics. `fast` None: with numpy if it is installed."""
 
     def __init__(self, is_tracked: SchemaCheck | None = None, *, fast: bool | None = None) -> None:
         self._reader = HeaderReader(is_tracked)
@@ -44,7 +44,7 @@ class Walker:
         """A fetch of no more records is counted one by one."""
 
     def walk(self, where: TopicPartition, fetched: Fetched, offset: int, into: Tally) -> int:
-        """Count the records from `offset` on; the offset to go on from. PeerError and its CorruptBatchError for bytes that are damaged.
+        """Count the records from `offset` on; the offset to continue from. PeerError and its CorruptBatchError for bytes that are damaged.
 
         What comes before a damaged batch is counted; the error is raised when that batch is the next one.
         """

@@ -1,6 +1,6 @@
 """The completion watermark, asked of the brokers: up to when a tier has everything of a topic.
 
-``moldau.audit.reconcile`` says what it is.
+``moldau.audit.reconcile`` defines it.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def completion_watermark(topic: str, tier: str, *, bootstrap: str, rules: Rules | None = None) -> datetime | None:
-    """Up to when the tier has everything of the topic, asked of the audit topic now; None if that cannot be said of any window.
+    """Up to when the tier has everything of the topic, asked of the audit topic now; None if no window is complete.
 
     ConnectionLostError, RequestFailedError, and the like if the brokers cannot be asked.
     """
