@@ -26,7 +26,7 @@ POINTS = frozenset((*DRIVER_POINTS, *TASK_POINTS, *COMPACTION_POINTS))
 DIE_AT, DIE_ONCE = "MOLDAU_LOAD_DIE_AT", "MOLDAU_LOAD_DIE_ONCE"
 
 Orders = tuple[str | None, str | None]
-"""At which point to die, and the file that says that it has been done."""
+"""At which point to die, and the file that marks it as done."""
 NO_ORDERS: Orders = (None, None)
 
 _hook: Callable[[str], object] | None = None

@@ -1,7 +1,7 @@
 """What Spark takes for each Python task, and how source and sink get around it.
 
 Spark runs the tasks of a data source in Python processes that it keeps, one task after another. Two of its habits cost a small batch of a
-stream more than its rows do: the second write to such a process waits for 40 ms, and the process collects garbage behind each task.
+stream more than its rows do: the second write to such a process waits for 40 ms, and the process collects garbage after each task.
 """
 
 import gc

@@ -48,7 +48,7 @@ ORDER BY datacenter, service""",
 
 COMPLETENESS = ReportJob(
     "completeness",
-    "Is each ten minutes all there, and nothing twice? The checksum is the audit's; `told` is what producers said that they had sent.",
+    "Is each ten minutes all there, and nothing twice? The checksum is the audit's; `told` is the producers' own count.",
     f"""WITH arrived AS (
   SELECT timestamp_seconds(floor(unix_millis(header.time) / {WINDOW_MS}) * {_WINDOW_S}) AS window_start,
          count(*) AS events, count(DISTINCT header.guid) AS distinct_events,
@@ -83,7 +83,7 @@ ORDER BY partition, schema_id""",
 def run_report(spark: Any, table: str, name: str, *, bootstrap: str | None = None, topic: str | None = None) -> Any:
     """The answer as a DataFrame. ValueError for a report that is not there; TableError without a table.
 
-    For ``completeness`` the producers' counts of `topic` are read from the audit behind `bootstrap`; without them no window has a verdict.
+    For ``completeness`` the producers' counts of `topic` come from the audit topic of `bootstrap`; without them no window has a verdict.
     Events in the dead letters are missing from the table, and so from this report; the audit counts them as arrived.
     """
     from moldau.lake.table import read_table
@@ -119,7 +119,7 @@ def raw_report(spark: Any, bootstrap: str, topic: str) -> Any:
 
 
 def _produced(bootstrap: str, topic: str) -> dict[int, Count]:
-    """What producers said that they had sent, by window."""
+    """The producers' own counts, by window."""
     from moldau.audit.follow import read_audit
     from moldau.client.cluster import Cluster
     from moldau.tracking.audit_record import PRODUCER_TIER

@@ -55,7 +55,7 @@ _MB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 
 
 class SessionError(RuntimeError):
-    """Spark cannot be started; the message says what is missing."""
+    """Spark cannot be started; the message names what is missing."""
 
 
 def check_spark(memory: str) -> None:
@@ -132,7 +132,7 @@ def start_tasks(
 
 @contextmanager
 def _starting(directory: str, given: SparkProcesses | None) -> Iterator[SparkProcesses]:
-    """What is started belongs to the processes given; what Java says goes to a file, and why it did not start into a SessionError."""
+    """What is started belongs to the processes given; Java's output goes to a file, and why it did not start into a SessionError."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -155,7 +155,7 @@ def _until_exit(processes: SparkProcesses) -> SparkProcesses:
 
 
 def _check_java() -> None:
-    """Java is there. Without it pyspark prints a page and says nothing of Java."""
+    """Java is installed. Without it pyspark prints a page that does not name Java."""
     home = os.environ.get("JAVA_HOME")
     if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
         raise SessionError(f"there is no Java at JAVA_HOME, {home}; Spark needs a Java 17 or newer")
@@ -164,7 +164,7 @@ def _check_java() -> None:
 
 
 def _first_error(path: str) -> str:
-    """The first line that is an error of Java's, which says why; the ones behind it say only that it ended. Else the last line."""
+    """The first line that is an error of Java's, which has the reason; those after it report only that it ended. Else the last line."""
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = [line.strip() for line in file if line.strip()]
     errors = [line for line in lines if line.startswith(("Error", "Exception", "Caused by"))]
@@ -262,7 +262,7 @@ class SparkOnDemand:
             self._processes.end_soon()
 
     def close(self) -> None:
-        """End it in good order."""
+        """Stop it."""
         if self._processes is None:
             return
         if self._session is not None and not self._ended:

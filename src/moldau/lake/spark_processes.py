@@ -1,4 +1,4 @@
-"""The processes of a Spark of ours, Java and the Python workers that it starts: none outlives the process that wanted them.
+"""The processes of our Spark, Java and the Python workers that it starts: none outlives the process that started them.
 
 Whatever is started for Spark has a token in its environment, which its own children inherit, so that all of them are found, wherever they
 hang in the tree. A *watchdog* holds the end of a pipe to this process: when the pipe closes, because this process was killed for
@@ -56,7 +56,7 @@ if __name__ == "__main__":
         if directory:
             shutil.rmtree(directory, ignore_errors=True)
 """
-"""A program of its own, since it has to start in a few milliseconds. One byte on its input says that nothing is left to be done."""
+"""A program of its own, since it has to start in a few milliseconds. One byte on its input means that nothing is left to be done."""
 
 
 class SparkProcesses:

@@ -22,18 +22,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class IncompleteTableError(TimeoutError):
-    """The table was not complete up to the time in time; the message says how far it is."""
+    """The table was not complete up to the time before the timeout; the message has its watermark."""
 
 
 def completion_watermark(path: str) -> datetime | None:
-    """The time up to which the table is complete; None if there is no table or nobody has said yet. TableError."""
+    """The time up to which the table is complete; None if there is no table or no watermark. TableError."""
     snapshot = open_table(path)
     text = None if snapshot is None else snapshot.properties.get(COMPLETION_WATERMARK)
     return None if text is None else datetime.fromisoformat(text)
 
 
 def set_watermark(tables: TableFormat, path: str, watermark_ms: int) -> int | None:
-    """Say up to when the table is complete (ms since 1970); the version, or None if it said so already."""
+    """Store up to when the table is complete (ms since 1970); the version, or None if that was stored already."""
     moment = _EPOCH + timedelta(milliseconds=watermark_ms)
     text = f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
     return set_properties(tables, path, {COMPLETION_WATERMARK: text})

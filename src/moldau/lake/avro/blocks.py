@@ -1,8 +1,8 @@
 """Arrays and maps: where their items begin, in many rows at once, and the steps that read them.
 
-An array is blocks: a count, as many items, the next count, and so on to a count of 0. A negative count stands for as many items, with the
-size of the block behind it, which fastavro does not look at, nor does anybody here. Only its bytes say how long an item is, so the rows go
-through their items side by side: a round passes over one item of each row that has one left. That tells where each item begins. Then all
+An array is blocks: a count, as many items, the next count, and so on to a count of 0. A negative count means as many items, with the
+size of the block after it, which neither fastavro nor this module uses. Only its bytes show how long an item is, so the rows go
+through their items side by side: a round skips one item of each row that has one left, which finds where each item begins. Then all
 items of all rows are read at once, as if each were a row.
 
 A round takes as long for one row as for a hundred. So a row that has more items, or more blocks, than nearly all others is doubtful.
@@ -23,7 +23,7 @@ ROUNDS = 8
 ROWS = 64
 """More of them need so many rows that take part."""
 LOOK = 64
-"""Every so many rounds doubtful rows are left out: nobody reads their items."""
+"""Every so many rounds doubtful rows are left out: their items are not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class BlockLayout:
 
 
 class Items:
-    """The items of all rows, one behind the other."""
+    """The items of all rows, one after the other."""
 
     def __init__(self, whole: RowCursor, rows: Int64s, starts: Int64s) -> None:
         self._whole = whole

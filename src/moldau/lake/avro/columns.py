@@ -66,7 +66,7 @@ class SchemaSource(Protocol):
         """The newest version of a subject."""
 
     def referenced(self, schema: RegisteredSchema | SubjectVersion, /) -> list[SubjectVersion]:
-        """All schemas that this one refers to, behind those that they need themselves."""
+        """All schemas that this one refers to, after those that they need themselves."""
 
     def close(self) -> None:
         """Close connections."""

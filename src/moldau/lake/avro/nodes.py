@@ -10,7 +10,7 @@ PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "by
 
 @dataclass(frozen=True, slots=True)
 class LogicalType:
-    """What the number or bytes of a type stand for; precision and scale of a decimal."""
+    """What the number or bytes of a type mean; precision and scale of a decimal."""
 
     name: str
     precision: int = 0
@@ -37,7 +37,7 @@ class FixedNode:
 
 @dataclass(frozen=True, slots=True)
 class EnumNode:
-    """One of some symbols; `default` stands for a symbol of the writer that the reader does not have."""
+    """One of some symbols; `default` replaces a symbol of the writer that the reader does not have."""
 
     name: str
     symbols: tuple[str, ...]
@@ -57,7 +57,7 @@ class FieldNode:
 
 @dataclass(frozen=True, slots=True)
 class RecordNode:
-    """Fields one behind the other."""
+    """Fields one after the other."""
 
     name: str
     fields: tuple[FieldNode, ...]

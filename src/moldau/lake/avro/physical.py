@@ -14,7 +14,7 @@ def physical(node: Node) -> Any:
 
 
 class _Physical:
-    """What fastavro takes, made from nodes: every name replaced by what it stands for, since fastavro resolves two schemas by name wrongly
+    """What fastavro takes, made from nodes: every name replaced by its type, since fastavro resolves two schemas by name wrongly
     where one of them defines a type in place and the other refers to it."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class _Physical:
 
 
 def default_value(default: Any, node: Node) -> Any:
-    """The value that a default in JSON stands for, as fastavro would read it: bytes are written as text."""
+    """The value of a default in JSON, as fastavro would read it: bytes are written as text."""
     match node:
         case PrimitiveNode("bytes", _) | FixedNode():
             return default.encode("latin-1")

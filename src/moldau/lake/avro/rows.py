@@ -1,10 +1,10 @@
 """Avro bodies row by row through fastavro: every shape there is, and the judge of what the fast decoder doubts.
 
-fastavro passes over such fields without looking whether they are there: an event that was cut off in one of them would be taken for
+fastavro skips such fields without checking that they are complete: an event that was cut off in one of them would be taken for
 whole, and the more so the fewer columns are read. So the reader's schema gets them as well. They are read as what takes least:
-text as bytes, symbols as numbers; nobody looks at them.
+text as bytes, symbols as numbers; they are not used.
 
-What is stricter than fastavro: bytes left over behind an event are an error (they are what a wrong schema id looks like), and so are
+What is stricter than fastavro: bytes left after an event are an error (they are what a wrong schema id looks like), and so are
 numbers that do not fit their type, numbers below 0 of symbols and branches, and dates and times outside of the years 1 to 9999.
 """
 

@@ -53,7 +53,7 @@ class SchemaTree:
 
 
 def parse(schema: str | AvroText) -> SchemaTree:
-    """Read a schema. AvroSchemaError says what is wrong with it."""
+    """Read a schema. AvroSchemaError names what is wrong with it."""
     import fastavro
     from fastavro.schema import SchemaParseException, UnknownType
 
@@ -141,7 +141,7 @@ FIXED_BYTES_MAX = 2**31 - 1
 
 
 def check_sizes(node: Node) -> None:
-    """AvroSchemaError for what no event can have: arrays of what takes no bytes (ten bytes could say that there are 2**62), vast fixed."""
+    """AvroSchemaError for what no event can have: arrays of what takes no bytes (ten bytes could claim 2**62 of them), vast fixed."""
     match node:
         case FixedNode(name, size) if size > FIXED_BYTES_MAX:
             raise AvroSchemaError(f"fixed {name} has {size} bytes, and no event has more than {FIXED_BYTES_MAX}")

@@ -16,7 +16,7 @@ from moldau.lake import spans
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 SLACK = 24
-"""Readable bytes behind the last row: a row that ends too early is noticed after its element was read."""
+"""Readable bytes after the last row: a row that ends too early is noticed after its element was read."""
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 _U = np.uint64
 _STOPS, _SEVENS, _ONES = _U(0x8080808080808080), _U(0x7F7F7F7F7F7F7F7F), _U(0x0101010101010101)
@@ -58,7 +58,7 @@ class RowCursor:
         return RowCursor(self.data, self.position[rows], self.end[rows])
 
     def join(self, rows: Int64s, part: "RowCursor") -> None:
-        """Go on where the cursor over some of the rows has come to."""
+        """Continue at the positions of a cursor over some of the rows."""
         self.position[rows] = part.position
         self.doubtful[rows] |= part.doubtful
 

@@ -1,13 +1,13 @@
 """Counts of a load for the audit: published after the commit, under a tier that one job and table claim.
 
-Two loads of one topic that count under one tier name would be a duplication to the audit. So a load says in the audit topic that the tier
+Two loads of one topic that count under one tier name would be a duplication to the audit. So a load claims in the audit topic that the tier
 is its own before it counts anything (a *claim*), and reads back who was first. All records of a topic share a partition, so there is one
-order of claims and of what takes counts back (``moldau audit forget``). A note beside the table says up to where the audit topic was read,
+order of claims and of what takes counts back (``moldau audit forget``). A note beside the table has up to where the audit topic was read,
 and under which *epoch* the counts are: the guid of what took counts back last, which goes into the guids of those published after it.
 
 The counts are in the table's log, in the version that holds the rows they count, so they are as durable as the rows. Publishing is a
 copy that may be made twice: the guid of each audit record is made from the table, the version and what is counted, and the audit takes
-each guid once. A note beside the table says up to which version all were taken; a load that finds versions above it publishes them again.
+each guid once. A note beside the table has the newest version whose counts were all published; a load publishes those above it again.
 """
 
 import json
@@ -50,7 +50,7 @@ class Claim:
 
 
 def owner_of(job: LoadJob, table_id: str) -> str:
-    """The owner of counts, as it is published. Who it is the last word says; the others are for people."""
+    """The owner of counts, as it is published. The last word identifies it; the others are for people."""
     return f"job {job.name}, table {os.path.abspath(job.table)}, id {table_id}"
 
 
@@ -170,7 +170,7 @@ _TWICE_IS_ONCE = {"enable.idempotence": False}
 def keep_counts(job: LoadJob, tables: TableFormat, epoch: str = "") -> None:
     """Before a load makes another version: see to it that no counts are lost with the words of old ones. LoadError if they may be.
 
-    That can only be where a table keeps the words of few versions, and the audit could not be told of half of them.
+    That can only be where a table keeps the words of few versions, and half of them could not be published.
     """
     snapshot = tables.open(job.table)
     if job.tier is None or snapshot is None or tables.words_kept is None:
@@ -189,7 +189,7 @@ def keep_counts(job: LoadJob, tables: TableFormat, epoch: str = "") -> None:
 def publish_counts(job: LoadJob, tables: TableFormat, epoch: str = "", counted_ms: int | None = None) -> str | None:
     """Publish what is not known to be published. Why it could not be done, or None: the rows are there, a load does not fail for it.
 
-    `epoch` is that of the tier's claim. With `counted_ms` a mark says that everything which the topic had by then is counted.
+    `epoch` is that of the tier's claim. With `counted_ms` a mark states that everything which the topic had by then is counted.
     """
     snapshot = tables.open(job.table)
     if job.tier is None or snapshot is None:

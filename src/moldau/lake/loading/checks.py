@@ -43,7 +43,7 @@ def check_jobs(jobs: LoadJobs) -> list[LoadJob]:
 
 
 def check_directory(path: str) -> None:
-    """A table can be made there. LoadError says why not, and what to do."""
+    """A table can be made there. LoadError has why not, and what to do."""
     try:
         check_place(path)
         check_usable(os.path.abspath(path), "a directory of tables", "--to", room_bytes=ROOM_BYTES)
@@ -52,7 +52,7 @@ def check_directory(path: str) -> None:
 
 
 def check_work_directory(path: str | None) -> None:
-    """Spark can keep its own files there (None: where temporary ones are). LoadError says why not, and what to do."""
+    """Spark can keep its own files there (None: where temporary ones are). LoadError has why not, and what to do."""
     try:
         check_usable(
             os.path.abspath(path or tempfile.gettempdir()), "a directory for Spark's own files", "--work-dir", room_bytes=ROOM_BYTES

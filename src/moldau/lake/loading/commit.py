@@ -126,7 +126,7 @@ def commit_events(planned: Plan, written: WrittenFiles, writer: TableWriter, sou
 
 
 def _claim(planned: Plan) -> None:
-    """Say in the table that this job loads the topic, if nothing says so yet. OtherJobError if another job was faster."""
+    """Record in the table that this job loads the topic, unless that is recorded. OtherJobError if another job was faster."""
     path, owner = planned.job.table, planned.owner
     if any(known.offset is not None for known in planned.before) or owner.is_known(planned.tables, path):
         return

@@ -1,4 +1,4 @@
-"""Values and headers of records to columns in a task: JSON objects or framed Avro behind one interface. The last header of a name
+"""Values and headers of records to columns in a task: JSON objects or framed Avro, with one interface. The last header of a name
 counts."""
 
 from collections.abc import Callable, Iterator, Mapping

@@ -9,11 +9,11 @@ _CRASHED = "Python worker exited unexpectedly"
 
 
 class LoadError(RuntimeError):
-    """A load cannot go on; the message names the topic or the table."""
+    """A load cannot continue; the message names the topic or the table."""
 
 
 class NoSchemaError(LoadError):
-    """There are records, and no schema to read them by; somebody may still register one."""
+    """There are records, and no schema to read them by; one may still be registered."""
 
 
 class SchemaChangeError(LoadError):
@@ -21,7 +21,7 @@ class SchemaChangeError(LoadError):
 
 
 class TaskError(LoadError):
-    """A Spark task failed; the message is what the task said."""
+    """A Spark task failed; the message is that of the task."""
 
 
 def task_failure(topic: str, error: Exception) -> RuntimeError:

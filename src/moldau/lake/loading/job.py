@@ -64,7 +64,7 @@ def check_name(name: str) -> None:
 class LoadJob:
     """What goes where. Two jobs with different names load the same topic independently, each into a table of its own.
 
-    Events are JSON objects if `columns` says which fields they have, otherwise Avro by the schemas of `registry`.
+    Events are JSON objects if `columns` has their fields, otherwise Avro by the schemas of `registry`.
     """
 
     name: str
@@ -84,7 +84,7 @@ class LoadJob:
     refuse_unknown: bool = True
     """Whether a JSON event with a field that has no column is a dead letter; otherwise such fields are dropped."""
     reject_header: str | None = None
-    """A header by which a producer says that a record is no event, and why: such a record is a dead letter, and the text its error."""
+    """A header by which a producer marks that a record is no event, and why: such a record is a dead letter, and the text its error."""
     group_id: str | None = None
     """The consumer group that the offsets are committed to after the table's commit, so that its lag is that of the load; None: to none."""
     isolation_level: str = "read_committed"
@@ -104,7 +104,7 @@ class LoadJob:
     on_incompatible: str = STOP
     """What to do about events whose schema the table cannot follow: ``stop``, or ``dead-letters``."""
     records_max: int | None = None
-    """No load takes more offsets than this; the next one goes on. None: all that there are."""
+    """No load takes more offsets than this; the next one continues. None: no limit."""
 
     def __post_init__(self) -> None:
         def must(fine: bool, problem: str) -> None:
@@ -191,7 +191,7 @@ DEFAULT_RECORDS_MAX = 10_000_000
 
 _OF_JSON_EVENTS = ("columns", "time", "headers", "refuse_unknown", "reject_header")
 TOPIC_SETTINGS = frozenset((*_OF_JSON_EVENTS, "registry", "subject", "partition", "writers", "on_incompatible", "records_max"))
-"""What may be said of one topic alone."""
+"""Settings of a single topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class LoadJobs:
             self.job(topic)
 
     def job(self, topic: str) -> LoadJob:
-        """The job of one topic. ValueError for settings that cannot be meant."""
+        """The job of one topic. ValueError for settings that are not valid."""
         shared = {each.name for each in fields(LoadJob)} & {each.name for each in fields(LoadJobs)} - {"group_id"}
         values = {name: getattr(self, name) for name in shared}
         values |= {
@@ -263,7 +263,7 @@ class LoadJobs:
         return LoadJob(**values)
 
     def jobs(self, existing: Iterable[str]) -> list[LoadJob]:
-        """The jobs for the topics that there are, and for all that are named: whether one of them is gone the load itself judges."""
+        """The jobs for the topics that exist, and for all that are named: whether one of them was deleted the load itself finds."""
         there = set(existing)
         if self.pattern is not None:
             matching = re.compile(self.pattern)
@@ -280,7 +280,7 @@ _OTHER_NAMES = {"to": "directory"}
 
 
 class JobFileError(ValueError):
-    """A job file that cannot be meant; the message names the file."""
+    """A job file that is not valid; the message names the file."""
 
 
 def read_job_file(path: Path, options: Mapping[str, Any], *, otherwise: Mapping[str, Any] | None = None) -> LoadJobs:
@@ -304,7 +304,7 @@ def _said(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_jobs(values: Mapping[str, Any]) -> LoadJobs:
-    """The job that these values describe, named as in a file. ValueError says which one cannot be meant."""
+    """The job that these values describe, named as in a file. ValueError names one that is not valid."""
     known = {each.name for each in fields(LoadJobs)} - {"settings", "directory"} | {"to", "topic"}
     unknown = sorted(set(values) - known)
     if unknown:

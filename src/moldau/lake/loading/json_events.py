@@ -1,6 +1,6 @@
 """Events as JSON objects, one in each record's value, to typed columns; and the ones that are not.
 
-Arrow says that a line cannot be read, and of some values which; so the line is looked at once more, by the types of the columns. What
+Arrow reports that a line cannot be read, and of some values which; so the line is read once more, by the types of the columns. What
 that does not explain has Arrow's own message. Whatever the line holds, there is a reason: it is cut to be read, and text that is no Unicode
 is written in escapes.
 
@@ -46,7 +46,7 @@ def json_kind(value: Any) -> str:
 
 
 def read_event(text: str) -> Any:
-    """A JSON text, with its numbers as `Literal`. ValueError says why it is none."""
+    """A JSON text, with its numbers as `Literal`. ValueError has why it is none."""
     constants: list[Literal] = []
 
     def constant(name: str) -> Literal:
@@ -98,7 +98,7 @@ def reason(line: bytes, schema: Any, message: str = "") -> str:
 
 
 def _unfit(value: Any, kind: Any, path: str) -> tuple[str, str, str] | None:
-    """Of a value the first part that a column of this type cannot take: where it is, what the column takes, and what is there."""
+    """Of a value the first part that a column of this type cannot take: where it is, what the column takes, and the value."""
     if value is None:
         return None
     if pa.types.is_struct(kind) and isinstance(value, dict):
@@ -213,9 +213,9 @@ def parse_events(values: Sequence[bytes | None], schema: Any, *, refuse_unknown:
 
 
 def _surely_one_object_each(values: Sequence[bytes | None]) -> bool:
-    """Whether it is certain that every value is one JSON object, or no JSON, on one line of UTF-8. False if it is not that easy to tell.
+    """Whether it is certain that every value is one JSON object, or no JSON, on one line of UTF-8. False if that is not certain.
 
-    If each value starts with ``{`` and ends with ``}``, and no object has anything behind it on its line, then the only places where
+    If each value starts with ``{`` and ends with ``}``, and no object has anything after it on its line, then the only places where
     the parser can pass from one object to the next are the ends of values.
     """
     if not all(value and value[0] == 0x7B and value[-1] == 0x7D for value in values):
@@ -231,7 +231,7 @@ def _surely_one_object_each(values: Sequence[bytes | None]) -> bool:
 
 
 def _one_object(value: bytes | None) -> bytes:
-    """The value on one line, if it is one JSON object; ValueError says why not."""
+    """The value on one line, if it is one JSON object; ValueError has why not."""
     if value is None:
         raise ValueError("the value is null")
     try:

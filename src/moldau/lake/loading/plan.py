@@ -36,7 +36,7 @@ def share_out(ranges: Sequence[OffsetRange], count: int) -> list[list[OffsetRang
 
 
 def task_count(ranges: Sequence[OffsetRange], parallel: int, writers: int | None) -> int:
-    """How many tasks: `writers`, if the job says so; otherwise as many as run at once, or fewer where there is little to load."""
+    """How many tasks: `writers`, if the job has that; otherwise as many as run at once, or fewer where there is little to load."""
     if writers is not None:
         return writers
     return max(1, min(parallel, sum(each.size for each in ranges) // TASK_OFFSETS_MIN))
@@ -49,7 +49,7 @@ def _part(wanted: OffsetRange, number: int, count: int) -> OffsetRange:
 log = logging.getLogger(__name__)
 
 ACCEPT_LOSS = "--no-fail-on-data-loss"
-"""The option of ``moldau load`` that loads what is left where records are gone, for messages."""
+"""The option of ``moldau load`` that loads what is left where records were deleted, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Plan:
     topic_id: str
     ranges: tuple[OffsetRange, ...]
     group_offsets: Mapping[TopicPartition, int]
-    """What the table says after the load, by partition."""
+    """The offsets of the table after the load, by partition."""
     base: Snapshot | None
     """The table before the load; None if there is none yet."""
     decoding: EventDecoding | None
@@ -149,7 +149,7 @@ def plan_load(job: LoadJob, source: ClusterLog, *, fail_on_data_loss: bool = Tru
 
 
 def _without_topic(job: LoadJob, tables: TableFormat, there: Snapshot | None, *, fail_on_data_loss: bool) -> Plan:
-    """The topic is gone: what was in it and not in the table is lost."""
+    """The topic was deleted: what was in it and not in the table is lost."""
     if there is None:
         raise LoadError(f"there is no topic {job.topic!r}")
     loaded = _held_up_to(job, tables) or "nothing of it"

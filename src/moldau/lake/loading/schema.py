@@ -127,7 +127,7 @@ _NO_SUBJECT = 404
 
 @dataclass(frozen=True, slots=True)
 class EventDecoding:
-    """What the tasks of a load are told about the events. It can be pickled."""
+    """How the tasks of a load decode the events. It can be pickled."""
 
     columns: Any
     """Arrow schema of the decoded columns, as a table stores them."""

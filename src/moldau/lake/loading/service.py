@@ -1,7 +1,7 @@
 """A load job of many topics, in rounds: once, every so often, or again and again.
 
 A round brings the table of every topic up to the end that its topic has then. Topics are loaded side by side, each by loads of its own;
-what happens to one does not keep the others, now or later: a topic that fails is told of once, and tried again in each round. A
+what happens to one does not keep the others, now or later: a topic that fails is reported once, and retried in each round. A
 long-lived job is nothing but such rounds: there is no state between them that a crash could lose, since offsets always come from the
 tables.
 """
@@ -43,9 +43,9 @@ class Watermarks:
         self._watch = Watch()
 
     def update(self, jobs: Iterable[LoadJob]) -> Mapping[str, int]:
-        """Set the property of each table of which the audit can say something; the watermarks by topic, in ms.
+        """Set the property of each table for which the audit has a watermark; the watermarks by topic, in ms.
 
-        An audit that cannot be read changes nothing: the log says why.
+        An audit that cannot be read changes nothing, and is logged.
         """
         jobs = [job for job in jobs if job.tier is not None]
         if not jobs:
@@ -123,8 +123,8 @@ class LoadOutcome:
 class LoadService:
     """Loads the topics of a job. One thread calls `run_once` or `run`; `stop` may be called from any.
 
-    `on_outcome` is told of every topic of a round in which something happened; of one that fails in the same way as the round before it
-    is not told again.
+    `on_outcome` is called for every topic of a round in which something happened; for one that fails in the same way as in the round
+    before it is not called again.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class LoadService:
         """When the last mark of a topic was published to the audit."""
         self._stopped = threading.Event()
         self._failing: dict[str, str] = {}
-        """What was told last of each topic that fails."""
+        """The last reported error of each topic that fails."""
         self._left: set[str] | None = None
         """Topics of the round that are not loaded up to its end, or failed; None before the first round."""
         self._outcomes: list[LoadOutcome] = []
@@ -163,7 +163,7 @@ class LoadService:
         return self._left is not None and not self._left
 
     def run_once(self) -> list[LoadOutcome]:
-        """One round. WorldError for brokers that are away; what is wrong with a topic is in its outcome.
+        """One round. WorldError for brokers that do not answer; what is wrong with a topic is in its outcome.
 
         A KeyboardInterrupt waits for the loads that are under way, and is dropped if all topics are loaded then.
         """
@@ -180,7 +180,7 @@ class LoadService:
         """Rounds until `stop`, one beginning `interval_s` after the other began, or at once if that took longer.
 
         A topic that fails is tried again with the next round, whether its failure may pass (a broker or a registry away, a task that died,
-        a load that was faster, no schema yet) or not (records that are gone, a schema that the table cannot follow): the others go on.
+        a load that was faster, no schema yet) or not (deleted records, a schema that the table cannot follow): the others continue.
         Two things end the service once the round is over: FencedError, as another process has taken the job over; and that nothing is
         left to be done, since all topics of the round fail for something that does not pass. Then the first one's error is raised.
         """
@@ -236,7 +236,7 @@ class LoadService:
         return outcome
 
     def _is_new(self, outcome: LoadOutcome) -> bool:
-        """Whether the topic fails, and did not or not in this way when it was last tried; or does not fail any more."""
+        """Whether the topic fails, and did not or not in this way when it was last tried; or no longer fails."""
         if outcome.error is None and not outcome.loads:
             return False  # stopped before it was tried
         now = None if outcome.error is None else str(outcome.error)
@@ -251,7 +251,7 @@ class LoadService:
 
 
 def ending(outcomes: Sequence[LoadOutcome]) -> Exception | None:
-    """Why a running service ends after a round with these outcomes; None if it goes on."""
+    """Why a running service ends after a round with these outcomes; None if it continues."""
     errors = [each.error for each in outcomes if each.error is not None]
     for error in errors:
         if isinstance(error, LoadFencedError):
@@ -262,7 +262,7 @@ def ending(outcomes: Sequence[LoadOutcome]) -> Exception | None:
 
 
 def passing(error: Exception) -> bool:
-    """Whether the same load may succeed later without anybody doing anything."""
+    """Whether the same load may succeed later without any change of job, table or topic."""
     match error:
         case LoadFencedError():
             return False

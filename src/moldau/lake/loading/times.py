@@ -1,10 +1,10 @@
 """The time of an event: that of its header for tracked events, of a column where a job of JSON events names one, otherwise the record's
 timestamp.
 
-It says into which table partition a row goes, a dead letter too. The header's time is a zigzag varint right after the schema id: read for
-all values of a batch at once, by numpy, without the other bytes.
+It decides into which table partition a row goes, a dead letter too. The header's time is a zigzag varint right after the schema id: read
+for all values of a batch at once, by numpy, without the other bytes.
 
-A header's time is in the years 1 to 9999. A record's timestamp is whatever its producer says: one that is in no such year counts as the
+A header's time is in the years 1 to 9999. A record's timestamp is set by its producer: one that is in no such year counts as the
 first or the last moment that there is, so that its row has a day.
 """
 

@@ -54,7 +54,7 @@ class ClusterLog:
         return {partition: listed.offset for partition, listed in found.items()}
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
-        """First offset of the log, and the one behind its last."""
+        """First offset of the log, and its end."""
         return self.offsets({partition: EARLIEST})[partition], self.offsets({partition: LATEST})[partition]
 
     def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:

@@ -27,7 +27,7 @@ from moldau.protocol.records.walk import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX, 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The records of one batch, decompressed, and what its header says of all of them."""
+    """The records of one batch, decompressed, and what its header has for all of them."""
 
     records: bytes | bytearray | memoryview
     count: int

@@ -1,6 +1,6 @@
 """The columns of ``format=avro``: the fields of decoded events, on request those of their records, and what becomes of a value that fails.
 
-The file's name says the range, so that a task that is run again writes the same file again, whole, under the same name. A reader of the
+The file's name has the range, so that a task that is run again writes the same file again, whole, under the same name. A reader of the
 folder finds each record once, unless two queries with overlapping ranges put them in the same place.
 
 The reader's schema is fixed when a read is planned, and goes to the tasks with it: all tasks make the same columns, also while
@@ -33,7 +33,7 @@ SCHEMA = pa.schema([*((name, ARROW_TYPES[name]) for name in _RECORD), ("error", 
 
 
 class DeadLetterFile:
-    """The dead letters of one range. Nothing is written before there is one; nobody sees the file before `close`."""
+    """The dead letters of one range. Nothing is written before there is one; the file is visible from `close` on."""
 
     def __init__(self, path: str, wanted: OffsetRange, topic_id: str | None) -> None:
         directory = local_directory(path)
@@ -77,7 +77,7 @@ def local_directory(path: str) -> str:
 
 
 ERROR = "_error"
-"""The column that says in PERMISSIVE mode why a value could not be decoded."""
+"""The column with the reason, in PERMISSIVE mode, why a value could not be decoded."""
 
 
 class MalformedEventError(RuntimeError):

@@ -1,4 +1,4 @@
-"""Where a read begins and where it ends: the ways to say so, and the step from there to plain offsets.
+"""Where a read begins and where it ends: the forms of options, and the step from there to plain offsets.
 
 Everything is resolved once, on the driver: `latest` becomes a number before the first task starts, so that a task that is run again
 reads the same records. What the brokers know comes in through a look-up function; nothing here talks to them.
@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 from moldau.model.identity import TopicPartition
 
 ACCEPT_LOSS = "failOnDataLoss=false"
-"""The data source's option with which a read continues without records that are gone, for messages."""
+"""The data source's option with which a read continues without deleted records, for messages."""
 LATEST = -1
 EARLIEST = -2
-"""The two numbers that stand for a moving offset, in the JSON of options and in ListOffsets alike."""
+"""The two numbers for a moving offset, in the JSON of options and in ListOffsets alike."""
 
 Lookup = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
 """For each partition the offset at a time in ms (or LATEST, EARLIEST); -1 where no record is that young."""
 
 
 class OptionError(ValueError):
-    """An option of the data source that cannot be meant; the message starts with its name."""
+    """An option of the data source that is not valid; the message starts with its name."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"option {name}: {reason}")
@@ -31,7 +31,7 @@ class OptionError(ValueError):
 
 
 class DataLossError(RuntimeError):
-    """Records that were to be read are gone from the log."""
+    """Records that were to be read are no longer in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +164,10 @@ def plan_ranges(
     fail_on_data_loss: bool,
     accept_loss: str = ACCEPT_LOSS,
 ) -> list[OffsetRange]:
-    """Ranges that are there to be read, given what each partition holds now: from `firsts` up to `lasts`.
+    """Ranges that can be read, given what each partition holds now: from `firsts` up to `lasts`.
 
-    A start before the first offset, or a start or an end beyond the last, means that records are gone: DataLossError, or with
-    `fail_on_data_loss` off the range is cut to what is there. Empty ranges are left out. The error names the option `accept_loss`.
+    A start before the first offset, or a start or an end beyond the last, means that records were deleted: DataLossError, or with
+    `fail_on_data_loss` off the range is cut to what is left. Empty ranges are left out. The error names the option `accept_loss`.
     """
     ranges = []
     for partition in sorted(starts):

@@ -50,7 +50,7 @@ class AvroOptions:
 
 
 def parse_avro(options: Mapping[str, str], only_topic: str | None) -> AvroOptions | None:
-    """The options that say how to decode; None for ``format=bytes``. OptionError."""
+    """The options for decoding; None for ``format=bytes``. OptionError."""
     if choice(options, _FORMAT, ("bytes", "avro"), "bytes") == "bytes":
         for name in AVRO_NAMES[1:]:
             if name in options:
@@ -133,7 +133,7 @@ _FROM_EARLIEST, _TO_LATEST = Edge(EARLIEST), Edge(LATEST)
 
 
 class OptionScope(Enum):
-    """What the options are for; when Spark asks for the columns it does not say."""
+    """What the options are for; when Spark asks for the columns it is not known."""
 
     BATCH = "batch"
     STREAM = "stream"
@@ -186,7 +186,7 @@ class ReadOptions:
     """The option that turns `fail_on_data_loss` off, for messages."""
     max_bytes_per_fetch: int = _BYTES_PER_FETCH
     poll_timeout_ms: int = _POLL_TIMEOUT_MS
-    """A task that gets nothing for so long fails; while it lasts, a broker that is away is asked again."""
+    """A task that gets nothing for so long fails; until then a broker that does not answer is asked again."""
     isolation_level: int = READ_UNCOMMITTED
     group_id: str | None = None
     """The group that a stream, or a load after its table, commits to; a batch read commits nothing."""

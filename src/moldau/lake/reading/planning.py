@@ -135,7 +135,7 @@ def share_tasks(ranges: Sequence[OffsetRange], least: int = TASK_OFFSETS_MIN) ->
 
 
 class Patience:
-    """Whether a batch waits for more: while less than `least` offsets are there, but at most `delay_ms` after the last batch.
+    """Whether a batch waits for more: while there are less than `least` offsets, but at most `delay_ms` after the last batch.
 
     The first batch of a run does not wait.
     """
@@ -191,7 +191,7 @@ class StreamOffsets:
 
 
 LOOK_MS = 1000.0
-"""A run up to the present looks no more often whether what it has yet to read is still there."""
+"""A run up to the present checks no more often whether what it has yet to read still exists."""
 
 
 class StreamLog(Protocol):
@@ -240,7 +240,7 @@ class StreamPlanner:
         self._target = self._present(self._topics())
 
     def next(self, start: StreamOffsets, most: int | None, now_ms: float, *, patient: bool) -> StreamOffsets:
-        """The end of the next batch: at most about `most` offsets behind `start`; `start` itself if there is nothing to read yet.
+        """The end of the next batch: at most about `most` offsets after `start`; `start` itself if there is nothing to read yet.
 
         `patient`: whether a batch may wait for minOffsetsPerTrigger. DataLossError.
         """
@@ -316,7 +316,7 @@ class StreamPlanner:
         return StreamOffsets(ends, present.ids)
 
     def _checked(self, reached: StreamOffsets, present: StreamOffsets | None, topics: Mapping[str, KnownTopic]) -> StreamOffsets:
-        """The offsets that still mean what they meant; with `present`, none of them behind the end of the log."""
+        """The offsets of topics that are still the same; with `present`, none of them after the end of the log."""
         kept: dict[TopicPartition, int] = {}
         for topic in sorted({partition.topic for partition in reached.offsets}):
             partitions = reached.partitions_of(topic)

@@ -123,9 +123,9 @@ def _read(options: ReadOptions, shape: "RowShape", partition: InputPartition) ->
 class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver, in one process for a whole run of a query, and reads their ranges in tasks.
 
-    Spark tells a source ``commit`` before it plans a batch behind another, so never after the last one. But the start that it asks
-    `latestOffset` to go on from has always been through the sink: the commit log says so before the next batch is looked for, with
-    Trigger.AvailableNow also after the last one, and a restart begins there too. So the group is told of every start.
+    Spark calls ``commit`` of a source before it plans a batch after another, so never after the last one. But the start that it gives
+    to `latestOffset` has always been through the sink: it is in the commit log before the next batch is planned, with
+    Trigger.AvailableNow also after the last one, and a restart begins there too. So every start is committed to the group.
     """
 
     def __init__(self, options: ReadOptions, shape: "RowShape") -> None:

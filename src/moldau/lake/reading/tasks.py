@@ -57,7 +57,7 @@ class Fetcher(Protocol):
         """Id of the topic that has this name now. WorldError, PeerError."""
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
-        """First offset of the log, and the one behind its last. WorldError, PeerError."""
+        """First offset of the log, and its end. WorldError, PeerError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class RangeRead:
         return columns
 
     def _sections(self, fetched: Fetched) -> tuple[list[Section], int]:
-        """The batches that hold records of the range, and the offset to go on from."""
+        """The batches that hold records of the range, and the offset to continue from."""
         sections, next_position, decompressed = [], self._position, 0
         visible = VisibleBatches(fetched.aborted)
         try:
@@ -170,7 +170,7 @@ class RangeRead:
         self._topic_id = None
 
     def _skip_lost(self) -> None:
-        """The log does not hold the position: fail, or go on where it does."""
+        """The log does not hold the position: fail, or continue where it does."""
         try:
             first, last = self._fetcher.bounds(self._partition)
         except (WorldError, PeerError) as error:
@@ -232,7 +232,7 @@ class Beginnings:
         self._begun: TopicPartition | None = None
 
     def begin(self, wanted: OffsetRange) -> Self:
-        """Say that this range is read from now on."""
+        """Record that this range is read from now on."""
         self._begun = TopicPartition(wanted.topic, wanted.partition)
         return self
 
@@ -265,7 +265,7 @@ class Beginnings:
         return self._id
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
-        """First offset of the log, and the one behind its last. WorldError, PeerError."""
+        """First offset of the log, and its end. WorldError, PeerError."""
         return self._log.bounds(partition)
 
 

@@ -1,4 +1,4 @@
-"""How a table is changed: look, check, make the next version; if somebody was faster, look again.
+"""How a table is changed: read, check, make the next version; if another writer was faster, begin again.
 
 A job is known to a table by its application ids: those of the offsets, and its claim, which it makes where something of it must stand
 before its first offsets do. Of jobs with different names only the first is let in, whether they come one after the other or at once.
@@ -48,11 +48,11 @@ class TopicOwner:
 
     @property
     def claim_id(self) -> str:
-        """The application id that says no more than that this job loads the topic."""
+        """The application id which marks only that this job loads the topic."""
         return f"moldau:{self.job}:{self.topic_id}:{_CLAIM}"
 
     def is_known(self, tables: TableFormat, path: str) -> bool:
-        """Whether the table knows this job; nobody may if not. OtherJobError if it knows another one and not this one.
+        """Whether the table knows this job. OtherJobError if it knows another one and not this one.
 
         A table that two jobs have shared from of old knows both: neither adds a record twice from now on.
         """
@@ -75,7 +75,7 @@ class LoadConflictError(TableError):
 
 
 class LoadFencedError(LoadConflictError):
-    """Another process has taken over this job on this table; this one must not go on."""
+    """Another process has taken over this job on this table; this one must stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Progress:
 
 
 def progress(snapshot: Snapshot | None, application_ids: Iterable[str]) -> list[Progress]:
-    """What the snapshot says of each partition."""
+    """What the snapshot has of each partition."""
     return [Progress(name, None if snapshot is None else snapshot.offset(name)) for name in application_ids]
 
 
@@ -121,7 +121,7 @@ class TableWriter:
 
 
 def last_writer(tables: TableFormat, path: str, job: str, after: int = -1) -> str:
-    """The name of the process that committed for a job last, as far as the log still says."""
+    """The name of the process that committed for a job last, as far as the log still has it."""
     found = "another process"
     for commit_ in tables.commits(path, after):
         if commit_.metadata.get("moldau.job") == job and WRITER in commit_.metadata:
@@ -145,7 +145,7 @@ def commit(
     `base` is the snapshot that the files were written for: other columns since then are a conflict. `before` is what the load started
     from. `owner` is asked for the first commit of a job: a version in which another job has loaded its topic takes nothing of it. With
     `only_on_base` any version since `base` is a conflict. LoadConflictError, FencedError, OtherJobError, TableError for a table that is
-    gone or a disk that is full: nothing was changed.
+    deleted or a disk that is full: nothing was changed.
     """
     for _ in range(COMMIT_TRIES):
         snapshot = _existing(tables, path)

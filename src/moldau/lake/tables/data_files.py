@@ -151,7 +151,7 @@ _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class FileError(RuntimeError):
-    """A data file cannot be written; the message names it and says why."""
+    """A data file cannot be written; the message names it and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def partition_of(slot: int, by: str) -> dict[str, str | None]:
 
 
 class OneFile:
-    """One Parquet file that is being written, under a name that nobody has and that begins with `start`. Every method: FileError."""
+    """One Parquet file that is being written, under a new name that begins with `start`. Every method: FileError."""
 
     def __init__(self, directory: str, start: str, partition: Mapping[str, str | None], schema: Any) -> None:
         folder = "/".join(f"{name}={value}" for name, value in partition.items())
@@ -297,7 +297,7 @@ class OneFile:
         return DataFile(self._path, self._partition, size, self._statistics.rows, json.dumps(self._statistics.result()))
 
     def discard(self) -> None:
-        """Remove the file, whether it is ended or not. An error leaves it: it is nobody's."""
+        """Remove the file, whether it is ended or not. An error leaves it as an orphan."""
         if self._writer is not None:
             with contextlib.suppress(OSError, pa.ArrowException):
                 self._writer.close()
@@ -311,7 +311,7 @@ class OneFile:
 
 
 def remove_files(directory: str, paths: Iterable[str]) -> None:
-    """Remove files below `directory` that no commit names. An error leaves one: it is nobody's."""
+    """Remove files below `directory` that no commit names. An error leaves one as an orphan."""
     for path in paths:
         _remove(os.path.join(directory, path))
 

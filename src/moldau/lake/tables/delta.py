@@ -55,7 +55,7 @@ class DeltaSnapshot:
 
     @cached_property
     def metadata(self) -> Any:
-        """What deltalake says of the table."""
+        """The table, as deltalake reads it."""
         return self.table.metadata()
 
     @property
@@ -143,7 +143,7 @@ class DeltaFormat:
         self._write(path, 0, [_commit_info("CREATE TABLE", {}), {"protocol": protocol}, {"metaData": metadata}])
 
     def put(self, path: str, base: Snapshot, change: TableChange) -> int:
-        """Make the version behind `base`."""
+        """Make the version after `base`."""
         assert isinstance(base, DeltaSnapshot)
         protocol = base.table.protocol()
         if protocol.min_writer_version > _WRITER:
@@ -172,7 +172,7 @@ class DeltaFormat:
         return version
 
     def application_ids(self, path: str) -> set[str]:
-        """Those in the log files and the checkpoints that are there; deltalake tells only of one whose name it is given."""
+        """Those in the existing log files and checkpoints; deltalake returns only one whose name it is given."""
         found = {each["appId"] for _, actions in self._logged(path, -1, "txn") for each in actions}
         for file in Path(path, LOG).glob("*.checkpoint*.parquet"):
             with contextlib.suppress(FileNotFoundError):  # deltalake has just dropped it

@@ -1,8 +1,8 @@
 """What a load needs of a table: snapshots, and a change of many things at once that happens whole or not at all.
 
 A table is a folder with data files (Parquet) and a log of numbered versions. A version is one file of the log, and the rule that everything
-stands on is: it is made with a name that nobody has made before, or it is not made. So of two writers that both start from version 7 one
-makes version 8, and the other one looks again.
+depends on is: it is made with a name that no other writer has made before, or it is not made. So of two writers that both start from
+version 7 one makes version 8, and the other begins again.
 
 The formats are found by name (`format_named`) or by what lies at a path (`format_of`), and loaded when they are used.
 """
@@ -18,15 +18,15 @@ from moldau.lake.tables.data_files import DataFile
 
 
 class TableError(RuntimeError):
-    """The table cannot be used as it is meant to be; the message names it."""
+    """The table cannot be used; the message names it."""
 
 
 class TableMismatchError(TableError):
-    """The table is there with other columns, in a way that the rules of evolution do not allow."""
+    """The table exists with other columns, in a way that the rules of evolution do not allow."""
 
 
 class VersionTakenError(TableError):
-    """Somebody else has made this version meanwhile; nothing was changed. Only `committing` sees it."""
+    """Another writer has made this version meanwhile; nothing was changed. Only `committing` sees it."""
 
 
 def no_version(path: str, version: int, newest: int, oldest: int = 0) -> TableError:
@@ -50,7 +50,7 @@ class TableChange:
     offsets: Mapping[str, int] = field(default_factory=dict)
     """New versions of application ids: next offsets, and who writes."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What the version itself says of its origin, as JSON values; found again by `TableFormat.commits`."""
+    """The origin of the version, as JSON values; found again by `TableFormat.commits`."""
     rows_change: bool = True
     """False where the same rows only lie in other files."""
 
@@ -108,10 +108,10 @@ class TableFormat(Protocol):
         """The newest version, or this one; None if there is no table. TableError if there is no such version."""
 
     def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
-        """Make version 0, without rows. VersionTakenError if somebody was faster."""
+        """Make version 0, without rows. VersionTakenError if another writer was faster."""
 
     def put(self, path: str, base: Snapshot, change: TableChange) -> int:
-        """Make the version behind `base`; its number. It is on disk then. VersionTakenError if somebody was faster; TableError for a disk
+        """Make the version after `base`; its number. It is on disk then. VersionTakenError if another was faster; TableError for a disk
         that does not take it. Either way nothing has changed."""
 
     def application_ids(self, path: str) -> set[str]:

@@ -57,7 +57,7 @@ class ManifestFormat:
         return VERSIONS_KEPT
 
     def open(self, path: str, version: int | None = None) -> Snapshot | None:
-        """A snapshot. TableError for a version that is not there any more."""
+        """A snapshot. TableError for a version that was deleted."""
         while True:
             numbers = self._versions(path)
             if not numbers:
@@ -79,7 +79,7 @@ class ManifestFormat:
         })  # fmt: skip
 
     def put(self, path: str, base: Snapshot, change: TableChange) -> int:
-        """Make the version behind `base`."""
+        """Make the version after `base`."""
         assert isinstance(base, ManifestSnapshot)
         gone = {file.path for file in change.removes}
         old = base.content
@@ -131,7 +131,7 @@ class ManifestFormat:
         return sorted(int(name[:20]) for name in names if name[20:] == ".json" and name[:20].isdecimal())
 
     def _content(self, path: str, version: int) -> dict[str, Any]:
-        """What the file of a version says. FileNotFoundError; TableError for a damaged one."""
+        """The content of the file of a version. FileNotFoundError; TableError for a damaged one."""
         name = self._file(path, version)
         with open(name, encoding="utf-8") as file:
             try:
@@ -144,7 +144,7 @@ class ManifestFormat:
         return cast("dict[str, Any]", content)
 
     def _delete(self, path: str, version: int) -> None:
-        """Delete the file of a version that nobody needs; another writer may have done it, and an error leaves it to the next one."""
+        """Delete the file of a version that is not needed; another writer may have done it, and after an error the next one does it."""
         with contextlib.suppress(OSError):
             os.unlink(self._file(path, version))
 

@@ -1,4 +1,4 @@
-"""A file that appears under its name whole and synced, and only if nobody has that name: what makes a version of a table.
+"""A file that appears under its name whole and synced, and only if the name is free: what makes a version of a table.
 
 `os.link` does both: it fails where the name is taken, and what it shows was written and synced before. A writer that dies on the way
 leaves a file with a name that no reader looks at.
@@ -11,7 +11,7 @@ from moldau.lake.tables.format import TableError
 
 
 def put_new(path: str, content: bytes) -> None:
-    """Make the file. FileExistsError if it is there already, and then nothing has happened; TableError from the disk, likewise."""
+    """Make the file. FileExistsError if the name is taken, and then nothing has happened; TableError from the disk, likewise."""
     folder = os.path.dirname(path)
     temporary = os.path.join(folder, f"_moldau_{uuid.uuid4().hex}.tmp")
     try:

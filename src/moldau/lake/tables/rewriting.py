@@ -114,7 +114,7 @@ def _batches(directory: str, files: Sequence[DataFile]) -> Iterator[Any]:
 
 
 def widen(tables: TableFormat, path: str, snapshot: Snapshot, evolution: Evolution) -> int:
-    """Commit the new columns and the same rows in them; the version. LoadConflictError if anybody has committed meanwhile."""
+    """Commit the new columns and the same rows in them; the version. LoadConflictError if another writer has committed meanwhile."""
     files = snapshot.files()
     wider: list[DataFile] = []
     try:

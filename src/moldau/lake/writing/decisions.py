@@ -6,11 +6,11 @@ The key is the query's name, so compaction keeps the last record of each query; 
      "transactions": [{"epoch": 3, "id": "moldau-spark-flights-0-0", "producer_id": 12,
                        "written": [["departures", 0, 500, 1000]]}]}
 
-``written`` has topic, partition, rows and the offset of the first of them, for whoever has to find out what is missing. ``run`` is Spark's
+``written`` has topic, partition, rows and the offset of the first of them, to find out what is missing. ``run`` is Spark's
 id of the query, which lives in its checkpoint: with a new checkpoint the numbers of batches begin again from 0.
 
-A decision is written under the driver's own transactional id. So a driver that another one has replaced cannot decide any more, and
-whoever takes over finds what was half written ended, one way or the other, before it reads.
+A decision is written under the driver's own transactional id. So a driver that another one has replaced can no longer decide, and
+what it has half written is committed or aborted before the new driver reads.
 """
 
 import json
@@ -86,7 +86,7 @@ class Decision:
 
     @property
     def done(self) -> "Decision":
-        """The same, carried out; its transactions are of no more use."""
+        """The same, carried out; its transactions are no longer used."""
         return replace(self, state=DecisionState.DONE, transactions=())
 
     def covers(self, run: str, batch: int) -> bool:
@@ -207,7 +207,7 @@ class DecisionLog:
     def write(self, owner: ProducerIdentity, decision: Decision, *, forget: bool = False) -> None:
         """Write it as `owner`, who is the driver; `forget`: a tombstone in its place. It counts once this has returned.
 
-        RequestFailedError: another driver took over, and nothing is written. ConnectionLostError: nobody knows; the next one finds out.
+        RequestFailedError: another driver took over, and nothing is written. ConnectionLostError: unknown; the next driver finds out.
         """
         builder = RecordBatchBuilder(
             producer_id=owner.producer_id,
@@ -227,7 +227,7 @@ class DecisionLog:
         self._transactions.end(owner, committed=True)
 
     def _bounds(self) -> tuple[int, int]:
-        """First offset, and the present end, once all that lies before it is decided: a later decision of ours may lie behind what is
+        """First offset, and the present end, once all that lies before it is decided: a later decision of ours may lie after what is
         still open of another query."""
         end = self._cluster.list_offsets({self._where: LATEST})[self._where].offset
         deadline = self._monotonic() + _STABLE_WAIT_S

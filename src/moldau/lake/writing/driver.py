@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DriverClaim:
-    """Whoever has this is the query's driver, until another one takes over; `last` is what was decided before."""
+    """The proof that this driver is the query's, until another one takes over; `last` is what was decided before."""
 
     owner: ProducerIdentity
     last: Decision | None
@@ -53,13 +53,13 @@ class Driver:
         return DriverClaim(self._owner, last)
 
     def commit(self, claim: DriverClaim, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
-        """Behind a batch: decide that it is seen, and see to it. WriteFailedError, FencedError: it is not; LostBatchError."""
+        """After a batch: decide that it is visible, and make it so. WriteFailedError, FencedError: it is not; LostBatchError."""
         self._owner = claim.owner
         errand = machine.Commitment(self._how.query, run, batch, transactions, now_ms())
         self._run(errand)
 
     def abort(self, claim: DriverClaim, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
-        """Behind a batch that failed: abort it, unless it is decided."""
+        """After a batch that failed: abort it, unless it is decided."""
         self._owner = claim.owner
         self._run(machine.Abandonment(run, batch, transactions))
 

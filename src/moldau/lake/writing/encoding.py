@@ -160,7 +160,7 @@ class _Fields:
             rest, present = following, more
 
     def extend(self, other: "_Fields") -> None:
-        """The fields of `other` behind these."""
+        """The fields of `other` after these."""
         self._columns += other._columns
         self._present += other._present
 

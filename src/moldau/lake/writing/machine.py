@@ -12,9 +12,9 @@ commit   go on; look at the batch's transactions; **note the decision**; commit 
 abort    go on; read the last decision; unless it is this batch's: abort its transactions, and what else is open
 =======  ====================================================================================================================
 
-The decision is the point of no return. Before it everything may fail, and nothing of the batch is ever seen. Behind it all that can be
-done is to commit what it lists, now or at the next start. A transaction that is gone then, because brokers aborted it for its age, is
-lost: the query fails by name (`LostBatchError`) at every start until a person says what is to become of that batch.
+The decision is the point of no return. Before it everything may fail, and nothing of the batch is ever visible. After it all that can be
+done is to commit what it lists, now or at the next start. A transaction that has ended by then, because brokers aborted it for its age, is
+lost: the query fails by name (`LostBatchError`) at every start until a person decides about that batch.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class ResumeDriver:
-    """Go on as the query's driver, if nobody has taken over. → Owned; who is fenced ends here."""
+    """Continue as the query's driver, if no other has taken over. → Owned; a fenced driver ends here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class DecisionFound:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Which transactions are not open any more."""
+    """Which transactions are no longer open."""
 
     gone: Sequence[TaskTransaction]
 
@@ -125,11 +125,11 @@ class WriteFailedError(MoldauError):
 
 
 class LostBatchError(MoldauError):
-    """A batch that was decided and of which transactions were lost behind that."""
+    """A batch that was decided and of which transactions were lost after that."""
 
 
 class Begin:
-    """The errand before a batch. `verdict` is what a person says of a batch that lost transactions: its number, and whether to skip it."""
+    """Before a batch. `verdict` is a person's decision about a batch that lost transactions: its number and whether to skip it."""
 
     def __init__(self, verdict: tuple[int, bool] | None = None) -> None:
         self._verdict = verdict
@@ -171,7 +171,7 @@ class Begin:
 
 
 class Commitment:
-    """The errand behind a batch whose tasks have all written: `transactions` has those that count."""
+    """What is done after a batch whose tasks have all written: `transactions` has those that count."""
 
     def __init__(self, query: str, run: str, batch: int, transactions: Sequence[TaskTransaction], time_ms: int) -> None:
         self._decision = Decision(query, run, batch, DecisionState.DECIDED, tuple(transactions), time_ms)
@@ -207,7 +207,7 @@ class Commitment:
 
 
 class Abandonment:
-    """The errand behind a batch that failed. Spark asks for it also where a commit failed, perhaps behind its decision."""
+    """What is done after a batch that failed. Spark asks for it also where a commit failed, perhaps after its decision."""
 
     def __init__(self, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
         self._run, self._batch, self._transactions = run, batch, transactions

@@ -29,7 +29,7 @@ _SPARKS = ("checkpointLocation",)
 NAMES = (_BOOTSTRAP, *_OWN, *_TRANSACTIONAL, *_KAFKA, *_SPARKS, *_ALIASES)
 """Every option there is."""
 TRANSACTION_TIMEOUT_MS = 900_000
-"""What brokers allow if nobody sets `transaction.max.timeout.ms`."""
+"""What brokers allow by default (`transaction.max.timeout.ms`)."""
 _BATCH_BYTES = 1_000_000
 """Fits into `max.message.bytes` as brokers have it by default."""
 _QUERY_BYTES_MAX = 200
@@ -50,7 +50,7 @@ class TransactionOptions:
     timeout_ms: int
     decisions_topic: str
     lost_batch: tuple[int, bool] | None
-    """The number of a batch that lost transactions behind its decision, and whether to skip it, or else write it again."""
+    """The number of a batch that lost transactions after its decision, and whether to skip it, or else write it again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Record batches on their way to the leaders of their partitions: one for each partition at a time, sent while the next are made.
 
 Whatever goes wrong with a batch (a leader that moved, a connection lost) it is sent again until the time is over, before anything that
-comes behind it in its partition. With a producer id the brokers know one that they have already, so nothing is doubled or out of order.
+comes after it in its partition. With a producer id the brokers know one that they have already, so nothing is doubled or out of order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -98,7 +98,7 @@ class BatchSender(Cluster):
         super().close()
 
     def _drop(self) -> None:
-        """Forget answers that are to come: nobody reads them."""
+        """Forget answers that are to come: they are not read."""
         for connection, _, _ in self._sent:
             connection.close()
         self._sent.clear()

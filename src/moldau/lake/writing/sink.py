@@ -1,4 +1,4 @@
-"""The writers that Spark knows: a batch's and a stream's. They say who does what in which process, and do nothing themselves.
+"""The writers that Spark knows: a batch's and a stream's. They decide what runs in which process, and do nothing themselves.
 
 A batch goes like this, on the driver (in Python processes that Spark starts for one question each) and in the tasks:
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BATCH_ID, _QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
-"""What Spark tells the tasks of a stream."""
+"""What Spark gives to the tasks of a stream."""
 _NO_RUN = ""
 """Stands in the decisions of batches, whose numbers are a person's."""
 
 
 @dataclass
 class WriteMessage(WriterCommitMessage):
-    """What one task says to the driver."""
+    """What one task reports to the driver."""
 
     rows: int
     transaction: "TaskTransaction | None" = None

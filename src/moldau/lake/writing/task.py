@@ -121,7 +121,7 @@ class TaskResult(NamedTuple):
 
 
 class TaskFencedError(MoldauError):
-    """The task's transaction was ended by somebody else while it wrote."""
+    """The task's transaction was ended by another producer or the brokers while it wrote."""
 
 
 class TaskWriter:
@@ -149,7 +149,7 @@ class TaskWriter:
         self._rows = 0
 
     def write(self, batches: Iterable[Any]) -> TaskResult:
-        """Write Arrow record batches to the last row. Where that fails, what was begun is aborted, unless the brokers are away."""
+        """Write Arrow record batches to the last row. Where that fails, what was begun is aborted, unless the brokers do not answer."""
         try:
             for batch in batches:
                 for piece in pieces(batch, _PIECE_BYTES):

@@ -1,6 +1,6 @@
 """What a transaction asks the brokers, apart from its records: ids and epochs, partitions, the end; and who has one open.
 
-Requests are spoken in the versions before KIP-890's: an end leaves the epoch as it is, so that it can be repeated by whoever knows id,
+Requests have the versions before KIP-890's: an end leaves the epoch as it is, so that it can be repeated by a process that knows id,
 producer id and epoch, in any process and after any crash. That is what the decisions of a query rest on.
 """
 
@@ -29,7 +29,7 @@ FENCED = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
-"""Codes that say that a transaction is no longer there to go on with: another took the id over, or brokers aborted it for its age."""
+"""Codes that mean that a transaction cannot continue: another producer took over the id, or brokers aborted it for its age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class TransactionRequests:
         self._coordinators = CoordinatorClient(cluster, TRANSACTION)
 
     def take_over(self, transactional_id: str | None, timeout_ms: int) -> ProducerIdentity:
-        """Become the producer of an id; whoever was it is fenced, and what that one left open is aborted. None: of no id."""
+        """Become the producer of an id; the former one is fenced, and its open transaction is aborted. None: of no id."""
         return self._init(transactional_id, timeout_ms, -1, -1)
 
     def go_on(self, owner: ProducerIdentity, timeout_ms: int) -> ProducerIdentity:
-        """Go on as `owner`, with an epoch of its own (KIP-360). PRODUCER_FENCED if another has taken the id over."""
+        """Continue as `owner`, with a new epoch (KIP-360). PRODUCER_FENCED if another has taken over the id."""
         return self._init(owner.transactional_id, timeout_ms, owner.producer_id, owner.epoch)
 
     def _init(self, transactional_id: str | None, timeout_ms: int, producer_id: int, epoch: int) -> ProducerIdentity:
@@ -101,7 +101,7 @@ class TransactionRequests:
         self._coordinators.ask(owner.transactional_id, ApiKey.ADD_PARTITIONS_TO_TXN, request, read, version=_ADD)
 
     def end(self, owner: ProducerIdentity, *, committed: bool) -> None:
-        """Commit or abort; harmless where it has been done already. RequestFailedError with one of FENCED: it cannot be done any more."""
+        """Commit or abort; harmless where it has been done already. RequestFailedError with one of FENCED: it can no longer be done."""
         from moldau.protocol.messages.transactions import EndTxnRequest
 
         assert owner.transactional_id is not None
@@ -155,7 +155,7 @@ class TransactionRequests:
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether an error says that a transaction is no longer there to go on with."""
+    """Whether an error means that a transaction cannot continue."""
     return isinstance(error, PeerError) and not isinstance(error, ProtocolError) and error.code in FENCED
 
 
