@@ -85,7 +85,7 @@ class Application(LazyGroup):
     """The outermost group: turns our error families into one line and an exit code."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """What is left for the command. An option that belongs after it is told so."""
+        """What is left for the command. An error for an option that belongs after it."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -121,7 +121,7 @@ class Application(LazyGroup):
 
 
 def _check_place(error: click.NoSuchOption) -> None:
-    """click.NoSuchOption that says where the option goes, if it is one of commands and was given to a group of them."""
+    """click.NoSuchOption with the place where the option goes, if it is one of commands and was given to a group of them."""
     if error.option_name in _OPTIONS_OF_COMMANDS and error.ctx is not None and isinstance(error.ctx.command, click.Group):
         message = f"{error.message} Options follow the command that they are for: moldau topic list --bootstrap HOST:PORT"
         raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from error

@@ -1,4 +1,4 @@
-"""``moldau audit``: count a cluster as a tier, compare the tiers, and say what is missing or doubled."""
+"""``moldau audit``: count a cluster as a tier, compare the tiers, and report what is missing or doubled."""
 
 import click
 

@@ -116,7 +116,7 @@ def unheard_tier(tier: str, heard: Collection[str], option: str, *, otherwise: s
 
 
 def exit_code(report: "Report", *, complete: bool) -> int:
-    """What a report says in one number. With `complete` no verdict may be waiting for anything, late counts neither."""
+    """The exit code of a report. With `complete` no verdict may be waiting for anything, late counts neither."""
     if report.alarming:
         return MISSING_OR_DOUBLED
     return DONE if (report.complete if complete else report.decided) else UNDECIDED

@@ -91,7 +91,7 @@ class _EventSources:
 
     @classmethod
     def of(cls, tables: tuple[str, ...], clusters: tuple[str, ...]) -> Self:
-        """As the options say."""
+        """From the options."""
         from moldau.client.address import parse_addresses
 
         places = cls(_by_tier("--table", "DIR", tables), _by_tier("--tier-bootstrap", "HOST:PORT", clusters))
@@ -147,7 +147,7 @@ def _missing(cluster: "Cluster", found: "TierCounts", compared: "Report", places
 
 @contextmanager
 def _naming(tier: str, bootstrap: str) -> Iterator[None]:
-    """Errors of brokers say whose they are: there are others."""
+    """Errors of brokers name their cluster: there are others."""
     try:
         yield
     except (WorldError, PeerError) as error:
@@ -173,7 +173,7 @@ def _guids_of_table(directory: str, topic: str, instances: frozenset[str]) -> "G
 
 
 def _check_tiers(found: "TierCounts", rules: "Rules") -> None:
-    """Tiers that are named have been heard of, unless they are said to be expected. click.BadParameter."""
+    """Tiers that are named have been heard of, unless they are named as expected. click.BadParameter."""
     if not found.records:
         return
     heard = {"producer", *found.heard_ms, *found.auditors}
@@ -214,8 +214,8 @@ def _check_comparable(found: "TierCounts", compared: "Report") -> None:
 def watch(every: float, until_complete: bool, as_json: bool, bootstrap: str, timeout: float, **comparing: Any) -> None:
     """Show how the tiers compare, again and again, until Ctrl-C or SIGTERM: a table at a terminal, elsewhere a line for each change.
 
-    Brokers that are away are waited for, and told of within seconds. What all tiers have agreed about for a day is kept as one number for
-    each topic.
+    Brokers that do not answer are asked again; the outage is reported within seconds. What all tiers have agreed about for a day is kept as
+    one number for each topic.
     """
     from functools import partial
 

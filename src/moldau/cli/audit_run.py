@@ -113,7 +113,7 @@ def _say_counted(auditor: "Auditor") -> None:
 
 
 def _is_news(auditor: "Auditor", record: logging.LogRecord) -> bool:
-    """Not what the auditor tells itself: librdkafka repeats a transaction that failed, and brokers that are still away."""
+    """Not what the auditor reports itself: librdkafka repeats a transaction that failed, and brokers that still do not answer."""
     if record.name != "moldau.client":
         return True
     text = record.getMessage()

@@ -104,7 +104,7 @@ def _count(count: "Count") -> dict[str, Any]:
 
 
 def remarks(report: "Report") -> Iterator[tuple[object, dict[str, Any]]]:
-    """What else there is to say, each as an object of its own, by what it is about."""
+    """The remarks, each as an object of its own, by what it is about."""
     document = as_document(replace(report, pairs=()))
     for kind in ("untracked", "skewed", "gaps", "unreadable"):
         for each in document[kind]:
@@ -116,7 +116,7 @@ def remarks(report: "Report") -> Iterator[tuple[object, dict[str, Any]]]:
 
 
 _NAMES = ("tier", "topic", "datacenter", "service", "host", "partition", "offset", "start_offset")
-"""What tells remarks of one kind apart."""
+"""What distinguishes remarks of one kind."""
 
 
 FAULTS_MAX = 50
@@ -178,7 +178,7 @@ def window_rows(pair: "WindowPair", every_window: bool) -> Iterator[tuple[str, .
 
 
 def remark_lines(report: "Report") -> dict[object, str]:
-    """What else there is to say, by what it is about."""
+    """The remarks, by what they are about."""
     return dict(_all_remarks(report))
 
 
@@ -267,7 +267,7 @@ class _Changes(ABC):
         self._shown: dict[object, str] = {}
 
     def show(self, report: "Report") -> None:
-        """Print it; what the report does not speak of any more is forgotten."""
+        """Print the changes; what the report no longer contains is forgotten."""
         shown = dict(self._lines(report))
         for key, text in shown.items():
             if self._shown.get(key) != text:
@@ -277,7 +277,7 @@ class _Changes(ABC):
 
     @abstractmethod
     def _lines(self, report: "Report") -> Iterator[tuple[object, str]]:
-        """What there is to say now, by what it is about."""
+        """The present lines, by what they are about."""
 
     def _print(self, text: str) -> None:
         click.echo(text)
@@ -304,7 +304,7 @@ class _ChangeLines(_Changes):
 
 
 class _ChangeObjects(_Changes):
-    """A JSON object in a line for each change: `kind` says of what, `seen_ms` when it was seen."""
+    """A JSON object in a line for each change: `kind` is of what, `seen_ms` when it was seen."""
 
     def _lines(self, report: "Report") -> Iterator[tuple[object, str]]:
         for each in topics(report):

@@ -77,7 +77,7 @@ def describe(topic: str | None, broker: str | None, all_: bool, documentation: b
 def alter(
     topic: str | None, broker: str | None, changes: dict[str, str], deleted: tuple[str, ...], dry_run: bool, bootstrap: str, timeout: float
 ) -> None:
-    """Change settings of a topic or a broker, at once and for good. All of them, or none if one is refused."""
+    """Change settings of a topic or a broker, at once and durably. All of them, or none if one is refused."""
     from moldau.client.admin import Admin, ConfigUpdate
 
     resource = _resource(topic, broker)

@@ -1,10 +1,10 @@
 """Waiting for a cluster: the first contact of a command with a broker, and brokers that stop answering a command that runs for long.
 
 A broker that was only just started listens a moment later, so a command tries until its time is over, as Kafka's tools do. After a
-second it says what it waits for; the last line says for how long it did. A host name that nobody knows is not waited for.
+second it prints what it waits for; the last line has for how long it did. A host name that does not resolve is not retried.
 
-An attempt may take as long as ``--timeout`` says, and more are made after it. All of that is one outage: a line when it begins and one when
-it is over. A command that does something now and then asks in between whether anybody is there.
+An attempt may take as long as ``--timeout``, and more are made after it. All of that is one outage: a line when it begins and one when
+it is over. A command that works at intervals asks in between whether a broker answers.
 """
 
 import socket
@@ -51,22 +51,22 @@ def _is_unknown_host(error: WorldError) -> bool:
 
 OUTAGE_AFTER_S = 2.0
 ASK_EVERY_S = 0.5
-"""While nothing else is to be done: together with `OUTAGE_AFTER_S` an outage is told within three seconds."""
+"""While nothing else is to be done: together with `OUTAGE_AFTER_S` an outage is reported within three seconds."""
 
 
 class ClusterOutage:
-    """Brokers that are away: told once, until it is `over`, which is told too."""
+    """An outage of the brokers: reported once, until it is `over`, which is reported too."""
 
     def __init__(self) -> None:
         self._reported = False
 
     @property
     def under_way(self) -> bool:
-        """Whether it was told, and is not over."""
+        """Whether it was reported, and is not over."""
         return self._reported
 
     def report(self, trouble: object) -> None:
-        """Say it, if that was not done yet. Any thread may call it."""
+        """Report it, unless that was done. Any thread may call it."""
         if not self._reported:
             self._reported = True
             say(f"{trouble}; trying again", err=True)
@@ -79,7 +79,7 @@ class ClusterOutage:
 
     @contextmanager
     def waited_for(self) -> Iterator[None]:
-        """Trouble in this block that may pass is told and ends the block; other trouble is raised."""
+        """Trouble in this block that may pass is reported and ends the block; other trouble is raised."""
         try:
             yield
         except (WorldError, PeerError) as error:

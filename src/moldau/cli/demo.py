@@ -1,4 +1,4 @@
-"""``moldau demo``: the whole pipeline over real events, and the audit's word that all are there."""
+"""``moldau demo``: the whole pipeline over real events, and the audit's proof that all arrived."""
 
 import gc
 from pathlib import Path
@@ -71,7 +71,7 @@ def demo(
 
     A broker and a schema registry are started on free ports. Three hosts publish tracked Avro events, an auditor counts what reaches the
     topic, and a load streams it into a Delta table by day; all of them publish their counts. The report is the audit's, beside an
-    independent check in Spark SQL. Run it again: nothing is added. Kill it anywhere and run it again: every event is there once.
+    independent check in Spark SQL. Run it again: nothing is added. Kill it anywhere and run it again: the table has every event once.
 
     Exit codes: 0 everything is complete, 2 wrong use, 4 the audit has found a loss or a duplication, 1 anything else.
     """

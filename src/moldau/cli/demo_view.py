@@ -66,7 +66,7 @@ def _summary(events: int, seconds: float) -> str:
 
 @contextmanager
 def progress_view(*, quiet: bool) -> "Iterator[RunProgress]":
-    """Whom to tell how it goes."""
+    """The progress view."""
     if quiet:
         yield _Silent()
     elif not sys.stderr.isatty():

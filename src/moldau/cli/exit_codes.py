@@ -3,7 +3,7 @@
 DONE = 0
 FAILED = 1
 WRONG_USE = 2
-"""Arguments or settings that cannot be meant; click's own code."""
+"""Arguments or settings that are not valid; click's own code."""
 UNDECIDED = 3
 """Of an audit: nothing is known to be missing or doubled, but not all of it is known yet."""
 MISSING_OR_DOUBLED = 4

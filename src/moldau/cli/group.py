@@ -154,7 +154,7 @@ def delete(
 
 
 def _committed_in(cluster: "Cluster", name: str, topics: "Sequence[str]", partitions: "Sequence[int]") -> list[TopicPartition]:
-    """Partitions of these topics that the group has an offset in; the topics themselves may be gone."""
+    """Partitions of these topics that the group has an offset in; the topics themselves may be deleted."""
     from moldau.client.groups import Groups
 
     groups = Groups(cluster)

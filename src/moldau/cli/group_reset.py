@@ -32,7 +32,7 @@ class ResetTarget:
 
 @dataclass(frozen=True, slots=True)
 class ResetStep:
-    """One partition: what is committed (None: nothing), what will be, and what had to be said about it."""
+    """One partition: what is committed (None: nothing), what will be, and a notice."""
 
     where: TopicPartition
     before: int | None
@@ -49,7 +49,7 @@ def check_one_topic(topics: Sequence[str], partitions: Sequence[int]) -> None:
 def check_wishes(
     group: str, topics: tuple[str, ...], partitions: tuple[int, ...], *, to: StartPoint | None, shift_by: int | None, from_file: str | None
 ) -> ResetTarget:
-    """What was asked for; click.UsageError where that cannot be meant."""
+    """What was asked for; click.UsageError where that is not valid."""
     check_one_topic(topics, partitions)
     if [to, shift_by, from_file].count(None) != 2:
         raise click.UsageError("give one of --to, --shift-by and --from-file")
@@ -143,7 +143,7 @@ def execute_reset(cluster: "Cluster", group: str, plan: Sequence[ResetStep]) -> 
 
 
 def members_of(cluster: "Cluster", group: str) -> str | None:
-    """Who reads in the group now, in words; None where nobody does."""
+    """The present members of the group, in words; None if it has none."""
     try:
         found = Groups(cluster).describe(group)
     except PeerError as error:

@@ -22,7 +22,7 @@ _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, E
 def describe_group(cluster: "Cluster", groups: "Groups", name: str) -> dict[str, Any]:
     """Everything about one group, as JSON shows it.
 
-    What is not known is null: the offset of a partition without a commit, the end of one that is gone, and with either the lag. The lag of
+    What is not known is null: the offset of a partition without a commit, the end of a deleted one, and with either the lag. The lag of
     the group is that of the partitions where it is known, null where it is known of none.
     """
     found = groups.describe(name)
@@ -61,7 +61,7 @@ def describe_group(cluster: "Cluster", groups: "Groups", name: str) -> dict[str,
 
 
 def ends_of(cluster: "Cluster", partitions: "Iterable[TopicPartition]") -> dict[TopicPartition, tuple[int, int]]:
-    """First offset and end of each partition that is there and has a leader."""
+    """First offset and end of each partition that exists and has a leader."""
     by_topic: dict[str, list[TopicPartition]] = {}
     for where in partitions:
         by_topic.setdefault(where.topic, []).append(where)

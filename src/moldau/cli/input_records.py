@@ -45,7 +45,7 @@ Input = InputRecord | BadLine
 
 
 def raw_lines(source: BinaryIO, line_bytes_max: int = LINE_BYTES_MAX) -> Iterator[tuple[int, bytes | None]]:
-    """Numbered lines with their ends; None stands for a line beyond `line_bytes_max`."""
+    """Numbered lines with their ends; None in place of a line beyond `line_bytes_max`."""
     number = 0
     while line := source.readline(line_bytes_max + 1):
         number += 1
@@ -126,7 +126,7 @@ def read_csv(
     """One record per row, as a JSON object from column name to text; an empty file has none.
 
     ``id,name\\n1,"a, b"\\n`` gives ``{"id":"1","name":"a, b"}``. A row with too few or too many fields is bad, and so is one whose quotes
-    do not match; reading goes on with the next line.
+    do not match; reading continues with the next line.
     """
     lines = _TextLines(source, line_bytes_max)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)

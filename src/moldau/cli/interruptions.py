@@ -1,6 +1,6 @@
 """Ctrl-C and SIGTERM, which end a command at its next good moment: what it has begun to write is written, and committed as written.
 
-A second signal does not wait for that moment. One that comes when the command has ended, while the process does, changes nothing any more:
+A second signal does not wait for that moment. One that comes when the command has ended, while the process does, changes nothing:
 Python would die of it, whatever the exit code was to be.
 
 Python runs handlers on the main thread, and the kernel may deliver a signal to any other: a main thread that waits for a lock or a socket
@@ -25,7 +25,7 @@ _WAKES = signal.SIGURG
 class Interruptions:
     """As a context manager: both signals raise KeyboardInterrupt, at once or, while they are `held`, the first one at the end of that.
 
-    A command that has processes of its own and threads at work says what they do instead: the first signal calls `on_stop`, which may raise
+    A command that has processes and threads at work decides what they do instead: the first signal calls `on_stop`, which may raise
     KeyboardInterrupt; the second one prints `interrupted`, calls `at_once`, and ends the process with exit code 130.
     """
 

@@ -11,7 +11,7 @@ METRICS_DEFAULT = "127.0.0.1:9404"
 
 
 def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """``HOST:PORT``, checked; port 0 stands for any free one, an empty host for every interface."""
+    """``HOST:PORT``, checked; port 0 means any free one, an empty host every interface."""
     if value is not None:
         try:
             parse_host_port(value)

@@ -112,8 +112,8 @@ TASK_TRIES = 4
 def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None:
     """Load topics into tables below a directory: each event once, with its offset, wherever the load is interrupted.
 
-    Events are Avro with schemas in a registry; a job FILE (TOML) can say that a topic has JSON events, and what its columns are. Options
-    come before what FILE says, FILE before variables and defaults. Tables, dead letters, offsets and guarantees: docs/load.md. Exit
+    Events are Avro with schemas in a registry; a job FILE (TOML) can declare that a topic has JSON events, and their columns. Options
+    override FILE, FILE overrides variables and defaults. Tables, dead letters, offsets and guarantees: docs/load.md. Exit
     codes: 1 a topic could not be loaded, 5 more dead letters than --max-dead-letters.
 
     \b

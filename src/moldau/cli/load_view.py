@@ -21,7 +21,7 @@ SHOWN_AFTER_S = 0.5
 
 
 class LoadProgress:
-    """Shows what `doing` says until it is ended. It has a copy of standard error: that of Spark goes elsewhere while it starts."""
+    """Shows what `doing` returns until it is ended. It has a copy of standard error: that of Spark goes elsewhere while it starts."""
 
     def __init__(self, doing: Callable[[], str]) -> None:
         self._doing = doing
@@ -60,7 +60,7 @@ class LoadProgress:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """The line is away while this lasts: something else is printed."""
+        """The line is removed while this lasts: something else is printed."""
         with self._lock:
             self._write("\r\033[K")
             yield
@@ -93,7 +93,7 @@ def _summary(outcome: "LoadOutcome") -> str:
 
 
 def _skipped(outcome: "LoadOutcome") -> str:
-    """The end of the line where records were gone; nothing where none were."""
+    """The end of the line where records were skipped; empty where none were."""
     counts = [f"{counted(count, 'offset')} of partition {partition}" for partition, count in outcome.skipped.items()]
     return f"; skipped, no longer in the log: {', '.join(counts)}" if counts else ""
 

@@ -45,7 +45,7 @@ def dump(file: str, records: bool, as_json: bool) -> None:
 @click.option("--notes", is_flag=True, help="Show notes too: what the broker repairs itself, and what cannot be checked.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
 def verify(directory: str, records: bool, notes: bool, as_json: bool) -> None:
-    """Read every file of DIRECTORY and say what is wrong.
+    """Read every file of DIRECTORY and report what is wrong.
 
     DIRECTORY is a data directory or one partition's folder.
 

@@ -48,7 +48,7 @@ class Page:
 
 
 def read_page(host: str, port: int) -> Page:
-    """Ask for the page. click.ClickException says why there is none."""
+    """Ask for the page. click.ClickException has why there is none."""
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:

@@ -1,6 +1,6 @@
 """Options that many commands share, and the values they read: names, times and durations as people write them.
 
-A variable that was set long ago is the last thing that somebody looks at who has given no option.
+A variable that was set long ago is the last place where a user looks who has given no option.
 """
 
 import os
@@ -199,7 +199,7 @@ def bootstrap_option(function: F) -> F:
 
 
 def registry_option(text: str, default: str | None = None) -> Callable[[F], F]:
-    """``--registry URL``, as the parameter `registry`: a schema registry to ask, `default` if none is named. `text` says what for."""
+    """``--registry URL``, as the parameter `registry`: a schema registry to ask, `default` if none is named. `text` is for what."""
     return click.option(
         "--registry",
         metavar="URL",
@@ -252,7 +252,7 @@ def open_cluster(bootstrap: str, timeout_s: float = 10.0, make: "Callable[..., C
 
 
 def refuse_unknown_settings(admin: "Admin", resource: "AdminResource", names: Sequence[str]) -> None:
-    """Brokers take the deletion of a setting that does not exist for done. Most often it is a slip of the pen: say so, change nothing."""
+    """Brokers take the deletion of a setting that does not exist for done. Most often it is a typing error: refuse it, change nothing."""
     known = admin.setting_names(resource) if names else set()
     for name in names:
         if name not in known:
@@ -283,7 +283,7 @@ def _pairs(ctx: click.Context, parameter: click.Parameter, values: Sequence[str]
 
 OPTION = "--registry"
 _UNKNOWN_PATH = (404, 405)
-"""Codes of another server, which knows no path of a registry: a registry's own say what it is that was not found, as 40401."""
+"""Codes of another server, which knows no path of a registry: a registry's own name what was not found, as 40401."""
 
 
 def registry_source(ctx: click.Context) -> str:

@@ -70,7 +70,7 @@ def print_json(value: Any) -> None:
 def print_each(names: Iterable[str], describe: Callable[[str], T], show: Callable[[T], object], *, as_json: bool) -> None:
     """Describe what is there: one JSON document, or one after the other with an empty line between.
 
-    Then what could not be described is told, and the last such PeerError raised. Nothing is printed if that is all there is.
+    Then what could not be described is reported, and the last such PeerError raised. If nothing was described only the error is printed.
     """
     described: list[T] = []
     refused: list[PeerError] = []
@@ -102,7 +102,7 @@ def print_table(
     """Rows under headings; the columns in `numeric` are aligned to the right, those of verdicts coloured.
 
     Columns that do not fit at a terminal are left out in the order of `drop` (without it from the last one on, but for the first), with
-    lines that say which; that of `under` goes under its rows. Every command with a table has --json.
+    lines that name them; that of `under` goes under its rows. Every command with a table has --json.
     """
     for line in table_lines(columns, rows, numeric=numeric, drop=drop, under=under, width=_terminal_width()):
         click.echo(line, color=takes_colour(sys.stdout))
@@ -165,7 +165,7 @@ def is_output_error(error: OSError) -> bool:
 
 
 def sleep_while_read(seconds: float) -> None:
-    """Sleep, and end that with BrokenPipeError once the reader of standard output is gone, which else only the next write would notice."""
+    """Sleep, and raise BrokenPipeError once the reader of standard output has closed it: without this only the next write would."""
     import select
 
     output = select.poll()
@@ -175,5 +175,5 @@ def sleep_while_read(seconds: float) -> None:
 
 
 def abandon_stdout() -> None:
-    """Nobody takes what is still to be written: send it nowhere, so that the interpreter does not complain when it flushes at its end."""
+    """What is still to be written has no reader: discard it, so that the interpreter does not complain when it flushes at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,7 @@
 """Records as people and programs read them, for ``moldau consume``. No broker here.
 
 Three formats: ``value`` (the value's bytes), ``json`` (one object per line, everything in it) and a template with ``%`` codes.
-In JSON, bytes that are UTF-8 are a string; others are an object ``{"base64": "..."}``, so the two cannot be taken for each other.
+In JSON, bytes that are UTF-8 are a string; others are an object ``{"base64": "..."}``, so the two differ.
 A missing key or value (a tombstone) is JSON's ``null``; the other formats write the word ``null`` for it.
 
 A formatter writes many records at once, column by column: what is the same for all of them is put together once.
@@ -152,7 +152,7 @@ def _sizes(column: Octets) -> list[int]:
 
 
 def _template(template: str, shown: _Shown) -> Formatter:
-    """Split once into literal bytes and codes; ``\\n`` and ``\\t`` in the text stand for the characters."""
+    """Split once into literal bytes and codes; ``\\n`` and ``\\t`` in the text are replaced by the characters."""
     pieces: list[bytes | str] = []
     characters = iter(template)
     for character in characters:

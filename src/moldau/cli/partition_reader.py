@@ -71,7 +71,7 @@ class PartitionReader:
         return self._finished | {where: min(offset, self._ends.get(where, offset)) for where, offset in self.positions.items()}
 
     def _fetch(self) -> "dict[TopicPartition, Fetched]":
-        """One fetch. Where retention has deleted our position, continue at the log start offset with a line that says so."""
+        """One fetch. Where retention has deleted our position, continue at the log start offset with a line about it."""
         try:
             fetched = self._cluster.fetch_many(self.positions, self._limits)
         except RequestFailedError as error:

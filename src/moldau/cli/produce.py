@@ -129,7 +129,7 @@ def produce(
 ) -> None:
     """Send FILE, or standard input, to TOPIC: one record per line.
 
-    Every line that cannot be read is told as FILE:LINE: reason. Exit code 0: everything read was delivered (with --on-error skip, lines
+    Every line that cannot be read is reported as FILE:LINE: reason. Exit code 0: everything read was delivered (with --on-error skip, lines
     skipped do not count). Exit code 1: stopped, or some deliveries failed. Exit code 130: Ctrl-C or SIGTERM. The last line says how many
     were sent, however it ends.
 
@@ -167,7 +167,7 @@ def produce(
 
 
 def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name: str, *, skip: bool) -> None:
-    """Send until the end, the first bad line or the first failed delivery, then say what became of it all."""
+    """Send until the end, the first bad line or the first failed delivery, then print the totals."""
     progress = ProgressLine("sent", _size(source))
 
     def report(text: str) -> None:
@@ -261,7 +261,7 @@ def _idempotence(acks: str | None, idempotent: bool | None) -> bool:
 
 
 def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> None:
-    """Request the topic's metadata, which creates it where brokers may; says so. librdkafka would wait long before it gave up on one."""
+    """Request the topic's metadata, which creates it where brokers may, and print that. librdkafka would wait long for it."""
     from moldau.client.errors import failure
 
     found = cluster.metadata([topic]).topics.get(topic)

@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TYPES = {"avro": "AVRO", "json": "JSON", "protobuf": "PROTOBUF"}
 SUFFIXES = {".avsc": "AVRO", ".proto": "PROTOBUF"}
-"""Of files that say themselves what they are."""
+"""Suffixes of files that have a language."""
 LATEST = "latest"
 
 
@@ -242,7 +242,7 @@ def check(
 @click.option("--permanent", is_flag=True, help="For good: what was written with it may become unreadable.")
 @_asking
 def delete(subject: str, version: str | None, permanent: bool, registry: str, timeout: float) -> None:
-    """Delete SUBJECT or one version: softly, so that its id still finds the schema, or for good."""
+    """Delete SUBJECT or one version: softly, so that its id still finds the schema, or permanently."""
     if permanent and version == LATEST:  # once that was deleted softly, it is the one before
         raise click.UsageError("--permanent needs the number of the version: the latest one is another one once that was deleted softly")
     with _open(registry, timeout) as client:
@@ -258,7 +258,7 @@ def delete(subject: str, version: str | None, permanent: bool, registry: str, ti
 
 
 def _delete(step: Callable[..., Any], *, permanent: bool) -> Any:
-    """A registry deletes for good only what was deleted softly."""
+    """A registry deletes permanently only what was deleted softly."""
     from moldau.registry.client_errors import RegistryError
 
     if permanent:
@@ -276,7 +276,7 @@ _DELETED_SOFTLY = (40404, 40406)
 
 @contextmanager
 def _deleted_before(what: str, arguments: str) -> Iterator[None]:
-    """The error for what was deleted softly before names the command that deletes it for good; the registry's names a parameter of REST."""
+    """The error for what was deleted softly before names the command for it; the registry's names a parameter of REST."""
     from moldau.registry.client_errors import RegistryError
 
     try:
@@ -289,7 +289,7 @@ def _deleted_before(what: str, arguments: str) -> Iterator[None]:
 
 
 def _refuse(what: str, note: str, found: Sequence[str], messages: str | Literal[False]) -> None:
-    """Exit code 1, with the reasons that were found, or all that the registry has `messages`."""
+    """Exit code 1, with the reasons that were found, or all `messages` of the registry."""
     head = f"Error: {visible(what)} is {verdict('not compatible', sys.stderr)} ({note}): {counted(len(found), 'reason')}"
     click.echo(head, err=True)
     for each in [messages] if messages else found:

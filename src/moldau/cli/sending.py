@@ -1,13 +1,13 @@
 """The producer behind ``moldau produce``: confluent-kafka with bounded memory and an account of what failed.
 
-librdkafka tries again whatever may pass (a broker that is away, a full disk, too few replicas in sync) until a delivery's time is over, and
-says nothing of the brokers' answers meanwhile. Of connections it does: `moldau.client.broker_log` makes one line of each outage, and the
-last of these is told as the reason.
+librdkafka retries what may pass (a broker that does not answer, a full disk, too few replicas in sync) until a delivery's time is over, and
+does not report the brokers' answers meanwhile. Of connections it does: `moldau.client.broker_log` makes one line of each outage, and the
+last of these is given as the reason.
 
 Looked at only where the producer waits anyway, for room in its queue or for the end.
 
-Brokers take or refuse a batch; a small record that shared one with a large one is refused with it. So each line told has its own size, and
-the limit is said once.
+Brokers take or refuse a batch; a small record that shared one with a large one is refused with it. So each line has its own size,
+and the limit is printed once.
 
 librdkafka queues up to `QUEUE_RECORDS_MAX` records or `QUEUE_KIB_MAX`; when it is full we wait for deliveries instead of reading on.
 Only failures are reported back (`delivery.report.only.error`), which saves a Python call for every record that went well; what was
@@ -58,7 +58,7 @@ class AcknowledgementWait:
         self._reported_at: float | None = None
 
     def look(self, acknowledged: int, waiting: int) -> str | None:
-        """What is to be said now, if anything: so many records are acknowledged so far, and so many wait to be.
+        """What is to be reported now, if anything: so many records are acknowledged so far, and so many wait to be.
 
         librdkafka counts its log lines among what waits, so a count may be too low for a moment.
         """
@@ -97,11 +97,11 @@ LINES_TOLD = 10
 LARGE_BYTES = 4096
 """Of key and value: the line of a record of fewer is not remembered."""
 ASK_S = 5.0
-"""How long the brokers are asked for the limit; without their answer it is told without its number."""
+"""How long the brokers are asked for the limit; without their answer it is printed without its number."""
 
 
 def topic_limit(cluster: "Cluster", topic: str, name: str) -> "ConfigEntry | None":
-    """What holds for a topic by this setting; None if the brokers do not say."""
+    """What holds for a topic by this setting; None if the brokers do not answer."""
     from moldau.client.admin import Admin, AdminResource, AdminResourceType
 
     try:
@@ -306,7 +306,7 @@ class Sender:
             self.report(said)
 
     def end_transaction(self, *, commit: bool) -> None:
-        """Commit what was sent, or undo it, if it was sent in a transaction. ClientError says why that cannot be done."""
+        """Commit what was sent, or undo it, if it was sent in a transaction. ClientError has why that cannot be done."""
         if self._transaction is not None:
             if commit:
                 self._transaction.commit()

@@ -163,7 +163,7 @@ def _refuse_strangers(directories: Sequence[str]) -> None:
 def _config(
     listen: str | None, advertise: str | None, directories: tuple[str, ...], file: str | None, settings: tuple[str, ...]
 ) -> BrokerConfig:
-    """All layers of the configuration. InvalidConfigError says where a mistake stands."""
+    """All layers of the configuration. InvalidConfigError names the place of a mistake."""
     options = list(settings)
     if listen is not None:
         options.append(f"listeners=PLAINTEXT://{listen}")

@@ -100,7 +100,7 @@ def _as_argument(value: object, shown: Callable[[str], str]) -> object:
 
 
 def _quoted(value: str) -> str:
-    """A value of a line of text: as it is, or as JSON writes it where it could be taken for more than a value."""
+    """A value of a line of text: as it is, or as JSON writes it where it could be read as more than a value."""
     text = _cut(value)
     return text if text.isprintable() and not _AMBIGUOUS.intersection(text) else json.dumps(text, ensure_ascii=False)
 

@@ -47,7 +47,7 @@ _BROKER = (
 def status(address: str, as_json: bool) -> None:
     """Show how a broker stands: requests, topics and what it holds, since its start.
 
-    HOST:PORT is where `moldau serve --metrics` serves them; without it 127.0.0.1:9404. Exit code 1 if nobody answers there, or if the
+    HOST:PORT is where `moldau serve --metrics` serves them; without it 127.0.0.1:9404. Exit code 1 if there is no answer, or if the
     broker is starting or has stopped.
     """
     from moldau.model.extras import require

@@ -1,8 +1,8 @@
 """The lines of a table at a terminal: folded and coloured, with a rule under the headings and a word about what is left out.
 
 What is tried until it fits: headings are folded at their spaces, and texts at theirs. Of the columns that the caller gives up, in its
-order, empty ones are left out, then those that say the same in every row, which is then said once, then those without which no two rows
-look alike; a column of notes is written under its rows. Then other columns that say the same in every row are left out, long words are
+order, empty ones are left out, then those that have the same in every row, which is then printed once, then those without which no two rows
+look alike; a column of notes is written under its rows. Then other columns that have the same in every row are left out, long words are
 broken, and columns that the caller gives up are left out though they distinguish rows. Last, of all columns but the first and the verdict
 only those stay for which there is room, the leftmost first. A number or a time is never broken: columns of numbers keep their width, and so
 does every word that looks like one. A table whose first column and verdict do not fit is wider than the terminal.
@@ -30,14 +30,14 @@ _MARKS = re.compile(r"[.,/_-]")
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """The columns that are shown, by number and with their widths, and what becomes of the others that say anything."""
+    """The columns that are shown, by number and with their widths, and what becomes of the others that are not empty."""
 
     shown: tuple[int, ...]
     widths: tuple[int, ...]
     under: int | None = None
     """Written under each row."""
     same: tuple[int, ...] = ()
-    """Left out; they say the same in every row."""
+    """Left out; they have the same in every row."""
     dropped: tuple[int, ...] = ()
     """Left out."""
 

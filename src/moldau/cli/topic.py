@@ -181,7 +181,7 @@ def delete(names: tuple[str, ...], if_exists: bool, internal: bool, bootstrap: s
 
 
 def _refuse_internal(cluster: "Cluster", names: tuple[str, ...]) -> None:
-    """Brokers delete the topics that keep their groups and transactions like any other; whoever does that has to mean it."""
+    """Brokers delete the topics that keep their groups and transactions like any other; --internal confirms it."""
     found = cluster.metadata(names).topics
     for name in names:
         if name in found and found[name].internal:
@@ -191,7 +191,7 @@ def _refuse_internal(cluster: "Cluster", names: tuple[str, ...]) -> None:
 
 
 def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:
-    """Everything about one topic, as JSON shows it. Offsets and sizes are null where a partition has no leader to tell them."""
+    """Everything about one topic, as JSON shows it. Offsets and sizes are null where a partition has no leader to ask."""
     from moldau.client.admin import Admin, AdminResource, AdminResourceType
     from moldau.client.partition_requests import EARLIEST, LATEST
     from moldau.model.config.definition import ConfigSource

@@ -1,4 +1,4 @@
-"""Avro fields for the columns of a file whose schema nobody has written, and its values in their form.
+"""Avro fields for the columns of a file without a schema, and its values in their form.
 
 The first value of a field decides its kind; whole numbers give way to numbers with a fraction, nothing else gives way. A value that does
 not fit is the fault of its line. A whole number beyond 2^53 does not survive as a float, so it and fractions do not share a column. Names
@@ -90,7 +90,7 @@ def _said(shape: Shape) -> str:
 
 
 def event_record(fields: Mapping[str, Shape], file: str) -> dict[str, Any]:
-    """The schema of events with these fields, in the order of their names, behind the line. InputError: two names become one."""
+    """The schema of events with these fields, in the order of their names, after the line. InputError: two names become one."""
     line = {"name": LINE_FIELD, "type": "long", "doc": "number of the line in the file"}
     return {"type": "record", "name": "Event", "namespace": "moldau.demo", "fields": [line, *_fields(fields, "Event", file)]}
 
@@ -114,7 +114,7 @@ def _type(shape: Shape, path: str, file: str) -> Any:
 
 
 def _check_different(names: Iterable[str], file: str) -> None:
-    """Spark does not tell capitals from small letters."""
+    """Spark does not distinguish capitals from small letters."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(field_name(name).lower(), name)

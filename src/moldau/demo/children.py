@@ -1,6 +1,6 @@
-"""Processes of our own beside the demonstration: started for it, and gone when it is gone, whatever ends it.
+"""Child processes of the demonstration: they end when it ends, whatever ends it.
 
-A child reads a pipe that nobody closes before the demonstration ends. When this process ends, also by ``kill -9``, the pipe closes and the
+A child reads a pipe that stays open until the demonstration ends. When this process ends, also by ``kill -9``, the pipe closes and the
 child kills itself at once. A broker that lived on would still take what a dead producer had left in its socket, behind the back of
 the next run.
 """
@@ -21,7 +21,7 @@ from moldau.model.config.static import ENVIRONMENT_PREFIX
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 _IN_USE = "in use by another"
-"""What a broker says whose directory another one still has."""
+"""What a broker logs whose directory another one still has."""
 
 _WATCHED = """
 import os, signal, sys, threading
@@ -36,16 +36,16 @@ _HOST = f"{_WATCHED}orders = sys.stdin.buffer.readline()\n{_START}from moldau.de
 
 
 class ChildError(RuntimeError):
-    """A child did not come up, or ended before its time; the message ends with what it said."""
+    """A child did not come up, or ended before its time; the message ends with its output."""
 
 
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a child: none of Moldau's own, which are meant for other brokers and registries."""
+    """The variables of a child: none of Moldau's own, which are for other brokers and registries."""
     return {name: value for name, value in environment.items() if not name.startswith(ENVIRONMENT_PREFIX)}
 
 
 class Child:
-    """A process with this interpreter; what it says on standard error goes to `log`."""
+    """A process with this interpreter; its standard error goes to `log`."""
 
     def __init__(self, code: str, words: Sequence[str], log: Path) -> None:
         self.log = log
@@ -61,7 +61,7 @@ class Child:
             )
 
     def said(self) -> str:
-        """What it has said on standard error."""
+        """Its standard error."""
         return self.log.read_bytes()[self._start :].decode(errors="replace").strip()[-600:]
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
@@ -117,7 +117,7 @@ class BrokerProcess:
             time.sleep(0.2)
 
     def _try(self, deadline: float) -> str | None:
-        """None, or what it said before it ended."""
+        """None, or its output before it ended."""
         never = "offsets.retention.minutes=52560000"
         words = ["serve", "--listen", "127.0.0.1:0", "--registry", "127.0.0.1:0", "--data", str(self._data), "--set", never]
         child = self._child = command(words, self._log)
@@ -136,7 +136,7 @@ class BrokerProcess:
         return None
 
     def stop(self) -> None:
-        """Stop it in good order."""
+        """Stop it by SIGTERM."""
         child, self._child = self._child, None
         if child is not None:
             child.stop()

@@ -34,7 +34,7 @@ _KEPT: Mapping[str, str] = {
     "dep_time": "int?", "dep_delay": "int?", "sched_arr_time": "int", "arr_time": "int?", "arr_delay": "int?", "air_time": "int?",
     "distance": "int",
 }  # fmt: skip
-"""Columns that an event has, with their types; the others say again what the header's time says."""
+"""Columns that an event has, with their types; the others repeat the header's time."""
 _STATUS = {
     "name": "status",
     "type": {"type": "enum", "name": "Status", "symbols": ["UNKNOWN", "ON_TIME", "LATE", "CANCELLED"]},

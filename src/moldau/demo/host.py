@@ -2,7 +2,7 @@
 
 It gets its orders as a line of JSON, and reports in lines of JSON: now and then how many events it has dealt with, at the end what it did.
 Each of its runs is a producer instance of its own, with guids of its own. An instance that was killed leaves events in the topic that
-nobody has counted; the audit counts them from the log.
+no producer has counted; the audit counts them from the log.
 """
 
 import base64
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LINE_HEADER = "line"
 REJECT_HEADER = "moldau.bad"
-"""Says why a record is no event."""
+"""Why a record is no event."""
 _REPORT_EVERY = 2_000
 _BAD_LINES_SHOWN = 10
 _FLUSH_TIMEOUT_S = 120.0
@@ -79,7 +79,7 @@ def run(orders: bytes) -> None:
 
 
 def publish(orders: Orders) -> HostResult:
-    """Publish what is not there. SendError, EventError, RegistryError, and the like: the next run goes on behind what arrived."""
+    """Publish the events that the topic does not hold. SendError, EventError, RegistryError, and the like: the next run continues."""
     source = open_input(Path(orders.file) if orders.file is not None else None, orders.key, orders.time)
     there = base64.b64decode(orders.there)
     publisher = _Publisher(orders, source)

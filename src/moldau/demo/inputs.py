@@ -80,7 +80,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_of(value: Any) -> int:
-    """Milliseconds since 1970 of a field: a number of milliseconds, or ISO 8601 text, which is UTC unless it says otherwise. ValueError."""
+    """Milliseconds since 1970 of a field: a number of milliseconds, or ISO 8601 text, UTC unless it has a zone. ValueError."""
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value < 1 << 47:
             raise ValueError(f"{value} is not a time in milliseconds since 1970")

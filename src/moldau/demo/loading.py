@@ -52,7 +52,7 @@ class DemoLoads:
         compact_table(self.job.table)
 
     def set_watermark(self, audit: Report) -> None:
-        """Up to when the table is complete, as the audit says, into the table's properties."""
+        """Up to when the table is complete, by the audit, into the table's properties."""
         time_ms = audit.watermarks.get((self.job.topic, LAKE_TIER))
         tables = format_of(self.job.table)
         if time_ms is not None and tables is not None:

@@ -51,7 +51,7 @@ def sole_user(directory: Path) -> Iterator[None]:
 
 
 def check_description(directory: Path, options: DemoOptions) -> None:
-    """The same directory is used for the same thing. DemoError says what is another one."""
+    """The same directory is used for the same input. DemoError names the difference."""
     mine = {
         "input": str(options.file.resolve()) if options.file else None,
         "key": options.key,

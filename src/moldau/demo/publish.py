@@ -78,11 +78,11 @@ FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class PublishError(RuntimeError):
-    """Events could not be published; what was acknowledged stays, and the next run goes on behind it."""
+    """Events could not be published; what was acknowledged stays, and the next run continues after it."""
 
 
 def ensure_topics(bootstrap: str, topic: str, partitions: int) -> None:
-    """Create the topic of the events and that of the audit unless they are there. The client's errors; PublishError."""
+    """Create the topic of the events and that of the audit unless they exist. The client's errors; PublishError."""
     from moldau.tracking.audit_record import AUDIT_PARTITIONS, AUDIT_TOPIC
 
     with Cluster(bootstrap, client_id="moldau-demo") as cluster:
@@ -137,7 +137,7 @@ class PublishTotals:
 
 
 class HostPublishers:
-    """The hosts at work. `progress` is told how many lines they have dealt with, by their number, from threads of this class."""
+    """The hosts at work. `progress` is called with the lines that they have handled, by their number, from threads of this class."""
 
     def __init__(self, orders: Sequence[Orders], logs: Path, progress: Callable[[int, int], object]) -> None:
         self._progress = progress
@@ -158,7 +158,7 @@ class HostPublishers:
         return not any(thread.is_alive() for thread in self._threads)
 
     def result(self) -> PublishTotals:
-        """Wait for all of them. PublishError with what a host said that has failed."""
+        """Wait for all of them. PublishError with the output of a host that has failed."""
         for thread in self._threads:
             thread.join()
         hosts = []

@@ -112,7 +112,7 @@ class ReportQuestion:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """The load's consumer group, and by how many offsets it was behind the topic."""
+    """The load's consumer group, and by how many offsets it lagged."""
 
     group: str
     before: int
@@ -173,7 +173,7 @@ class DemoReport:
 
     @property
     def sound(self) -> bool:
-        """Whether the table holds each event of the input once, unchanged, as the audit says, and the dead letters each bad line."""
+        """Whether the table holds each event of the input once, unchanged, also by the audit, and the dead letters each bad line."""
         return self.proof.holds and self.checksums_agree and self.dead_letters == self.bad_lines
 
     @property

@@ -1,6 +1,6 @@
 """The demonstration from beginning to end.
 
-Its directory holds everything: the broker's data, the tables, logs, the picture, and ``demo.json``, which says what it was made from. A
+Its directory holds everything: the broker's data, the tables, logs, the picture, and ``demo.json``, which has what it was made from. A
 second run finds all there and adds nothing; a run after one that was killed adds what is left. One run at a time has the directory.
 """
 
@@ -22,7 +22,7 @@ _SHORT_LIVED = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 
 class RunProgress(Protocol):
-    """Who is told how it goes. Steps may run side by side; any thread may tell."""
+    """The listener of a run. Steps may run side by side; any thread may call it."""
 
     def begin(self, name: str, total: int | None) -> None:
         """A step begins, with so many events to come if that is known."""
@@ -72,7 +72,7 @@ class _Run:
             return self._pipeline(going, broker, schemas)
 
     def _pipeline(self, going: ExitStack, broker: Any, schemas: Any) -> DemoReport:
-        """Hosts, auditor and load side by side; then what they have to say for themselves."""
+        """Hosts, auditor and load side by side; then their reports."""
         from moldau.demo.loading import DemoLoads, group_lag
         from moldau.demo.publish import HostPublishers
         from moldau.demo.report import ask_all, prove
@@ -148,7 +148,7 @@ class _Run:
         return report
 
     def _step(self, name: str, total: int | None, work: Callable[[], tuple[Any, int]]) -> Any:
-        """Run one step, which says how many events it dealt with."""
+        """Run one step, which returns how many events it handled."""
         self._progress.begin(name, total)
         begun = time.monotonic()
         result, events = work()

@@ -67,7 +67,7 @@ class TierWatch:
         self._on_totals(totals)
 
     def stop(self) -> None:
-        """No more looks."""
+        """End the thread."""
         self._ending.set()
         self._thread.join()
         self._cluster.close()
@@ -75,7 +75,7 @@ class TierWatch:
     def finish(self) -> tuple[Report, Timeline]:
         """A last look, when all tiers have published everything: the audit's report, and the timeline. The client's errors.
 
-        Nobody publishes any more. So nothing is waited for: every window is over, and for what hosts of an earlier run sent and did not
+        The producers have ended. So nothing is waited for: every window is over, and for what hosts of an earlier run sent and did not
         count before they were killed the log stands.
         """
         self._ending.set()
