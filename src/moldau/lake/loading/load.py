@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moldau.lake import points
-from moldau.lake.loading.audit import Claim, claimed, keep_counts, own_tier, publish_counts
+from moldau.lake.loading.audit import Claim, check_unclaimed, claimed, keep_counts, own_tier, publish_counts
 from moldau.lake.loading.commit import WrittenFiles, check_topic, commit_both, prepare_table
 from moldau.lake.loading.counts import DeadLetterCounts, added, counts_to_json, dead_letters_of
 from moldau.lake.loading.errors import task_failure
@@ -78,6 +78,8 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Ta
     with ClusterLog(job.bootstrap, f"moldau-load-{job.name}", isolation_level=ISOLATION_LEVELS[job.isolation_level]) as source:
         planned = plan_load(job, source, fail_on_data_loss=fail_on_data_loss)
         if planned.ranges:
+            if planned.base is None and job.tier is not None and planned.decoding is not None and planned.decoding.tracked:
+                check_unclaimed(job, source.cluster)  # before there is a table, which a refused load would leave
             planned = prepare_table(planned)
         points.reached("driver: planned")
         written = WrittenFiles((), (), {})

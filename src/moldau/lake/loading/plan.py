@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from moldau.lake.loading.audit import check_unclaimed
 from moldau.lake.loading.errors import LoadError, NoSchemaError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import EventDecoding, decoding_of
@@ -118,8 +117,6 @@ def plan_load(job: LoadJob, source: ClusterLog, *, fail_on_data_loss: bool = Tru
     decoding = decoding_of(job, None if there is None else there.schema)
     if decoding is None:
         raise NoSchemaError(f"topic {job.topic}: there are records, and subject {job.subject_name} has no schema in {job.registry}")
-    if there is None and job.tier is not None and decoding.tracked:
-        check_unclaimed(job, source.cluster)
     ends = {TopicPartition(job.topic, r.partition): r.end for r in ranges}
     for each in () if fail_on_data_loss else gone:  # also where nothing is left to be read: the commit of the others moves the offset
         ends.setdefault(TopicPartition(job.topic, each.partition), each.end)
