@@ -27,7 +27,7 @@ from confluent_kafka import Producer
 from measure import Results, load_average, spread
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
-from moldau.lake.tables.format import open_table
+from moldau.lake.tables.opening import open_table
 from moldau.registry.client import RegistryClient
 from moldau.registry.wire import frame
 from moldau.testing.broker import Broker

@@ -28,20 +28,9 @@ from moldau.lake.tables.committing import (
     set_properties,
 )
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
-from moldau.lake.tables.format import (
-    FORMATS,
-    Snapshot,
-    TableChange,
-    TableError,
-    TableFormat,
-    VersionTakenError,
-    format_named,
-    format_of,
-    open_or_create,
-    open_table,
-    opened,
-)
+from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat, VersionTakenError
 from moldau.lake.tables.new_file import make_folder
+from moldau.lake.tables.opening import FORMATS, format_named, format_of, open_or_create, open_table, opened
 from moldau.lake.tables.rewriting import compact_table, widen
 from moldau.lake.tables.schemas import evolve
 

@@ -19,7 +19,7 @@ from moldau.audit.verdicts import Verdict
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
 from moldau.lake.loading.job import LoadJob
-from moldau.lake.tables.format import open_table
+from moldau.lake.tables.opening import open_table
 from moldau.registry.client import RegistryClient
 from moldau.testing.broker import Broker
 from moldau.tracking.producer import TrackerProducer

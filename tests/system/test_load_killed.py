@@ -18,7 +18,7 @@ from moldau.lake.loading.errors import TaskError
 from moldau.lake.loading.load import load
 from moldau.lake.points import DIE_AT, DIE_ONCE, DRIVER_POINTS, TASK_POINTS, on_point
 from moldau.lake.table import remove_orphans
-from moldau.lake.tables.format import open_table
+from moldau.lake.tables.opening import open_table
 from moldau.lake.tables.rewriting import compact_table
 from moldau.testing.broker import Broker
 from support.load_world import Killed, LoadWorld, State

@@ -11,7 +11,7 @@ from moldau.client import Producer
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.load import load
 from moldau.lake.reading.cluster_log import ClusterLog
-from moldau.lake.tables.format import opened
+from moldau.lake.tables.opening import opened
 from moldau.testing.broker import Broker
 from support.tasks_here import TasksHere
 

@@ -10,7 +10,7 @@ import pytest
 
 from moldau.client import Producer
 from moldau.lake.table import remove_orphans
-from moldau.lake.tables.format import opened
+from moldau.lake.tables.opening import opened
 from moldau.testing.broker import Broker
 from support.straggler import DIES, HANGS, NOTES
 

@@ -20,7 +20,7 @@ from moldau.lake.points import on_point
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.reports import REPORTS, raw_report, run_report, top_values
 from moldau.lake.table import read_table
-from moldau.lake.tables.format import opened
+from moldau.lake.tables.opening import opened
 from moldau.model.identity import Offset, TopicPartition
 from moldau.registry.client import RegistryClient
 from moldau.testing.broker import Broker

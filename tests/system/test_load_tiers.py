@@ -25,7 +25,8 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.load import LoadResult, load
 from moldau.lake.tables.committing import commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS
-from moldau.lake.tables.format import Snapshot, TableChange, format_named, open_or_create
+from moldau.lake.tables.format import Snapshot, TableChange
+from moldau.lake.tables.opening import format_named, open_or_create
 from moldau.testing.broker import Broker
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic
 from moldau.tracking.clock import now_ms

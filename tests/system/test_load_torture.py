@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.lake.tables.format import open_table
+from moldau.lake.tables.opening import open_table
 from moldau.testing.broker import Broker
 from support.load_world import LoadWorld
 from support.sizes import sized

@@ -11,7 +11,8 @@ import click
 
 from moldau.cli.audit_view import as_document
 from moldau.cli.audit_view import print_report as print_audit
-from moldau.cli.output import human_bytes, print_table, verdict
+from moldau.cli.output import human_bytes, print_table
+from moldau.cli.terminal import verdict
 
 if TYPE_CHECKING:
     from moldau.demo.report import DemoReport

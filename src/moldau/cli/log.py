@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from moldau.cli.options import ExistingPath
-from moldau.cli.output import counted, human_bytes, verdict
+from moldau.cli.output import counted, human_bytes
 from moldau.cli.output_records import json_bytes, printable
+from moldau.cli.terminal import verdict
 
 
 @click.group("log")

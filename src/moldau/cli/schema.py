@@ -19,7 +19,8 @@ from moldau.cli.options import (
     registry_source,
     timeout_option,
 )
-from moldau.cli.output import counted, print_json, print_table, say, verdict, visible
+from moldau.cli.output import counted, print_json, print_table, say, visible
+from moldau.cli.terminal import verdict
 from moldau.model.near_names import did_you_mean
 
 if TYPE_CHECKING:

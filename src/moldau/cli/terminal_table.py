@@ -18,7 +18,7 @@ from itertools import zip_longest
 
 import click
 
-from moldau.cli.output import GAP, takes_colour, verdict
+from moldau.cli.terminal import GAP, takes_colour, verdict
 
 FOLDED_WIDTH_MIN, BROKEN_WIDTH_MIN = 20, 12
 """Texts are folded at their spaces into columns of the first width or more, and long words are broken into those of the second."""

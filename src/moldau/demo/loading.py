@@ -15,7 +15,7 @@ from moldau.lake.loading.job import LoadJobs
 from moldau.lake.loading.load import load
 from moldau.lake.table import set_watermark
 from moldau.lake.tables.committing import TableWriter
-from moldau.lake.tables.format import format_of, open_table
+from moldau.lake.tables.opening import format_of, open_table
 from moldau.lake.tables.rewriting import compact_table
 from moldau.model.identity import TopicPartition
 

@@ -232,7 +232,7 @@ class _Run:
         return start_spark("moldau demo", str(self._directory / "spark"), cores=self._options.cores, settings=_SHORT_LIVED)
 
     def _sizes(self, table: str) -> Sizes:
-        from moldau.lake.tables.format import opened
+        from moldau.lake.tables.opening import opened
 
         snapshot = opened(table)
         files = snapshot.files()

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError, set_properties
-from moldau.lake.tables.format import Snapshot, TableError, TableFormat, TableMismatchError, format_of, open_table, opened
+from moldau.lake.tables.format import Snapshot, TableError, TableFormat, TableMismatchError
+from moldau.lake.tables.opening import format_of, open_table, opened
 from moldau.lake.tables.rewriting import Compacted, compact_table
 from moldau.lake.tables.schemas import to_json
 

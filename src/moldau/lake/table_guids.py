@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 
 from moldau.audit.missing import Guids
 from moldau.lake.loading.job import DEAD_LETTERS_FOLDER
-from moldau.lake.tables.format import TableError, format_of, open_table
+from moldau.lake.tables.format import TableError
+from moldau.lake.tables.opening import format_of, open_table
 
 
 class NoTableError(TableError):

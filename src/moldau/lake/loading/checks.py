@@ -11,7 +11,8 @@ from moldau.lake.reading.cluster_log import ClusterLog, KnownTopic
 from moldau.lake.reading.offsets import EARLIEST, LATEST
 from moldau.lake.reading.options import ISOLATION_LEVELS
 from moldau.lake.tables.committing import application_id
-from moldau.lake.tables.format import TableError, check_place, format_named
+from moldau.lake.tables.format import TableError
+from moldau.lake.tables.opening import check_place, format_named
 from moldau.model.errors import StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.near_names import did_you_mean

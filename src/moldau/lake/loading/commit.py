@@ -20,7 +20,8 @@ from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.committing import LoadConflictError, TableWriter, check, commit, discard, progress
 from moldau.lake.tables.data_files import PARTITIONINGS, DataFile
-from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableMismatchError, open_or_create
+from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableMismatchError
+from moldau.lake.tables.opening import open_or_create
 from moldau.lake.tables.rewriting import widen
 from moldau.lake.tables.schemas import evolve
 from moldau.model.errors import MoldauError

@@ -30,7 +30,7 @@ from moldau.lake.loading.json_events import is_readable
 from moldau.lake.loading.times import is_time
 from moldau.lake.reading.options import ISOLATION_LEVELS
 from moldau.lake.tables.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS
-from moldau.lake.tables.format import FORMATS
+from moldau.lake.tables.opening import FORMATS
 from moldau.lake.tables.schemas import from_json
 from moldau.model.near_names import did_you_mean
 from moldau.model.topic_names import matches

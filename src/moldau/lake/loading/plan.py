@@ -16,7 +16,8 @@ from moldau.lake.loading.schema import EventDecoding, decoding_of
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
 from moldau.lake.tables.committing import Progress, TopicOwner, application_id, progress
-from moldau.lake.tables.format import Snapshot, TableFormat, format_named
+from moldau.lake.tables.format import Snapshot, TableFormat
+from moldau.lake.tables.opening import format_named
 from moldau.model.identity import TopicPartition
 from moldau.tracking.clock import now_ms
 

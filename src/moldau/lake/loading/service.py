@@ -26,7 +26,8 @@ from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.table import set_watermark
 from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, TableWriter
 from moldau.lake.tables.data_files import FileError
-from moldau.lake.tables.format import TableError, format_of, open_table
+from moldau.lake.tables.format import TableError
+from moldau.lake.tables.opening import format_of, open_table
 from moldau.lake.tables.rewriting import Compacted, compact_table
 from moldau.model.errors import MoldauError, PeerError, WorldError
 from moldau.tracking.clock import now_ms

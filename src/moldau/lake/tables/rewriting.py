@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 from moldau.lake.points import reached
 from moldau.lake.tables.committing import LoadConflictError, commit, discard
 from moldau.lake.tables.data_files import DAY, HOUR, DataFile, FileError, OneFile, sync_files
-from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat, format_of
+from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat
+from moldau.lake.tables.opening import format_of
 from moldau.lake.tables.schemas import Evolution
 
 

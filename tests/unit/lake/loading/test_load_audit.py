@@ -20,7 +20,8 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables import manifest
 from moldau.lake.tables.committing import commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS
-from moldau.lake.tables.format import FORMATS, TableChange, format_named, open_or_create
+from moldau.lake.tables.format import TableChange
+from moldau.lake.tables.opening import FORMATS, format_named, open_or_create
 from moldau.model.errors import WorldError
 from moldau.tracking.audit_record import AuditRecord
 from moldau.tracking.counts import Count, CountKey

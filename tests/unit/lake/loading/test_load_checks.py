@@ -26,7 +26,8 @@ from moldau.lake.loading.job import LoadJobs
 from moldau.lake.session import SessionError, check_spark
 from moldau.lake.tables.committing import application_id, commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS
-from moldau.lake.tables.format import FORMATS, TableChange, TableError, format_named, open_or_create
+from moldau.lake.tables.format import TableChange, TableError
+from moldau.lake.tables.opening import FORMATS, format_named, open_or_create
 from moldau.model.errors import StorageError
 from moldau.registry.client import RegistryUnavailableError
 from moldau.testing.broker import Broker

@@ -24,7 +24,8 @@ from moldau.lake.points import on_point
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError, TableWriter, application_id, progress
 from moldau.lake.tables.data_files import DataFile, PartitionWriter, files_of
-from moldau.lake.tables.format import FORMATS, TableChange, format_named, open_or_create, open_table, opened
+from moldau.lake.tables.format import TableChange
+from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, open_table, opened
 from support.brokers_stand_in import BrokersStandIn
 
 

@@ -14,7 +14,8 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import Plan, plan_load
 from moldau.lake.reading.offsets import EARLIEST, DataLossError, OffsetRange
 from moldau.lake.tables.committing import LoadConflictError, OtherJobError, TableWriter, application_id, commit
-from moldau.lake.tables.format import FORMATS, TableChange, format_named, open_or_create, opened
+from moldau.lake.tables.format import TableChange
+from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, opened
 from moldau.model.identity import TopicPartition
 from support.brokers_stand_in import BrokersStandIn
 
