@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from moldau.broker.admin_log import AdminLog
 from moldau.broker.admission.admission import Admission
 from moldau.broker.api.pipeline import Pipeline
-from moldau.broker.delayed import DelayedRequests
 from moldau.broker.handlers.produce.walks import BatchWalks
 from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
 from moldau.broker.metadata.membership import ClusterMembership
@@ -22,6 +21,7 @@ from moldau.broker.network.connection import Connection
 from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.broker.replicas.housekeeping import Housekeeping
 from moldau.broker.replicas.manager import ReplicaManager
+from moldau.broker.replicas.purgatory import Purgatory
 from moldau.broker.replicas.rules import SettingsCache
 from moldau.broker.security.authorizer import AllowAll
 from moldau.broker.security.channel import Channel
@@ -115,14 +115,14 @@ class Broker:
         store = MetadataStore(coordination)
         self.producer_ids = ProducerIds(store, self.broker_id)
         self.slices = self.admission.slices
-        self.delayed = DelayedRequests(clock, config.int("delayed.requests.max"))
+        self.purgatory = Purgatory(clock, config.int("delayed.requests.max"))
         self.housekeeping = Housekeeping(self)
         self.replicas = ReplicaManager(
             self.broker_id,
             clock=clock,
             background=background,
             metadata=self.cache,
-            delayed=self.delayed,
+            purgatory=self.purgatory,
             counters=self.counters,
             elected=lambda topic_partition: self.coordinators.opened(topic_partition),
             resigned=lambda topic_partition: self.coordinators.closed(topic_partition),
@@ -303,7 +303,7 @@ class Broker:
         self.slices.close()
         if self._coordinators is not None:
             self._coordinators.close()
-        self.delayed.close()
+        self.purgatory.close()
         self.replicas.close()
         return self.logs.shutting_down(background, is_late)
 
@@ -312,7 +312,7 @@ class Broker:
         return {
             "connections": len(self.connections),
             "partitions_led": len(self.partitions),
-            "requests_delayed": self.delayed.waiting,
+            "requests_delayed": self.purgatory.waiting,
             **self.admission.statistics(),
             **(self._coordinators.statistics() if self._coordinators is not None else {}),
             **self.logs.statistics(),
@@ -408,4 +408,4 @@ class Broker:
 
     def _configure(self) -> None:
         self.admission.configure(self.config)
-        self.delayed.requests_max = self.config.int("delayed.requests.max")
+        self.purgatory.requests_max = self.config.int("delayed.requests.max")

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from moldau.broker.admission.memory import RequestMemory
     from moldau.broker.admission.slices import SliceScheduler
-    from moldau.broker.delayed import DelayedRequests
     from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.metrics.counters import Counters
+    from moldau.broker.replicas.purgatory import Purgatory
     from moldau.broker.replicas.table import PartitionTable
     from moldau.broker.security.channel import Channel
     from moldau.cluster.snapshot import MetadataSnapshot
@@ -70,7 +70,7 @@ class Sources(Protocol):
         """What was counted."""
 
     @property
-    def delayed(self) -> "DelayedRequests":
+    def purgatory(self) -> "Purgatory":
         """The purgatory."""
 
     @property
@@ -185,7 +185,7 @@ def _offline(table: "PartitionTable", metadata: "MetadataSnapshot", broker_id: i
 
 def _broker(broker: Sources) -> Generator[Pause, None, list[Family]]:
     purgatory = gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait in the purgatory.", "delayedoperation")
-    purgatory.add(broker.delayed.waiting, "Fetch")
+    purgatory.add(broker.purgatory.waiting, "Fetch")
     connections = gauge("kafka_server_socketservermetrics_connection_count", "Open connections.", "listener")
     own = broker.metadata.brokers.get(broker.broker_id)
     by_listener = {endpoint.listener: 0 for endpoint in (own.endpoints if own is not None else ())}
@@ -247,8 +247,8 @@ def _bounds(broker: Sources) -> list[Family]:
     if memory.is_bounded:
         limit.add(memory.bytes_max, "queued.max.request.bytes")
     refusals.add(memory.cut, "queued.max.request.bytes")
-    limit.add(broker.delayed.requests_max, "delayed.requests.max")
-    held.add(broker.delayed.held, "delayed.requests.max")
+    limit.add(broker.purgatory.requests_max, "delayed.requests.max")
+    held.add(broker.purgatory.held, "delayed.requests.max")
     waiting = gauge("moldau_connections_waiting_for_memory", "Connections that are not read until there is memory for requests.")
     waiting.add(memory.waiting)
     return [held, limit, refusals, waiting]

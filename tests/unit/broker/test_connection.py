@@ -122,7 +122,7 @@ def test_requests_in_flight_are_bounded(world: BrokerWorld) -> None:
     client = world.connect(piece=1 << 20)
     stream = b"".join(client.frame(fetch_request("t", 0, max_wait_ms=1000), 12) for _ in range(25))
     client.peer.send(stream)
-    assert world.broker.delayed.waiting == 10
+    assert world.broker.purgatory.waiting == 10
     assert not client.peer.transport.reading
     client.peer.send(b"")
     for _ in range(3):
@@ -140,7 +140,7 @@ def test_requests_that_wait_are_bounded_by_their_bytes_too() -> None:
     request = fetch_request("t", 0, max_wait_ms=1000)
     request.topics[0].partitions *= 100
     client.peer.send(b"".join(client.frame(request, 12) for _ in range(25)))
-    assert world.broker.delayed.waiting == 3, "of 3.4 KB each"
+    assert world.broker.purgatory.waiting == 3, "of 3.4 KB each"
     assert not client.peer.transport.reading
     answered = 0
     for _ in range(10):
@@ -332,10 +332,10 @@ def test_a_bug_ends_its_connection_with_a_traceback(
 def test_a_lost_connection_gives_up_its_fetches(world: BrokerWorld) -> None:
     client = world.connect()
     client.send(fetch_request("t", 0, max_wait_ms=10_000), 12)
-    assert world.broker.delayed.waiting == 1
+    assert world.broker.purgatory.waiting == 1
     client.peer.disconnect()
     world.clock.settle()
-    assert world.broker.delayed.waiting == 0
+    assert world.broker.purgatory.waiting == 0
     assert not world.partition("t").watchers
     assert not world.broker.connections
 

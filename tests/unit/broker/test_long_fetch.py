@@ -57,12 +57,12 @@ def found_in(answer: FetchResponse) -> dict[int, list[bytes | None]]:
 def waits(world: BrokerWorld, client: Client, request: FetchRequest) -> bool:
     client.send(request, 12)
     settle(world)
-    return not client.answers() and world.broker.delayed.waiting == 1 and world.broker.slices.running == 0
+    return not client.answers() and world.broker.purgatory.waiting == 1 and world.broker.slices.running == 0
 
 
 def nothing_is_left(world: BrokerWorld) -> bool:
     watched = [index for index in range(COUNT) if world.partition("wide", index).watchers]
-    return (world.broker.slices.running, world.broker.delayed.waiting, watched) == (0, 0, [])
+    return (world.broker.slices.running, world.broker.purgatory.waiting, watched) == (0, 0, [])
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
@@ -111,7 +111,7 @@ def test_it_waits_for_as_many_bytes_as_it_asks_for(world: BrokerWorld) -> None:
     assert waits(world, client, of_all(max_wait_ms=LONG_MS, min_bytes=2000))
     producer.produce("wide", bytes(900), partition=1)
     settle(world)
-    assert world.broker.delayed.waiting == 1
+    assert world.broker.purgatory.waiting == 1
     producer.produce("wide", bytes(1100), partition=2)
     settle(world)
     assert set(answered(client)) == {1, 2}
@@ -195,23 +195,23 @@ def test_a_server_that_stops_has_it_answered_with_what_there_is(world: BrokerWor
 
 def test_those_that_wait_are_bounded_by_their_partitions(world: BrokerWorld) -> None:
     """The bound was on requests alone, up to 100,000, each with up to 50,000 decoded partitions and its frame."""
-    world.broker.delayed.requests_max = COUNT + 10
+    world.broker.purgatory.requests_max = COUNT + 10
     waiting = [world.connect() for _ in range(2)]
     for client in waiting:
         client.send(of_all(max_wait_ms=LONG_MS, min_bytes=1000), 12)
         settle(world)
-    assert (world.broker.delayed.waiting, world.broker.request_memory.held) == (2, 0), "the frames are free"
-    assert world.broker.delayed.is_full
+    assert (world.broker.purgatory.waiting, world.broker.request_memory.held) == (2, 0), "the frames are free"
+    assert world.broker.purgatory.is_full
     client = world.connect()
     client.send(of_all(max_wait_ms=LONG_MS, min_bytes=1000), 12)
     settle(world)
     assert answered(client) == {}, "at once, with what there is"
     waiting[0].peer.disconnect()
     settle(world)
-    assert not world.broker.delayed.is_full
+    assert not world.broker.purgatory.is_full
     client.send(of_all(max_wait_ms=LONG_MS, min_bytes=1000), 12)
     settle(world)
-    assert world.broker.delayed.waiting == 2, "there was room again"
+    assert world.broker.purgatory.waiting == 2, "there was room again"
     waiting[1].peer.disconnect()
     client.peer.disconnect()
     settle(world)

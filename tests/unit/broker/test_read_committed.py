@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.delayed import DelayedRequests
 from moldau.broker.replicas.append_batch import AppendBatch, MarkerBatch
+from moldau.broker.replicas.purgatory import Purgatory
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -137,13 +137,13 @@ def test_a_marker_wakes_who_waits_and_the_records_before_it_do_not(
     world: BrokerWorld, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts = []
-    attempt = DelayedRequests._attempt
+    attempt = Purgatory._attempt
 
-    def counted(delayed: DelayedRequests, waiting: Any, *, expired: bool) -> None:
+    def counted(delayed: Purgatory, waiting: Any, *, expired: bool) -> None:
         attempts.append(expired)
         attempt(delayed, waiting, expired=expired)
 
-    monkeypatch.setattr(DelayedRequests, "_attempt", counted)
+    monkeypatch.setattr(Purgatory, "_attempt", counted)
     client.send(request(), 12)
     for sequence in range(50):
         write(world, A, sequence, b"x")

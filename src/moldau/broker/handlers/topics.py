@@ -28,15 +28,15 @@ from moldau.protocol.messages.delete_records import (
 from moldau.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
 if TYPE_CHECKING:
-    from moldau.broker.delayed import DelayedRequests
     from moldau.broker.metadata.admin import ClusterAdmin
+    from moldau.broker.replicas.purgatory import Purgatory
 
 
 class Services(AdminServices, ConfigServices, MetadataServices, PartitionServices, Protocol):
     """What these handlers use of the broker."""
 
     @property
-    def delayed(self) -> "DelayedRequests":
+    def purgatory(self) -> "Purgatory":
         """Fetches that wait."""
 
     @property
@@ -200,7 +200,7 @@ def delete_records(services: Services, message: DeleteRecordsRequest, request: R
                 first = _delete_before(services, partition, wanted)
                 services.admin_log.note(request, "records deleted", partition=partition.topic_partition, before_offset=first)
                 results.append(DeleteRecordsPartitionResult(index, first))
-                services.delayed.changed((partition,))
+                services.purgatory.changed((partition,))
             except PeerError as error:
                 results.append(DeleteRecordsPartitionResult(index, -1, error.code))
             except StorageError as error:

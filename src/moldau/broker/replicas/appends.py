@@ -25,9 +25,9 @@ from moldau.broker.replicas.rules import UNLIMITED
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 
 if TYPE_CHECKING:
-    from moldau.broker.delayed import DelayedRequests
     from moldau.broker.replicas.append_batch import AppendBatch
     from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.broker.replicas.purgatory import Purgatory
     from moldau.ports.clock import Clock, Timer
 
 _LOG = logging.getLogger(__name__)
@@ -111,10 +111,10 @@ class AppendPipeline:
     __slots__ = (
         "_busy",
         "_clock",
-        "_delayed",
         "_grown",
         "_is_due",
         "_opened",
+        "_purgatory",
         "_request_sync",
         "_storage_failed",
         "_timed",
@@ -129,13 +129,13 @@ class AppendPipeline:
     def __init__(
         self,
         clock: "Clock",
-        delayed: "DelayedRequests",
+        purgatory: "Purgatory",
         request_sync: "Callable[[HostedPartition], object]",
         storage_failed: "Callable[[HostedPartition, StorageError], object]",
     ) -> None:
         """`request_sync` has a partition's log synced, `storage_failed` sees to a log that failed, and to its disk."""
         self._clock = clock
-        self._delayed = delayed
+        self._purgatory = purgatory
         self._request_sync = request_sync
         self._storage_failed = storage_failed
         self.dirty: list[HostedPartition] = []
@@ -343,10 +343,10 @@ class AppendPipeline:
                         _LOG.exception("append completed with a bug")
                 if self._grown:
                     grown, self._grown = self._grown, []
-                    self._delayed.appended(grown)
+                    self._purgatory.appended(grown)
                 elif self._woken:
                     woken, self._woken = self._woken, {}
-                    self._delayed.changed(woken)
+                    self._purgatory.changed(woken)
                 else:
                     break
         finally:

@@ -10,8 +10,8 @@ from moldau.cluster.snapshot import INTERNAL_TOPICS
 from moldau.model.errors import StorageError
 
 if TYPE_CHECKING:
-    from moldau.broker.delayed import DelayedRequest
     from moldau.broker.metrics.counters import TopicTraffic
+    from moldau.broker.replicas.purgatory import DelayedFetch
     from moldau.log.partition_log import PartitionLog
     from moldau.model.identity import TopicPartition
 
@@ -63,7 +63,7 @@ class HostedPartition:
         self.staged_bytes = 0
         self.gate: CommitGate | None = None
         """Where appends wait, once one has."""
-        self.watchers: dict[DelayedRequest, None] = {}
+        self.watchers: dict[DelayedFetch, None] = {}
         self.is_internal = log.topic_partition.topic in INTERNAL_TOPICS
         """Whether it keeps the state of a coordinator, so that no client may write to it."""
         self.is_open = True

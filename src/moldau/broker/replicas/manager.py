@@ -37,8 +37,8 @@ from moldau.model.steps import UNFINISHED, Steps
 from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
-    from moldau.broker.delayed import DelayedRequests
     from moldau.broker.metrics.counters import Counters
+    from moldau.broker.replicas.purgatory import Purgatory
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.log.manager import LogManager
     from moldau.log.partition_log import PartitionLog
@@ -99,7 +99,7 @@ class ReplicaManager:
         clock: "Clock",
         background: "Background",
         metadata: MetadataSource,
-        delayed: "DelayedRequests",
+        purgatory: "Purgatory",
         counters: "Counters",
         elected: Callable[[TopicPartition], object],
         resigned: Callable[[TopicPartition], object],
@@ -113,7 +113,7 @@ class ReplicaManager:
         self.hosted: dict[TopicPartition, HostedPartition] = {}
         """All replicas with an open log."""
         self.flusher = LogFlusher(background, self.synced, self.sync_failed)
-        self.appends = AppendPipeline(clock, delayed, self.flusher.request, self.storage_failed)
+        self.appends = AppendPipeline(clock, purgatory, self.flusher.request, self.storage_failed)
         self.append = self.appends.append
         self.append_at_once = self.appends.append_at_once
         self.write_staged = self.appends.write_staged

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from moldau.broker.delayed import DelayedRequest
 from moldau.broker.handlers.fetch.operation import Answer, Fetch, ReadPermit, Services, release_ranges, request_refusal, wanted_only
+from moldau.broker.replicas.purgatory import DelayedFetch
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.protocol.fast.fetch import decode_fetch
 from moldau.protocol.headers import decode_request_header
@@ -42,7 +42,7 @@ class FetchHandler:
         if refusal != ErrorCode.NONE:
             return fetch.refuse(refusal)
         topics = fetch.read()
-        if fetch.urgent or request.max_wait_ms <= 0 or not fetch.led or broker.delayed.is_full or (missing := fetch.missing_bytes()) <= 0:
+        if fetch.urgent or request.max_wait_ms <= 0 or not fetch.led or broker.purgatory.is_full or (missing := fetch.missing_bytes()) <= 0:
             return fetch.encode(topics)
         release_ranges(topics)
         exchange = source.reserve(waiting_cost=len(frame))
@@ -73,26 +73,26 @@ class WaitingFetch:
     def __init__(self, fetch: Fetch, missing_bytes: int) -> None:
         self._fetch = fetch
         self._missing_bytes = missing_bytes
-        self._request: DelayedRequest | None = None
+        self._request: DelayedFetch | None = None
 
     def start(self, answer: Answer, give_up: Callable[[], object]) -> None:
         """Wait; one of the two is called, once: `give_up` if a bug keeps it from being answered."""
         fetch = self._fetch
         fetch.answer = answer
         led = tuple(fetch.led)
-        self._request = DelayedRequest(self._attempt, led, self._missing_bytes, give_up, bound=fetch.bound, weight=len(led))
-        fetch.broker.delayed.wait(self._request, fetch.frame.max_wait_ms)
+        self._request = DelayedFetch(self._attempt, led, self._missing_bytes, give_up, bound=fetch.bound, weight=len(led))
+        fetch.broker.purgatory.wait(self._request, fetch.frame.max_wait_ms)
 
     def finish(self) -> None:
         """Answer at once with what there is."""
         if self._request is not None:
-            self._fetch.broker.delayed.finish(self._request)
+            self._fetch.broker.purgatory.finish(self._request)
 
     def cancel(self) -> None:
         """No connection waits for the answer any more."""
         self._fetch.answer = None  # it refers to the place of the answer, and that to this
         if self._request is not None:
-            self._fetch.broker.delayed.cancel(self._request)
+            self._fetch.broker.purgatory.cancel(self._request)
 
     def _attempt(self, expired: bool) -> bool:
         return self._fetch.attempt(expired, self._request)

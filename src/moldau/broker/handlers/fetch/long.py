@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
-from moldau.broker.delayed import DelayedRequest
 from moldau.broker.handlers.fetch.operation import (
     READING_S,
     Answer,
@@ -20,6 +19,7 @@ from moldau.broker.handlers.fetch.operation import (
     request_refusal,
     wanted_only,
 )
+from moldau.broker.replicas.purgatory import DelayedFetch
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.model.steps import Pause, Steps
 from moldau.ports.transport import Part, release_parts
@@ -68,7 +68,7 @@ class LongFetch:
         self._answer: Answer = exchange.reply
         self._give_up: Callable[[], object] = exchange.abort
         self._fetch: Fetch
-        self._request: DelayedRequest | None = None
+        self._request: DelayedFetch | None = None
         self._work: SlicedWork | None = None
         """What reads again."""
         self._reads = True
@@ -97,16 +97,16 @@ class LongFetch:
         if refusal is not ErrorCode.NONE:
             self._answer(fetch.refuse(refusal))
             return
-        if request.max_wait_ms > 0 and not broker.delayed.is_full:
-            self._request = DelayedRequest(self._attempt, fetch.led, fetch.enough, self._give_up, bound=fetch.bound, weight=count)
-            broker.delayed.wait(self._request, request.max_wait_ms)
+        if request.max_wait_ms > 0 and not broker.purgatory.is_full:
+            self._request = DelayedFetch(self._attempt, fetch.led, fetch.enough, self._give_up, bound=fetch.bound, weight=count)
+            broker.purgatory.wait(self._request, request.max_wait_ms)
         yield from self._read()
 
     def finish(self) -> None:
         """Answer with what there is."""
         self._expired = True
         if self._request is not None:
-            self._broker.delayed.finish(self._request)
+            self._broker.purgatory.finish(self._request)
 
     def cancel(self) -> None:
         """No connection waits for the answer any more."""
@@ -115,7 +115,7 @@ class LongFetch:
             self._work.drop()
             self._work = None
         if self._request is not None:
-            self._broker.delayed.cancel(self._request)
+            self._broker.purgatory.cancel(self._request)
 
     def _attempt(self, expired: bool) -> bool:
         """Read again, unless it reads; it is for the reading to say that the request waits no longer."""
@@ -166,7 +166,7 @@ class LongFetch:
             finally:
                 release_ranges(topics)
             if request is not None:
-                self._broker.delayed.cancel(request)
+                self._broker.purgatory.cancel(request)
             fetch.answered(throttle_ms)
             self._answer(parts)
             return

@@ -23,10 +23,10 @@ A request of many partitions is handled in steps: see `long`.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.delayed import Bound, DelayedRequest
 from moldau.broker.handlers.services import Guards, PartitionServices
 from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.replicas.purgatory import Bound, DelayedFetch
 from moldau.broker.security.authorizer import Operation
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
 from moldau.ports.transport import FileRange, Part
@@ -35,9 +35,9 @@ from moldau.protocol.fast.fetch import FetchFrame, FetchPartition, FetchPartitio
 
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
-    from moldau.broker.delayed import DelayedRequests
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.manager import ReplicaManager
+    from moldau.broker.replicas.purgatory import Purgatory
     from moldau.broker.request import RequestSource
     from moldau.log.partition_log import PartitionLog
     from moldau.log.reader import ReadResult
@@ -78,7 +78,7 @@ class Services(PartitionServices, Protocol):
         """What is counted of requests."""
 
     @property
-    def delayed(self) -> "DelayedRequests":
+    def purgatory(self) -> "Purgatory":
         """Fetches that wait."""
 
     @property
@@ -339,7 +339,7 @@ class Fetch:
             self.broker.storage_failed(partition, error)
             return _refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def attempt(self, expired: bool, request: DelayedRequest | None = None) -> bool:
+    def attempt(self, expired: bool, request: DelayedFetch | None = None) -> bool:
         """Answer if there is enough to send, or if the time is over."""
         topics = self.read()
         if not (expired or self.urgent) and (missing := self.missing_bytes()) > 0:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.delayed import ATTEMPTS_PER_TURN, SWEEP_MIN, Bound, DelayedRequest, DelayedRequests
 from moldau.broker.network.responses import RANGE_COST
+from moldau.broker.replicas.purgatory import ATTEMPTS_PER_TURN, SWEEP_MIN, Bound, DelayedFetch, Purgatory
 from moldau.protocol.fast.fetch import encode_fetch_response
 from moldau.testing.clock import FakeClock
 from support.broker_world import BrokerWorld, fetch_request
@@ -15,7 +15,7 @@ from support.broker_world import BrokerWorld, fetch_request
 
 class Place:
     def __init__(self) -> None:
-        self.watchers: dict[DelayedRequest, None] = {}
+        self.watchers: dict[DelayedFetch, None] = {}
         self.grows: int | None = None
         """How much there is more for who reads committed records, if that is not what was appended."""
 
@@ -28,15 +28,15 @@ class Story:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.delayed = DelayedRequests(self.clock, 1_000_000)
+        self.delayed = Purgatory(self.clock, 1_000_000)
         self.finished: list[tuple[str, bool]] = []
 
-    def wait(self, name: str, places: list[Place], ms: int, missing: int = 1, *, bound: Bound = Bound.HIGH_WATERMARK) -> DelayedRequest:
+    def wait(self, name: str, places: list[Place], ms: int, missing: int = 1, *, bound: Bound = Bound.HIGH_WATERMARK) -> DelayedFetch:
         def attempt(expired: bool) -> bool:
             self.finished.append((name, expired))
             return True
 
-        request = DelayedRequest(attempt, places, missing, lambda: self.finished.append((name, False)), bound=bound)
+        request = DelayedFetch(attempt, places, missing, lambda: self.finished.append((name, False)), bound=bound)
         self.delayed.wait(request, ms)
         return request
 
@@ -79,7 +79,7 @@ def test_time_completes_in_the_order_of_deadlines() -> None:
 def test_an_attempt_that_cannot_answer_yet_waits_on() -> None:
     story, place = Story(), Place()
     answers = [False, False, True]
-    request = DelayedRequest(lambda expired: answers.pop(0), [place], 10, lambda: None)
+    request = DelayedFetch(lambda expired: answers.pop(0), [place], 10, lambda: None)
     story.delayed.wait(request, 1000)
     story.delayed.appended([(place, 10, 0)])
     story.delayed.changed([place])
@@ -106,7 +106,7 @@ def test_a_bug_in_one_attempt_leaves_the_others_alone(caplog: pytest.LogCaptureF
     def broken(expired: bool) -> bool:
         raise ZeroDivisionError
 
-    story.delayed.wait(DelayedRequest(broken, [place], 1, lambda: given_up.append("broken")), 1000)
+    story.delayed.wait(DelayedFetch(broken, [place], 1, lambda: given_up.append("broken")), 1000)
     story.wait("good", [place], 1000)
     story.delayed.appended([(place, 1, 0)])
     assert (given_up, story.finished) == (["broken"], [("good", False)])
@@ -163,19 +163,19 @@ def test_any_sequence_against_a_list() -> None:
     assert len(story.finished) == len(done) > 500
 
 
-def grow(delayed: DelayedRequests, partitions: Sequence[Place]) -> None:
+def grow(delayed: Purgatory, partitions: Sequence[Place]) -> None:
     """One write to all of them."""
     delayed.appended([(each, 10, 0) for each in partitions])
 
 
-@pytest.mark.parametrize("notify", [grow, DelayedRequests.changed])
+@pytest.mark.parametrize("notify", [grow, Purgatory.changed])
 @pytest.mark.parametrize("count", [1, 3 * ATTEMPTS_PER_TURN])
 def test_many_that_wait_for_one_write_are_attempted_a_few_at_a_time(
-    notify: Callable[[DelayedRequests, Sequence[Place]], object], count: int
+    notify: Callable[[Purgatory, Sequence[Place]], object], count: int
 ) -> None:
     """Of one partition as of many."""
     clock = FakeClock()
-    delayed = DelayedRequests(clock, 100_000)
+    delayed = Purgatory(clock, 100_000)
     partitions = [Place() for _ in range(count)]
     answered: list[int] = []
 
@@ -187,7 +187,7 @@ def test_many_that_wait_for_one_write_are_attempted_a_few_at_a_time(
         return attempt
 
     for number in range(3 * ATTEMPTS_PER_TURN):
-        delayed.wait(DelayedRequest(attempt_of(number), [partitions[number % count]], 10, lambda: None), 60_000)
+        delayed.wait(DelayedFetch(attempt_of(number), [partitions[number % count]], 10, lambda: None), 60_000)
     notify(delayed, partitions)
     assert answered == list(range(ATTEMPTS_PER_TURN))
     clock.settle()
@@ -196,7 +196,7 @@ def test_many_that_wait_for_one_write_are_attempted_a_few_at_a_time(
 
 def test_many_whose_time_is_over_together_are_answered_in_turns() -> None:
     clock = FakeClock()
-    delayed = DelayedRequests(clock, 100_000)
+    delayed = Purgatory(clock, 100_000)
     turns: list[float] = []
 
     def attempt(_expired: bool) -> bool:
@@ -205,7 +205,7 @@ def test_many_whose_time_is_over_together_are_answered_in_turns() -> None:
         return True
 
     for _ in range(3 * ATTEMPTS_PER_TURN):
-        delayed.wait(DelayedRequest(attempt, [Place()], 10, lambda: None), 1000)
+        delayed.wait(DelayedFetch(attempt, [Place()], 10, lambda: None), 1000)
     clock.advance(1.0)
     assert len(turns) == ATTEMPTS_PER_TURN
     for _ in range(3):

@@ -39,13 +39,13 @@ class Bound(Enum):
 class Watched(Protocol):
     """A partition, as far as waiting requests care."""
 
-    watchers: "dict[DelayedRequest, None]"
+    watchers: "dict[DelayedFetch, None]"
 
     def stable_growth(self, count: int) -> int:
         """As `count` bytes were appended, how many more there are for who reads committed records only, at most."""
 
 
-class DelayedRequest:
+class DelayedFetch:
     """One request that waits.
 
     `attempt(expired)` answers it if it can, and then gives True; when `expired` it must. It is not called again after True. Should it
@@ -77,15 +77,15 @@ class DelayedRequest:
         self.done = False
 
 
-class DelayedRequests:
+class Purgatory:
     """All requests of a broker that wait; at most `requests_max` partitions of them together, and one more request."""
 
     def __init__(self, clock: Clock, requests_max: int) -> None:
         self.requests_max = requests_max
         self._clock = clock
-        self._heap: list[tuple[float, int, DelayedRequest]] = []
+        self._heap: list[tuple[float, int, DelayedFetch]] = []
         self._sequence = 0
-        self._due: dict[DelayedRequest, None] = {}
+        self._due: dict[DelayedFetch, None] = {}
         """Requests to be attempted soon."""
         self._waiting = 0
         self._weight = 0
@@ -108,7 +108,7 @@ class DelayedRequests:
         """Whether no more may wait."""
         return self._weight >= self.requests_max
 
-    def wait(self, request: DelayedRequest, max_wait_ms: int) -> None:
+    def wait(self, request: DelayedFetch, max_wait_ms: int) -> None:
         """Let `request` wait for its partitions, `max_wait_ms` at most."""
         deadline = self._clock.monotonic() + max_wait_ms / 1000
         request.deadline = deadline
@@ -123,7 +123,7 @@ class DelayedRequests:
 
     def appended(self, grown: Iterable[tuple[Watched, int, int]]) -> None:
         """Partitions have grown: of each so many more bytes lie before its high watermark, and so many before its log end."""
-        enough: dict[DelayedRequest, None] = {}
+        enough: dict[DelayedFetch, None] = {}
         for partition, shown, written in grown:
             growth = {
                 Bound.LOG_END: written,
@@ -140,12 +140,12 @@ class DelayedRequests:
         """Something other than an append happened to partitions: attempt whatever waits for them."""
         self._attempt_all(list(dict.fromkeys(request for partition in partitions for request in partition.watchers)))
 
-    def finish(self, request: DelayedRequest) -> None:
+    def finish(self, request: DelayedFetch) -> None:
         """Let it wait no longer: it is answered with what there is."""
         if not request.done:
             self._attempt(request, expired=True)
 
-    def cancel(self, request: DelayedRequest) -> None:
+    def cancel(self, request: DelayedFetch) -> None:
         """No connection waits for the answer any more."""
         if not request.done:
             self._finish(request)
@@ -159,7 +159,7 @@ class DelayedRequests:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _attempt_all(self, requests: list[DelayedRequest]) -> None:
+    def _attempt_all(self, requests: list[DelayedFetch]) -> None:
         """Attempt the first of them now, and the others a few in each turn of the clock."""
         for request in requests[:ATTEMPTS_PER_TURN]:
             if not request.done:
@@ -179,7 +179,7 @@ class DelayedRequests:
             if not request.done:
                 self._attempt(request, expired=False)
 
-    def _attempt(self, request: DelayedRequest, *, expired: bool) -> None:
+    def _attempt(self, request: DelayedFetch, *, expired: bool) -> None:
         if request.attempted:
             return
         request.attempted = True
@@ -193,7 +193,7 @@ class DelayedRequests:
         if answered:
             self._finish(request)
 
-    def _finish(self, request: DelayedRequest) -> None:
+    def _finish(self, request: DelayedFetch) -> None:
         if request.done:
             return
         request.done = True
