@@ -1,8 +1,8 @@
 """Requests that wait for an append or for their time: Kafka's purgatory, for fetches.
 
-A waiting request is watched by every partition that it asks for. When the offset moves by which it reads (`Bound`), what is `missing_bytes`
-falls by the bytes in between; when nothing is missing the request is attempted. A partition that is deleted, goes offline or loses records
-has its requests attempted at once. When its time is over a request is finished with whatever there is.
+A waiting fetch is watched by every partition that it asks for. When the offset moves by which it reads (`FetchIsolation`), what is
+`missing_bytes` falls by the bytes in between; when nothing is missing the fetch is attempted. A partition that is deleted, goes offline or
+loses records has its fetches attempted at once. When its time is over a fetch is finished with whatever there is.
 
 Cost: a push on a heap and one dictionary entry per partition. The clock's timer is set only when a deadline comes before the one it is
 set for, so a consumer that polls in a circle does not set one per request; those that are done leave the heap when their deadline comes
@@ -26,7 +26,7 @@ SWEEP_MIN = 1024
 """So many that are done may lie on the heap whatever else is there."""
 
 
-class Bound(Enum):
+class FetchIsolation(Enum):
     """The offset of a partition before which a fetch may read, and whose progress it waits for."""
 
     LOG_END = "log end offset"
@@ -52,7 +52,7 @@ class DelayedFetch:
     raise, which is a bug, `give_up` is called: the requests of others go on.
     """
 
-    __slots__ = ("attempt", "attempted", "bound", "deadline", "done", "give_up", "missing_bytes", "partitions", "weight")
+    __slots__ = ("attempt", "attempted", "deadline", "done", "give_up", "isolation", "missing_bytes", "partitions", "weight")
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class DelayedFetch:
         missing_bytes: int,
         give_up: Callable[[], object],
         *,
-        bound: Bound = Bound.HIGH_WATERMARK,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
         weight: int = 1,
     ) -> None:
         """`weight`: partitions that it asks for, each of which takes some hundred bytes while it waits."""
-        self.bound = bound
+        self.isolation = isolation
         self.attempt = attempt
         self.give_up = give_up
         self.partitions = partitions
@@ -126,12 +126,12 @@ class Purgatory:
         enough: dict[DelayedFetch, None] = {}
         for partition, shown, written in grown:
             growth = {
-                Bound.LOG_END: written,
-                Bound.HIGH_WATERMARK: shown,
-                Bound.LAST_STABLE: partition.stable_growth(shown) if shown else 0,
+                FetchIsolation.LOG_END: written,
+                FetchIsolation.HIGH_WATERMARK: shown,
+                FetchIsolation.LAST_STABLE: partition.stable_growth(shown) if shown else 0,
             }
             for request in partition.watchers:
-                request.missing_bytes -= growth[request.bound]
+                request.missing_bytes -= growth[request.isolation]
                 if request.missing_bytes <= 0:
                     enough[request] = None
         self._attempt_all(list(enough))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.network.responses import RANGE_COST
-from moldau.broker.replicas.purgatory import ATTEMPTS_PER_TURN, SWEEP_MIN, Bound, DelayedFetch, Purgatory
+from moldau.broker.replicas.purgatory import ATTEMPTS_PER_TURN, SWEEP_MIN, DelayedFetch, FetchIsolation, Purgatory
 from moldau.protocol.fast.fetch import encode_fetch_response
 from moldau.testing.clock import FakeClock
 from support.broker_world import BrokerWorld, fetch_request
@@ -31,12 +31,14 @@ class Story:
         self.delayed = Purgatory(self.clock, 1_000_000)
         self.finished: list[tuple[str, bool]] = []
 
-    def wait(self, name: str, places: list[Place], ms: int, missing: int = 1, *, bound: Bound = Bound.HIGH_WATERMARK) -> DelayedFetch:
+    def wait(
+        self, name: str, places: list[Place], ms: int, missing: int = 1, *, isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK
+    ) -> DelayedFetch:
         def attempt(expired: bool) -> bool:
             self.finished.append((name, expired))
             return True
 
-        request = DelayedFetch(attempt, places, missing, lambda: self.finished.append((name, False)), bound=bound)
+        request = DelayedFetch(attempt, places, missing, lambda: self.finished.append((name, False)), isolation=isolation)
         self.delayed.wait(request, ms)
         return request
 
@@ -57,7 +59,7 @@ def test_an_append_of_enough_completes_whoever_watches() -> None:
 def test_who_wants_committed_records_waits_for_what_is_decided() -> None:
     story, place = Story(), Place()
     story.wait("any", [place], 1000, missing=100)
-    story.wait("committed", [place], 1000, missing=100, bound=Bound.LAST_STABLE)
+    story.wait("committed", [place], 1000, missing=100, isolation=FetchIsolation.LAST_STABLE)
     place.grows = 0  # of a transaction that goes on
     story.delayed.appended([(place, 100, 0)])
     assert story.finished == [("any", False)]

@@ -80,7 +80,7 @@ class WaitingFetch:
         fetch = self._fetch
         fetch.answer = answer
         led = tuple(fetch.led)
-        self._request = DelayedFetch(self._attempt, led, self._missing_bytes, give_up, bound=fetch.bound, weight=len(led))
+        self._request = DelayedFetch(self._attempt, led, self._missing_bytes, give_up, isolation=fetch.isolation, weight=len(led))
         fetch.broker.purgatory.wait(self._request, fetch.frame.max_wait_ms)
 
     def finish(self) -> None:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.broker.handlers.services import Guards, PartitionServices
 from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.broker.replicas.hosted import HostedPartition
-from moldau.broker.replicas.purgatory import Bound, DelayedFetch
+from moldau.broker.replicas.purgatory import DelayedFetch, FetchIsolation
 from moldau.broker.security.authorizer import Operation
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
 from moldau.ports.transport import FileRange, Part
@@ -109,13 +109,13 @@ class Fetch:
     __slots__ = (
         "aborted_left",
         "answer",
-        "bound",
         "broker",
         "committed",
         "correlation_id",
         "enough",
         "found",
         "frame",
+        "isolation",
         "led",
         "left",
         "permit",
@@ -148,7 +148,13 @@ class Fetch:
         self.started_s = broker.clock.monotonic()
         self.frame = frame
         self.committed = frame.isolation_level == READ_COMMITTED and frame.replica_id < 0
-        self.bound = Bound.LOG_END if frame.replica_id >= 0 else Bound.LAST_STABLE if self.committed else Bound.HIGH_WATERMARK
+        self.isolation = (
+            FetchIsolation.LOG_END
+            if frame.replica_id >= 0
+            else FetchIsolation.LAST_STABLE
+            if self.committed
+            else FetchIsolation.HIGH_WATERMARK
+        )
         self.enough = min(frame.min_bytes, frame.max_bytes, broker.admission.limits.fetch_bytes_max)
         """Bytes to wait for."""
         self.version = version
@@ -272,7 +278,7 @@ class Fetch:
         """Ask the authorizer. Of a topic id without partitions here no name is known, and nothing is read."""
         broker, channel, epoch = self.broker, self.source.channel, self.permits.value
         authorizer = broker.pipeline.authorizer
-        if self.bound is Bound.LOG_END:
+        if self.isolation is FetchIsolation.LOG_END:
             return authorizer.allows(channel, Operation.CLUSTER_ACTION)
         for partition in partitions.values():
             if not authorizer.allows(channel, Operation.READ, partition.topic_partition.topic):
@@ -283,14 +289,14 @@ class Fetch:
 
     def _limit(self, partition: HostedPartition) -> int:
         """The offset before which the records are that may be read."""
-        if self.bound is Bound.LOG_END:
+        if self.isolation is FetchIsolation.LOG_END:
             return partition.log.log_end_offset
         return partition.log.last_stable_offset if self.committed else partition.log.high_watermark
 
     def _read_partition(
         self, partition: HostedPartition, want: FetchPartition, left: int, aborted_left: int, *, at_least_one: bool
     ) -> FetchPartitionResult:
-        log, follows = partition.log, self.bound is Bound.LOG_END
+        log, follows = partition.log, self.isolation is FetchIsolation.LOG_END
         try:
             if follows:
                 partition.machine.check_follower(self.frame.replica_id)
