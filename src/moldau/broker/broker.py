@@ -124,8 +124,7 @@ class Broker:
             metadata=self.cache,
             purgatory=self.purgatory,
             counters=self.counters,
-            elected=lambda topic_partition: self.coordinators.opened(topic_partition),
-            resigned=lambda topic_partition: self.coordinators.closed(topic_partition),
+            listener=lambda: self.coordinators,
             flush_interval=self.housekeeping.hurry,
         )
         self.partitions = self.replicas.partitions

@@ -67,8 +67,8 @@ class Coordinators:
         """The same, None if nothing has asked for it."""
         return self._transactions
 
-    def opened(self, topic_partition: "TopicPartition") -> None:
-        """This broker leads a partition of an internal topic now."""
+    def elected(self, topic_partition: "TopicPartition") -> None:
+        """As `PartitionListener`."""
         if self._closed:
             return
         led = self._broker.replicas.partitions.get(topic_partition)
@@ -76,8 +76,8 @@ class Coordinators:
         coordinator = self.groups if topic_partition.topic == OFFSETS.name else self.transactions
         coordinator.become_coordinator(topic_partition.partition, led.machine.leader_epoch)
 
-    def closed(self, topic_partition: "TopicPartition") -> None:
-        """It leads it no longer."""
+    def resigned(self, topic_partition: "TopicPartition") -> None:
+        """As `PartitionListener`."""
         if topic_partition.topic == OFFSETS.name:
             self.groups.resign(topic_partition.partition)
         elif self._transactions is not None:

@@ -86,6 +86,16 @@ class _Offline(NamedTuple):
     """Whether the log could not be made on a full disk."""
 
 
+class PartitionListener(Protocol):
+    """Serves the state that partitions of internal topics hold."""
+
+    def elected(self, topic_partition: TopicPartition) -> None:
+        """This broker leads a partition now, in a new term."""
+
+    def resigned(self, topic_partition: TopicPartition) -> None:
+        """It leads it no more."""
+
+
 class ReplicaManager:
     """See the module.
 
@@ -101,12 +111,11 @@ class ReplicaManager:
         metadata: MetadataSource,
         purgatory: "Purgatory",
         counters: "Counters",
-        elected: Callable[[TopicPartition], object],
-        resigned: Callable[[TopicPartition], object],
+        listener: Callable[[], PartitionListener],
         flush_interval: Callable[[int], object],
     ) -> None:
-        """`background` runs syncs. `elected` and `resigned` are called for partitions of internal topics that this broker leads from now
-        on, in a new term, or no more; `flush_interval` with the `flush.ms` of a log that is opened or reconfigured.
+        """`background` runs syncs. `listener` gives who is notified of partitions of internal topics, when there is the first one;
+        `flush_interval` is called with the `flush.ms` of a log that is opened or reconfigured.
         """
         self.partitions = PartitionTable()
         """The partitions that this broker leads."""
@@ -125,8 +134,7 @@ class ReplicaManager:
         self._clock = clock
         self._metadata = metadata
         self._counters = counters
-        self._elected = elected
-        self._resigned = resigned
+        self._listener = listener
         self._flush_interval = flush_interval
 
     # Decisions of the controller
@@ -289,7 +297,7 @@ class ReplicaManager:
                 hosted.is_led = True
                 self.partitions.add(hosted)
             if is_new_term and hosted.is_internal:
-                self._elected(topic_partition)
+                self._listener().elected(topic_partition)
         elif hosted.is_led:
             self._resign(hosted)
         self.appends.complete()
@@ -348,7 +356,7 @@ class ReplicaManager:
         hosted.is_led = False
         self.partitions.remove(hosted.topic_partition)
         if hosted.is_internal:
-            self._resigned(hosted.topic_partition)
+            self._listener().resigned(hosted.topic_partition)
 
     def _carry_out(self, hosted: HostedPartition, effects: Iterable[PartitionEffect]) -> None:
         for effect in effects:

@@ -86,7 +86,7 @@ def test_a_broker_says_how_much_it_coordinates() -> None:
 def test_a_broker_that_stops_begins_no_coordination() -> None:
     world = group_world()
     world.broker.finish_connections()
-    world.broker.coordinators.opened(world.partition("__consumer_offsets").topic_partition)
+    world.broker.coordinators.elected(world.partition("__consumer_offsets").topic_partition)
     assert world.broker.groups.partitions() == []
 
 
