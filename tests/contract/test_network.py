@@ -11,6 +11,7 @@ from moldau.adapters.asyncio_network import AsyncioNetwork
 from moldau.adapters.asyncio_server import Server, ServerLimits
 from moldau.adapters.binding import bind
 from moldau.adapters.event_loop import new_event_loop
+from moldau.broker.admission.connections import ConnectionQuota
 from moldau.ports.network import ConnectError, Network
 from moldau.ports.transport import Receiver, Transport
 from moldau.testing.clock import FakeClock
@@ -91,7 +92,7 @@ class SocketWorld:
         self.loop = loop
         self.network: Network = AsyncioNetwork(loop)
         self.listening = Sides()
-        self.server = Server(loop, lambda transport, _: self.listening.accept(transport), ServerLimits())
+        self.server = Server(loop, lambda transport, _: self.listening.accept(transport), ServerLimits(), ConnectionQuota())
         sockets = bind("127.0.0.1", 0)
         self.address: tuple[str, int] = sockets[0].getsockname()
         self.server.serve([("PLAINTEXT", each) for each in sockets])

@@ -7,6 +7,7 @@ other = Coordinated(one.log).lead()          # goes on with the same list
 
 from collections.abc import Sequence
 
+from moldau.broker.admission.state import StateBudgets
 from moldau.broker.coordinators.state_log import KeyValue, TransactionalProducer
 from moldau.broker.groups.coordinator import GroupCoordinator
 from moldau.broker.groups.offsets import NO_TOPIC_ID, Commit, CommittedOffset
@@ -30,7 +31,7 @@ class Coordinated:
         self.log.clock = self.clock
         config = BrokerConfig(read_static(settings=[f"{name.replace('_', '.')}={value}" for name, value in settings.items()]))
         self.config = config
-        self.groups = GroupCoordinator(self.log, self.clock, config, lambda count: bytes(count))
+        self.groups = GroupCoordinator(self.log, self.clock, config, StateBudgets(config, self.clock.monotonic), lambda count: bytes(count))
 
     def lead(self, partitions: Sequence[int] = range(PARTITIONS)) -> "Coordinated":
         """Become the coordinator, and read."""

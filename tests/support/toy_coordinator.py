@@ -8,10 +8,10 @@ world.log.hold(); ...; world.log.release()
 
 from collections.abc import Sequence
 
+from moldau.broker.admission.state import Account, Budget
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.coordinators.state_log import LoadedBatch
-from moldau.model.budget import Account, Budget
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps
 from moldau.testing.clock import FakeClock

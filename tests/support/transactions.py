@@ -11,6 +11,7 @@ world.crash(); world.init("app")           # another coordinator, over the same 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from moldau.broker.admission.state import StateBudgets
 from moldau.broker.transactions.coordinator import TransactionCoordinator
 from moldau.broker.transactions.events import Add, End, Init
 from moldau.broker.transactions.markers import Marker, MarkerResults, MarkersDone
@@ -101,7 +102,9 @@ class TransactionWorld:
     def start(self) -> None:
         """A coordinator for every partition."""
         self.epoch += 1
-        self.coordinator = TransactionCoordinator(self.log, self.clock, self.producer_ids, self.config, self._write)
+        self.coordinator = TransactionCoordinator(
+            self.log, self.clock, self.producer_ids, self.config, StateBudgets(self.config, self.clock.monotonic), self._write
+        )
         for partition in range(self.log.partitions):
             self.coordinator.become_coordinator(partition, self.epoch)
 

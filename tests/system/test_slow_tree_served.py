@@ -99,7 +99,7 @@ class SlowTreeBroker:
         info = BrokerInfo(self.broker.broker_id, (Endpoint("PLAINTEXT", *self.address),))
         self.broker.start(info, started.set_result)
         assert await asyncio.wait_for(started, LIMIT_S) is None
-        self._server = Server(self._loop, self.broker.accept, ServerLimits())
+        self._server = Server(self._loop, self.broker.accept, ServerLimits(), self.broker.admission.connections)
         self._server.serve([("PLAINTEXT", self._socket)])
 
     async def stop(self) -> None:

@@ -1,11 +1,11 @@
 """Listening sockets and the connections that come of them.
 
-Bounds: `connections_max` in all, `connections_per_ip_max` for one address, the process's limit of open files. At a bound a new connection
-is accepted and closed at once, so that the peer is told rather than left waiting, and the log says so once a second. A quarter of the
-open files is kept from connections (`FILES_KEPT_MIN` at least, unless that is more than half, and `FILES_KEPT_MAX` at most), or peers could
-take the logs' files away. Descriptors are given out from
-the lowest free number on, so the number of an accepted socket tells how many are in use. Should none be free at all, one held in reserve
-is given up for the moment of the refusal; should that be gone too, nothing is accepted for a while.
+Bounds: what the quota admits (`broker.admission.connections`), and the process's limit of open files. At a bound a new connection is
+accepted and closed at once, so that the peer is told rather than left waiting, and the log says so once a second. A quarter of the open
+files is kept from connections (`FILES_KEPT_MIN` at least, unless that is more than half, and `FILES_KEPT_MAX` at most), or peers could take
+the logs' files away. Descriptors are given out from the lowest free number on, so the number of an accepted socket tells how many are in
+use. Should none be free at all, one held in reserve is given up for the moment of the refusal; should that be gone too, nothing is accepted
+for a while.
 
 A connection without a byte in either direction for `idle_max_ms` is closed. It is found by a walk over all connections a few times in that
 span; reading and writing only set a flag.
@@ -17,12 +17,11 @@ import logging
 import os
 import resource
 import socket
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable
 
 from moldau.adapters.asyncio_transport import SocketTransport
 from moldau.adapters.log_limit import LogLimit
+from moldau.broker.admission.connections import ConnectionQuota
 from moldau.model.value import Value
 from moldau.ports.transport import Receiver, Transport
 
@@ -44,10 +43,6 @@ Accept = Callable[[Transport, str], Receiver]
 class ServerLimits(Value):
     """Bounds of a server; replaced as a whole while it runs."""
 
-    connections_max: int = 2**31 - 1
-    connections_per_ip_max: int = 2**31 - 1
-    per_ip_overrides: Mapping[str, int] = MappingProxyType({})
-    """In place of `connections_per_ip_max` for some addresses."""
     idle_max_ms: int = 600_000
     """Negative: idle connections stay."""
     send_buffer_bytes: int = -1
@@ -64,15 +59,15 @@ def files_kept(files_max: int) -> int:
 class Server:
     """Accepts connections on the loop's thread and hands each to `accept`, which gives back its receiver."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, accept: Accept, limits: ServerLimits) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, accept: Accept, limits: ServerLimits, quota: ConnectionQuota) -> None:
         self.limits = limits
+        self._quota = quota
         self.accepted = 0
         self.refused = 0
         self._loop = loop
         self._accept = accept
         self._listening: dict[socket.socket, str] = {}
         self._transports: set[SocketTransport] = set()
-        self._per_ip: Counter[str] = Counter()
         self._refusals = LogLimit(_LOG)
         self._reserve = -1
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -148,12 +143,9 @@ class Server:
     def _admit(self, connected: socket.socket, peer: tuple[str, int], listener: str) -> None:
         limits = self.limits
         ip = peer[0]
-        if len(self._transports) >= limits.connections_max:
-            self._refuse(connected, ip, "max.connections", limits.connections_max)
-            return
-        of_one_ip = limits.per_ip_overrides.get(ip, limits.connections_per_ip_max)
-        if self._per_ip.get(ip, 0) >= of_one_ip:
-            self._refuse(connected, ip, "max.connections.per.ip", of_one_ip)
+        refusal = self._quota.admit(ip)
+        if refusal is not None:
+            self._refuse(connected, ip, *refusal)
             return
         connected.setblocking(False)
         try:
@@ -166,12 +158,12 @@ class Server:
             local = connected.getsockname()[:2]
         except OSError:  # gone before it was ours
             connected.close()
+            self._quota.release(ip)
             return
         self.accepted += 1
         transport = SocketTransport(self._loop, connected, peer, local, self._closed)
         transport.idle_since = self._loop.time()
         self._transports.add(transport)
-        self._per_ip[ip] += 1
         transport.start(self._accept(transport, listener))
 
     def _refuse(self, connected: socket.socket, ip: str, bound: str, value: int) -> None:
@@ -209,11 +201,7 @@ class Server:
 
     def _closed(self, transport: SocketTransport) -> None:
         self._transports.discard(transport)
-        ip = transport.peer[0]
-        if self._per_ip[ip] > 1:
-            self._per_ip[ip] -= 1
-        else:
-            del self._per_ip[ip]
+        self._quota.release(transport.peer[0])
 
     def _watch_idle(self) -> None:
         now = self._loop.time()

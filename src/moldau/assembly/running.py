@@ -234,7 +234,9 @@ class RunningBroker:
             if isinstance(error, OtherClusterError):
                 raise _other_cluster(store, error) from error
             raise
-        self._server = Server(self._loop, self.broker.accept, self._limits())
+        quota = self.broker.admission.connections
+        quota.files_max = connections_max()
+        self._server = Server(self._loop, self.broker.accept, self._limits(), quota)
         self.broker.on_reconfigured.append(self._reconfigured)
 
     def _make_workers(self) -> "LoopWorkers":
@@ -290,11 +292,7 @@ class RunningBroker:
 
     def _limits(self) -> ServerLimits:
         config = self.config
-        most = config.int("max.connections")
         return ServerLimits(
-            connections_max=connections_max() if most < 0 else most,
-            connections_per_ip_max=config.int("max.connections.per.ip"),
-            per_ip_overrides=_overrides(config.string("max.connections.per.ip.overrides")),
             idle_max_ms=config.int("connections.max.idle.ms"),
             send_buffer_bytes=config.int("socket.send.buffer.bytes"),
             receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
@@ -302,15 +300,6 @@ class RunningBroker:
 
     def _reconfigured(self) -> None:
         self._server.limits = self._limits()
-
-
-def _overrides(text: str) -> dict[str, int]:
-    """From ``address:number,...``; addresses of version 6 have colons of their own."""
-    overrides = {}
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        address, _, number = item.rpartition(":")
-        overrides[address.strip("[]")] = int(number)
-    return overrides
 
 
 def _other_cluster(store: str, error: OtherClusterError) -> CoordinationError:

@@ -115,7 +115,7 @@ class Broker:
         store = MetadataStore(coordination)
         self.producer_ids = ProducerIds(store, self.broker_id)
         self.slices = self.admission.slices
-        self.purgatory = Purgatory(clock, config.int("delayed.requests.max"))
+        self.purgatory = Purgatory(clock)
         self.housekeeping = Housekeeping(self)
         self.replicas = ReplicaManager(
             self.broker_id,
@@ -407,4 +407,3 @@ class Broker:
 
     def _configure(self) -> None:
         self.admission.configure(self.config)
-        self.purgatory.requests_max = self.config.int("delayed.requests.max")

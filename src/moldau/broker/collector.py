@@ -15,7 +15,7 @@ from moldau.model.steps import Pause
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from moldau.broker.admission.memory import RequestMemory
+    from moldau.broker.admission.admission import Admission
     from moldau.broker.admission.slices import SliceScheduler
     from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.metrics.counters import Counters
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from moldau.broker.security.channel import Channel
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.log.manager import LogManager
-    from moldau.model.budget import Budget
     from moldau.ports.clock import Clock
 
 GROUPS_AT_ONCE = 500
@@ -86,8 +85,8 @@ class Sources(Protocol):
         """Those that it leads."""
 
     @property
-    def request_memory(self) -> "RequestMemory":
-        """Memory of requests before they are handled."""
+    def admission(self) -> "Admission":
+        """What peers take, and the bounds of it."""
 
     @property
     def slices(self) -> "SliceScheduler":
@@ -232,22 +231,20 @@ def _bounds(broker: Sources) -> list[Family]:
     held = gauge("moldau_budget_held", "What clients make the broker hold, in the unit of the setting that bounds it.", "setting")
     limit = gauge("moldau_budget_limit", "The value of the setting; absent where there is no bound.", "setting")
     refusals = counter("moldau_budget_refusals", "Requests and connections refused or closed at the bound.", "setting")
-    budgets: list[Budget] = []
-    coordinators = broker.coordinators_if_any
-    if coordinators is not None:
-        budgets += coordinators.groups.memory.all()
-        if coordinators.transactions_if_any is not None:
-            budgets.append(coordinators.transactions_if_any.memory)
-    for budget in budgets:
+    for budget in broker.admission.state:
         held.add(budget.held, budget.setting)
         limit.add(budget.limit, budget.setting)
         refusals.add(budget.refusals, budget.setting)
-    memory = broker.request_memory
+    memory = broker.admission.memory
     held.add(memory.held, "queued.max.request.bytes")
     if memory.is_bounded:
         limit.add(memory.bytes_max, "queued.max.request.bytes")
     refusals.add(memory.cut, "queued.max.request.bytes")
-    limit.add(broker.purgatory.requests_max, "delayed.requests.max")
+    quota = broker.admission.connections
+    held.add(quota.held, "max.connections")
+    limit.add(quota.limit, "max.connections")
+    refusals.add(quota.refused, "max.connections")
+    limit.add(broker.admission.limits.fetches_waiting_max, "delayed.requests.max")
     held.add(broker.purgatory.held, "delayed.requests.max")
     waiting = gauge("moldau_connections_waiting_for_memory", "Connections that are not read until there is memory for requests.")
     waiting.add(memory.waiting)

@@ -16,6 +16,7 @@ from moldau.broker.transactions.markers import write_markers
 from moldau.cluster.internal_topics import OFFSETS, TRANSACTIONS
 
 if TYPE_CHECKING:
+    from moldau.broker.admission.admission import Admission
     from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.cluster.producer_ids import ProducerIds
     from moldau.model.identity import TopicPartition
@@ -27,6 +28,10 @@ class Services(MarkerServices, StateTopicServices, Protocol):
 
     on_reconfigured: list[Callable[[], object]]
     """Called after the broker's configuration has changed."""
+
+    @property
+    def admission(self) -> "Admission":
+        """Budgets of state."""
 
     @property
     def producer_ids(self) -> "ProducerIds":
@@ -44,7 +49,7 @@ class Coordinators:
         self._broker = broker
         self.offsets_topic = StateTopic(broker, OFFSETS)
         self.transactions_topic = StateTopic(broker, TRANSACTIONS)
-        self.groups = GroupCoordinator(self.offsets_topic, broker.clock, broker.config, broker.random_bytes)
+        self.groups = GroupCoordinator(self.offsets_topic, broker.clock, broker.config, broker.admission.state, broker.random_bytes)
         broker.on_reconfigured.append(self.groups.load_refused)
         self._transactions: TransactionCoordinator | None = None
         self._closed = False
@@ -57,7 +62,12 @@ class Coordinators:
 
             broker = self._broker
             self._transactions = TransactionCoordinator(
-                self.transactions_topic, broker.clock, broker.producer_ids, broker.config, partial(write_markers, broker)
+                self.transactions_topic,
+                broker.clock,
+                broker.producer_ids,
+                broker.config,
+                broker.admission.state,
+                partial(write_markers, broker),
             )
             broker.on_reconfigured.append(self._transactions.load_refused)
         return self._transactions

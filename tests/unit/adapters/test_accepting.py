@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from moldau.adapters.asyncio_server import ACCEPT_PAUSE_S, Server, ServerLimits
+from moldau.broker.admission.connections import ConnectionQuota
 
 
 class ScriptedLoop:
@@ -52,7 +53,7 @@ class CrowdedSocket:
 def crowded(monkeypatch: pytest.MonkeyPatch) -> tuple[Server, ScriptedLoop, CrowdedSocket]:
     """A server that listens, in a process whose descriptors are all taken in the meantime."""
     loop, listening = ScriptedLoop(), CrowdedSocket()
-    server = Server(cast("Any", loop), cast("Any", None), ServerLimits(idle_max_ms=-1))
+    server = Server(cast("Any", loop), cast("Any", None), ServerLimits(idle_max_ms=-1), ConnectionQuota())
     server.serve([("PLAINTEXT", cast("Any", listening))])
     loop.later.clear()
 

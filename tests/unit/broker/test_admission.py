@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from moldau.broker.admission.connections import ConnectionQuota
 from moldau.broker.admission.elements import SHORT_MAX, ElementPool
+from moldau.model.config.static import read_static
+from moldau.model.config.store import BrokerConfig
 from moldau.protocol.fast.fetch import FetchPartition as DecodedPartition
 from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -155,3 +158,45 @@ def test_a_budget_is_given_in_order_and_to_nobody_who_has_ended() -> None:
     assert (budget.taken, resumed, two.elements, three.elements) == (60, ["two", "three"], 20, 0)
     budget.give_back(60)
     assert (budget.taken, resumed) == (100, ["two", "three", "four"])
+
+
+def quota_of(**settings: object) -> ConnectionQuota:
+    quota = ConnectionQuota()
+    quota.configure(BrokerConfig(read_static(settings=[f"{name.replace('_', '.')}={value}" for name, value in settings.items()])))
+    return quota
+
+
+def test_connections_are_bounded_in_all() -> None:
+    quota = quota_of(max_connections=2)
+    assert [quota.admit(ip) for ip in ("192.0.2.1", "192.0.2.2", "192.0.2.3")] == [None, None, ("max.connections", 2)]
+    quota.release("192.0.2.1")
+    assert quota.admit("192.0.2.3") is None
+    assert (quota.held, quota.refused) == (2, 1)
+
+
+def test_connections_are_bounded_by_address_with_exceptions() -> None:
+    quota = quota_of(max_connections_per_ip=1, max_connections_per_ip_overrides="192.0.2.2:2, [2001:db8::1]:0")
+    assert [quota.admit("192.0.2.1") for _ in range(2)] == [None, ("max.connections.per.ip", 1)]
+    assert [quota.admit("192.0.2.2") for _ in range(3)] == [None, None, ("max.connections.per.ip", 2)]
+    assert quota.admit("2001:db8::1") == ("max.connections.per.ip", 0)
+    quota.release("192.0.2.1")
+    assert quota.admit("192.0.2.1") is None
+
+
+def test_without_a_number_the_open_files_bound_the_connections() -> None:
+    quota = quota_of()
+    quota.files_max = 1
+    assert [quota.admit("192.0.2.1") for _ in range(2)] == [None, ("max.connections", 1)]
+
+
+def test_a_lower_bound_keeps_the_connections_that_are_there() -> None:
+    quota = quota_of()
+    for _ in range(3):
+        assert quota.admit("192.0.2.1") is None
+    quota.configure(BrokerConfig(read_static(settings=["max.connections=1"])))
+    assert (quota.held, quota.limit) == (3, 1)
+    for _ in range(2):
+        assert quota.admit("192.0.2.1") == ("max.connections", 1)
+        quota.release("192.0.2.1")
+    quota.release("192.0.2.1")
+    assert quota.admit("192.0.2.1") is None

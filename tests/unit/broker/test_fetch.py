@@ -187,7 +187,7 @@ def test_deleting_a_topic_tells_those_who_wait(world: BrokerWorld, client: Clien
 
 
 def test_waiting_fetches_are_bounded(world: BrokerWorld) -> None:
-    world.broker.purgatory.requests_max = 3
+    world.broker.admission.limits = world.broker.admission.limits._replace(fetches_waiting_max=3)
     clients = [world.connect() for _ in range(5)]
     for client in clients:
         client.send(fetch_request("t", 0, max_wait_ms=500), 12)
@@ -195,7 +195,7 @@ def test_waiting_fetches_are_bounded(world: BrokerWorld) -> None:
 
 
 def test_a_waiting_fetch_of_several_partitions_counts_as_often(world: BrokerWorld) -> None:
-    world.broker.purgatory.requests_max = 3
+    world.broker.admission.limits = world.broker.admission.limits._replace(fetches_waiting_max=3)
     clients = [world.connect() for _ in range(3)]
     for client in clients:
         request = fetch_request("t", 0, max_wait_ms=500)
@@ -204,7 +204,7 @@ def test_a_waiting_fetch_of_several_partitions_counts_as_often(world: BrokerWorl
     assert [len(client.answers()) for client in clients] == [0, 0, 1]
     clients[0].peer.disconnect()
     world.clock.settle()
-    assert (world.broker.purgatory.waiting, world.broker.purgatory.is_full) == (1, False)
+    assert (world.broker.purgatory.waiting, world.broker.purgatory.held) == (1, 2)
 
 
 def test_leader_epochs_are_compared(world: BrokerWorld, client: Client) -> None:

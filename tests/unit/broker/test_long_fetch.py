@@ -195,20 +195,20 @@ def test_a_server_that_stops_has_it_answered_with_what_there_is(world: BrokerWor
 
 def test_those_that_wait_are_bounded_by_their_partitions(world: BrokerWorld) -> None:
     """The bound was on requests alone, up to 100,000, each with up to 50,000 decoded partitions and its frame."""
-    world.broker.purgatory.requests_max = COUNT + 10
+    world.broker.admission.limits = world.broker.admission.limits._replace(fetches_waiting_max=COUNT + 10)
     waiting = [world.connect() for _ in range(2)]
     for client in waiting:
         client.send(of_all(max_wait_ms=LONG_MS, min_bytes=1000), 12)
         settle(world)
     assert (world.broker.purgatory.waiting, world.broker.request_memory.held) == (2, 0), "the frames are free"
-    assert world.broker.purgatory.is_full
+    assert world.broker.purgatory.held == 2 * COUNT
     client = world.connect()
     client.send(of_all(max_wait_ms=LONG_MS, min_bytes=1000), 12)
     settle(world)
     assert answered(client) == {}, "at once, with what there is"
     waiting[0].peer.disconnect()
     settle(world)
-    assert not world.broker.purgatory.is_full
+    assert world.broker.purgatory.held == COUNT
     client.send(of_all(max_wait_ms=LONG_MS, min_bytes=1000), 12)
     settle(world)
     assert world.broker.purgatory.waiting == 2, "there was room again"

@@ -1,19 +1,23 @@
-"""What requests of all connections take before and while they are handled, in one place, and what each has to wait for.
+"""What peers take of the broker, in one place: connections, memory, time on its thread, state; what waits for it, and what is refused.
 
-* `limits`: bounds of one request and of one connection.
+* `connections`: how many there are, in all and from each address.
+* `limits`: bounds of one request and of one connection, and of all fetches that wait.
 * `memory`: bytes of requests that are received and not handled yet.
 * `slices`: time on the broker's thread, for what takes longer than a millisecond.
 * `long_request`: elements of decoded requests. Produce and Fetch have pools of their own, because the handlers of other requests may wait
   for the disk for seconds.
+* `state`: memory of what outlives a request, groups and transactions. Their owners count it, see `admission.state`.
 """
 
 import sys
 from typing import TYPE_CHECKING
 
+from moldau.broker.admission.connections import ConnectionQuota
 from moldau.broker.admission.elements import ElementPools, LongRequest
 from moldau.broker.admission.limits import RequestLimits, request_limits
 from moldau.broker.admission.memory import Holder, RequestMemory
 from moldau.broker.admission.slices import SliceScheduler
+from moldau.broker.admission.state import StateBudgets
 
 if TYPE_CHECKING:
     from moldau.model.config.store import BrokerConfig
@@ -24,10 +28,12 @@ class Admission:
     """See the module."""
 
     def __init__(self, clock: "Clock", config: "BrokerConfig") -> None:
+        self.connections = ConnectionQuota()
         self.memory = RequestMemory(clock)
         self.slices = SliceScheduler(clock)
         self.data = ElementPools()
         """Of Produce and Fetch."""
+        self.state = StateBudgets(config, clock.monotonic)
         self.others = ElementPools()
         self.limits: RequestLimits
         self.configure(config)
@@ -35,6 +41,7 @@ class Admission:
     def configure(self, config: "BrokerConfig") -> None:
         """Take the bounds that `config` sets now."""
         self.limits = request_limits(config)
+        self.connections.configure(config)
         queued_max = config.int("queued.max.request.bytes")
         self.memory.bytes_max = sys.maxsize if queued_max < 0 else queued_max
         self.memory.incomplete_max_s = config.int("incomplete.request.timeout.ms") / 1000

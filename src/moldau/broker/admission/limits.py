@@ -21,6 +21,8 @@ class RequestLimits(NamedTuple):
     """Bytes of responses that a connection may leave unread."""
     fetch_bytes_max: int
     """Bytes of records in one Fetch response."""
+    fetches_waiting_max: int
+    """Partitions of all fetches that wait."""
 
 
 def request_limits(config: "BrokerConfig") -> RequestLimits:
@@ -32,4 +34,5 @@ def request_limits(config: "BrokerConfig") -> RequestLimits:
         config.int("connection.max.in.flight.requests"),
         config.int("connection.queued.max.bytes"),
         config.int("fetch.max.bytes"),
+        config.int("delayed.requests.max"),
     )

@@ -16,9 +16,9 @@ from moldau.model.steps import Elsewhere, Steps
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from moldau.broker.admission.state import Budget
     from moldau.broker.coordinators.deadlines import Deadlines
     from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, StateLog, TransactionalProducer
-    from moldau.model.budget import Budget
 
 _LOG = logging.getLogger(__name__)
 

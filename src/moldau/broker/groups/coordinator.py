@@ -23,11 +23,11 @@ from moldau.broker.groups.offsets import NOT_SET, Commit, CommittedOffset
 from moldau.broker.groups.partition import GroupPartition, GroupParts
 from moldau.broker.groups.records import offset_key_start, offset_value, pack_partition
 from moldau.cluster.internal_topics import OFFSETS
-from moldau.model.budget import Budget
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps, drain, no_steps
 
 if TYPE_CHECKING:
+    from moldau.broker.admission.state import StateBudgets
     from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
     from moldau.broker.coordinators.state_log import Done, StateLog, TransactionalProducer
     from moldau.broker.groups.events import Event
@@ -52,11 +52,18 @@ class EncodedCommits(NamedTuple):
 class GroupCoordinator:
     """All groups that this broker coordinates. Everything runs on the broker's thread."""
 
-    def __init__(self, state_log: "StateLog", clock: "Clock", config: "BrokerConfig", random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(
+        self,
+        state_log: "StateLog",
+        clock: "Clock",
+        config: "BrokerConfig",
+        budgets: "StateBudgets",
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
         self._clock = clock
         self._config = config
         self._random_bytes = random_bytes
-        self.memory = GroupMemory(*(_budget(setting, clock, config) for setting in ("groups.memory.max.bytes", "offsets.memory.max.bytes")))
+        self.memory = GroupMemory(budgets.of("groups.memory.max.bytes"), budgets.of("offsets.memory.max.bytes"))
         self._parts = GroupParts(clock, config, self.memory, self._loaded)
         self.runtime: CoordinatorRuntime[GroupPartition] = CoordinatorRuntime(OFFSETS.name, state_log, clock, self._make)
         self.load_refused = self.runtime.reload
@@ -258,7 +265,3 @@ class GroupCoordinator:
 def _partition_of(group: Group) -> GroupPartition:
     partition: GroupPartition = group.coordinator.state
     return partition
-
-
-def _budget(setting: str, clock: "Clock", config: "BrokerConfig") -> Budget:
-    return Budget(setting, lambda: config.int(setting), clock.monotonic)

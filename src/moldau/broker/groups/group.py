@@ -4,8 +4,8 @@ from math import inf
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
+from moldau.broker.admission.state import Account, Budget
 from moldau.broker.groups.offsets import GroupOffsets
-from moldau.model.budget import Account, Budget
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:

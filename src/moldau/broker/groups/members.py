@@ -11,9 +11,9 @@ from math import inf
 from struct import Struct, error
 from sys import getsizeof
 
+from moldau.broker.admission.state import Account, Budget
 from moldau.broker.groups.events import JoinedMember, Protocols, Token
 from moldau.broker.groups.states import NO_REBALANCE_TIMEOUT, GroupState, MemberState
-from moldau.model.budget import Account, Budget
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NAMES_MAX = 20_000

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from sys import getsizeof
 from typing import NamedTuple
 
-from moldau.model.budget import Account, Budget
+from moldau.broker.admission.state import Account, Budget
 from moldau.model.steps import UNFINISHED, Steps
 
 NO_TOPIC_ID = bytes(16)

@@ -11,11 +11,11 @@ from functools import partial
 from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple
 
+from moldau.broker.admission.state import Account, Budget
 from moldau.broker.coordinators.partition_coordinator import Phase
 from moldau.broker.groups.group import Group, GroupMemory
 from moldau.broker.groups.members import stored_size
 from moldau.broker.groups.records import GroupKey, OffsetKey, UnknownKey, decode_group, decode_key, decode_offset
-from moldau.model.budget import Account, Budget
 from moldau.model.errors import PeerError
 from moldau.model.steps import UNFINISHED, Elsewhere, Steps, drain, no_steps
 from moldau.protocol.records.control import ControlType

@@ -26,7 +26,7 @@ from moldau.model.errors import ErrorCode
 from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
-    from moldau.model.budget import Account
+    from moldau.broker.admission.state import Account
 
 _LOG = logging.getLogger(__name__)
 

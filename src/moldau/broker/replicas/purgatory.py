@@ -78,18 +78,17 @@ class DelayedFetch:
 
 
 class Purgatory:
-    """All requests of a broker that wait; at most `requests_max` partitions of them together, and one more request."""
+    """All fetches of a broker that wait. Whether one more may is for the caller to compare (`admission.limits`)."""
 
-    def __init__(self, clock: Clock, requests_max: int) -> None:
-        self.requests_max = requests_max
+    def __init__(self, clock: Clock) -> None:
+        self.held = 0
+        """Partitions that the waiting fetches ask for, together."""
         self._clock = clock
         self._heap: list[tuple[float, int, DelayedFetch]] = []
         self._sequence = 0
         self._due: dict[DelayedFetch, None] = {}
         """Requests to be attempted soon."""
         self._waiting = 0
-        self._weight = 0
-        """Of all that wait."""
         self._timer: Timer | None = None
         self._timer_due = float("inf")
 
@@ -97,16 +96,6 @@ class Purgatory:
     def waiting(self) -> int:
         """Requests that wait."""
         return self._waiting
-
-    @property
-    def held(self) -> int:
-        """Partitions that the waiting requests ask for, together: what `requests_max` bounds."""
-        return self._weight
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no more may wait."""
-        return self._weight >= self.requests_max
 
     def wait(self, request: DelayedFetch, max_wait_ms: int) -> None:
         """Let `request` wait for its partitions, `max_wait_ms` at most."""
@@ -117,7 +106,7 @@ class Purgatory:
         self._sequence += 1
         heappush(self._heap, (deadline, self._sequence, request))
         self._waiting += 1
-        self._weight += request.weight
+        self.held += request.weight
         if deadline < self._timer_due:
             self._set_timer(deadline)
 
@@ -198,7 +187,7 @@ class Purgatory:
             return
         request.done = True
         self._waiting -= 1
-        self._weight -= request.weight
+        self.held -= request.weight
         for partition in request.partitions:
             partition.watchers.pop(request, None)
         request.partitions = ()

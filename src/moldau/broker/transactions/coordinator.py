@@ -26,11 +26,11 @@ from moldau.broker.transactions.transaction import (
     partitions_of,
 )
 from moldau.cluster.internal_topics import TRANSACTIONS
-from moldau.model.budget import Budget
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
+    from moldau.broker.admission.state import StateBudgets
     from moldau.broker.coordinators.state_log import StateLog
     from moldau.broker.transactions.markers import Marker, MarkersDone
     from moldau.cluster.producer_ids import ProducerIds
@@ -59,6 +59,7 @@ class TransactionCoordinator:
         clock: "Clock",
         producer_ids: "ProducerIds",
         config: "BrokerConfig",
+        budgets: "StateBudgets",
         write_markers: "Callable[[Sequence[Marker], MarkersDone], object]",
     ) -> None:
         self._clock = clock
@@ -66,8 +67,7 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self._notes = LogThrottle(NOTES_INTERVAL_S, NOTES_MAX)
         self._surroundings = Surroundings(self._new_producer_id, lambda: config.int("transaction.partitions.max"))
-        setting = "transactions.memory.max.bytes"
-        self.memory = Budget(setting, lambda: config.int(setting), clock.monotonic)
+        self.memory = budgets.of("transactions.memory.max.bytes")
         self.producers = ProducerEpochs()
         """The epochs of all producers that have an id here."""
         self.runtime: CoordinatorRuntime[TransactionPartition] = CoordinatorRuntime(TRANSACTIONS.name, state_log, clock, self._make)

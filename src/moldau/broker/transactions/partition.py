@@ -10,6 +10,7 @@ from functools import partial
 from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from moldau.broker.admission.state import Account, Budget
 from moldau.broker.coordinators.machine_runner import MachineRunner
 from moldau.broker.transactions.events import (
     Add,
@@ -32,7 +33,6 @@ from moldau.broker.transactions.markers import Marker
 from moldau.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, State
 from moldau.cluster.internal_topics import TRANSACTIONS
-from moldau.model.budget import Account, Budget
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.log_throttle import LogThrottle
 from moldau.model.steps import Steps

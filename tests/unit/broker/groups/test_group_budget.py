@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
+from moldau.broker.admission.state import Account, Budget
 from moldau.broker.coordinators.state_log import LoadedBatch, TransactionalProducer
 from moldau.broker.groups.group import Group, GroupMemory
 from moldau.broker.groups.offsets import NO_TOPIC_ID, CommittedOffset, GroupOffsets
@@ -14,7 +15,6 @@ from moldau.broker.groups.partition import GroupPartition
 from moldau.broker.groups.rebalance import Limits
 from moldau.broker.groups.records import group_key, group_value, offset_key, offset_value
 from moldau.broker.groups.states import GroupState, MemberState
-from moldau.model.budget import Account, Budget
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain
 from support.budgets import check_group_budgets

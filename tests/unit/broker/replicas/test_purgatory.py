@@ -28,7 +28,7 @@ class Story:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.delayed = Purgatory(self.clock, 1_000_000)
+        self.delayed = Purgatory(self.clock)
         self.finished: list[tuple[str, bool]] = []
 
     def wait(
@@ -177,7 +177,7 @@ def test_many_that_wait_for_one_write_are_attempted_a_few_at_a_time(
 ) -> None:
     """Of one partition as of many."""
     clock = FakeClock()
-    delayed = Purgatory(clock, 100_000)
+    delayed = Purgatory(clock)
     partitions = [Place() for _ in range(count)]
     answered: list[int] = []
 
@@ -198,7 +198,7 @@ def test_many_that_wait_for_one_write_are_attempted_a_few_at_a_time(
 
 def test_many_whose_time_is_over_together_are_answered_in_turns() -> None:
     clock = FakeClock()
-    delayed = Purgatory(clock, 100_000)
+    delayed = Purgatory(clock)
     turns: list[float] = []
 
     def attempt(_expired: bool) -> bool:

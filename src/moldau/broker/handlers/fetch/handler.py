@@ -42,7 +42,7 @@ class FetchHandler:
         if refusal != ErrorCode.NONE:
             return fetch.refuse(refusal)
         topics = fetch.read()
-        if fetch.urgent or request.max_wait_ms <= 0 or not fetch.led or broker.purgatory.is_full or (missing := fetch.missing_bytes()) <= 0:
+        if fetch.urgent or not fetch.led or not fetch.may_wait or (missing := fetch.missing_bytes()) <= 0:
             return fetch.encode(topics)
         release_ranges(topics)
         exchange = source.reserve(waiting_cost=len(frame))

@@ -97,7 +97,7 @@ class LongFetch:
         if refusal is not ErrorCode.NONE:
             self._answer(fetch.refuse(refusal))
             return
-        if request.max_wait_ms > 0 and not broker.purgatory.is_full:
+        if fetch.may_wait:
             self._request = DelayedFetch(self._attempt, fetch.led, fetch.enough, self._give_up, isolation=fetch.isolation, weight=count)
             broker.purgatory.wait(self._request, request.max_wait_ms)
         yield from self._read()

@@ -173,6 +173,12 @@ class Fetch:
         """Whether a result cannot wait."""
         self.answer: Answer | None = None
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether it wants to wait, and there is room for one more that does."""
+        broker = self.broker
+        return self.frame.max_wait_ms > 0 and broker.purgatory.held < broker.admission.limits.fetches_waiting_max
+
     def encode(self, topics: list[Results]) -> list[Part]:
         """The answer; it is counted."""
         for each in topics:

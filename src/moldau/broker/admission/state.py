@@ -10,9 +10,13 @@ when it is read: at the end of reading `is_exceeded` is false for it, whatever r
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from moldau.model.log_throttle import LogThrottle
+
+if TYPE_CHECKING:
+    from moldau.model.config.store import BrokerConfig
 
 _LOG = logging.getLogger(__name__)
 
@@ -106,3 +110,25 @@ class Account:
         if self._budget is not None:
             self._budget.held -= self.held
             self._budget, self.held = None, 0
+
+
+class StateBudgets:
+    """The budgets of a broker, by the settings that bound them."""
+
+    __slots__ = ("_budgets", "_config", "_monotonic")
+
+    def __init__(self, config: "BrokerConfig", monotonic: Callable[[], float]) -> None:
+        self._config = config
+        self._monotonic = monotonic
+        self._budgets: dict[str, Budget] = {}
+
+    def of(self, setting: str) -> Budget:
+        """The budget that the setting of this name bounds; made when first asked for."""
+        budget = self._budgets.get(setting)
+        if budget is None:
+            budget = self._budgets[setting] = Budget(setting, lambda: self._config.int(setting), self._monotonic)
+        return budget
+
+    def __iter__(self) -> Iterator[Budget]:
+        """Those that were asked for."""
+        return iter(list(self._budgets.values()))

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from moldau.model.budget import Account, Budget
+from moldau.broker.admission.state import Account, Budget
 
 
 class Setting:
