@@ -8,14 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.log.config import LogConfig
-from moldau.log.leader_epochs import LeaderEpochs
-from moldau.log.offsets import LogOffsets
 from moldau.log.producer_replay import marker_in
-from moldau.log.producer_states import ProducerStates
 from moldau.log.reader import LogReader
-from moldau.log.roller import SegmentRoller
+from moldau.log.roller import LogParts, SegmentRoller
 from moldau.log.segment_appender import SegmentAppender
-from moldau.log.segments import Segments
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.ports.probe import chance, reached
 from moldau.protocol.records.header import LOG_OVERHEAD, TRANSACTIONAL_BIT, BatchHeader, read_header, stamp, stamp_log_append_time
@@ -64,19 +60,16 @@ class LogAppender:
 
     def __init__(
         self,
-        offsets: LogOffsets,
-        segments: Segments,
-        producers: ProducerStates,
-        epochs: LeaderEpochs,
+        parts: LogParts,
         reader: LogReader,
         roller: SegmentRoller,
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        self._offsets = offsets
-        self._segments = segments
-        self._producers = producers
-        self._epochs = epochs
+        self._offsets = offsets = parts.offsets
+        self._segments = parts.segments
+        self._producers = parts.producers
+        self._epochs = epochs = parts.epochs
         self._reader = reader
         self._roller = roller
         self._lost: StorageError | None = None
@@ -91,12 +84,12 @@ class LogAppender:
         """Counts the batches written since the log was opened, and those that opening had to read one by one."""
         self.unflushed_since_ms = NEVER_MS
         """When the first batch was written that no flush has covered."""
-        self._segment_appender = roller.append_to(segments.active, now_ms)
-        self.reconfigure(roller.config)
+        self._segment_appender = roller.append_to(parts.segments.active, now_ms)
+        self.reconfigure(parts.config)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Obey other settings from now on."""
-        self._config = self._roller.config = config
+        self._config = config
         self._append_time = config.append_time
         self._reader.holes_allowed |= config.compacts
         self._after_ms = NEVER_MS if config.append_time else config.message_timestamp_after_max_ms

@@ -1,15 +1,10 @@
 """Flushing a log: what has to reach the disk before the recovery point may move, and when (``flush.messages``, ``flush.ms``)."""
 
 from moldau.log.appender import NEVER_MS, LogAppender
-from moldau.log.config import LogConfig
-from moldau.log.leader_epochs import LeaderEpochs
-from moldau.log.offsets import LogOffsets
-from moldau.log.producer_states import ProducerStates
 from moldau.log.reader import LogReader
-from moldau.log.roller import SegmentRoller
-from moldau.log.segments import Segments
+from moldau.log.roller import LogParts, SegmentRoller
 from moldau.log.transactions import LogTransactions
-from moldau.log.unsynced import FlushJob, UnsyncedFiles
+from moldau.log.unsynced import FlushJob
 from moldau.model.errors import StorageError
 
 
@@ -20,50 +15,45 @@ class LogFlush:
         "_appender",
         "_epochs",
         "_offsets",
+        "_parts",
         "_producers",
         "_reader",
         "_roller",
         "_segments",
         "_transactions",
         "_unsynced",
-        "config",
         "flushed_batches",
     )
 
     def __init__(
         self,
-        offsets: LogOffsets,
-        segments: Segments,
-        producers: ProducerStates,
-        epochs: LeaderEpochs,
-        unsynced: UnsyncedFiles,
+        parts: LogParts,
         reader: LogReader,
         roller: SegmentRoller,
         appender: LogAppender,
         transactions: LogTransactions,
-        config: LogConfig,
     ) -> None:
-        self._offsets = offsets
-        self._segments = segments
-        self._producers = producers
-        self._epochs = epochs
-        self._unsynced = unsynced
+        self._parts = parts
+        self._offsets = parts.offsets
+        self._segments = parts.segments
+        self._producers = parts.producers
+        self._epochs = parts.epochs
+        self._unsynced = parts.unsynced
         self._reader = reader
         self._roller = roller
         self._appender = appender
         self._transactions = transactions
-        self.config = config
         self.flushed_batches = 0
         """How many of the written batches are on disk."""
 
     @property
     def must_flush(self) -> bool:
         """Whether `flush.messages` is reached: acknowledgements of what is not flushed wait for the disk."""
-        return self._offsets.log_end_offset - self._offsets.flushed_offset >= self.config.flush_messages
+        return self._offsets.log_end_offset - self._offsets.flushed_offset >= self._parts.config.flush_messages
 
     def flush_wanted(self, now_ms: int) -> bool:
         """Whether a flush should start: `flush.messages` or `flush.ms` is reached, or a segment was rolled and not synced yet."""
-        return self.must_flush or now_ms >= self._appender.unflushed_since_ms + self.config.flush_ms or self._unsynced.has_files
+        return self.must_flush or now_ms >= self._appender.unflushed_since_ms + self._parts.config.flush_ms or self._unsynced.has_files
 
     def flush_job(self) -> FlushJob | None:
         """What brings everything written to disk; None if it is there. After `run`, elsewhere, comes `flush_done` or, if it has raised,

@@ -25,7 +25,7 @@ from moldau.log.opening import OpenedLog, Opening
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_states import ProducerView
 from moldau.log.reader import LogReader, ReadResult
-from moldau.log.roller import SegmentRoller
+from moldau.log.roller import LogParts, SegmentRoller
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment
 from moldau.log.transactions import LogTransactions
@@ -56,6 +56,7 @@ class PartitionLog(LogOffsets):
         "_appender",
         "_epochs",
         "_flush",
+        "_parts",
         "_producers",
         "_reader",
         "_segments",
@@ -89,17 +90,14 @@ class PartitionLog(LogOffsets):
         self.topic_partition = topic_partition
         self.config = config
         segments, producers, snapshots, epochs, unsynced = opened[:5]
-        partition = producers.partition
-        reader = LogReader(partition, self, segments)
-        roller = SegmentRoller(
-            files, cache, directory, partition, config, segments, producers, snapshots, unsynced, recovered=opened.report is not None
-        )
-        appender = LogAppender(self, segments, producers, epochs, reader, roller, leader_epoch, now_ms)
+        reader = LogReader(producers.partition, self, segments)
+        parts = LogParts(files, cache, directory, config, self, segments, producers, snapshots, epochs, unsynced)
+        roller = SegmentRoller(parts, recovered=opened.report is not None)
+        appender = LogAppender(parts, reader, roller, leader_epoch, now_ms)
         transactions = LogTransactions(self, segments, producers, snapshots, reader)
-        self._flush = LogFlush(self, segments, producers, epochs, unsynced, reader, roller, appender, transactions, config)
-        self._trimmer = LogTrimmer(
-            files, cache, directory, config, self, segments, producers, snapshots, epochs, unsynced, reader, roller, appender, transactions
-        )
+        self._flush = LogFlush(parts, reader, roller, appender, transactions)
+        self._trimmer = LogTrimmer(parts, reader, roller, appender, transactions)
+        self._parts = parts
         self._segments = segments
         self._producers = producers
         self._epochs = epochs
@@ -171,7 +169,7 @@ class PartitionLog(LogOffsets):
 
     def reconfigure(self, config: LogConfig) -> None:
         """Obey other settings from now on."""
-        self.config = self._trimmer.config = self._flush.config = config
+        self.config = self._parts.config = config
         self._appender.reconfigure(config)
 
     def expect_no_holes(self) -> None:
@@ -361,7 +359,8 @@ class PartitionLog(LogOffsets):
             for segment in self._segments.items:
                 segment.forget()
             offsets = self.copy()  # with their own, the parts refer to the log no more: it is freed without the garbage collector
-            for part in (self._appender, self._flush, self._reader, self._transactions, self._trimmer):
+            self._parts.offsets = offsets
+            for part in (self._appender, self._flush, self._reader, self._transactions):
                 part._offsets = offsets
 
     # Removing: see moldau.log.trimmer

@@ -6,74 +6,27 @@ Files of removed segments are only renamed. Readers that are in the middle of on
 from collections.abc import Sequence
 
 from moldau.log.appender import LogAppender
-from moldau.log.cache import SegmentCache
-from moldau.log.config import LogConfig
-from moldau.log.leader_epochs import LeaderEpochs
-from moldau.log.offsets import LogOffsets
 from moldau.log.producer_replay import producers_before, replay_producers
-from moldau.log.producer_snapshots import Snapshots
-from moldau.log.producer_states import ProducerStates
 from moldau.log.reader import LogReader
 from moldau.log.retention import Bounds, Expired, before_start, expired
-from moldau.log.roller import SegmentRoller
+from moldau.log.roller import LogParts, SegmentRoller
 from moldau.log.segment import Segment
-from moldau.log.segments import RemovedSegment, Segments
+from moldau.log.segments import RemovedSegment
 from moldau.log.swap import swap_files
 from moldau.log.transactions import LogTransactions
-from moldau.log.unsynced import UnsyncedFiles
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.ports.filesystem import FileSystem
 from moldau.ports.probe import reached
 
 
 class LogTrimmer:
     """Invariant: the first segment holds the start offset, or is waiting for retention."""
 
-    __slots__ = (
-        "_appender",
-        "_cache",
-        "_cut_to",
-        "_directory",
-        "_epochs",
-        "_files",
-        "_offsets",
-        "_producers",
-        "_reader",
-        "_roller",
-        "_segments",
-        "_snapshots",
-        "_transactions",
-        "_unsynced",
-        "config",
-    )
+    __slots__ = ("_appender", "_cut_to", "_parts", "_reader", "_roller", "_transactions")
 
     def __init__(
-        self,
-        files: FileSystem,
-        cache: SegmentCache,
-        directory: str,
-        config: LogConfig,
-        offsets: LogOffsets,
-        segments: Segments,
-        producers: ProducerStates,
-        snapshots: Snapshots,
-        epochs: LeaderEpochs,
-        unsynced: UnsyncedFiles,
-        reader: LogReader,
-        roller: SegmentRoller,
-        appender: LogAppender,
-        transactions: LogTransactions,
+        self, parts: LogParts, reader: LogReader, roller: SegmentRoller, appender: LogAppender, transactions: LogTransactions
     ) -> None:
-        self._files = files
-        self._cache = cache
-        self._directory = directory
-        self.config = config
-        self._offsets = offsets
-        self._segments = segments
-        self._producers = producers
-        self._snapshots = snapshots
-        self._epochs = epochs
-        self._unsynced = unsynced
+        self._parts = parts
         self._reader = reader
         self._roller = roller
         self._appender = appender
@@ -85,66 +38,70 @@ class LogTrimmer:
 
         The new start offset. PeerError OFFSET_OUT_OF_RANGE beyond the high watermark. The removed files are in `Segments.removed`.
         """
+        parts = self._parts
         if before_offset == -1:
-            before_offset = self._offsets.high_watermark
-        if not 0 <= before_offset <= self._offsets.high_watermark:
+            before_offset = parts.offsets.high_watermark
+        if not 0 <= before_offset <= parts.offsets.high_watermark:
             raise PeerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self._producers.partition}: offset {before_offset} is beyond the high watermark {self._offsets.high_watermark}",
+                f"{parts.producers.partition}: offset {before_offset} is beyond the high watermark {parts.offsets.high_watermark}",
             )
         self._start_at(before_offset)
-        unseen = before_start(self._segments.items, self._bounds())
+        unseen = before_start(parts.segments.items, self._bounds())
         if unseen is not None:
             self._remove_first(unseen)
-        return self._offsets.start_offset
+        return parts.offsets.start_offset
 
     def apply_retention(self, now_ms: int) -> list[RemovedSegment]:
         """Remove what is too old, too much, or before the start offset. All that was removed since the last call: `unlink` it later."""
+        parts = self._parts
         self._appender.write_staged()
-        while (found := expired(self._segments.items, self.config, self._bounds(), now_ms)) is not None:
-            if found.segments == len(self._segments):
+        while (found := expired(parts.segments.items, parts.config, self._bounds(), now_ms)) is not None:
+            if found.segments == len(parts.segments):
                 self._appender.roll(now_ms)
             self._remove_first(found)
-        return self._segments.take_removed()
+        return parts.segments.take_removed()
 
     def truncate_to(self, offset: int) -> int:
         """Cut off the batch that holds `offset` and all after it. The new end offset. StorageError.
 
         What is cut off may have been flushed: the new recovery point has to be on disk before the next batch is flushed.
         """
+        parts = self._parts
         self._appender.take_back_staged()
-        if offset >= self._offsets.log_end_offset:
-            self._epochs.truncate_end(self._offsets.log_end_offset)
-            return self._offsets.log_end_offset
-        if offset < self._segments.bases[0]:
+        if offset >= parts.offsets.log_end_offset:
+            parts.epochs.truncate_end(parts.offsets.log_end_offset)
+            return parts.offsets.log_end_offset
+        if offset < parts.segments.bases[0]:
             self.truncate_fully_and_start_at(offset)
             return offset
-        self._unsynced.truncated()
+        parts.unsynced.truncated()
         self._appender.close()
-        slot = self._segments.slot_of(offset)
-        self._remove_slots(slot + 1, len(self._segments), f"truncated to offset {offset}")
+        slot = parts.segments.slot_of(offset)
+        self._remove_slots(slot + 1, len(parts.segments), f"truncated to offset {offset}")
         end_offset = self._cut_active(offset)
-        self._epochs.truncate_end(end_offset)
-        self._snapshots.remove_after(end_offset)
-        self._files.sync_directory(self._directory)
+        parts.epochs.truncate_end(end_offset)
+        parts.snapshots.remove_after(end_offset)
+        parts.files.sync_directory(parts.directory)
         self._load_producers(end_offset)
-        self._offsets.move_end(end_offset)
+        parts.offsets.move_end(end_offset)
         self._end_at(end_offset)
         return end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin at `offset`. StorageError."""
+        parts = self._parts
         self._appender.take_back_staged()
-        self._unsynced.truncated()
+        parts.unsynced.truncated()
         self._appender.close()
-        self._remove_slots(0, len(self._segments), f"truncated, to start at offset {offset}")
-        for snapshot in list(self._snapshots.offsets):
-            self._snapshots.remove(snapshot)
-        self._epochs.clear()
-        self._producers.clear()
+        self._remove_slots(0, len(parts.segments), f"truncated, to start at offset {offset}")
+        for snapshot in list(parts.snapshots.offsets):
+            parts.snapshots.remove(snapshot)
+        parts.epochs.clear()
+        parts.producers.clear()
         self._roller.create_segment(offset)
-        self._files.sync_directory(self._directory)
-        self._offsets.move_to(offset)
+        parts.files.sync_directory(parts.directory)
+        parts.offsets.move_to(offset)
         self._end_at(offset)
 
     def take_cut(self) -> int | None:
@@ -159,44 +116,52 @@ class LogTrimmer:
         later, either the old segments are there or the new one; `sync_directory` makes it the new one. StorageError: the files are
         somewhere in between, and only opening the log anew can tell.
         """
-        slot = self._segments.slot_of(replaced[0].base_offset)
+        parts = self._parts
+        slot = parts.segments.slot_of(replaced[0].base_offset)
         self._reader.forget_positions()
-        self._segments.removed += swap_files(self._files, self._directory, replaced, suffixes, self.config.file_delete_delay_ms)
-        segment = Segment(self._files, self._cache, self._directory, replaced[0].base_offset, size)
+        parts.segments.removed += swap_files(parts.files, parts.directory, replaced, suffixes, parts.config.file_delete_delay_ms)
+        segment = Segment(parts.files, parts.cache, parts.directory, replaced[0].base_offset, size)
         segment.set_largest_timestamp(*largest_timestamp)
         segment.store_checksums()
-        self._segments.replace(slot, slot + len(replaced), segment)
+        parts.segments.replace(slot, slot + len(replaced), segment)
         for each in replaced[1:]:
-            self._snapshots.forget(each.base_offset)
+            parts.snapshots.forget(each.base_offset)
 
     def _bounds(self) -> Bounds:
+        parts = self._parts
         return Bounds(
-            self._offsets.start_offset, self._offsets.log_end_offset, self._offsets.high_watermark, self._transactions.last_stable_offset
+            parts.offsets.start_offset,
+            parts.offsets.log_end_offset,
+            parts.offsets.high_watermark,
+            self._transactions.last_stable_offset,
         )
 
     def _start_at(self, offset: int) -> None:
-        if offset > self._offsets.start_offset:
-            self._offsets.start_offset = offset
-            self._epochs.truncate_start(offset)
+        parts = self._parts
+        if offset > parts.offsets.start_offset:
+            parts.offsets.start_offset = offset
+            parts.epochs.truncate_start(offset)
 
     def _remove_first(self, found: Expired) -> None:
         self._remove_slots(0, found.segments, found.reason)
-        self._start_at(self._segments.bases[0])
+        self._start_at(self._parts.segments.bases[0])
 
     def _remove_slots(self, first: int, last: int, reason: str) -> None:
+        parts = self._parts
         reached("log: removed segments from its start")
         self._reader.forget_positions()
-        for segment in self._segments.remove(first, last, reason, self.config.file_delete_delay_ms):
-            self._snapshots.forget(segment.base_offset)
-        self._unsynced.add_directory(self._directory)
+        for segment in parts.segments.remove(first, last, reason, parts.config.file_delete_delay_ms):
+            parts.snapshots.forget(segment.base_offset)
+        parts.unsynced.add_directory(parts.directory)
 
     def _cut_active(self, offset: int) -> int:
         """Cut the active segment before the batch that holds `offset`; the offset at which it ends then."""
-        segment = self._segments.active
+        parts = self._parts
+        segment = parts.segments.active
         found = segment.locate(offset)
         if found is not None:
             segment.forget()
-            file = self._files.open(segment.path, writable=True)
+            file = parts.files.open(segment.path, writable=True)
             try:
                 file.truncate(found[0])
                 file.sync()
@@ -206,7 +171,7 @@ class LogTrimmer:
             segment.index.truncate_to(segment.size)
             segment.time_index.truncate_to(offset)
             segment.transaction_index.truncate_to(offset)
-        end_offset = segment.index_end(self.config.index_interval_bytes)
+        end_offset = segment.index_end(parts.config.index_interval_bytes)
         segment.store_indexes()
         segment.store_checksums()
         return end_offset
@@ -219,12 +184,13 @@ class LogTrimmer:
 
     def _load_producers(self, until: int) -> None:
         """Producers as of `until`; from a snapshot before the high watermark, so that all markers that do not count yet are seen."""
+        parts = self._parts
         now_ms = self._appender.last_append_ms
-        self._producers.clear()
-        first = self._segments.bases[0]
-        loaded = self._snapshots.load_newest(min(until, self._offsets.high_watermark), now_ms, self._producers.most)
+        parts.producers.clear()
+        first = parts.segments.bases[0]
+        loaded = parts.snapshots.load_newest(min(until, parts.offsets.high_watermark), now_ms, parts.producers.most)
         if loaded is not None:
             first, entries = loaded
-            self._producers.load(entries)
-            self._producers.look_back = lambda: producers_before(self._segments, first, now_ms, self._producers.entries)
-        replay_producers(self._segments, self._producers, first, until, now_ms)
+            parts.producers.load(entries)
+            parts.producers.look_back = lambda: producers_before(parts.segments, first, now_ms, parts.producers.entries)
+        replay_producers(parts.segments, parts.producers, first, until, now_ms)
