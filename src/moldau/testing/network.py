@@ -5,6 +5,7 @@ broker sends stays in the transport until the peer takes it. `window` is how man
 queue grows, so that a test can let a peer read one byte at a time and see the same order as on a real socket.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -13,28 +14,18 @@ from moldau.ports.transport import FileRange, Part, Receiver
 RANGE_COST = 512
 
 
-class MemoryTransport:
-    """A :class:`moldau.ports.transport.Transport`. `later` runs a callback after the current call, as an event loop would."""
+class QueuedTransport(ABC):
+    """What the transports in memory have in common: bytes beyond the `window` wait in a queue."""
 
-    def __init__(
-        self,
-        later: Callable[[Callable[[], object]], object],
-        *,
-        window: int = 1 << 16,
-        peer: tuple[str, int] = ("192.0.2.1", 50_000),
-        local: tuple[str, int] = ("192.0.2.2", 9092),
-    ) -> None:
-        self.peer = peer
-        self.local = local
+    def __init__(self, window: int) -> None:
         self.window = window
         self.in_flight = bytearray()
         """Bytes in the "socket", which the peer may take."""
         self.reading = True
         self.closing = False
         self.closed = False
-        self._later = later
-        self._queue: deque[memoryview | FileRange] = deque()
         self.receiver: Receiver | None = None
+        self._queue: deque[memoryview | FileRange] = deque()
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue the parts, and fill the window."""
@@ -55,6 +46,59 @@ class MemoryTransport:
     def pause_reading(self) -> None:
         """Leave the peer's bytes with the peer."""
         self.reading = False
+
+    def _fill(self) -> None:
+        while self._queue and len(self.in_flight) < self.window:
+            room = self.window - len(self.in_flight)
+            head = self._queue[0]
+            if isinstance(head, FileRange):
+                data = head.file.pread(min(room, head.length), head.position)
+                assert data, f"{head.file.path} ends before {head.position}"
+                head.position += len(data)
+                head.length -= len(data)
+                if head.length == 0:
+                    self._queue.popleft()
+                    head.release()
+            else:
+                data = bytes(head[:room])
+                if len(data) == len(head):
+                    self._queue.popleft()
+                else:
+                    self._queue[0] = head[len(data) :]
+            self.in_flight += data
+        self._filled()
+
+    @abstractmethod
+    def _filled(self) -> None:
+        """The window has what fits: have it arrive, and end the connection if it is closing and nothing is left."""
+
+    def _take_down(self) -> Receiver | None:
+        """The connection has ended: release what waits; the receiver, which is to be notified."""
+        self.closing = self.closed = True
+        self.reading = False
+        for item in self._queue:
+            if isinstance(item, FileRange):
+                item.release()
+        self._queue.clear()
+        receiver, self.receiver = self.receiver, None
+        return receiver
+
+
+class MemoryTransport(QueuedTransport):
+    """A :class:`moldau.ports.transport.Transport`. `later` runs a callback after the current call, as an event loop would."""
+
+    def __init__(
+        self,
+        later: Callable[[Callable[[], object]], object],
+        *,
+        window: int = 1 << 16,
+        peer: tuple[str, int] = ("192.0.2.1", 50_000),
+        local: tuple[str, int] = ("192.0.2.2", 9092),
+    ) -> None:
+        super().__init__(window)
+        self.peer = peer
+        self.local = local
+        self._later = later
 
     def resume_reading(self) -> None:
         """Take them again."""
@@ -85,38 +129,14 @@ class MemoryTransport:
             self.receiver.queue_drained()
         return taken
 
-    def _fill(self) -> None:
-        while self._queue and len(self.in_flight) < self.window:
-            room = self.window - len(self.in_flight)
-            head = self._queue[0]
-            if isinstance(head, FileRange):
-                data = head.file.pread(min(room, head.length), head.position)
-                assert data, f"{head.file.path} ends before {head.position}"
-                head.position += len(data)
-                head.length -= len(data)
-                if head.length == 0:
-                    self._queue.popleft()
-                    head.release()
-            else:
-                data = bytes(head[:room])
-                if len(data) == len(head):
-                    self._queue.popleft()
-                else:
-                    self._queue[0] = head[len(data) :]
-            self.in_flight += data
+    def _filled(self) -> None:
         if self.closing and not self._queue:
             self._drop(None)
 
     def _drop(self, error: Exception | None) -> None:
         if self.closed:
             return
-        self.closing = self.closed = True
-        self.reading = False
-        for item in self._queue:
-            if isinstance(item, FileRange):
-                item.release()
-        self._queue.clear()
-        receiver, self.receiver = self.receiver, None
+        receiver = self._take_down()
         if receiver is not None:
             self._later(lambda: receiver.connection_lost(error))
 

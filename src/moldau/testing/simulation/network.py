@@ -4,14 +4,13 @@ Each direction of a connection is an actor, so that the order between connection
 has sent and the other has not taken is in its *window*; what does not fit waits in the sender's queue, as behind a full socket.
 """
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 from moldau.ports.network import ConnectError
-from moldau.ports.transport import FileRange, Part, Receiver, Transport
-from moldau.testing.network import RANGE_COST
+from moldau.ports.transport import Receiver, Transport
+from moldau.testing.network import QueuedTransport
 from moldau.testing.simulation.schedule import Actor, Event, Group, Schedule
 
 Accept = Callable[[Transport], Receiver]
@@ -51,25 +50,18 @@ def run_directly(call: Callable[[], object]) -> object:
     return call()
 
 
-class End:
+class End(QueuedTransport):
     """One end of a connection: its :class:`moldau.ports.transport.Transport`."""
 
     def __init__(self, network: "SimulatedNetwork", party: Party, local: Address, peer: Address) -> None:
+        super().__init__(network.options.window)
         self.local = local
         self.peer = peer
         self.other: End
-        self.receiver: Receiver | None = None
         self.party = party
         self.is_mute = False
         """What it sends from now on does not arrive, nor does its end: the direction is dead."""
-        self.window = network.options.window
-        self.reading = True
-        self.closing = False
-        self.closed = False
-        self.in_flight = bytearray()
-        """What it has sent and the other end has not taken."""
         self._network = network
-        self._queue: deque[memoryview | FileRange] = deque()
         self._arrival: Event | None = None
         """The next transfer to this end."""
         self._actor: Actor = network.schedule.actor(f"{peer[0]}:{peer[1]}>{local[0]}", party.group)
@@ -77,26 +69,6 @@ class End:
         """What the other end's close arrives as, once its bytes have; False while it is open."""
 
     # The port
-
-    def send(self, parts: Sequence[Part]) -> None:
-        """Queue the parts, and fill the window."""
-        for part in parts:
-            if self.closing:
-                if isinstance(part, FileRange):
-                    part.release()
-            elif isinstance(part, FileRange):
-                self._queue.append(part)
-            elif part:
-                self._queue.append(memoryview(bytes(part)))
-        self._fill()
-
-    def queued_bytes(self) -> int:
-        """Bytes beyond the window."""
-        return sum(RANGE_COST if isinstance(item, FileRange) else len(item) for item in self._queue)
-
-    def pause_reading(self) -> None:
-        """Leave the bytes with the peer."""
-        self.reading = False
 
     def resume_reading(self) -> None:
         """Take them again."""
@@ -121,13 +93,7 @@ class End:
         """The connection ends: this end learns `here` of it at once, the other `there` later."""
         if self.closed:
             return
-        self.closing = self.closed = True
-        self.reading = False
-        for item in self._queue:
-            if isinstance(item, FileRange):
-                item.release()
-        self._queue.clear()
-        receiver, self.receiver = self.receiver, None
+        receiver = self._take_down()
         if receiver is not None:
             self._network.schedule.post(self._actor, lambda: self.party.run(lambda: receiver.connection_lost(here)))
         if not self.is_mute:
@@ -193,25 +159,7 @@ class End:
         if not self._queue and not self.closing and self.receiver is not None:
             self.receiver.queue_drained()
 
-    def _fill(self) -> None:
-        while self._queue and len(self.in_flight) < self.window:
-            room = self.window - len(self.in_flight)
-            head = self._queue[0]
-            if isinstance(head, FileRange):
-                data = head.file.pread(min(room, head.length), head.position)
-                assert data, f"{head.file.path} ends before {head.position}"
-                head.position += len(data)
-                head.length -= len(data)
-                if head.length == 0:
-                    self._queue.popleft()
-                    head.release()
-            else:
-                data = bytes(head[:room])
-                if len(data) == len(head):
-                    self._queue.popleft()
-                else:
-                    self._queue[0] = head[len(data) :]
-            self.in_flight += data
+    def _filled(self) -> None:
         if self.in_flight:
             if self.is_mute:
                 self.in_flight.clear()
