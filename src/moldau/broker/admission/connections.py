@@ -5,19 +5,12 @@ own; `max.connections` -1 leaves the number to that.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from moldau.model.config.store import BrokerConfig
 
 UNLIMITED = 2**31 - 1
-
-
-class Refusal(NamedTuple):
-    """The bound at which a connection is refused."""
-
-    setting: str
-    limit: int
 
 
 class ConnectionQuota:
@@ -44,13 +37,13 @@ class ConnectionQuota:
         """Connections at once."""
         return self.files_max if self._connections_max < 0 else self._connections_max
 
-    def admit(self, ip: str) -> Refusal | None:
-        """Count a connection from this address, unless it is refused."""
+    def admit(self, ip: str) -> tuple[str, int] | None:
+        """Count a connection from this address; or the setting at which it is refused, and its value."""
         refusal = None
         if self.held >= self.limit:
-            refusal = Refusal("max.connections", self.limit)
+            refusal = ("max.connections", self.limit)
         elif self._per_ip.get(ip, 0) >= (most := self._overrides.get(ip, self._per_ip_max)):
-            refusal = Refusal("max.connections.per.ip", most)
+            refusal = ("max.connections.per.ip", most)
         if refusal is not None:
             self.refused += 1
             return refusal
