@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from moldau.broker.admission.slices import SliceScheduler
     from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.metrics.counters import Counters
+    from moldau.broker.replicas.hosted import PartitionTable
     from moldau.broker.replicas.purgatory import Purgatory
-    from moldau.broker.replicas.table import PartitionTable
     from moldau.broker.security.channel import Channel
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.log.manager import LogManager

@@ -10,8 +10,7 @@ from contextlib import suppress
 from moldau.log import names
 from moldau.log.batches import UNREADABLE, BadBatchError, find, walk
 from moldau.log.cache import SegmentCache
-from moldau.log.index_checksums import read_checksums, write_checksums
-from moldau.log.indexes import IndexBuilder, OffsetIndex, TimeIndex
+from moldau.log.indexes import IndexBuilder, OffsetIndex, TimeIndex, read_checksums, write_checksums
 from moldau.log.transaction_index import TransactionIndex
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import File, FileSystem

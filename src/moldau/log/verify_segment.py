@@ -9,8 +9,7 @@ from struct import Struct
 
 from moldau.log import names
 from moldau.log.findings import Finding, Severity
-from moldau.log.index_checksums import read_checksums
-from moldau.log.indexes import OffsetIndex, TimeIndex
+from moldau.log.indexes import OffsetIndex, TimeIndex, read_checksums
 from moldau.log.inspection import DamagedBytes, SoundBatch, inspect, records_of
 from moldau.log.leader_epochs import LeaderEpochs
 from moldau.log.transaction_index import ABORTED, ABORTED_VERSION

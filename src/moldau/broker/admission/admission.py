@@ -10,11 +10,10 @@
 """
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.admission.connections import ConnectionQuota
 from moldau.broker.admission.elements import ElementPools, LongRequest
-from moldau.broker.admission.limits import RequestLimits, request_limits
 from moldau.broker.admission.memory import Holder, RequestMemory
 from moldau.broker.admission.slices import SliceScheduler
 from moldau.broker.admission.state import StateBudgets
@@ -22,6 +21,38 @@ from moldau.broker.admission.state import StateBudgets
 if TYPE_CHECKING:
     from moldau.model.config.store import BrokerConfig
     from moldau.ports.clock import Clock
+
+
+class RequestLimits(NamedTuple):
+    """See docs/limits.md."""
+
+    request_bytes_max: int
+    """Bytes of a request's frame."""
+    decoded_bytes_max: int
+    """Bytes of a request that are not records."""
+    decoded_elements_max: int
+    """Elements of all arrays of a request."""
+    requests_in_flight_max: int
+    """Requests of one connection that wait for their responses."""
+    queued_bytes_max: int
+    """Bytes of responses that a connection may leave unread."""
+    fetch_bytes_max: int
+    """Bytes of records in one Fetch response."""
+    fetches_waiting_max: int
+    """Partitions of all fetches that wait."""
+
+
+def request_limits(config: "BrokerConfig") -> RequestLimits:
+    """The bounds that `config` sets now."""
+    return RequestLimits(
+        config.int("socket.request.max.bytes"),
+        config.int("request.decoded.max.bytes"),
+        config.int("request.decoded.elements.max"),
+        config.int("connection.max.in.flight.requests"),
+        config.int("connection.queued.max.bytes"),
+        config.int("fetch.max.bytes"),
+        config.int("delayed.requests.max"),
+    )
 
 
 class Admission:

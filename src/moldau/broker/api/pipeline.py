@@ -4,25 +4,27 @@
 2. Admission: a short message is decoded at once, a long one in steps, once there is room for its elements (`admission`).
 3. Authorisation, as far as the API needs leave as a whole.
 4. The handler, which replies now or later.
-5. Quotas: the response says for how long the client is throttled, and its connection is muted for that time.
+5. Quotas: the response says for how long the client is throttled, and its connection is muted for that time. It becomes a frame, a long one
+   in steps.
 6. Counters, and the response to its place among those of the connection.
 
 Produce and Fetch have ways of their own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from moldau.broker.api.catalog import SERVED_KEYS, ServedApi, UnservedError, served_api
-from moldau.broker.api.coding import encode_response, encode_response_in_steps
 from moldau.broker.metrics.response_errors import error_codes
 from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.model.errors import ErrorCode
-from moldau.model.steps import Steps
+from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.codec import decoder, step_decoder
-from moldau.protocol.headers import decode_request_header
+from moldau.protocol.codec import decoder, encode_into, step_decoder, step_writer
+from moldau.protocol.codec.encoded import joined
+from moldau.protocol.headers import decode_request_header, response_header
 from moldau.protocol.versions import CODEC
 
 if TYPE_CHECKING:
@@ -151,3 +153,38 @@ class Pipeline:
 
         self._counters.answered(ApiKey.API_VERSIONS, request.received_s, request.started_s, (ErrorCode.UNSUPPORTED_VERSION,))
         request.exchange.reply(encode_response(unsupported_version(), ApiKey.API_VERSIONS, 0, request.correlation_id))
+
+
+JOINED_MAX = 1024 * 1024
+"""Bytes of a response that is copied into one piece."""
+PARTS_PER_STEP = 1000
+"""Parts of a response that are joined before other work runs."""
+
+_SIZE = Struct(">i")
+
+
+def encode_response(response: Any, api_key: int, version: int, correlation_id: int) -> list[bytes]:
+    """A response as the parts of a frame."""
+    parts: list[Any] = [b"", response_header(api_key, version, correlation_id)]
+    encode_into(parts, response, version)
+    return _framed(parts)
+
+
+def encode_response_in_steps(response: Any, api_key: int, version: int, correlation_id: int) -> Generator[Pause, None, list[bytes]]:
+    """The same, piece by piece."""
+    parts: list[Any] = [b"", response_header(api_key, version, correlation_id)]
+    pieces: list[Any] = [b""]
+    for _ in step_writer(type(response), version)(response, parts.append):
+        if len(parts) >= PARTS_PER_STEP:
+            pieces += joined(parts)
+            parts.clear()
+        yield None
+    pieces += joined(parts)
+    return _framed(pieces)
+
+
+def _framed(parts: list[Any]) -> list[bytes]:
+    """`parts` after their size; one piece unless they are long, then those that are in memory once stay so."""
+    size = sum(map(len, parts))
+    parts[0] = _SIZE.pack(size)
+    return [b"".join(parts)] if size <= JOINED_MAX else parts

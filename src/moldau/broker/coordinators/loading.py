@@ -21,8 +21,7 @@ from moldau.protocol.records.control import decode_end_txn_marker
 from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_OFFSET, BatchHeader, verify_crc
 
 if TYPE_CHECKING:
-    from moldau.broker.replicas.hosted import HostedPartition
-    from moldau.broker.replicas.table import PartitionTable
+    from moldau.broker.replicas.hosted import HostedPartition, PartitionTable
     from moldau.ports.clock import Clock
     from moldau.protocol.records.record import Record
 

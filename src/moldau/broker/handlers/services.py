@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from moldau.broker.groups.coordinator import GroupCoordinator
     from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.quotas.quotas import Quotas
-    from moldau.broker.replicas.hosted import HostedPartition
-    from moldau.broker.replicas.table import PartitionTable
+    from moldau.broker.replicas.hosted import HostedPartition, PartitionTable
     from moldau.broker.security.authorizer import Authorizer
     from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.cluster.snapshot import MetadataSnapshot

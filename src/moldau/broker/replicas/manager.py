@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, assert_never
 
 from moldau.broker.replicas.appends import AppendBugError, AppendPipeline
 from moldau.broker.replicas.flusher import LogFlusher
-from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.replicas.hosted import HostedPartition, PartitionTable
 from moldau.broker.replicas.partition import Partition
 from moldau.broker.replicas.partition_events import (
     BecomeFollower,
@@ -30,7 +30,6 @@ from moldau.broker.replicas.partition_events import (
     WakeFetches,
 )
 from moldau.broker.replicas.rules import TopicSettings
-from moldau.broker.replicas.table import PartitionTable
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps

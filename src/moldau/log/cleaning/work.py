@@ -8,11 +8,10 @@ from fastcrc.crc32 import iscsi as crc32c
 from moldau.log import names
 from moldau.log.batches import BadBatchError, OldFormatError, header_at
 from moldau.log.cache import SegmentCache
-from moldau.log.cleaning.filtering import BatchFilter, records_of
+from moldau.log.cleaning.filtering import BatchFilter, MissingEntryError, Transactions, marker_kind, records_of
 from moldau.log.cleaning.groups import CleanedSegment, Sized, group_segments
 from moldau.log.cleaning.key_map import KeyMap, UnreadableRecordsError
 from moldau.log.cleaning.task import BadBatch, EntryMissing, GroupWritten, Message, PassDone, Source, StorageFailed, Task, encode_message
-from moldau.log.cleaning.transactions import MissingEntryError, Transactions, marker_kind
 from moldau.log.segment import Segment
 from moldau.model.errors import ProtocolError, StorageError
 from moldau.ports.filesystem import File

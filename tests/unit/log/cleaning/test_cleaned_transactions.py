@@ -6,7 +6,7 @@ it is aborted, ``commit``, ``abort`` and ``empty`` markers whether they may go.
 
 import pytest
 
-from moldau.log.cleaning.transactions import MissingEntryError, Transactions, marker_kind
+from moldau.log.cleaning.filtering import MissingEntryError, Transactions, marker_kind
 from moldau.log.transaction_index import AbortedTransaction
 from moldau.model.errors import ProtocolError
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
