@@ -16,12 +16,16 @@ import contextlib
 import posixpath
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from random import Random
 
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import LockHeldError, MissingFileError, NotRegularError
 from moldau.testing.disk_files import ForgetfulFile, ForgetfulLock
 from moldau.testing.disk_nodes import Content, Directory, Node, Special, close_all, crash, used
+
+PATHS_MAX = 4096
+"""Paths whose names are remembered."""
 
 Fault = Callable[[str, str], bool]
 """``fault(operation, path)``: whether this operation (a method's name) on this path fails with an input/output error."""
@@ -298,9 +302,11 @@ def _not_regular(node: Node, path: str) -> NotRegularError:
     return NotRegularError(f"is {kind}, not a regular file; move it away", path=path)
 
 
+@lru_cache(PATHS_MAX)
 def _absolute(path: str) -> str:
     return posixpath.normpath(posixpath.join("/", path))
 
 
-def _names(path: str) -> list[str]:
-    return [name for name in _absolute(path).split("/") if name]
+@lru_cache(PATHS_MAX)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in _absolute(path).split("/") if name)
