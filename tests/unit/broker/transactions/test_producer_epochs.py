@@ -2,9 +2,10 @@
 
 import pytest
 
-from moldau.broker.transactions.transaction import LAST_EPOCH
+from moldau.broker.transactions.records import encode_key, encode_value
+from moldau.broker.transactions.transaction import LAST_EPOCH, new_transaction
 from moldau.model.errors import ErrorCode, PeerError
-from support.transactions import TransactionWorld
+from support.transactions import MINUTE_MS, TransactionWorld
 
 
 def test_the_epoch_is_that_of_the_last_takeover_also_after_a_restart() -> None:
@@ -19,8 +20,13 @@ def test_the_epoch_is_that_of_the_last_takeover_also_after_a_restart() -> None:
 
 def test_an_id_that_is_used_up_is_known_no_longer() -> None:
     world = TransactionWorld()
-    for _ in range(LAST_EPOCH + 2):
-        world.init("app")
+    world.init("app")
+    almost = new_transaction(1000, MINUTE_MS, 0)._replace(epoch=LAST_EPOCH - 1)
+    world.log.append(world.log.partition_for("app"), [(encode_key("app"), encode_value(almost))], lambda _: None)
+    world.crash()
+    world.init("app")
+    assert [world.coordinator.epoch_of(each) for each in (1000, 1001)] == [LAST_EPOCH, None]
+    world.init("app")
     assert [world.coordinator.epoch_of(each) for each in (1000, 1001)] == [None, 0]
     assert len(world.coordinator.producers._machines) == 1
 
