@@ -15,11 +15,14 @@ class _ValueType(type):
     """Makes the annotations of a class the fields of a tuple."""
 
     __match_args__: tuple[str, ...]
+    _count: int
     _defaults: dict[str, object]
+    _last: tuple[object, ...]
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "_ValueType":
         fields = tuple(namespace.get("__annotations__", ()))
-        namespace["_defaults"] = {field: namespace[field] for field in fields if field in namespace}
+        defaults = {field: namespace[field] for field in fields if field in namespace}
+        namespace["_count"], namespace["_defaults"], namespace["_last"] = len(fields), defaults, tuple(defaults.values())
         namespace.update(zip(fields, _PLACES[: len(fields)], strict=True))
         namespace["__match_args__"] = fields
         namespace["__slots__"] = ()
@@ -33,8 +36,11 @@ class Value(tuple[object, ...], metaclass=_ValueType):
 
     def __new__(cls, *values: object, **named: object) -> Self:
         """TypeError for fields that are missing or not known."""
-        if named or len(values) != len(cls.__match_args__):
+        missing = cls._count - len(values)
+        if named or missing < 0 or missing > len(cls._last):
             values = cls._completed(values, named)
+        elif missing:
+            values += cls._last[-missing:]
         return tuple.__new__(cls, values)
 
     @classmethod
