@@ -110,12 +110,12 @@ class SqliteTree:
     def _create(self, write: Create) -> Created:
         parent = parent_of(write.path)
         path = f"{write.path}{self._next_number(parent)}" if write.sequential else write.path
-        if self._version(path) is not None:
+        owners = dict(self._database.execute("SELECT path, owner FROM node WHERE path IN (?, ?)", (path, parent)))
+        if path in owners:
             raise NodeExistsError(path)
-        found = self._database.execute("SELECT owner FROM node WHERE path = ?", (parent,)).fetchone()
-        if found is None:
+        if parent not in owners:
             raise NoNodeError(parent)
-        if found[0]:
+        if owners[parent]:
             raise EphemeralParentError(parent)
         if not self._transaction_id:
             self._transaction_id = next_of(self._database, TRANSACTION)

@@ -128,6 +128,12 @@ def controller_nodes() -> Query[ControllerNodes]:
     return ControllerNodes(broker_id, found.stat.owner, found.stat.version, number, epoch_version)
 
 
+def controller_owner() -> Query[int]:
+    """The session of the controller, 0 if there is none; with the watch of `controller_nodes`."""
+    (found,) = yield (Exists(paths.CONTROLLER, watch=True),)
+    return found.owner if isinstance(found, NodeStat) else 0
+
+
 def contents() -> Query[Contents]:
     """Everything but configurations; with watches."""
     live = yield from brokers()
@@ -257,6 +263,9 @@ def producer_id_block() -> Query[tuple[ProducerIdBlock | None, int]]:
 
 def cluster() -> Query[tuple[list[str], str | None]]:
     """The fixed nodes that are missing, parents first, and the cluster's id, None in a new store."""
+    (top,) = yield (GetChildren("/"),)
+    if not _names(top):
+        return list(paths.ROOTS), None
     parents = list(dict.fromkeys(path.rpartition("/")[0] for path in paths.ROOTS))
     *found, cluster_id = yield (*(GetChildren(parent or "/") for parent in parents), GetData(paths.CLUSTER_ID))
     there = {f"{parent}/{name}": None for parent, children in zip(parents, found, strict=True) for name in _names(children)}

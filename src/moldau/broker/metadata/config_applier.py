@@ -8,12 +8,10 @@ from collections.abc import Callable, Sequence
 
 from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
 from moldau.cluster import paths, queries
-from moldau.cluster.store import ConfigsChanged, StoreEvent
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import CoordinationError
 from moldau.model.steps import Steps
-from moldau.ports.coordination import SessionEvent, SessionState
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,10 +37,9 @@ class ConfigApplier:
         self._reconfigured = reconfigured
         self._waiting: dict[str, Callable[[], object]] = {}
 
-    def heard(self, event: StoreEvent | SessionEvent) -> None:
-        """An event of the store."""
-        if isinstance(event, ConfigsChanged) or (isinstance(event, SessionEvent) and event.state is SessionState.CONNECTED):
-            self._applier.run(self._apply_new())
+    def apply_new(self) -> None:
+        """There may be new notifications."""
+        self._applier.run(self._apply_new())
 
     def when_applied(self, notification: str | None, done: Callable[[], object]) -> None:
         """Call `done` when the change of this notification is obeyed; at once if there is none."""

@@ -23,7 +23,7 @@ from moldau.cluster.snapshot import BrokerInfo, MetadataSnapshot
 from moldau.cluster.store import ConfigsChanged, MetadataStore, StoreEvent, Written
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import ID_BYTES, TopicPartition, format_id
-from moldau.ports.coordination import NodeExistsError, SessionEvent
+from moldau.ports.coordination import NodeExistsError, SessionEvent, SessionState
 
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SliceScheduler
@@ -111,11 +111,12 @@ class ClusterMembership:
             if missing or known is None:
                 new_id = None if known is not None else self._cache.snapshot.cluster_id
                 broker = registration_of(info, self._clock) if registers and (known, cluster_id) == (None, None) else None
-                self._store.write([NewCluster(missing, new_id, broker)], partial(written, broker is not None))
+                is_empty = len(missing) == len(paths.ROOTS)
+                self._store.write([NewCluster(missing, new_id, broker)], partial(written, broker is not None, is_empty))
             else:
-                queries.answer(self._store, queries.notification_names(), names_read)
+                queries.answer(self._store, queries.notification_names(), partial(names_read, False))
 
-        def written(is_registered: bool, outcome: Written | CoordinationError) -> None:
+        def written(is_registered: bool, is_empty: bool, outcome: Written | CoordinationError) -> None:
             if isinstance(outcome, NodeExistsError):  # another broker was faster, or is registered with this id
                 self.read(info, cluster_id, done, registers=outcome.path != paths.broker(self._broker_id))
             elif isinstance(outcome, CoordinationError):
@@ -123,14 +124,17 @@ class ClusterMembership:
             else:
                 if is_registered and outcome.created_id is not None:
                     self._registration = (outcome.created_id, self._store.session_id)
-                queries.answer(self._store, queries.notification_names(), names_read)
+                queries.answer(self._store, queries.notification_names(), partial(names_read, is_empty))
 
-        def names_read(outcome: Any) -> None:
+        def names_read(was_empty: bool, outcome: Any) -> None:
             if isinstance(outcome, CoordinationError):
                 done(outcome)
                 return
             self._seen = tuple(outcome[-1:])
-            queries.answer(self._store, queries.configs(), configs_read)
+            if was_empty and not outcome:  # this broker has just made the cluster, and no configuration was written since
+                configs_read(Configs({}, {}))
+            else:
+                queries.answer(self._store, queries.configs(), configs_read)
 
         def configs_read(outcome: Configs | CoordinationError) -> None:
             if not isinstance(outcome, CoordinationError):
@@ -220,8 +224,12 @@ class ClusterMembership:
         self._runner.ask(request, answered)
 
     def _heard(self, event: StoreEvent | SessionEvent) -> None:
-        if isinstance(event, ConfigsChanged) or self._configs is not None or (isinstance(event, SessionEvent) and self._joined is None):
-            self._config_applier().heard(event)
+        if isinstance(event, SessionEvent):
+            is_wanted = event.state is SessionState.CONNECTED and (self._joined is None or self._configs is not None)
+        else:
+            is_wanted = isinstance(event, ConfigsChanged)
+        if is_wanted:
+            self._config_applier().apply_new()
 
     def _config_applier(self) -> "ConfigApplier":
         """Loaded when first needed."""

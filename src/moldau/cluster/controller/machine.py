@@ -171,7 +171,7 @@ class Controller:
         self._outbox.epoch_version = epoch_version
         self._missed.clear()
         self._begin(epoch)
-        self._outbox.read(queries.controller_nodes(), self._controller_seen)
+        self._outbox.read(queries.controller_owner(), self._controller_seen)
         self._outbox.read(queries.contents(), self._loaded)
 
     def _begin(self, epoch: int) -> None:
@@ -181,9 +181,9 @@ class Controller:
         self._elections = Elections(self.image, self._outbox, self._broadcast, self._works)
         self._changes = None
 
-    def _controller_seen(self, found: ControllerNodes | CoordinationError) -> None:
+    def _controller_seen(self, owner: int | CoordinationError) -> None:
         """While we are controller, or have just become it."""
-        if not isinstance(found, CoordinationError) and found.owner != self._session_id:
+        if not isinstance(owner, CoordinationError) and owner != self._session_id:
             self._refused()
 
     def _resign(self) -> None:
@@ -312,7 +312,7 @@ class Controller:
             if self.role is Role.FOLLOWING:
                 self._read_controller()
             elif self.role in (Role.LOADING, Role.ACTIVE):
-                self._outbox.read(queries.controller_nodes(), self._controller_seen)
+                self._outbox.read(queries.controller_owner(), self._controller_seen)
             return
         if self.role is Role.LOADING:
             self._missed[event] = None
