@@ -20,7 +20,7 @@ GROUPS = st.builds(GroupState, texts, int32, st.none() | texts, st.none() | text
 
 @given(OFFSETS | EXPIRING, GROUPS, texts, texts, int32)
 def test_what_is_written_is_read(offset: CommittedOffset, group: GroupState, name: str, topic: str, partition: int) -> None:
-    assert decode_offset(offset_value(offset), 0) == offset
+    assert decode_offset(offset_value(offset), 0, {}) == offset
     assert decode_group(group_value(group)) == group
     assert decode_key(offset_key(name, topic, partition)) == (name, topic, partition)
     assert decode_key(group_key(name)) == (name,)
@@ -50,5 +50,5 @@ def outcome(read: Callable[[bytes], object], data: bytes) -> ErrorCode:
 
 @given(damaged())
 def test_anything_is_read_or_refused(data: bytes) -> None:
-    for read in (decode_key, lambda value: decode_offset(value, 0), decode_group):
+    for read in (decode_key, lambda value: decode_offset(value, 0, {}), decode_group):
         assert outcome(read, data) in (ErrorCode.NONE, ErrorCode.INVALID_RECORD)

@@ -125,14 +125,12 @@ class Pipeline:
             self._finish(request, response, parts, throttle_ms)
 
     def _reply(self, request: "Request", response: Any) -> None:
-        throttle_ms = self._throttle(request, response)
+        throttle_ms = 0 if self.quotas is NO_QUOTAS else self._throttle(request, response)
         parts = encode_response(response, request.api_key, request.api_version, request.correlation_id)
         self._finish(request, response, parts, throttle_ms)
 
     def _throttle(self, request: "Request", response: Any) -> int:
         """Milliseconds for which the client is muted after this response, which says so."""
-        if self.quotas is NO_QUOTAS:
-            return 0
         throttle_ms = self.quotas.throttle_ms(request.channel, request.api_key, 1)
         if throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms

@@ -95,20 +95,20 @@ class Phase(Enum):
 class _Write:
     """A write that is not applied yet, or what waits for those before it."""
 
-    __slots__ = ("base_offset", "committed", "done", "error", "is_committed", "owner")
+    __slots__ = ("base_offset", "committed", "done", "error", "is_answered", "owner")
 
     def __init__(self, owner: "PartitionCoordinator[Any]", committed: "Callable[[int], object] | None", done: "Done") -> None:
         self.owner = owner
         self.committed = committed
         self.done = done
         self.base_offset = APPENDING
-        self.is_committed = False
+        self.is_answered = False
         self.error: PeerError | None = None
 
     def answered(self, error: PeerError | None) -> None:
         """The log has committed it, or not; inside `append` or later."""
         self.error = error
-        self.is_committed = error is None
+        self.is_answered = True
         if self.base_offset != APPENDING:
             self.owner.settle(self)
 
@@ -170,7 +170,7 @@ class PartitionCoordinator(Generic[S]):
             self._answer(write, write.error)
         else:
             write.base_offset = base_offset
-        if write.is_committed or write.error is not None:
+        if write.is_answered:
             self.settle(write)
 
     def after_writes(self, done: "Done") -> None:
@@ -182,7 +182,7 @@ class PartitionCoordinator(Generic[S]):
             done(self._not_coordinator())
         elif self._writes:
             write = _Write(self, None, done)
-            write.is_committed = True
+            write.is_answered = True
             write.base_offset = NO_OFFSET
             self._writes.append(write)
         else:
@@ -232,7 +232,7 @@ class PartitionCoordinator(Generic[S]):
         writes = self._writes
         while writes:
             write = writes[0]
-            if not write.is_committed or write.base_offset == APPENDING:
+            if not write.is_answered or write.base_offset == APPENDING:
                 break
             writes.popleft()
             if write.committed is not None:

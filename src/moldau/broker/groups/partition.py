@@ -15,7 +15,16 @@ from moldau.broker.admission.state import Account, Budget
 from moldau.broker.coordinators.partition_coordinator import Phase
 from moldau.broker.groups.group import Group, GroupMemory
 from moldau.broker.groups.members import stored_size
-from moldau.broker.groups.records import GroupKey, OffsetKey, UnknownKey, decode_group, decode_key, decode_offset
+from moldau.broker.groups.records import (
+    PARTITION_SIZE,
+    GroupKey,
+    OffsetKey,
+    UnknownKey,
+    decode_group,
+    decode_key,
+    decode_offset,
+    unpack_partition,
+)
 from moldau.model.errors import PeerError
 from moldau.model.steps import UNFINISHED, Elsewhere, Steps, drain, no_steps
 from moldau.protocol.records.control import ControlType
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
+NO_START = None, "", ""
 NEW_TRANSACTION = -1
 """Number of a transaction without offsets."""
 
@@ -55,6 +65,7 @@ class GroupPartition:
 
     __slots__ = (
         "_ids",
+        "_last_start",
         "_left_alone",
         "_open",
         "_parts",
@@ -91,6 +102,8 @@ class GroupPartition:
         """What is to be done when the partition has been read, in this order."""
         self._left_alone: dict[int, int] = {}
         """Records by the version of their key, where that is not known."""
+        self._last_start: tuple[bytes | None, str, str] = NO_START
+        """The last key of an offset that was read, without its partition, and what it says: those of one commit differ in that only."""
         self._texts: dict[str, str] = {}
         self._ids: dict[bytes, bytes] = {}
 
@@ -133,7 +146,7 @@ class GroupPartition:
                 self.partition,
                 self._left_alone,
             )
-        self._texts, self._ids, self._left_alone = {}, {}, {}
+        self._texts, self._ids, self._left_alone, self._last_start = {}, {}, {}, NO_START
         while True:
             while self._until_loaded:
                 yield from self._until_loaded.popleft()()
@@ -170,19 +183,17 @@ class GroupPartition:
             yield None
 
     def _apply(self, record: "Record", producer_id: int) -> None:
-        match decode_key(record.key):
+        start, group_id, topic = self._last_start
+        key = record.key
+        if key is not None and key[:-PARTITION_SIZE] == start:
+            self._apply_offset(group_id, topic, unpack_partition(key), record, producer_id)
+            return
+        match decode_key(key):
             case OffsetKey(group_id, topic, partition):
-                group = self.make_group(group_id)
-                if record.value is None:
-                    group.offsets.remove(topic, partition)
-                    return
+                assert key is not None
                 topic = self._texts.setdefault(topic, topic)
-                committed = decode_offset(record.value, record.offset)
-                committed = committed._replace(topic_id=self._ids.setdefault(committed.topic_id, committed.topic_id))
-                if producer_id < 0:
-                    group.offsets.put(topic, partition, committed)
-                else:
-                    self.put_pending(group, producer_id, [(topic, partition, committed)])
+                self._last_start = key[:-PARTITION_SIZE], group_id, topic
+                self._apply_offset(group_id, topic, partition, record, producer_id)
             case GroupKey(group_id):
                 state = None if record.value is None else decode_group(record.value)
                 before = self._states.pop(group_id, None)
@@ -193,6 +204,17 @@ class GroupPartition:
                     self._states[group_id] = state
             case UnknownKey(version):
                 self._left_alone[version] = self._left_alone.get(version, 0) + 1
+
+    def _apply_offset(self, group_id: str, topic: str, partition: int, record: "Record", producer_id: int) -> None:
+        group = self.make_group(group_id)
+        if record.value is None:
+            group.offsets.remove(topic, partition)
+            return
+        committed = decode_offset(record.value, record.offset, self._ids)
+        if producer_id < 0:
+            group.offsets.put(topic, partition, committed)
+        else:
+            self.put_pending(group, producer_id, [(topic, partition, committed)])
 
     # Serving
 

@@ -43,7 +43,9 @@ _WITH_TIMESTAMP = 2
 _WITH_INSTANCE_ID = 3
 _TOPIC_ID_TAG = 0
 _ONE_TOPIC_ID = uvarint(1) + uvarint(_TOPIC_ID_TAG) + uvarint(len(NO_TOPIC_ID))
+_TAGS_SIZE = len(_ONE_TOPIC_ID) + len(NO_TOPIC_ID)
 _NO_TAGS = uvarint(0)
+_committed_offset = tuple.__new__
 
 
 class OffsetKey(NamedTuple):
@@ -78,6 +80,13 @@ def offset_key_start(group_id: str, topic: str) -> bytes:
 
 pack_partition = _INT32.pack
 """A partition's number, the end of such a key."""
+PARTITION_SIZE = _INT32.size
+
+
+def unpack_partition(key: bytes) -> int:
+    """The partition's number in such a key."""
+    partition: int = _INT32.unpack_from(key, len(key) - PARTITION_SIZE)[0]
+    return partition
 
 
 def group_key(group_id: str) -> bytes:
@@ -118,12 +127,14 @@ def offset_value(committed: CommittedOffset) -> bytes:
     return b"".join((start, uvarint(len(metadata) + 1), metadata, _INT64.pack(commit_timestamp_ms), tags))
 
 
-def decode_offset(value: bytes, order: int) -> CommittedOffset:
-    """An offset from its value; `order` is the offset of the record. PeerError INVALID_RECORD."""
+def decode_offset(value: bytes, order: int, topic_ids: dict[bytes, bytes]) -> CommittedOffset:
+    """An offset from its value; `order` is the offset of the record. `topic_ids`: those that were decoded before, so that offsets of a
+    topic share one. PeerError INVALID_RECORD.
+    """
     try:
         version: int = _INT16.unpack_from(value)[0]
         if version == _FLEXIBLE:
-            return _decode_offset_4(value, order)
+            return _decode_offset_4(value, order, topic_ids)
         if 0 <= version < _FLEXIBLE:
             return _decode_old_offset(value, version, order)
     except (IndexError, struct.error, UnicodeDecodeError, ProtocolError) as error:
@@ -131,14 +142,27 @@ def decode_offset(value: bytes, order: int) -> CommittedOffset:
     raise _malformed(f"the value of an offset has the unknown version {version}")
 
 
-def _decode_offset_4(value: bytes, order: int) -> CommittedOffset:
+def _decode_offset_4(value: bytes, order: int, topic_ids: dict[bytes, bytes]) -> CommittedOffset:
     _, offset, epoch = _START_4.unpack_from(value)
     length, position = read_uvarint(value, _START_4.size)
     end = position + max(length - 1, 0)
     metadata = value[position:end].decode()
     timestamp: int = _INT64.unpack_from(value, end)[0]
+    position = end + _INT64.size
+    tags = value[position:]
+    if tags.startswith(_ONE_TOPIC_ID) and len(tags) == _TAGS_SIZE:  # as nearly always
+        topic_id = tags[len(_ONE_TOPIC_ID) :]
+    else:
+        topic_id = _decode_topic_id(value, position)
+    topic_id = topic_ids.setdefault(topic_id, topic_id)
+    committed: CommittedOffset = _committed_offset(CommittedOffset, (offset, epoch, metadata, timestamp, NOT_SET, topic_id, order))
+    return committed
+
+
+def _decode_topic_id(value: bytes, position: int) -> bytes:
+    """The topic id among the tagged fields at the end of a value."""
     topic_id = NO_TOPIC_ID
-    count, position = read_uvarint(value, end + _INT64.size)
+    count, position = read_uvarint(value, position)
     for _ in range(count):
         tag, position = read_uvarint(value, position)
         size, position = read_uvarint(value, position)
@@ -146,7 +170,7 @@ def _decode_offset_4(value: bytes, order: int) -> CommittedOffset:
             topic_id = value[position : position + size]
         position += size
     _check_end(value, position)
-    return CommittedOffset(offset, epoch, metadata, timestamp, NOT_SET, topic_id, order)
+    return topic_id
 
 
 def _decode_old_offset(value: bytes, version: int, order: int) -> CommittedOffset:

@@ -1,65 +1,80 @@
 """The error codes in a response: its own, or those of its elements."""
 
+from collections.abc import Callable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 CODES_MAX = 1000
 """Codes that are looked at in one response: a tenth of a millisecond."""
 
-
-class _Places(NamedTuple):
-    """Where a message class has error codes."""
-
-    own: bool
-    lists: tuple[tuple[str, bool], ...]
-    """Fields that hold elements with error codes, at any depth, and whether each element has its own and no others."""
-
-
-_known: dict[type[Any], _Places] = {}
+Collect = Callable[[Any, list[int]], object]
+"""Adds the codes of a message to those so far."""
 
 
 def error_codes(response: Any) -> list[int]:
     """The codes in a response, 0 among them, from the outside to the inside; at most `CODES_MAX`."""
     codes: list[int] = []
-    _collect(response, codes)
+    collect = _known.get(type(response), _unknown)
+    if collect is not None:
+        collect(response, codes)
     return codes
 
 
-def _collect(message: Any, codes: list[int]) -> None:
-    own, lists = _known.get(type(message)) or _places(type(message))
-    if own:
-        codes.append(message.error_code)
-    for name, are_leaves in lists:
-        elements = getattr(message, name)
-        if not elements:
-            continue
-        if type(elements) is not list and hasattr(elements, "error_codes"):  # an `EncodedArray`
-            codes += islice(elements.error_codes, CODES_MAX - len(codes))
-            continue
-        if are_leaves:
-            codes += [element.error_code for element in islice(elements, CODES_MAX - len(codes))]
-            continue
-        for element in elements:
-            if len(codes) >= CODES_MAX:
-                return
-            _collect(element, codes)
+def _unknown(message: Any, codes: list[int]) -> None:
+    collect = _of(type(message))
+    if collect is not None:
+        collect(message, codes)
 
 
-def _places(cls: type[Any]) -> _Places:
-    places = _known.get(cls)
-    if places is None:
-        places = _known[cls] = _find_places(cls)
-    return places
+_known: dict[type[Any], Collect | None] = {}
+"""None for a class without error codes."""
 
 
-def _find_places(cls: type[Any]) -> _Places:
+def _of(cls: type[Any]) -> Collect | None:
+    if cls not in _known:
+        _known[cls] = _made(cls)
+    return _known[cls]
+
+
+def _made(cls: type[Any]) -> Collect | None:
     from moldau.protocol.codec.fields import ListOf, Nested, fields_of  # with dataclasses, which a start does not need
 
-    own = False
-    lists: list[tuple[str, bool]] = []
+    parts: list[Collect] = []
     for field in fields_of(cls):
         if field.name == "error_code":
-            own = True
-        elif isinstance(field.type, ListOf) and isinstance(field.type.element, Nested) and any(_places(field.type.element.cls)):
-            lists.append((field.name, not _places(field.type.element.cls).lists))
-    return _Places(own, tuple(lists))
+            parts.insert(0, _own)
+        elif isinstance(field.type, ListOf) and isinstance(field.type.element, Nested):
+            collect = _of(field.type.element.cls)
+            if collect is not None:
+                parts.append(_list_of(field.name, collect))
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+
+    def collect_all(message: Any, codes: list[int]) -> None:
+        for part in parts:
+            part(message, codes)
+
+    return collect_all
+
+
+def _own(message: Any, codes: list[int]) -> None:
+    codes.append(message.error_code)
+
+
+def _list_of(name: str, collect: Collect) -> Collect:
+    """For a field that holds elements with codes, at any depth."""
+
+    def collect_elements(message: Any, codes: list[int]) -> None:
+        elements = getattr(message, name)
+        if type(elements) is list:
+            if collect is _own:
+                codes += [element.error_code for element in elements[: CODES_MAX - len(codes)]]
+                return
+            for element in elements:
+                if len(codes) >= CODES_MAX:
+                    return
+                collect(element, codes)
+        elif elements is not None:  # an `EncodedArray`
+            codes += islice(elements.error_codes, CODES_MAX - len(codes))
+
+    return collect_elements

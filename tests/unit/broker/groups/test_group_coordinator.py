@@ -173,6 +173,8 @@ DAMAGED: list[KeyValue] = [
     (b"\0\1\0\1g", b""),
     (offset_key("g", "t", 1), b"\0\x63"),
     (offset_key("g", "t", 2), b""),
+    (offset_key("g", "t", 2)[:-1], b""),
+    (offset_key("g", "t", 2) + b"x", b""),
     (group_key("g"), b"\0\3\0"),
     (group_key("g")[:-1], None),
 ]

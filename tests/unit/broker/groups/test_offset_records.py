@@ -98,7 +98,7 @@ def test_one_with_a_time_of_expiry_is_written_as_version_1() -> None:
     ],
 )
 def test_all_versions_are_read(value: bytes, expected: tuple[object, ...]) -> None:
-    assert decode_offset(value, 44) == (*expected, NO_TOPIC_ID, 44)
+    assert decode_offset(value, 44, {}) == (*expected, NO_TOPIC_ID, 44)
 
 
 def test_what_is_written_is_read() -> None:
@@ -107,13 +107,13 @@ def test_what_is_written_is_read() -> None:
         WITH_ALL._replace(metadata="x" * 300),
         WITH_ALL._replace(expire_timestamp_ms=9, leader_epoch=-1, topic_id=NO_TOPIC_ID),
     ):
-        assert decode_offset(offset_value(offset), 0) == offset
+        assert decode_offset(offset_value(offset), 0, {}) == offset
 
 
 @pytest.mark.parametrize("value", [b"", b"\0", b"\0\5" + bytes(30), b"\xff\xff" + bytes(30), offset_value(WITH_ALL) + b"x"])
 def test_values_that_cannot_be_are_refused(value: bytes) -> None:
     with pytest.raises(PeerError) as caught:
-        decode_offset(value, 0)
+        decode_offset(value, 0, {})
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
@@ -122,7 +122,7 @@ def test_a_value_that_is_cut_off_anywhere_is_refused(offset: CommittedOffset) ->
     value = offset_value(offset)
     for size in range(len(value)):
         with pytest.raises(PeerError):
-            decode_offset(value[:size], 0)
+            decode_offset(value[:size], 0, {})
 
 
 # Values of groups

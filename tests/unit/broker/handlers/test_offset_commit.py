@@ -301,11 +301,11 @@ def test_a_time_of_its_own_is_kept_with_an_offset_in_the_versions_that_have_it(w
         assert value is not None
         assert value[:2] == (b"\0\1" if expires else b"\0\4")
         expected = -1 if expires is None else world.clock.time_ms() + expires
-        assert decode_offset(value, 0).expire_timestamp_ms == expected
+        assert decode_offset(value, 0, {}).expire_timestamp_ms == expected
 
 
 def test_the_longest_time_to_keep_an_offset_is_one_without_an_end(world: BrokerWorld, client: Client) -> None:
     assert commit(client, "g", {("t", 0): 1}, version=2, retention_ms=INT64_MAX) == {("t", 0): "NONE"}
     value = stored(world, "g", "t")
     assert value is not None
-    assert decode_offset(value, 0).expire_timestamp_ms == INT64_MAX
+    assert decode_offset(value, 0, {}).expire_timestamp_ms == INT64_MAX
