@@ -276,7 +276,7 @@ class Auditor:
         try:
             self._wait_for(ended)
         except BaseException:
-            if not ended.done():  # Ctrl-C, where nobody has made a stop of it
+            if not ended.done():  # Ctrl-C, which was not turned into `stop`
                 self._stopping = True
                 self._wait_for(ended)
             raise

@@ -93,7 +93,7 @@ class Publisher:
             group, names = group_of(self.tier), ", ".join(twice[:5]) + (", ..." if len(twice) > 5 else "")
             raise LostOffsetsError(
                 f"tier {self.tier} has counts in {AUDIT_TOPIC}, but group {group} has no offsets of {names}: what is counted of it "
-                f"would be counted again; take another name for the tier, or set where it goes on by `moldau group reset {group}`"
+                f"would be counted again; take another name for the tier, or set where it continues by `moldau group reset {group}`"
             )
         return places
 

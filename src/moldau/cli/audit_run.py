@@ -65,7 +65,7 @@ def run(
     if registry is not None:
         schemas = _schemas(registry, registry_source(click.get_current_context()))
     if once:
-        with open_cluster(bootstrap):  # it says what is wrong with the brokers after seconds, in our words
+        with open_cluster(bootstrap):  # it reports what is wrong with the brokers after seconds, in our words
             pass
     auditor = Auditor(bootstrap, AuditorOptions(tier, topics, interval_s=interval), is_tracked=schemas)
     for handler in logging.getLogger().handlers:

@@ -34,7 +34,7 @@ _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 class UndecodableValueError(ValueError):
-    """Bytes that are not what their schema says, or that carry no schema."""
+    """Bytes that do not fit their schema, or that carry no schema."""
 
 
 class ValueDecoder:
@@ -59,7 +59,7 @@ class ValueDecoder:
             raise to_json
         try:
             return to_json(body).encode()
-        except Exception as error:  # of three libraries and of hostile bytes: whatever it is, this value is not what its schema says
+        except Exception as error:  # of three libraries and of hostile bytes: whatever it is, this value does not fit its schema
             raise UndecodableValueError(f"schema id {schema_id}: {type(error).__name__}: {error}") from error
 
     def _compiled(self, schema_id: int) -> "ToJson | UndecodableValueError":

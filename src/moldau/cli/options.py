@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from moldau.client.admin import Admin, AdminResource
     from moldau.client.cluster import Cluster
 
-TIME_FORMS = "a duration ago (90s, 30m, 1h, 2d, 1w), an ISO time (UTC unless it says otherwise), or @ and milliseconds since 1970"
+TIME_FORMS = "a duration ago (90s, 30m, 1h, 2d, 1w), an ISO time (UTC unless it has a zone), or @ and milliseconds since 1970"
 """For help texts and messages."""
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _DURATION = re.compile(rf"(\d{{1,15}}(?:\.\d{{1,9}})?)({'|'.join(_UNIT_MS)})?", re.ASCII)

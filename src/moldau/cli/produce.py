@@ -130,7 +130,7 @@ def produce(
     """Send FILE, or standard input, to TOPIC: one record per line.
 
     Every line that cannot be read is reported as FILE:LINE: reason. Exit code 0: everything read was delivered (with --on-error skip, lines
-    skipped do not count). Exit code 1: stopped, or some deliveries failed. Exit code 130: Ctrl-C or SIGTERM. The last line says how many
+    skipped do not count). Exit code 1: stopped, or some deliveries failed. Exit code 130: Ctrl-C or SIGTERM. The last line has how many
     were sent, however it ends.
 
     \b

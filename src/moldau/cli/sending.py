@@ -1,4 +1,4 @@
-"""The producer behind ``moldau produce``: confluent-kafka with bounded memory and an account of what failed.
+"""The producer of ``moldau produce``: confluent-kafka with bounded memory and an account of what failed.
 
 librdkafka retries what may pass (a broker that does not answer, a full disk, too few replicas in sync) until a delivery's time is over, and
 does not report the brokers' answers meanwhile. Of connections it does: `moldau.client.broker_log` makes one line of each outage, and the
@@ -68,7 +68,7 @@ class AcknowledgementWait:
             reported, lasted_s = self._reported_at is not None, now - self._since
             self._acknowledged, self._since, self._reported_at = acknowledged, now, None
             self.logger.answered()
-            if not self.logger.any_away:  # else these came before it went away, and it is not told again
+            if not self.logger.any_away:  # else these came before the outage, whose reason is not reported again
                 self._heard.reason = ""
             return f"{self._where}: acknowledged again after {lasted_s:.0f} s, sending continues" if reported else None
         due = self._since + REPORT_AFTER_S if self._reported_at is None else self._reported_at + REPORT_AGAIN_S

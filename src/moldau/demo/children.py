@@ -1,7 +1,7 @@
 """Child processes of the demonstration: they end when it ends, whatever ends it.
 
 A child reads a pipe that stays open until the demonstration ends. When this process ends, also by ``kill -9``, the pipe closes and the
-child kills itself at once. A broker that lived on would still take what a dead producer had left in its socket, behind the back of
+child kills itself at once. A broker that lived on would still take what a dead producer had left in its socket, unknown to
 the next run.
 """
 

@@ -50,7 +50,7 @@ class TierWatch:
 
     def _run(self) -> None:
         while not self._ending.is_set():
-            with suppress(MoldauError):  # the end asks once more, and says what is wrong
+            with suppress(MoldauError):  # the end asks once more, and reports what is wrong
                 self._look()
             self._ending.wait(_LOOK_S)
 

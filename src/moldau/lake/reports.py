@@ -127,7 +127,7 @@ def _produced(bootstrap: str, topic: str) -> dict[int, Count]:
     with Cluster(bootstrap, client_id="moldau-report") as cluster:
         found = read_audit(cluster, wanted=lambda key: key == topic.encode())
     windows: dict[int, Count] = {}
-    for key, told in found.counts.get(PRODUCER_TIER, {}).items():
+    for key, entry in found.counts.get(PRODUCER_TIER, {}).items():
         if key.topic == topic:
-            windows[key.window_start_ms] = windows.get(key.window_start_ms, Count()) + told.count
+            windows[key.window_start_ms] = windows.get(key.window_start_ms, Count()) + entry.count
     return windows

@@ -88,7 +88,7 @@ def _waiting(source: ClusterLog, job: LoadJob, topic: KnownTopic) -> int:
     try:
         table = format_named(job.table_format).open(job.table)
     except TableError:
-        return 0  # its load says why
+        return 0  # its load reports why
     partitions = [TopicPartition(job.topic, number) for number in range(topic.partitions)]
     firsts, lasts = source.offsets(dict.fromkeys(partitions, EARLIEST)), source.offsets(dict.fromkeys(partitions, LATEST))
     loaded = {each: table and table.offset(application_id(job.name, topic.id, each.partition)) for each in partitions}

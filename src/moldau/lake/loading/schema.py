@@ -199,7 +199,7 @@ def _avro(job: LoadJob, table_columns: Any) -> EventDecoding | None:
             if is_tracked_schema(schema):
                 tracked.add(found.id)
             try:
-                # What the version says by itself has to fit, and so has the table: `merged` would hide a type that was replaced.
+                # The version by itself has to fit, and so has the table: `merged` would hide a type that was replaced.
                 known = evolve(job.table, evolve(job.table, known or pa.schema([]), alone).schema, columns).schema
             except TableMismatchError as error:
                 if job.on_incompatible != TO_DEAD_LETTERS:

@@ -1,7 +1,7 @@
 """The format ``moldau``: topics as Spark rows, of batches and streams, read and written by Python tasks, without a jar.
 
-Names of options and columns are those of Spark's Kafka connector (``docs/spark-source.md`` lists them). Python data sources are not told
-which columns a query needs; who wants to read less than everything names the columns with ``.schema("value binary, offset bigint")``.
+Names of options and columns are those of Spark's Kafka connector (``docs/spark-source.md`` lists them). Python data sources do not learn
+which columns a query needs; a query for less than everything names the columns with ``.schema("value binary, offset bigint")``.
 
 Spark makes these objects in several processes, some of them only to ask one question: nothing is connected before it is needed.
 """

@@ -155,7 +155,7 @@ def commit(
         epoch = None if writer is None else writer.claim(tables, path, snapshot)
         _check_offsets(tables, path, snapshot, before, change.offsets, writer)
         if owner is not None and all(known.offset is None for known in before):
-            owner.is_known(tables, path)  # of `snapshot` or a newer version: then there is no version to be made behind `snapshot`
+            owner.is_known(tables, path)  # of `snapshot` or a newer version: then there is no version to be made after `snapshot`
         made = change
         if writer is not None:
             offsets = dict(change.offsets) if epoch is None else {**change.offsets, writer.application_id: epoch}
@@ -179,8 +179,8 @@ def check(tables: TableFormat, path: str, base: Snapshot, before: Sequence[Progr
 
 
 def discard(tables: TableFormat, path: str, files: Iterable[str]) -> None:
-    """Remove data files below `path` whose commit was refused, or never tried. Those that the newest version names stay, whatever its
-    writer was told."""
+    """Remove data files below `path` whose commit was refused, or never tried. Those that the newest version names stay, whatever
+    answer its writer had."""
     try:
         snapshot = tables.open(path)
     except TableError:

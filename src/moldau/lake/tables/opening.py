@@ -68,7 +68,7 @@ def open_or_create(tables: TableFormat, path: str, schema: Any, partition_column
         raise TableError(f"{path}: there is a {there.name} table already, not a {tables.name} table")
     snapshot = tables.open(path)
     if snapshot is None:
-        with contextlib.suppress(VersionTakenError):  # somebody else was faster
+        with contextlib.suppress(VersionTakenError):  # another load was faster
             tables.create(path, schema, partition_columns, description)
         snapshot = tables.open(path)
         assert snapshot is not None, f"{path}: a table that was made cannot be found"

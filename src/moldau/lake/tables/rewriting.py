@@ -163,7 +163,7 @@ def compact_table(path: str, *, now: datetime | None = None, files_min: int = 2,
         try:
             version = _commit(tables, path, snapshot, some)
         except LoadConflictError:
-            continue  # somebody else does it
+            continue  # another compaction does it
         partitions += len({tuple(group[0].partition.items()) for group in some})
         before += sum(len(group) for group in some)
         after += len(some)
