@@ -26,8 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from moldau.lake.loading.json_events import is_readable
-from moldau.lake.loading.times import is_time
+from moldau.lake.loading.json_events import is_readable, is_time
 from moldau.lake.reading.options import ISOLATION_LEVELS
 from moldau.lake.tables.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS
 from moldau.lake.tables.opening import FORMATS

@@ -160,6 +160,11 @@ def is_readable(kind: Any) -> bool:
     return True
 
 
+def is_time(kind: Any) -> bool:
+    """Whether a column of this type can hold the time of an event."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind) or kind == pa.int64())
+
+
 def _read(text: str, kind: Any) -> Any:
     line = f'{{"v":{text}}}'.encode()
     options = pyarrow.json.ParseOptions(explicit_schema=pa.schema([("v", kind)]))

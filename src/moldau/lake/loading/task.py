@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from moldau.lake import points
 from moldau.lake.loading.counts import DeadLetterCounts, added
-from moldau.lake.loading.decode import decoder, header_column, marked_records
+from moldau.lake.loading.decode import decoder, event_times, header_column, marked_records
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, RECORD_COLUMNS, LoadJob
 from moldau.lake.loading.schema import EventDecoding
-from moldau.lake.loading.times import event_times
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import ReadOptions
 from moldau.lake.reading.row_shape import record_batches

@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.lake.loading.times import event_times
+from moldau.lake.loading.decode import event_times
 from moldau.lake.tables.data_files import partition_of, slots_of
 from moldau.tracking.header import TIME_MAX_MS, TIME_MIN_MS
 
