@@ -90,7 +90,7 @@ class AuditRound:
         self._caught_up_ms: int | None = None
         self._damaged: dict[TopicPartition, tuple[int, float]] = {}
 
-    def go_on(self, *, once: bool) -> None:
+    def run_round(self, *, once: bool) -> None:
         """Count and publish, to the end of the logs as they are now, or until the auditor is to stop."""
         begun_ms = now_ms()
         if once:
@@ -337,7 +337,7 @@ class Auditor:
                 self._overdue = None
                 reached("offsets read")
                 reading, walker = TopicReader(cluster, self.options.topics, places), Walker(self._is_tracked, fast=self.options.fast)
-                AuditRound(self.options, self, publisher, reading, walker).go_on(once=once)
+                AuditRound(self.options, self, publisher, reading, walker).run_round(once=once)
         except _StopError:
             log.info("audit stopped while no broker answered: tier=%s", self.options.tier)
         finally:

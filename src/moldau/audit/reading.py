@@ -159,7 +159,7 @@ class TopicReader:
     def discover(self) -> None:
         """Take in topics and partitions that are new, from where the tier is or from their beginning; drop those that were deleted."""
         asked_ms = now_ms()
-        there = self._look_around()
+        there = self._list_partitions()
         for where in list(self.positions):
             if where not in there:
                 self._forget(where)
@@ -179,7 +179,7 @@ class TopicReader:
             topics = sorted({where.topic for where in new})
             log.info("topics found: count=%d partitions=%d names=%s", len(topics), len(new), ",".join(topics[:20]))
 
-    def _look_around(self) -> dict[TopicPartition, bytes]:
+    def _list_partitions(self) -> dict[TopicPartition, bytes]:
         """All partitions that are to be counted, with their topics' ids; notes those that cannot be read."""
         there: dict[TopicPartition, bytes] = {}
         unreadable: dict[str, ErrorCode] = {}
@@ -242,7 +242,7 @@ class TopicReader:
             answers = self._cluster.fetch_many(wanted, _LIMITS if wait else _AT_ONCE)
         except PeerError as error:
             self.ends.clear()
-            self._see_to(error)
+            self._handle_failure(error)
             return {}
         self.ends = {where: fetched.last_stable_offset for where, fetched in answers.items()}
         return answers
@@ -270,7 +270,7 @@ class TopicReader:
         """Our positions in partitions that were deleted, or are not known for a moment."""
         return {where: position for where, (_, position) in self._left.items()}
 
-    def _see_to(self, error: PeerError) -> None:
+    def _handle_failure(self, error: PeerError) -> None:
         subject = getattr(error, "subject", None)
         if error.code in UNKNOWN:
             gone = [where for where in self.positions if subject in (where, f"topic {where.topic}")]
@@ -282,7 +282,7 @@ class TopicReader:
                 self._forget(where)
             self._known_ms = None
         elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE and isinstance(subject, TopicPartition):
-            self._go_on_within(subject, error)
+            self._skip_gap(subject, error)
         elif error.code.retriable and isinstance(subject, TopicPartition) and subject in self.positions:
             log.warning("not readable, retrying: partition %s: %s", subject, error)
             self._leaderless.add(subject)
@@ -291,7 +291,7 @@ class TopicReader:
         else:
             raise error
 
-    def _go_on_within(self, where: TopicPartition, error: PeerError) -> None:
+    def _skip_gap(self, where: TopicPartition, error: PeerError) -> None:
         """The log begins after our position, or ends before it: nothing is counted again, and the gap is reported."""
         position = self.positions[where]
         first = self._cluster.list_offsets({where: EARLIEST})[where].offset

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from moldau.audit.rules import Rules, covers, says_what_it_counts
+from moldau.audit.rules import Rules, covers, publishes_its_topics
 from moldau.audit.tiers import SettledPair, SettledWindows, TierCount, TierCounts
 from moldau.audit.verdicts import Report, SkewedHost, SourceLine, Verdict, WindowPair
 from moldau.tracking.audit_record import PRODUCER_TIER
@@ -235,7 +235,7 @@ def reconcile(found: TierCounts, rules: Rules) -> Report:
         gaps=tuple(gap for gap in found.gaps if gap.tier in tiers and (rules.topics is None or gap.topic in rules.topics)),
         unreadable=tuple(found.unreadable),
         uncovered={tier: tuple(topics) for tier, topics in uncovered.items()},
-        awaited=tuple(tier for tier in uncovered if not says_what_it_counts(found, tier)) if rules.tiers and rules.topics else (),
+        awaited=tuple(tier for tier in uncovered if not publishes_its_topics(found, tier)) if rules.tiers and rules.topics else (),
         unheard=tuple(sorted(set(rules.topics or ()) - topics)),
         dead_letters={
             (tier, topic): count

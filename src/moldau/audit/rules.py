@@ -28,10 +28,10 @@ def covers(found: "TierCounts", tier: str, topic: str) -> bool:
     """Whether a tier has to count a topic, by its own records. A tier without any record has to: it is expected."""
     if tier == PRODUCER_TIER or tier not in found.heard_ms or found.has_counts_of(tier, topic):
         return True
-    return says_what_it_counts(found, tier) and is_counted(topic, _compiled(found.pattern_of(tier)))
+    return publishes_its_topics(found, tier) and is_counted(topic, _compiled(found.pattern_of(tier)))
 
 
-def says_what_it_counts(found: "TierCounts", tier: str) -> bool:
+def publishes_its_topics(found: "TierCounts", tier: str) -> bool:
     """Whether a tier has published which topics it counts, as auditors do: it will not count another one."""
     return tier in found.auditors
 

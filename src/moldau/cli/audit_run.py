@@ -76,13 +76,13 @@ def run(
     try:
         auditor.run(once=once)
     except FencedError as error:
-        _say_counted(auditor)
+        _print_totals(auditor)
         notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
         taken = f"tier {tier}: another auditor of this tier has taken over, so this one ends ({error.name}{notes})"
         raise click.ClickException(taken) from error
     except ImportError as error:
         raise click.ClickException(str(error)) from error
-    _say_counted(auditor)
+    _print_totals(auditor)
     if once and topics is not None and not auditor.statistics()["partitions"]:
         raise click.ClickException(f"no topic matches {topics.pattern!r}, so there was nothing to count")
 
@@ -105,7 +105,7 @@ def _schemas(registry: str, source: str) -> "SchemaCheck":
     return is_tracked
 
 
-def _say_counted(auditor: "Auditor") -> None:
+def _print_totals(auditor: "Auditor") -> None:
     from moldau.cli.output import counted
 
     totals = auditor.statistics()

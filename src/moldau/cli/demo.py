@@ -34,9 +34,7 @@ DIRECTORY, DIRECTORY_WITH_LOSS = "demo-data", "demo-data-loss"
     help="A file of events: .csv with a heading, otherwise JSON lines.  [default: all flights out of New York in 2013]",
 )
 @click.option("--key", metavar="FIELD", help="Field of the events that is their key.  [default for the flights: tailnum]")
-@click.option(
-    "--time", metavar="FIELD", help="Field that is their time: ISO 8601 (UTC unless it has a zone) or milliseconds since 1970."
-)
+@click.option("--time", metavar="FIELD", help="Field that is their time: ISO 8601 (UTC unless it has a zone) or milliseconds since 1970.")
 @click.option("--partitions", type=click.IntRange(1, 1000), default=6, show_default=True, help="Of the topic.")
 @click.option(
     "--compression",

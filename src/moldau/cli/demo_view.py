@@ -112,8 +112,8 @@ def print_report(report: "DemoReport", *, as_json: bool) -> None:
     if report.complete:
         click.echo(f"{verdict('complete', sys.stdout)}: nothing missing, nothing doubled, nothing changed")
     else:
-        said = f"{verdict('NOT COMPLETE', sys.stderr)}: verdict of the audit: {verdict(report.verdict.value, sys.stderr)}"
-        click.echo(said if report.sound else f"{said}; {_unsound(report)}", err=True)
+        text = f"{verdict('NOT COMPLETE', sys.stderr)}: verdict of the audit: {verdict(report.verdict.value, sys.stderr)}"
+        click.echo(text if report.sound else f"{text}; {_unsound(report)}", err=True)
 
 
 def _remarks(report: "DemoReport") -> Iterator[str]:

@@ -193,7 +193,7 @@ def _run(jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions) 
         loads = check_jobs(jobs)
     except (SessionError, LoadError) as error:
         raise click.ClickException(str(error)) from error
-    waiting = _say_what_there_is(jobs, loads, once=_interval_s(given) is None)
+    waiting = _print_waiting(jobs, loads, once=_interval_s(given) is None)
     start = partial(start_tasks, f"moldau load {jobs.name}", cores=given["cores"], memory=given["memory"], task_tries=TASK_TRIES)
     work_dir = None if given["work_dir"] is None else str(given["work_dir"])
     spark = SparkOnDemand(lambda processes: start(directory=processes.directory, processes=processes), work_dir, prefix="moldau-load-")
@@ -206,7 +206,7 @@ def _run(jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions) 
         spark.close()
 
 
-def _say_what_there_is(jobs: "LoadJobs", loads: "list[LoadJob]", *, once: bool) -> str:
+def _print_waiting(jobs: "LoadJobs", loads: "list[LoadJob]", *, once: bool) -> str:
     """How much is to be loaded, for a user who waits: Spark takes seconds to start, and the first load as long as it takes."""
     from moldau.lake.loading.checks import records_waiting
 

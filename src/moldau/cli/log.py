@@ -72,8 +72,8 @@ def verify(directory: str, records: bool, notes: bool, as_json: bool) -> None:
         click.echo(json.dumps({"directory": directory, "sound": not report.damaged, "checked": counts, "findings": rows}))
     else:
         checked = f"{counted(totals.partitions, 'partition')}, {counted(totals.segments, 'segment')}, {human_bytes(totals.bytes)} checked"
-        said = f"{verdict('DAMAGED', sys.stdout)}: {counted(len(report.damaged), 'file')}; {checked}"
-        click.echo(said if report.damaged else f"{verdict('OK', sys.stdout)}: {checked}")
+        text = f"{verdict('DAMAGED', sys.stdout)}: {counted(len(report.damaged), 'file')}; {checked}"
+        click.echo(text if report.damaged else f"{verdict('OK', sys.stdout)}: {checked}")
         for line in (*report.damaged.values(), *report.notes):
             click.echo(str(line))
         if report.note_count and not notes:

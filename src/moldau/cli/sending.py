@@ -301,9 +301,9 @@ class Sender:
             self._failures[ANY_PARTITION, "no answer in time"] += left
 
     def _look(self, left: int) -> None:
-        said = self._waiting.look(self.delivered - left, left)
-        if said is not None:
-            self.report(said)
+        text = self._waiting.look(self.delivered - left, left)
+        if text is not None:
+            self.report(text)
 
     def end_transaction(self, *, commit: bool) -> None:
         """Commit what was sent, or undo it, if it was sent in a transaction. ClientError has why that cannot be done."""

@@ -221,8 +221,8 @@ def fitted_lines(
         if layout.under is not None and row[layout.under]:
             yield from (f"{GAP}{text}" for text in fold(row[layout.under], max(1, width - len(GAP))))
     if layout.same:
-        said = ", ".join(f"{columns[number]} {cells[0][number]}" for number in layout.same)
-        yield from fold(f"{'in every row' if len(cells) > 1 else 'besides'}: {said}", width)
+        shared = ", ".join(f"{columns[number]} {cells[0][number]}" for number in layout.same)
+        yield from fold(f"{'in every row' if len(cells) > 1 else 'besides'}: {shared}", width)
     if layout.dropped:
         names = ", ".join(columns[number] for number in layout.dropped)
         yield from fold(f"not shown in {width} columns: {names}; --json has all", width)

@@ -63,7 +63,7 @@ def merge(known: Shape, new: Shape, name: str) -> Shape:
         return (merge(known[0], new[0], name),)
     if isinstance(known, str) and isinstance(new, str) and {known, new} in ({"int", "float"}, {"int", "wide"}):
         return known if new == "int" else new
-    raise ShapeError(f"field {name} is {_said(new)} here, and {_said(known)} before")
+    raise ShapeError(f"field {name} is {_in_words(new)} here, and {_in_words(known)} before")
 
 
 def merge_fields(known: Mapping[str, Shape], new: Mapping[str, Shape], prefix: str = "") -> dict[str, Any]:
@@ -74,7 +74,7 @@ def merge_fields(known: Mapping[str, Shape], new: Mapping[str, Shape], prefix: s
     return merged
 
 
-def _said(shape: Shape) -> str:
+def _in_words(shape: Shape) -> str:
     if isinstance(shape, dict):
         return "an object"
     if isinstance(shape, tuple):

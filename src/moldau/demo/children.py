@@ -60,7 +60,7 @@ class Child:
                 env=own_environment(os.environ),
             )
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Its standard error."""
         return self.log.read_bytes()[self._start :].decode(errors="replace").strip()[-600:]
 
@@ -109,11 +109,11 @@ class BrokerProcess:
         """Wait until both take requests. A broker of a killed run, which still holds the lock for a moment, is waited for. ChildError."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
-            said = self._try(deadline)
-            if said is None:
+            output = self._try(deadline)
+            if output is None:
                 return self
-            if _IN_USE not in said or time.monotonic() > deadline:
-                raise ChildError(f"the broker did not start; {self._log} ends with: {said}")
+            if _IN_USE not in output or time.monotonic() > deadline:
+                raise ChildError(f"the broker did not start; {self._log} ends with: {output}")
             time.sleep(0.2)
 
     def _try(self, deadline: float) -> str | None:
@@ -122,16 +122,16 @@ class BrokerProcess:
         words = ["serve", "--listen", "127.0.0.1:0", "--registry", "127.0.0.1:0", "--data", str(self._data), "--set", never]
         child = self._child = command(words, self._log)
         assert child.process.stdout is not None
-        said = b""
-        while b"registry listening on " not in said or not said.endswith(b"\n"):
+        output = b""
+        while b"registry listening on " not in output or not output.endswith(b"\n"):
             ready, _, _ = select.select([child.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             part = os.read(child.process.stdout.fileno(), 4096) if ready else b""
             if not part:
                 self._child = None
                 child.kill()
-                return child.said()
-            said += part
-        addresses = [line.rpartition(b" ")[2].decode() for line in said.splitlines() if b"listening on " in line]
+                return child.output()
+            output += part
+        addresses = [line.rpartition(b" ")[2].decode() for line in output.splitlines() if b"listening on " in line]
         self.bootstrap, self.registry = addresses[0], addresses[-1]
         return None
 

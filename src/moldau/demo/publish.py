@@ -164,7 +164,7 @@ class HostPublishers:
         hosts = []
         for child, done in zip(self._children, self._done, strict=True):
             if done is None:
-                raise PublishError(f"a host has failed; {child.log} ends with: {child.said()}")
+                raise PublishError(f"a host has failed; {child.log} ends with: {child.output()}")
             hosts.append(done)
         shown = sorted((int(line), str(reason)) for done in hosts for line, reason in done.bad_shown)
         return PublishTotals(tuple(hosts), tuple(shown[:10]))
@@ -177,10 +177,10 @@ class HostPublishers:
     def _follow(self, number: int, child: Child) -> None:
         assert child.process.stdout is not None
         for line in child.process.stdout:
-            said = json.loads(line)
-            if "result" in said:
-                self._done[number] = HostResult(**said["result"])
+            message = json.loads(line)
+            if "result" in message:
+                self._done[number] = HostResult(**message["result"])
             else:
-                self._progress(number, said["done"])
+                self._progress(number, message["done"])
         child.process.wait()
         self.ended = max(self.ended, time.monotonic())

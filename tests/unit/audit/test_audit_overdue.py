@@ -121,14 +121,14 @@ def test_the_auditor_takes_the_tier_over_again_unless_somebody_has_it(monkeypatc
 
         def close(self) -> None: ...
 
-    def go_on(_: AuditRound, *, once: bool) -> None:
+    def run_round(_: AuditRound, *, once: bool) -> None:
         if len(said) == 1:
             raise OverdueError("local", 75.0, FENCED, {})
         watched.stop()
 
     monkeypatch.setattr(auditors, "_PATIENCE_S", 0.0)
     monkeypatch.setattr(auditors, "Publisher", Fake)
-    monkeypatch.setattr(AuditRound, "go_on", go_on)
+    monkeypatch.setattr(AuditRound, "run_round", run_round)
     watched = Auditor("127.0.0.1:9", AuditorOptions("local"))
     if replaced:
         with pytest.raises(FencedError):

@@ -115,7 +115,7 @@ def test_counts_of_a_partition_that_was_let_go_are_published_with_its_offset(clu
         cluster.topic_id = {"again": ID, "anew": b"2" * 16, "never": None}[comes]
 
     cluster.forget_topic = forget  # type: ignore[method-assign]
-    round_.go_on(once=False)
+    round_.run_round(once=False)
     ((count, offsets, _, _),) = published.taken
     assert count == LAST - FIRST
     assert offsets == ({T0: LAST} if comes == "again" else {})
@@ -143,7 +143,7 @@ def test_counts_are_published_by_who_is_told_to_end_while_a_topic_goes(
         cluster.topic_id, cluster.error = (ID, ErrorCode.LEADER_NOT_AVAILABLE) if is_there else (None, ErrorCode.NONE)
 
     cluster.forget_topic = forget  # type: ignore[method-assign]
-    round_.go_on(once=False)
+    round_.run_round(once=False)
     ((count, offsets, _, _),) = published.taken
     assert (count, offsets) == (LAST - FIRST, {T0: LAST} if is_there else {})
 
@@ -159,7 +159,7 @@ def test_once_ends_where_a_log_was_cut_meanwhile(cluster: Cluster, position: int
         return fetch_many(positions, limits)
 
     cluster.fetch_many = fetch  # type: ignore[assignment]
-    round_.go_on(once=True)
+    round_.run_round(once=True)
     assert ended.looks > 0
     ((_, offsets, caught_up_ms, gaps),) = published.taken
     assert (offsets, caught_up_ms is not None) == ({T0: 20}, True)
@@ -177,7 +177,7 @@ def test_once_goes_on_in_a_partition_that_comes_back(cluster: Cluster) -> None:
         cluster.is_known = True
 
     cluster.forget_topic = forget  # type: ignore[method-assign]
-    round_.go_on(once=True)
+    round_.run_round(once=True)
     ((count, offsets, caught_up_ms, _),) = published.taken
     assert (count, offsets, caught_up_ms is not None) == (LAST - FIRST, {T0: LAST}, True)
 
@@ -186,7 +186,7 @@ def test_once_does_not_pass_over_what_has_no_leader(cluster: Cluster) -> None:
     round_, published, _ = begun(cluster, looks=20)
     cluster.leader = NOBODY
     with pytest.raises(RequestFailedError, match="partition t-0: leader not available"):
-        round_.go_on(once=True)
+        round_.run_round(once=True)
     assert published.taken == []
 
 
@@ -202,7 +202,7 @@ def test_a_gap_is_published_once_with_the_offset_behind_it(cluster: Cluster) -> 
 
     cluster.list_offsets = list_offsets  # type: ignore[method-assign]
     published.aborts = 1
-    round_.go_on(once=False)
+    round_.run_round(once=False)
     ((count, offsets, _, gaps),) = published.taken
     assert (count, offsets, gaps) == (LAST - FIRST, {T0: LAST}, [("t", Gap(0, 1, FIRST, "gone"))])
 
@@ -221,7 +221,7 @@ def test_a_damaged_partition_is_left_alone_and_not_fetched(cluster: Cluster, mon
     rests: list[float] = []
     monkeypatch.setattr("moldau.audit.auditor.time.sleep", rests.append)
     round_, published, _ = begun(cluster, looks=10)
-    round_.go_on(once=False)
+    round_.run_round(once=False)
     assert fetches == [{T0: FIRST}] * 3
     assert published.taken == []
     assert len(rests) == 7, "and with nothing else to read it does not turn on the spot"
@@ -240,7 +240,7 @@ def test_once_does_not_wait_for_ever_for_a_leader_that_goes(cluster: Cluster) ->
 
     cluster.fetch_many = fetch  # type: ignore[assignment]
     with pytest.raises(RequestFailedError, match="partition t-0: leader not available"):
-        round_.go_on(once=True)
+        round_.run_round(once=True)
     assert published.taken == []
 
 
@@ -293,7 +293,7 @@ def test_an_auditor_that_has_ended_keeps_no_producer(monkeypatch: pytest.MonkeyP
             return {}
 
     monkeypatch.setattr(auditors, "Publisher", Ending)
-    monkeypatch.setattr(AuditRound, "go_on", lambda *_, **__: None)
+    monkeypatch.setattr(AuditRound, "run_round", lambda *_, **__: None)
     auditor = Auditor("127.0.0.1:9", AuditorOptions("local"))
     auditor.run(once=True)
     gc.collect()

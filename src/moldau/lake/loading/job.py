@@ -293,12 +293,12 @@ def read_job_file(path: Path, options: Mapping[str, Any], *, otherwise: Mapping[
         reason = error.strerror if isinstance(error, OSError) else error
         raise JobFileError(f"{path}: {reason}") from error
     try:
-        return load_jobs({**_said(otherwise or {}), **content, **_said(options)})
+        return load_jobs({**_without_none(otherwise or {}), **content, **_without_none(options)})
     except (ValueError, TypeError) as error:
         raise JobFileError(f"{path}: {error}") from error
 
 
-def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 

@@ -114,7 +114,7 @@ def plan_load(job: LoadJob, source: ClusterLog, *, fail_on_data_loss: bool = Tru
         schema = None if there is None else there.schema
         return Plan(job, tables, topic_id, (), group_offsets, there, None, schema, asked_ms=asked_ms, skipped=gone)
     if there is not None and all(offset is None for offset in known.values()):
-        _say_if_made_anew(job, tables, topic_id)
+        _log_if_recreated(job, tables, topic_id)
     decoding = decoding_of(job, None if there is None else there.schema)
     if decoding is None:
         raise NoSchemaError(f"topic {job.topic}: there are records, and subject {job.subject_name} has no schema in {job.registry}")
@@ -158,7 +158,7 @@ def _without_topic(job: LoadJob, tables: TableFormat, there: Snapshot | None, *,
     return Plan(job, tables, "", (), {}, there, None, there.schema)
 
 
-def _say_if_made_anew(job: LoadJob, tables: TableFormat, topic_id: str) -> None:
+def _log_if_recreated(job: LoadJob, tables: TableFormat, topic_id: str) -> None:
     """The table knows the topic by another id: it was deleted and recreated, and is loaded from its beginning."""
     held = _held_up_to(job, tables, but=topic_id)
     if held:

@@ -102,7 +102,7 @@ class Driver:
     def _go_on(self) -> None:
         assert self._owner is not None
         try:
-            self._owner = self._transactions.go_on(self._owner, TIMEOUT_MS)
+            self._owner = self._transactions.raise_epoch(self._owner, TIMEOUT_MS)
         except MoldauError as error:
             raise self._fenced(error) from error
 

@@ -64,7 +64,7 @@ class TransactionRequests:
         """Become the producer of an id; the former one is fenced, and its open transaction is aborted. None: of no id."""
         return self._init(transactional_id, timeout_ms, -1, -1)
 
-    def go_on(self, owner: ProducerIdentity, timeout_ms: int) -> ProducerIdentity:
+    def raise_epoch(self, owner: ProducerIdentity, timeout_ms: int) -> ProducerIdentity:
         """Continue as `owner`, with a new epoch (KIP-360). PRODUCER_FENCED if another has taken over the id."""
         return self._init(owner.transactional_id, timeout_ms, owner.producer_id, owner.epoch)
 
