@@ -314,7 +314,7 @@ def _find_node(path: str) -> tuple[Mapping[str, RestRoute], dict[str, str], str]
         names = _match(pattern, parts)
         if names is not None:
             return methods, names, context
-    raise RestError(404, 404, "HTTP 404 Not RouteMatch")
+    raise RestError(404, 404, "HTTP 404 Not Found")
 
 
 def _unquoted(part: str) -> str:
