@@ -95,7 +95,7 @@ class Consumer:
         `unsubscribe` and `close`.
         """
         if self._session.group is None:
-            raise ValueError("to subscribe takes a group_id; without a group there is assign")
+            raise ValueError("subscribe needs a group_id; without a group use assign")
         wanted = _names(topics)
         self._hide(hiding_settings(wanted))
         self._reader.on_assign, self._reader.on_revoke = on_assign, on_revoke
@@ -124,7 +124,7 @@ class Consumer:
         if hiding == self._hiding:
             return
         if self._began:
-            raise ValueError("patterns, which leave out internal topics, and names take a consumer each")
+            raise ValueError("a consumer reads patterns, which leave out internal topics, or names: use another consumer")
         group, limit_s = self._session.group, self._session.close_timeout_s
         self._session.close(0.0)
         self._session = Session({**hiding, **self._made}, group, limit_s)
@@ -282,7 +282,7 @@ class Consumer:
 
     def _check_group(self) -> None:
         if self._session.group is None:
-            raise ValueError("to commit takes a group_id")
+            raise ValueError("commit needs a group_id")
 
     # The end
 

@@ -164,7 +164,7 @@ class MessageStreams:
     def _move_all(self, offsets: Mapping[TopicPartition, int]) -> None:
         for where, offset in offsets.items():
             if where not in self._source.assignment():
-                raise ValueError(f"partition {where} is not read here")
+                raise ValueError(f"partition {where} is not assigned to these streams")
             self._source.seek(where, offset)
             self._queues.move(where, offset)
 

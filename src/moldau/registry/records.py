@@ -310,7 +310,7 @@ def decode_schema(key: SchemaKey, data: bytes, timestamp_ms: int | None = None) 
     try:
         _ = schema.fingerprint
     except (TypeError, ValueError, AttributeError) as error:
-        raise RecordError(f"its metadata, rules or text cannot be understood: {error}") from error
+        raise RecordError(f"its metadata, rules or text cannot be read: {error}") from error
     return schema
 
 
@@ -328,7 +328,7 @@ def decode_config(data: bytes) -> dict[str, Any]:
         if not isinstance(value, CONFIG_FIELDS[name]):
             raise RecordError(f"its {name} is {value!r}, a value of another type is needed")
     if found.get("compatibilityLevel", "NONE") not in _LEVELS:
-        raise RecordError(f"its compatibilityLevel is {found['compatibilityLevel']!r}, which is none")
+        raise RecordError(f"its compatibilityLevel is {found['compatibilityLevel']!r}, which is no level")
     return found
 
 

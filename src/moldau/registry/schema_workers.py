@@ -62,12 +62,10 @@ class SchemaWorkers:
             except UnansweredError as missing:
                 question = missing.question
             if not held.is_new(question):
-                raise _busy(f"what requests under way need of schemas takes more than {self._cache.held_bytes_max:,} bytes; try again")
+                raise _busy(f"schemas that requests under way need take more than {self._cache.held_bytes_max:,} bytes; try again")
             if not held.keep(question, await self._answer(question)):
                 most = self._cache.request_bytes_max
-                raise NotReadableError(
-                    422, 42201, f"what this request needs of schemas and their differences takes more than {most:,} bytes"
-                )
+                raise NotReadableError(422, 42201, f"schemas and differences that this request needs take more than {most:,} bytes")
         raise NotReadableError(422, 42201, f"this request needs more than {_QUESTIONS_MAX:,} schemas to be parsed or compared")
 
     async def _answer(self, question: SchemaQuestion) -> Answer:

@@ -190,7 +190,7 @@ class _RunningServer:
         end = self._follower.read_all(_READ_STALLED_S)
         with self._lock:
             if self._stopping:
-                raise TopicReadError(self._follower.topic, "the registry is asked to stop")
+                raise TopicReadError(self._follower.topic, "the registry is stopping")
             self._thread.start()
             self._http.listening.wait()
             self.election.start()

@@ -153,13 +153,13 @@ class AuditRecord:
         except UnicodeDecodeError as error:
             raise AuditRecordError(f"an audit record is JSON in UTF-8; byte {error.start} is not") from None
         except RecursionError:
-            raise AuditRecordError("an audit record is one JSON object, not this depth of them") from None
+            raise AuditRecordError("an audit record is JSON that is nested too deeply") from None
         except ValueError as error:
             raise AuditRecordError(f"an audit record is JSON: {error}") from None
         if not isinstance(found, dict):
             raise AuditRecordError(f"an audit record is a JSON object, not {type(found).__name__}")
         if found.get("version") != VERSION:
-            raise AuditRecordError(f"an audit record of version {found.get('version')!r}; version {VERSION} is known")
+            raise AuditRecordError(f"an audit record of version {found.get('version')!r}; only version {VERSION} is supported")
         kind = _kind(found)
         key = CountKey(
             _text(found, "topic"),

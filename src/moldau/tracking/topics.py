@@ -30,7 +30,7 @@ class TopicDefaults:
 def check_topic(topic: str) -> None:
     """ValueError for a name that no topic of events can have: those that begin with "_" are the cluster's and the audit's own."""
     if not isinstance(topic, str):
-        raise ValueError(f"topic is the name of one, not {topic!r} ({type(topic).__name__})")
+        raise ValueError(f"topic is a name, not {topic!r} ({type(topic).__name__})")
     if is_internal(topic):
         raise ValueError(
             f"topic {topic}: names that begin with '_' are those of the cluster and the audit; events need a topic of their own"

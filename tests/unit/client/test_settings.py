@@ -54,7 +54,7 @@ def test_a_producer_that_cannot_be(arguments: dict[str, Any], wrong: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
-        ({"topics": ["t"]}, "to subscribe takes a group_id"),
+        ({"topics": ["t"]}, "subscribe needs a group_id"),
         ({"group_id": ""}, "the group id is empty"),
         ({"topics": "t", "group_id": "g"}, r"topics is a list: \['t'\]"),
         ({"auto_offset_reset": "middle"}, "auto_offset_reset"),
@@ -80,7 +80,7 @@ def test_streams_that_cannot_be() -> None:
 def test_what_a_consumer_without_a_group_cannot_do() -> None:
     with Consumer(NOBODY) as consumer:
         for call in (consumer.commit, consumer.committed, consumer.check_transactional):
-            with pytest.raises(ValueError, match="to commit takes a group_id"):
+            with pytest.raises(ValueError, match="commit needs a group_id"):
                 call()
 
 

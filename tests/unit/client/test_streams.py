@@ -198,7 +198,7 @@ def test_rewinding() -> None:
         source.lengths[P0] = 11
         assert take(streams[0], 1) == [(0, 10)]
         streams[0].finish()
-        with pytest.raises(ValueError, match="partition t-1 is not read here"):
+        with pytest.raises(ValueError, match="partition t-1 is not assigned to these streams"):
             streams.seek(P1, 0)
     assert source.committed == {P0: 11}
 

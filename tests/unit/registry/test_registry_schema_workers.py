@@ -91,7 +91,7 @@ def test_a_request_that_needs_more_than_one_may_is_refused_with_the_bound() -> N
     (error,) = settle(workers, compatibility(state, 3, 90_000))
     assert isinstance(error, NotReadableError)
     assert (error.status, error.code) == (422, 42201)
-    assert "takes more than 50,000 bytes" in error.message
+    assert "take more than 50,000 bytes" in error.message
     assert cache.held_bytes == 0
 
 
@@ -101,7 +101,7 @@ def test_what_all_requests_under_way_keep_has_a_bound_and_a_question_asked_twice
     (error,) = settle(workers, compatibility(state, 3, 90_000))
     assert isinstance(error, NotReadableError)
     assert (error.status, error.code) == (500, 50002)
-    assert "takes more than 5,000 bytes" in error.message
+    assert "take more than 5,000 bytes" in error.message
     assert sum(workers.asked.values()) < 10
     assert cache.held_bytes == 0
 

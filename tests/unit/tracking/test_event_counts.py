@@ -85,7 +85,7 @@ def test_two_increments_have_two_guids() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "version 2; version 1 is known"),
+        ({"version": 2}, "version 2; only version 1 is supported"),
         ({"kind": "closed"}, "kind is one of counts, open, close, gap, not 'closed'"),
         ({"topic": None}, "topic is text, not None"),
         ({"window_start_ms": "0"}, "window_start_ms is a whole number, not '0'"),
@@ -112,7 +112,7 @@ def test_a_record_that_is_none_is_refused(change: dict[str, Any], message: str) 
         (b"\0\0\0\0\7abc", "an audit record is JSON: Expecting value"),
         (b"[1]", "an audit record is a JSON object, not list"),
         (b"12", "an audit record is a JSON object, not int"),
-        (b"[" * 100_000, "an audit record is one JSON object, not this depth of them"),
+        (b"[" * 100_000, "an audit record is JSON that is nested too deeply"),
     ],
 )
 def test_other_bytes_are_no_record(value: bytes | None, message: str) -> None:

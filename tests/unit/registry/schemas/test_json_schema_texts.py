@@ -56,10 +56,10 @@ def test_each_draft_is_checked_by_its_own_rules(draft: str) -> None:
         ("[]", "an object or a boolean, not []"),
         ("3", "an object or a boolean, not 3"),
         ("[" * 100_000, "nested too deeply"),
-        ('{"$ref": "#/definitions/nothing"}', "'#/definitions/nothing' of the JSON schema leads nowhere"),
-        ('{"properties": {"x": {"items": {"$ref": "airport.json"}}}}', "'airport.json' of the JSON schema leads nowhere"),
-        ('{"$ref": "http://example.com/schema.json"}', "leads nowhere"),
-        ('{"title": "x", "properties": {"x": {"$ref": "#/title"}}}', "leads to no schema"),
+        ('{"$ref": "#/definitions/nothing"}', "'#/definitions/nothing' of the JSON schema cannot be resolved"),
+        ('{"properties": {"x": {"items": {"$ref": "airport.json"}}}}', "'airport.json' of the JSON schema cannot be resolved"),
+        ('{"$ref": "http://example.com/schema.json"}', "cannot be resolved"),
+        ('{"title": "x", "properties": {"x": {"$ref": "#/title"}}}', "does not refer to a schema"),
     ],
 )
 def test_what_is_no_schema_is_refused(text: str, fault: str) -> None:

@@ -107,7 +107,7 @@ def pattern_fits(pattern: str, name: str) -> bool:
         return _compiled(pattern).search(name) is not None
     except (re2.error, UnicodeEncodeError) as error:
         raise InvalidSchemaError(
-            f"the property pattern {pattern!r} cannot be judged (no lookaround, no backreference, no repetition above 1000): {error}"
+            f"the property pattern {pattern!r} cannot be checked (no lookaround, no backreference, no repetition above 1000): {error}"
         ) from error
 
 

@@ -180,7 +180,7 @@ def follow(resolver: Resolver, reference: str) -> tuple[Any, Resolver]:
     try:
         found = resolver.lookup(reference)
     except Unresolvable as error:
-        raise InvalidSchemaError(f"The reference {reference!r} of the JSON schema leads nowhere") from error
+        raise InvalidSchemaError(f"The reference {reference!r} of the JSON schema cannot be resolved") from error
     if not isinstance(found.contents, dict | bool):
-        raise InvalidSchemaError(f"The reference {reference!r} of the JSON schema leads to no schema")
+        raise InvalidSchemaError(f"The reference {reference!r} of the JSON schema does not refer to a schema")
     return found.contents, found.resolver
