@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.registry import errors
 from moldau.registry.records import SchemaKey, SchemaVersion, parse_guid
 from moldau.registry.references import is_same, parse_new, parse_stored, pin_references
-from moldau.registry.registration import judge, populated
+from moldau.registry.registration import compatibility_problems, populated
 from moldau.registry.request import schema_view, version_view
 from moldau.registry.scopes import check_config_kept, config_in_scope
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, parse_subject
@@ -220,7 +220,7 @@ def compatibility(state: "RegistryState", subject: str, number: int | None, body
         raise errors.invalid_schema("Empty schema")
     body = pin_references(state, subject, body)
     schema = parse_new(state, subject, body, normalize=normalize or bool(config.get("normalize")))
-    return judge(state, config, schema, body, earlier)
+    return compatibility_problems(state, config, schema, body, earlier)
 
 
 def formatted(state: "RegistryState", schema: SchemaVersion, form: str) -> str | None:

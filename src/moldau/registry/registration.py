@@ -159,7 +159,7 @@ def register(state: "RegistryState", subject: str, body: "SchemaBody", *, normal
         raise registry_incomplete(state.memory_bytes_max)
     check_register_mode(state, subject, importing=body.id is not None)
     if not found.importing and not force:
-        problems = judge(state, config_in_scope(state, subject), found.schema, found.body, found.living)
+        problems = compatibility_problems(state, config_in_scope(state, subject), found.schema, found.body, found.living)
         if problems:
             raise incompatible(subject, problems)
     new = replace(
@@ -168,7 +168,7 @@ def register(state: "RegistryState", subject: str, body: "SchemaBody", *, normal
     return _written(state, new, found.versions, found.body.text)
 
 
-def judge(
+def compatibility_problems(
     state: "RegistryState", config: dict[str, Any], schema: "ParsedSchema", body: "SchemaBody", earlier: list[SchemaVersion]
 ) -> list[str]:
     """Why the schema may not follow the earlier versions (rising); empty if it may.

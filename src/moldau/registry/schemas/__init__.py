@@ -1,1 +1,1 @@
-"""The schema languages of the registry: Avro, JSON Schema and Protobuf, each judged by its own rules of compatibility."""
+"""The schema languages of the registry: Avro, JSON Schema and Protobuf, each with its own rules of compatibility."""

@@ -1,4 +1,4 @@
-"""Which earlier versions a new schema is judged against, in which direction, and how the answer is worded.
+"""Which earlier versions a new schema is compared with, in which direction, and how the answer is worded.
 
 BACKWARD: the new schema reads what the old one wrote. FORWARD: the old schema reads what the new one writes. FULL: both. Without
 `_TRANSITIVE` only the latest version counts. With it every version does, the newest first, up to the first one that does not fit.
@@ -62,8 +62,8 @@ def incompatibilities(level: CompatibilityLevel, new: ParsedSchema, earlier_newe
     """Why the new schema may not follow the earlier versions, in Confluent's words; empty if it may."""
     if level is CompatibilityLevel.NONE:
         return []
-    judged = earlier_newest_last if level.transitive else earlier_newest_last[-1:]
-    for earlier in reversed(judged):
+    compared = earlier_newest_last if level.transitive else earlier_newest_last[-1:]
+    for earlier in reversed(compared):
         messages = _against(level, new, earlier)
         if messages:
             return messages

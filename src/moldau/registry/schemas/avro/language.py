@@ -55,37 +55,37 @@ def check(reader: AvroType, writer: AvroType) -> list[Incompatibility]:
     while True:
         pass_ = _Check(unreadable)
         found = pass_.pair(reader, writer, ())
-        now = {pair: faults for pair, faults in pass_.judged.items() if faults}
+        now = {pair: faults for pair, faults in pass_.compared.items() if faults}
         if not pass_.trusted_a_circle or now.keys() == unreadable.keys():
             return list(dict.fromkeys(found))
         unreadable = now
 
 
 class _Check:
-    """One pass over two schemas; remembers each pair of types, so that circles end and nothing is judged twice."""
+    """One pass over two schemas; remembers each pair of types, so that circles end and nothing is compared twice."""
 
     def __init__(self, unreadable: dict[Pair, list[Incompatibility]]) -> None:
-        self.judged: dict[Pair, list[Incompatibility]] = {}
+        self.compared: dict[Pair, list[Incompatibility]] = {}
         self.trusted_a_circle = False
         self._unreadable = unreadable
         self._under_way: set[Pair] = set()
 
     def pair(self, reader: AvroType, writer: AvroType, path: tuple[str, ...]) -> list[Incompatibility]:
         key = (id(reader), id(writer))
-        if key in self.judged:
-            return self.judged[key]
+        if key in self.compared:
+            return self.compared[key]
         if key in self._under_way:
             if key not in self._unreadable:
                 self.trusted_a_circle = True
             return self._unreadable.get(key, [])
         self._under_way.add(key)
-        self.judged[key] = list(dict.fromkeys(self._judge(reader, writer, path)))  # one place, reported once for each path to it
-        if len(self.judged) > COMPARED_PAIRS_MAX:
+        self.compared[key] = list(dict.fromkeys(self._compare(reader, writer, path)))  # one place, reported once for each path to it
+        if len(self.compared) > COMPARED_PAIRS_MAX:
             raise TooManyPairsError
         self._under_way.discard(key)
-        return self.judged[key]
+        return self.compared[key]
 
-    def _judge(self, reader: AvroType, writer: AvroType, path: tuple[str, ...]) -> list[Incompatibility]:
+    def _compare(self, reader: AvroType, writer: AvroType, path: tuple[str, ...]) -> list[Incompatibility]:
         match reader, writer:
             case UnionType(), UnionType():
                 return self._branches(reader, writer, path)

@@ -4,7 +4,7 @@ The rules are those of Avro 1.12, whose Java library is inside Confluent's regis
 before the place where it is defined, and the same definition may stand twice. A place is written as in compatibility messages:
 `/fields/3/type/items`.
 
-Default values are judged last, when every name is known. Here Moldau is stricter than Java: a default that is no symbol of its enum,
+Default values are checked last, when every name is known. Here Moldau is stricter than Java: a default that is no symbol of its enum,
 or has another size than its fixed, or holds a character above U+00FF for bytes, cannot be written and is refused.
 """
 

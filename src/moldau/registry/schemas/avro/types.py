@@ -117,7 +117,7 @@ def default_fault(avro_type: AvroType, value: Any) -> str | None:
 
 
 class _DefaultCheck:
-    """One default value. Each pair of a type and a part of the value is judged once: the branches of unions inside each other would
+    """One default value. Each pair of a type and a part of the value is checked once: the branches of unions inside each other would
     otherwise be tried in every combination."""
 
     def __init__(self) -> None:
