@@ -53,7 +53,7 @@ class Asked(threading.Thread):
         return self.told
 
 
-def test_a_schema_that_takes_too_long_is_refused_and_delays_nobody_else(broker: Broker) -> None:
+def test_a_schema_that_takes_too_long_is_refused_and_delays_no_other_request(broker: Broker) -> None:
     with running_registry(broker.bootstrap_servers, group="slow", topic="slow", work_limits=WorkLimits(task_s=TASK_S)) as registry:
         rest = Rest(registry.url)
         known = rest.ok("POST", "/subjects/good/versions", {"schema": '"string"'})["id"]

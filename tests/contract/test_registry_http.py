@@ -153,7 +153,7 @@ def _post(registry: RegistryServer, size: int) -> bytes:
         return peer.recv(65536).split(b"\r\n")[0]
 
 
-def test_answers_that_nobody_takes_have_a_bound_over_all_connections() -> None:
+def test_answers_that_clients_do_not_read_have_a_bound_over_all_connections() -> None:
     limits = HttpLimits(all_unread_bytes_max=1 << 20, idle_s=1, unread_s=3)
     with Broker() as broker, running_registry(broker.bootstrap_servers, http_limits=limits) as running:
         symbols = ",".join(f'\\"S{each}\\"' for each in range(60_000))

@@ -116,7 +116,7 @@ def test_contexts_are_reached_by_their_subjects_and_by_paths_of_their_own(rest: 
     assert rest("DELETE", "/contexts/.tower").code == 42211
 
 
-def test_compatibility_is_told_with_reasons(rest: Rest) -> None:
+def test_compatibility_is_reported_with_reasons(rest: Rest) -> None:
     rest.ok("POST", "/subjects/judged/versions", {"schema": FLIGHT})
     path = "/compatibility/subjects/judged/versions"
     assert rest.ok("POST", f"{path}/latest", {"schema": FLIGHT_2}) == {"is_compatible": True}
@@ -221,7 +221,7 @@ def test_a_format_that_is_not_known_gives_the_text_as_it_is_stored(rest: Rest) -
         assert rest.ok("GET", f"/subjects/formed/versions/1?format={form}") == plain
 
 
-def test_bodies_that_are_no_bodies_are_refused_and_the_registry_goes_on(rest: Rest, url: str) -> None:
+def test_bodies_that_are_no_bodies_are_refused_and_the_registry_continues(rest: Rest, url: str) -> None:
     path = "/subjects/body/versions"
     assert rest("POST", path, raw=b"{").code == 400
     assert rest("POST", path, raw=b"").code == 422

@@ -122,7 +122,7 @@ def test_a_registry_whose_broker_is_gone_stops_at_once(monkeypatch: pytest.Monke
     eventually(lambda: threads() <= others)
 
 
-def test_a_topic_that_was_deleted_is_not_written_to_and_look_ups_go_on(broker: Broker) -> None:
+def test_a_topic_that_was_deleted_is_not_written_to_and_look_ups_continue(broker: Broker) -> None:
     """What is in memory is of the former log: an id given from it would stand in the new one beside nothing."""
     with running_registry(broker.bootstrap_servers, group="lost", topic="lost") as registry:
         rest = Rest(registry.url)

@@ -108,7 +108,7 @@ def test_streams_say_it_too(broker: Broker) -> None:
     assert time.monotonic() - begun < WAITS_LONG_S
 
 
-def test_commits_that_fail_while_nobody_waits_are_logged_once_and_raised_by_the_next_commit(
+def test_automatic_commits_that_fail_are_logged_once_and_raised_by_the_next_commit(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     # librdkafka gives a commit up when the session's timeout is over
@@ -160,7 +160,7 @@ def test_an_outage_is_one_line(broker: Broker, caplog: pytest.LogCaptureFixture)
         consumer.close(LIMIT_S)
 
 
-def test_a_transactional_producer_gives_up_where_nobody_listens() -> None:
+def test_a_transactional_producer_gives_up_without_a_broker() -> None:
     """It waits for twice the transaction's timeout, as for everything that may be tried again."""
     begun = time.monotonic()
     with (

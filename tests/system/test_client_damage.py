@@ -24,7 +24,7 @@ def fill(broker: Broker) -> None:
         file.write(b"X")
 
 
-def test_a_consumer_stops_at_damage_and_goes_on_where_it_is_told_to() -> None:
+def test_a_consumer_stops_at_damage_and_continues_at_a_seek() -> None:
     with Broker() as broker:
         fill(broker)
         with Consumer(broker.bootstrap_servers, group_id="g", topics=["t"], settings=QUICK) as consumer:

@@ -118,7 +118,7 @@ def test_a_message_arrives_with_everything_it_had(bootstrap: str, topic: str) ->
     assert found[0].headers == [("a", None), ("a", b"2")]
 
 
-def test_a_failed_message_is_told_by_its_delivery_or_else_by_the_next_flush(bootstrap: str, topic: str) -> None:
+def test_a_failed_message_is_reported_by_its_delivery_or_else_by_the_next_flush(bootstrap: str, topic: str) -> None:
     with Producer(bootstrap) as producer:
         assert isinstance(producer.send(topic, bytes(2_000_000)).exception(LIMIT_S), SendError)
         producer.flush()
@@ -155,7 +155,7 @@ def test_a_partitioning_function(bootstrap: str, topic: str) -> None:
             producer.send("no-such-topic", b"", key=b"k")
 
 
-def test_a_producer_that_nobody_closes_still_sends(bootstrap: str, topic: str) -> None:
+def test_a_producer_that_is_not_closed_still_sends(bootstrap: str, topic: str) -> None:
     producer = Producer(bootstrap, linger_ms=200)
     producer.send(topic, b"last words", partition=0)
     del producer

@@ -192,7 +192,7 @@ def test_the_group_has_been_left_and_what_was_finished_is_committed(member: Memb
 
 
 @committing
-def test_to_subscribe_at_once_is_to_join_anew(member: Member) -> None:
+def test_to_subscribe_at_once_is_to_join_again(member: Member) -> None:
     member.take(3)
     member.consumer.unsubscribe()
     member.subscribe("u")

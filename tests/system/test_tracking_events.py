@@ -147,7 +147,7 @@ def test_events_are_read_as_their_reader_wants_them(broker: Broker, topic: str) 
         assert consumer.messages.committed() == {TopicPartition(topic, event.partition): 1}
 
 
-def test_what_cannot_be_decoded_is_named_and_left_behind(broker: Broker, topic: str) -> None:
+def test_what_cannot_be_decoded_is_named_and_skipped(broker: Broker, topic: str) -> None:
     registry = MemoryRegistry()
     with tracker(broker.bootstrap_servers, topic, registry) as producer:
         good = producer.track(page_view(1), topic=topic)
@@ -172,7 +172,7 @@ def test_what_cannot_be_decoded_is_named_and_left_behind(broker: Broker, topic: 
             assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, offset)
 
 
-def test_an_event_that_is_refused_is_told_and_not_counted(broker: Broker, topic: str) -> None:
+def test_an_event_that_is_refused_is_reported_and_not_counted(broker: Broker, topic: str) -> None:
     """Too large for the broker: certainly not in the log, so the instance stays certain of its counts, and closes."""
     producer = tracker(broker.bootstrap_servers, topic)
     producer.track(page_view(), topic=topic)
@@ -183,7 +183,7 @@ def test_an_event_that_is_refused_is_told_and_not_counted(broker: Broker, topic:
     assert kinds(audit_records(broker.bootstrap_servers), producer.instance) == ["close", "counts", "open"]
 
 
-def test_after_an_uncertain_end_another_instance_goes_on(tmp_path: Path) -> None:
+def test_after_an_uncertain_end_another_instance_takes_over(tmp_path: Path) -> None:
     """The broker is away for longer than the events' time: whether they are in the log nobody knows. Their instance is never closed.
 
     The counts of both instances never say more than the log has.
@@ -255,7 +255,7 @@ def test_a_process_that_is_killed_leaves_its_counts_open(broker: Broker, topic: 
     assert len(whole_topic(broker.bootstrap_servers, topic)) == 1
 
 
-def test_a_producer_that_nobody_holds_is_ended(broker: Broker, topic: str) -> None:
+def test_a_producer_without_references_is_ended(broker: Broker, topic: str) -> None:
     """Found by the garbage collection, in whatever thread: its events are sent, counted, and its counts closed."""
     producer = tracker(broker.bootstrap_servers, topic)
     producer.track(page_view(), topic=topic)
@@ -316,7 +316,7 @@ def test_threads_track_together(broker: Broker, topic: str) -> None:
     assert published(broker.bootstrap_servers, topic) == counted_in_the_log(messages)
 
 
-def test_nobody_there_is_an_error_and_nothing_is_counted(tmp_path: Path) -> None:
+def test_without_a_broker_track_is_an_error_and_nothing_is_counted(tmp_path: Path) -> None:
     """The first event waits for the brokers; without any it fails, and the producer can be closed."""
     producer = tracker("127.0.0.1:1", "views", delivery_timeout_ms=1_000)
     with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):

@@ -156,7 +156,7 @@ def test_each_message_goes_to_one_worker_and_what_was_in_hand_to_the_next(broker
     assert len(set(done)) == 40
 
 
-def test_a_worker_that_is_told_to_stop_finishes_the_message_at_hand(broker: Broker) -> None:
+def test_a_worker_that_is_asked_to_stop_finishes_the_message_at_hand(broker: Broker) -> None:
     """SIGTERM in the middle of the first of two messages: the first one is done and committed, the second one is for the next worker."""
     done: list[bytes | None] = []
     with WorkQueue(broker.bootstrap_servers, "letters", partitions=1) as queue:

@@ -60,7 +60,7 @@ def test_whether_it_has_ended() -> None:
     assert BoundedCall().run(lambda: None, LIMIT_S)
 
 
-def test_an_answer_that_comes_just_behind_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_comes_just_after_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is taken for what it is, and the wait's end for nothing: close would fail with it."""
     monkeypatch.setattr(librdkafka, "Future", LateAnswer)
     thread = BoundedCall()

@@ -44,7 +44,7 @@ def test_one_line_for_an_outage_of_a_broker(scene: Scene, caplog: pytest.LogCapt
     assert said(caplog) == [f"consumer of group g: broker {B} is away: Connection refused; the connection is retried"]
 
 
-def test_the_next_outage_is_told_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_next_outage_is_reported_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.say(REFUSED.format(A))
     scene.log.answered()
     assert len(said(caplog)) == 1, "what was fetched before proves nothing"

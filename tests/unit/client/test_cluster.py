@@ -130,7 +130,7 @@ def test_an_error_that_cannot_pass_is_raised_at_once(scene: Scene) -> None:
     assert scene.pauses == []
 
 
-def test_nobody_at_the_first_contact_is_told_at_once() -> None:
+def test_without_a_broker_at_the_first_contact_the_error_comes_at_once() -> None:
     with ScriptedBroker() as gone:
         pass
     pauses: list[float] = []
@@ -174,7 +174,7 @@ def test_fetch_gives_the_batches_as_they_are(scene: Scene) -> None:
     assert request.message.max_wait_ms == 10
 
 
-def test_an_offset_that_is_not_there_is_named(scene: Scene) -> None:
+def test_an_offset_that_does_not_exist_is_named(scene: Scene) -> None:
     scene.script(lambda request: fetched(request, error=ErrorCode.OFFSET_OUT_OF_RANGE))
     with scene.cluster() as cluster, pytest.raises(RequestFailedError, match=r"partition t-0: .*offset 42") as caught:
         cluster.fetch("t", 0, 42)

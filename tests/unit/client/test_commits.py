@@ -37,7 +37,7 @@ def test_one_line_for_each_streak(commits: Commits, caplog: pytest.LogCaptureFix
     ]
 
 
-def test_what_no_later_commit_makes_up_for_is_raised_once(commits: Commits) -> None:
+def test_what_no_later_commit_covers_is_raised_once(commits: Commits) -> None:
     assert not commits.reported(AWAY, at((0, 5), (1, 7)))
     commits.done({T0: 6})
     with pytest.raises(CommitError, match=r"^group g, partition t-1 at offset 7: WAIT_COORD: Waiting for coordinator$"):
@@ -64,7 +64,7 @@ def test_nothing_to_commit_is_no_failure(commits: Commits) -> None:
     commits.raise_failure()
 
 
-def test_what_has_not_been_heard_of(commits: Commits) -> None:
+def test_what_has_no_outcome_yet(commits: Commits) -> None:
     commits.want({T0: 5, T1: 7})
     commits.reported(None, at((0, 4)))
     assert commits.unknown() == {T0: 5, T1: 7}, "an older commit"
@@ -80,7 +80,7 @@ def test_what_has_not_been_heard_of(commits: Commits) -> None:
     assert commits.wanted() == {}, "others commit it now"
 
 
-def test_behind_a_seek_librdkafka_is_asked_until_it_has_committed_once(commits: Commits) -> None:
+def test_after_a_seek_librdkafka_is_asked_until_it_has_committed_once(commits: Commits) -> None:
     commits.want({T0: 30, T1: 7})
     assert commits.to_request() == {}, "it does that by itself"
     commits.moved(T0)
@@ -108,7 +108,7 @@ def test_a_commit_that_is_done_cannot_fail_any_more(commits: Commits) -> None:
     assert not commits.reported(KafkaError(KafkaError.UNKNOWN_MEMBER_ID), at((0, 6)))
 
 
-def test_what_has_gone_is_not_ours_to_commit_and_is_waited_for_all_the_same(commits: Commits) -> None:
+def test_revoked_partitions_are_not_ours_to_commit_and_their_outcome_is_waited_for(commits: Commits) -> None:
     commits.want({T0: 5, T1: 7})
     commits.release([T0], lost=False)
     assert (commits.wanted(), commits.unknown()) == ({T1: 7}, {T0: 5, T1: 7})

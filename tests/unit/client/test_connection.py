@@ -40,7 +40,7 @@ def test_the_highest_common_version_is_spoken() -> None:
         ({ApiKey.METADATA: VersionRange(90, 91)}, "the broker serves versions 90-91"),
     ],
 )
-def test_no_common_version_is_told_before_anything_is_sent(versions: dict[ApiKey, VersionRange], said: str) -> None:
+def test_no_common_version_is_reported_before_anything_is_sent(versions: dict[ApiKey, VersionRange], said: str) -> None:
     with (
         ScriptedBroker(metadata, versions=versions) as broker,
         connect(broker) as connection,
@@ -88,7 +88,7 @@ def test_different_requests_may_be_on_their_way_together() -> None:
         assert connection.receive(second).throttle_time_ms == 7
 
 
-def test_nobody_there_is_told_with_the_address() -> None:
+def test_an_address_without_a_broker_is_named() -> None:
     with ScriptedBroker() as broker:
         pass
     with pytest.raises(UnreachableError, match=f"cannot connect to 127.0.0.1:{broker.port}: connection refused") as caught:
@@ -96,7 +96,7 @@ def test_nobody_there_is_told_with_the_address() -> None:
     assert caught.value.retriable
 
 
-def test_a_host_that_does_not_exist_is_told() -> None:
+def test_a_host_that_does_not_exist_is_reported() -> None:
     with pytest.raises(UnreachableError, match=r"cannot connect to no\.such\.host\.invalid:9092: "):
         BrokerConnection("no.such.host.invalid", 9092).request(ApiKey.METADATA, MetadataRequest(None))
 

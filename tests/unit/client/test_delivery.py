@@ -72,7 +72,7 @@ def test_a_failure_names_topic_and_partition() -> None:
     assert str(unplaced.exception()).startswith("topic t: UNKNOWN_TOPIC_OR_PART")
 
 
-def test_who_waits_is_woken_and_who_comes_late_is_told_at_once() -> None:
+def test_a_waiting_thread_is_woken_and_a_late_one_gets_the_outcome_at_once() -> None:
     delivery, calls = Delivery(Kept()), []
     delivery.add_done_callback(lambda ended: calls.append(ended.result().offset))
     waiter = threading.Thread(target=lambda: calls.append(delivery.result(10).offset))

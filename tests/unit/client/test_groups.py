@@ -118,7 +118,7 @@ def test_a_coordinator_that_moved_is_looked_up_again(scene: Scene) -> None:
     assert (scene.asked(1, ApiKey.OFFSET_COMMIT), scene.pauses) == (1, 1)
 
 
-def test_a_coordinator_that_is_not_there_yet_or_loads_is_waited_for(scene: Scene) -> None:
+def test_a_coordinator_that_does_not_exist_yet_or_loads_is_waited_for(scene: Scene) -> None:
     scene.coordinator = ErrorCode.COORDINATOR_NOT_AVAILABLE
     errors = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     scene.on_pause = lambda: setattr(scene, "coordinator", 1)

@@ -187,7 +187,7 @@ def test_news_are_logged_once_and_no_error(session: Session, inner: FakeConsumer
     ]
 
 
-def test_an_error_ends_reading_behind_the_messages_before_it(session: Session, inner: FakeConsumer) -> None:
+def test_an_error_ends_reading_after_the_messages_before_it(session: Session, inner: FakeConsumer) -> None:
     broken = message(8, 1, KafkaError(KafkaError._BAD_MSG, "damaged"))
     inner.messages = [message(7), broken]
     assert offsets(session.fetch(9, 0.0)) == [(0, 7)]
@@ -340,7 +340,7 @@ def test_waiting_ends_without_a_message(reader: MessageReader) -> None:
 # Commits that nobody waits for
 
 
-def test_behind_a_seek_the_place_is_committed_though_nothing_was_read_there(reader: MessageReader, inner: FakeConsumer) -> None:
+def test_after_a_seek_the_place_is_committed_though_nothing_was_read_there(reader: MessageReader, inner: FakeConsumer) -> None:
     """Librdkafka by itself commits nothing that is not beyond the last commit."""
     inner.messages = [message(7), message(8)]
     reader.take(9, 0.0)
@@ -394,7 +394,7 @@ def test_the_last_commit_comes_before_the_group_is_left(session: Session, inner:
     session.close()
 
 
-def test_what_has_gone_to_others_is_not_committed_at_the_end(session: Session, reader: MessageReader, inner: FakeConsumer) -> None:
+def test_partitions_of_other_members_are_not_committed_at_the_end(session: Session, reader: MessageReader, inner: FakeConsumer) -> None:
     """It would take them back to where it was."""
     session.store({T0: 5, T1: 7})
     inner.rebalance("on_revoke", T0)
@@ -464,7 +464,7 @@ def told(reader: MessageReader) -> list[str]:
     return heard
 
 
-def test_who_leaves_hears_of_the_revocation_at_once(session: Session, inner: FakeConsumer, told: list[str]) -> None:
+def test_leaving_calls_the_listener_of_revoked_partitions_at_once(session: Session, inner: FakeConsumer, told: list[str]) -> None:
     """Heard later it would take away what is assigned then."""
     inner.messages = [message(7)]
     session.leave()
@@ -477,7 +477,7 @@ def test_who_leaves_hears_of_the_revocation_at_once(session: Session, inner: Fak
     assert (told, inner.owned) == (["gave 2"], [])
 
 
-def test_an_assignment_that_came_before_it_is_heard_of_too(session: Session, inner: FakeConsumer, told: list[str]) -> None:
+def test_an_assignment_that_was_queued_before_is_served_too(session: Session, inner: FakeConsumer, told: list[str]) -> None:
     inner.owned = []
     inner.messages = [lambda: inner.rebalance("on_assign", T0, T1)]
     session.leave()
@@ -494,7 +494,7 @@ def test_a_lost_assignment_is_heard_of_though_the_member_is_none_any_more(
     assert "did not poll within max.poll.interval.ms" in caplog.text
 
 
-def test_it_is_heard_of_too_behind_messages_that_were_fetched_before(session: Session, inner: FakeConsumer, told: list[str]) -> None:
+def test_it_is_served_too_after_messages_that_were_fetched_before(session: Session, inner: FakeConsumer, told: list[str]) -> None:
     """Or it would come later, and take away what was assigned meanwhile."""
     inner.messages += [message(7), message(8), lambda: inner.rebalance("on_lost", T0, T1)]
     inner.member = None
@@ -519,7 +519,7 @@ def test_what_is_refused_to_a_fenced_member_is_raised(session: Session, inner: F
     assert (told, inner.owned) == ([], [T0, T1])
 
 
-def test_what_the_listener_raises_is_raised_and_leaving_goes_on(session: Session, inner: FakeConsumer, reader: MessageReader) -> None:
+def test_what_the_listener_raises_is_raised_and_leaving_continues(session: Session, inner: FakeConsumer, reader: MessageReader) -> None:
     def fails(_: list[TopicPartition]) -> None:
         raise ZeroDivisionError
 
@@ -531,7 +531,7 @@ def test_what_the_listener_raises_is_raised_and_leaving_goes_on(session: Session
     assert (inner.owned, inner.messages) == ([T0], []), "the message was of before"
 
 
-def test_a_group_that_does_not_let_go_is_waited_for_as_long_as_by_close(
+def test_a_group_that_cannot_be_left_is_waited_for_as_long_as_by_close(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(confluent_kafka, "Consumer", FakeConsumer)
@@ -554,7 +554,7 @@ def test_a_group_that_does_not_let_go_is_waited_for_as_long_as_by_close(
     assert offsets(session.fetch(9, 0.0)) == [(0, 0)]
 
 
-def test_who_never_subscribed_has_nobody_to_wait_for(session: Session, inner: FakeConsumer) -> None:
+def test_without_a_subscription_leaving_does_not_wait(session: Session, inner: FakeConsumer) -> None:
     session.assign({T0: 0})
     inner.messages = [message(0)]
     session.leave()

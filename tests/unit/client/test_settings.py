@@ -152,6 +152,6 @@ def test_what_cannot_be_a_message_is_not_taken_for_several() -> None:
                 producer.send("t", value)  # type: ignore[arg-type]
 
 
-def test_a_slip_in_the_name_of_an_option_of_streams_is_told() -> None:
+def test_a_slip_in_the_name_of_an_option_of_streams_is_reported() -> None:
     with pytest.raises(TypeError, match="unknown options: auto_offset_rest"):
         create_message_streams("t", group_id="g", bootstrap_servers=NOBODY, auto_offset_rest="largest")  # type: ignore[call-arg]

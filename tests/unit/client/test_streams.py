@@ -118,7 +118,7 @@ def test_commit_now() -> None:
     assert source.committed == {P0: 2}, "and never by itself, if that is off"
 
 
-def test_an_answer_that_comes_just_behind_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_comes_just_after_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the feeder has done in that moment is done, and no TimeoutError."""
     monkeypatch.setattr(stream_feeder, "Future", LateAnswer)
     source = FakeSource({P0: 10}, commits_by_itself=False)
@@ -203,7 +203,7 @@ def test_rewinding() -> None:
     assert source.committed == {P0: 11}
 
 
-def test_where_a_seek_went_the_group_goes_on() -> None:
+def test_where_a_seek_went_the_group_continues() -> None:
     """As with Kafka's clients, though nothing was read there yet."""
     source = FakeSource({P0: 10})
     with streams_of(source) as streams:
@@ -266,7 +266,7 @@ def test_a_fast_stream_is_hardly_ever_paused_for_one_that_just_has_nothing(
     waiting.join(LIMIT_S)
 
 
-def test_a_stream_that_nobody_reads_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stream_that_is_not_polled_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     source = FakeSource({P0: 5})
     with caplog.at_level(logging.WARNING), streams_of(source, patience_s=0.0):
         source.give(P0)

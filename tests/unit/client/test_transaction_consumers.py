@@ -78,7 +78,7 @@ def test_a_transaction_with_messages_that_another_member_gets_again_is_aborted()
     assert consumer.told == ["rewind"]
 
 
-def test_whoever_says_the_offsets_knows_what_is_in_the_transaction() -> None:
+def test_offsets_given_by_the_caller_are_committed_as_they_are() -> None:
     consumer = Reading({T1})
     wanted, inner = transaction(consumer)
     with wanted:

@@ -180,7 +180,7 @@ def test_a_fenced_producer_says_so(call: str) -> None:
     assert "abort" not in inner.calls, "nobody listens to it any more"
 
 
-def test_a_transaction_that_was_open_for_too_long_is_told_from_one_that_another_has_fenced() -> None:
+def test_a_transaction_that_was_open_for_too_long_is_distinguished_from_one_that_another_has_fenced() -> None:
     """To librdkafka both are the same (fault T8)."""
     scene = Scene(FakeInner(commit_transaction=[FENCED]), timeout_ms=0)
     with pytest.raises(FencedError) as caught:
@@ -195,7 +195,7 @@ def test_any_other_end_of_the_producer() -> None:
     assert not isinstance(caught.value, FencedError | TransactionAbortedError)
 
 
-def test_an_abort_that_fails_is_told_with_what_it_was_for() -> None:
+def test_an_abort_that_fails_is_reported_with_what_it_was_for() -> None:
     scene = Scene(FakeInner(abort_transaction=[FENCED]))
     with pytest.raises(FencedError) as caught:
         scene.run(lambda: 1 // 0)
@@ -210,7 +210,7 @@ def test_a_coordinator_that_never_answers_is_given_up() -> None:
         scene.run()
 
 
-def test_what_is_wrong_at_the_moment_is_told() -> None:
+def test_what_is_wrong_at_the_moment_is_reported() -> None:
     with pytest.raises(TransactionError, match="STATE: not now"):
         Scene(FakeInner(begin_transaction=[NEITHER])).run()
 

@@ -158,7 +158,7 @@ def test_a_change_is_not_handed_to_a_writer_that_does_not_confirm_itself(
     assert posted(changes, "mine", MINE)[0] == 200
 
 
-def test_a_registry_that_is_alone_hands_on_to_nobody(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_that_is_alone_forwards_nothing(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moldau.registry.changes.forward", lambda *_: pytest.fail("handed on"))
     monkeypatch.setattr(log, "mine", False)
     both = cast("Any", log)

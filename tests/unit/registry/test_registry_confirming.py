@@ -102,7 +102,7 @@ def test_what_is_no_nonce_is_not_written(nonce: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [b"{}", b'{"writer":1,"confirms":"x"}', b"[]", b"\xff", b'{"later":1}'])
-def test_a_noop_with_another_value_confirms_nobody(value: bytes) -> None:
+def test_a_noop_with_another_value_confirms_no_registry(value: bytes) -> None:
     ledger = Ledger()
     ledger.write([(encode_key(NoopKey()), value)])
     assert ledger.state.noop_writer == ""

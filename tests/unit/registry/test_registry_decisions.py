@@ -298,7 +298,7 @@ def test_modes_are_taken_back_one_by_one_or_all_of_a_context() -> None:
     assert ledger.state.modes == {}
 
 
-def test_settings_for_all_contexts_stand_behind_those_of_one() -> None:
+def test_settings_for_all_contexts_come_after_those_of_one() -> None:
     ledger = Ledger()
     ledger.carry_out(decisions.set_config(ledger.state, ":.__GLOBAL:", {"compatibilityLevel": "FULL", "normalize": True}))
     ledger.carry_out(decisions.set_config(ledger.state, ":.fleet:", {"compatibilityLevel": "NONE"}))

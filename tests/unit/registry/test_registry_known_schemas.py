@@ -47,7 +47,7 @@ def test_an_old_program_gets_its_old_version_whatever_metadata_came_later() -> N
     assert len(ledger.records) == written
 
 
-def test_an_imported_version_that_is_there_is_told_in_every_mode() -> None:
+def test_an_imported_version_that_exists_is_returned_in_every_mode() -> None:
     ledger = Ledger()
     ledger.carry_out(decisions.set_mode(ledger.state, "a", "IMPORT", force=False))
     assert ledger.register("a", OLD, id=7, version=3) == 7

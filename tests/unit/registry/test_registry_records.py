@@ -90,7 +90,7 @@ def test_keys_that_cannot_be_understood_are_refused(key: bytes | None) -> None:
         records.decode_key(key)
 
 
-def test_a_kind_from_the_future_is_told_by_name() -> None:
+def test_a_kind_from_the_future_is_reported_by_name() -> None:
     assert records.decode_key(b'{"keytype":"ASSOC","magic":0}') == records.UnknownRecordKey("ASSOC")
     with pytest.raises(ValueError, match="ASSOC"):
         records.encode_key(records.UnknownRecordKey("ASSOC"))

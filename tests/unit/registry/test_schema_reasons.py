@@ -49,7 +49,7 @@ def test_a_field_of_protobuf_is_named_by_its_number() -> None:
     assert reasons(told, PROTO) == ["field 'items': The kind of a SCALAR field at path '#/Order/12' in the new schema differs"]
 
 
-def test_all_reasons_are_told_once_and_those_that_name_their_field_stay_as_they_are() -> None:
+def test_all_reasons_are_reported_once_and_those_that_name_their_field_stay_as_they_are() -> None:
     other = "{errorType:'X', description:'The field 'x' at path '/fields/0' in the new schema has no default', additionalInfo:'x'}"
     refused = f"Schema being registered is incompatible, details: [{other}, {other}, {mismatch('/fields/9')}, {{oldSchemaVersion: 1}}]"
     first, second = reasons(refused, NEW)
@@ -62,6 +62,6 @@ def test_a_text_that_is_no_schema_does_no_harm(text: str) -> None:
     assert reasons(mismatch("/fields/0/type"), text)[0].startswith("The type")
 
 
-def test_other_words_are_told_from_their_beginning() -> None:
+def test_other_texts_are_shown_from_their_beginning() -> None:
     assert reasons("Something\n  else", NEW) == ["Something else"]
     assert len(reasons("long " * 1000, NEW)[0]) == LENGTH_MAX + 3

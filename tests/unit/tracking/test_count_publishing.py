@@ -114,7 +114,7 @@ def test_an_instance_that_is_uncertain_is_not_closed() -> None:
     assert [record.key.instance for record in sent.records if record.kind == "close"] == [two.name]
 
 
-def test_an_event_that_failed_is_told_after_the_counts_are_published() -> None:
+def test_an_event_that_failed_is_reported_after_the_counts_are_published() -> None:
     sent, instance = Sent(), Instance()
     counts = publisher(sent)
     counts.open(instance)

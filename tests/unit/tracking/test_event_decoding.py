@@ -151,7 +151,7 @@ def written(registry: MemoryRegistry) -> bytes:
     return value_of(registry.register("s", schema.text), schema, page_view(3))
 
 
-def test_every_truncation_is_told() -> None:
+def test_every_truncation_is_reported() -> None:
     registry = MemoryRegistry()
     value = written(registry)
     reader = decoder(registry)

@@ -113,7 +113,7 @@ def test_what_was_refused_for_a_topic_is_not_tracked_there_either() -> None:
     assert registry.asked == []
 
 
-def test_a_kind_that_nobody_declared_does_not_come_into_a_topic_of_another() -> None:
+def test_a_kind_that_was_not_declared_does_not_come_into_a_topic_of_another() -> None:
     """A later schema of the same name may: whether it fits is for the registry to say."""
     known = routes(MemoryRegistry())
     known.declare(VIEW, "views")
@@ -225,7 +225,7 @@ def test_a_topic_is_made_once_as_its_category_wants_it() -> None:
     assert made == [("views", TRACKING), ("views", TRACKING), ("lines", LOGS)]
 
 
-def test_a_registry_that_is_closed_while_it_is_asked_is_closed_behind_the_question() -> None:
+def test_a_registry_that_is_closed_while_it_is_asked_is_closed_after_the_question() -> None:
     """The connection of that question would stay open for ever: a thread of log lines is still at it when the producer ends."""
     open_connections: set[str] = set()
 

@@ -134,7 +134,7 @@ def test_a_file_that_is_no_schema_of_events(tmp_path: Path, content: Any, messag
         event_schema(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=r"none\.avsc: No such file"):
         event_schema(tmp_path / "none.avsc")
 

@@ -135,7 +135,7 @@ def test_one_name_is_one_kind_of_metric() -> None:
         emitter(Tracker(), 0)
 
 
-def test_what_is_no_number_and_what_is_no_text_is_told_where_it_is_said() -> None:
+def test_what_is_no_number_and_what_is_no_text_is_refused_where_it_is_given() -> None:
     """Not seconds later by the thread that sends; labels are not made text, for then 1 and "1" would be one metric."""
     metrics = emitter(Tracker())
     wrong: Any = "x"

@@ -166,7 +166,7 @@ def test_values_of_enums_that_are_not_their_names_are_refused() -> None:
     assert there_and_back(model(which="B")) == model(which="B")
 
 
-def test_a_field_that_was_never_set_is_told_by_its_path() -> None:
+def test_a_field_that_was_never_set_is_reported_by_its_path() -> None:
     """`model_construct` checks nothing."""
 
     class Line(pydantic.BaseModel):

@@ -116,7 +116,7 @@ def test_the_reader_cannot_read_and_the_place_is_named(reader: object, writer: o
     assert expected in differences(reader, writer)
 
 
-def test_every_fault_is_told() -> None:
+def test_every_fault_is_reported() -> None:
     reader = record({"name": "a", "type": "int"}, {"name": "b", "type": "int"}, {"name": "c", "type": fixed(1)}, name="S")
     writer = record({"name": "a", "type": "string"}, {"name": "c", "type": fixed(2)})
     assert [difference[0] for difference in differences(reader, writer)] == [

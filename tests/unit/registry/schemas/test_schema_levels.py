@@ -62,7 +62,7 @@ def test_the_message_names_difference_version_and_old_schema() -> None:
     ]
 
 
-def test_forward_has_the_old_schema_read_the_new_one_and_full_tells_both() -> None:
+def test_forward_has_the_old_schema_read_the_new_one_and_full_reports_both() -> None:
     forward = incompatibilities(Level.FORWARD, parsed("AVRO", A), earlier(AB))
     assert "in the old schema has no default value and is missing in the new schema" in forward[0]
     full = incompatibilities(Level.FULL, parsed("AVRO", A), earlier(B))

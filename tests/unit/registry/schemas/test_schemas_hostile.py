@@ -50,7 +50,7 @@ def test_comments_before_the_syntax_of_protobuf_are_read_once(text: str) -> None
 
 
 @pytest.mark.parametrize("before", ["", "/**/", "/* syntax */ // edition\n\t", "/*/ **/"])
-def test_the_syntax_is_found_behind_comments(before: str) -> None:
+def test_the_syntax_is_found_after_comments(before: str) -> None:
     assert language("PROTOBUF").parse(before + 'syntax = "proto3"; message A { int32 x = 1; }').canonical.startswith('syntax = "proto3"')
 
 
@@ -153,7 +153,7 @@ def test_values_are_equal_as_json_schema_has_it(values: list[Any], unique: bool)
             language("JSON").parse(text)
 
 
-def test_a_difference_below_many_references_is_not_told_once_for_each_way() -> None:
+def test_a_difference_below_many_references_is_not_reported_once_for_each_way() -> None:
     def doubling(leaf: str) -> dict[str, Any]:
         steps = {
             f"d{each}": {"type": "object", "properties": {side: {"$ref": f"#/definitions/d{each + 1}"} for side in "ab"}}
@@ -165,7 +165,7 @@ def test_a_difference_below_many_references_is_not_told_once_for_each_way() -> N
         assert faults("JSON", doubling("string"), doubling("integer")) == {"TYPE_CHANGED"}
 
 
-def test_avro_types_that_many_fields_name_are_told_once() -> None:
+def test_avro_types_that_many_fields_name_are_reported_once() -> None:
     def doubling(leaf: str) -> dict[str, Any]:
         found: dict[str, Any] = {"type": "record", "name": "R30", "fields": [{"name": "x", "type": leaf}]}
         for each in range(29, -1, -1):
