@@ -1,4 +1,4 @@
-"""A registry that stops, or cannot start, leaves nothing behind, and does not wait for a broker that is gone (F1)."""
+"""A registry that stops, or cannot start, leaves nothing open, and does not wait for a broker that has ended (F1)."""
 
 import os
 import threading

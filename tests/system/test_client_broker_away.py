@@ -1,4 +1,4 @@
-"""A broker that is away: nothing hangs for longer than it says, what was not committed is told, and the log has one line of it."""
+"""A broker that is away: nothing hangs for longer than its limit, what was not committed is raised, and the log has one line of it."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ def reading(broker: Broker, **options: object) -> Consumer:
 
 
 def test_close_does_not_wait_for_a_broker_that_is_away_and_says_what_was_not_committed(broker: Broker) -> None:
-    """Librdkafka waits for the coordinator as long as a session may last, and then tells nobody."""
+    """librdkafka waits for the coordinator as long as a session may last, and then reports nothing."""
     consumer = reading(broker, auto_commit_interval_ms=3_600_000)
     broker.stop()
     begun = time.monotonic()
@@ -172,7 +172,7 @@ def test_a_transactional_producer_gives_up_without_a_broker() -> None:
 
 
 def test_a_commit_that_was_interrupted_is_brought_to_its_end(broker: Broker) -> None:
-    """Ctrl-C while the coordinator is asked to commit: the transaction is committed, and the producer goes on with the next one."""
+    """Ctrl-C while the coordinator is asked to commit: the transaction is committed, and the producer continues with the next one."""
 
     class Interrupting:
         """Librdkafka's producer, with a Ctrl-C in the first commit, as soon as the coordinator was asked."""

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.system
 
 LIMIT_S = 30.0
 QUICK = {"fetch.wait.max.ms": 20, "heartbeat.interval.ms": 200}
-"""So that a rebalance is heard of soon, and a question to a broker does not wait behind a fetch."""
+"""So that a rebalance is served soon, and a query to a broker does not wait for a fetch."""
 GROUP_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
 
 
@@ -182,7 +182,7 @@ def test_only_what_is_finished_is_committed(bootstrap: str, topic: str) -> None:
 
 
 def test_what_was_committed_does_not_go_back_at_the_end(bootstrap: str, topic: str) -> None:
-    """What the consumer had stored to be committed later is older than what it was told to commit (fault A11)."""
+    """What the consumer had stored to be committed later is older than what it was asked to commit (fault A11)."""
     fill(bootstrap, topic, 600, partitions=1)
     where = TopicPartition(topic, 0)
     with Consumer(bootstrap, settings=QUICK, group_id=topic, topics=[topic]) as consumer:
@@ -227,7 +227,7 @@ def test_after_seeking_back_commits_follow(bootstrap: str, topic: str) -> None:
 def test_members_share_a_topic_and_each_message_is_finished_once(bootstrap: str, topic: str, assignor: str) -> None:
     """Three members, one of which leaves: every message once, in the order of its partition.
 
-    A partition that goes to another member is committed as far as it is finished, with nobody asking for it.
+    A partition that goes to another member is committed as far as it is finished, without a call.
     """
     fill(bootstrap, topic, 3_000)
     finished: list[tuple[int, int]] = []
@@ -326,7 +326,7 @@ def test_a_static_member_that_comes_back_keeps_its_partitions(bootstrap: str, to
         assert second.poll(LIMIT_S) is not None
         with pytest.raises(ClientError, match=r"FENCED_INSTANCE_ID|FATAL"):
             commit_until_it_fails(first)
-    with contextlib.suppress(CommitError):  # where it was not a commit that has told
+    with contextlib.suppress(CommitError):  # where it was not a commit that has raised it
         first.close()
 
 

@@ -252,7 +252,7 @@ def test_what_is_assigned_within_the_same_listener_is_read(member: Member, liste
     assert (member.heard, member.consumer.assignment()) == (EACH_ONCE, {T0})
 
 
-# A group that does not let go
+# A group that cannot be left
 
 
 def test_a_rebalance_that_others_hold_up_is_waited_for_no_longer_than_a_close(

@@ -184,7 +184,7 @@ def test_an_event_that_is_refused_is_reported_and_not_counted(broker: Broker, to
 
 
 def test_after_an_uncertain_end_another_instance_takes_over(tmp_path: Path) -> None:
-    """The broker is away for longer than the events' time: whether they are in the log nobody knows. Their instance is never closed.
+    """The broker is away for longer than the events' time: whether they are in the log is unknown. Their instance is never closed.
 
     The counts of both instances never say more than the log has.
     """

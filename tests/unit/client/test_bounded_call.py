@@ -52,7 +52,7 @@ def test_who_has_ceased_to_wait_is_not_called() -> None:
     assert not thread.run(work, 0.01)
     assert time.monotonic() - begun < LIMIT_S
     go_on.set()
-    assert ended.wait(LIMIT_S), "the callback does not wait for nobody"
+    assert ended.wait(LIMIT_S), "the callback does not wait for ever"
     assert called == []
 
 

@@ -27,7 +27,7 @@ ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
 
 
 class Scene:
-    """Two scripted brokers, 1 and 2; broker 1 tells the metadata. `leaders` maps partitions of topic t to brokers."""
+    """Two scripted brokers, 1 and 2; broker 1 answers Metadata. `leaders` maps partitions of topic t to brokers."""
 
     def __init__(self, one: ScriptedBroker, two: ScriptedBroker) -> None:
         self.one, self.two = one, two

@@ -1,4 +1,4 @@
-"""Commits that nobody waits for: a failure is logged once for each streak, made up for by a later commit, or else raised (mission B4)."""
+"""Automatic commits: a failure is logged once for each streak, covered by a later commit, or else raised (mission B4)."""
 
 import logging
 from typing import Any
@@ -16,7 +16,7 @@ AWAY = KafkaError(KafkaError._WAIT_COORD, "Local: Waiting for coordinator")
 
 
 def at(*places: tuple[int, int]) -> list[Any]:
-    """Partitions of topic t with offsets, as librdkafka tells of them."""
+    """Partitions of topic t with offsets, as librdkafka reports them."""
     return [confluent_kafka.TopicPartition("t", partition, offset) for partition, offset in places]
 
 
@@ -94,7 +94,7 @@ def test_after_a_seek_librdkafka_is_asked_until_it_has_committed_once(commits: C
     assert commits.to_request() == {T0: 11}
     commits.reported(None, at((0, 11)))
     commits.want({T0: 12})
-    assert commits.to_request() == {}, "beyond the last commit it goes on by itself"
+    assert commits.to_request() == {}, "beyond the last commit it continues by itself"
     commits.moved(T1)
     commits.done({T1: 7})
     commits.want({T1: 8})

@@ -1,4 +1,4 @@
-"""A delivery ends once, tells whoever asks, in whatever order asking and ending come, and remembers whether anybody has asked."""
+"""A delivery ends once, returns its outcome before or after a thread waits for it, and remembers whether it was read."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What members of a group say is read as Kafka's consumers write it, whatever is added behind; damage is no answer, never a wrong one."""
+"""Members' metadata is read as Kafka's consumers write it, with any fields after it; damaged bytes give no answer, never a wrong one."""
 
 import struct
 
@@ -28,13 +28,13 @@ def test_a_subscription() -> None:
 
 @settings(max_examples=sized(50))
 @given(st.dictionaries(names, st.lists(st.integers(0, 2**31 - 1), max_size=4, unique=True), max_size=4), st.binary(max_size=5))
-def test_every_assignment(topics: dict[str, list[int]], behind: bytes) -> None:
+def test_every_assignment(topics: dict[str, list[int]], added: bytes) -> None:
     data = struct.pack(">hi", 1, len(topics))
     for name, numbers in topics.items():
         text = name.encode()
         data += struct.pack(f">h{len(text)}si{len(numbers)}i", len(text), text, len(numbers), *numbers)
     expected = sorted(TopicPartition(name, number) for name, numbers in topics.items() for number in numbers)
-    assert assigned_partitions(data + behind) == tuple(expected)
+    assert assigned_partitions(data + added) == tuple(expected)
 
 
 @settings(max_examples=sized(200))

@@ -51,7 +51,7 @@ def test_a_rewind_goes_to_what_is_settled_or_to_the_first_message() -> None:
 
 
 def test_messages_that_another_member_gets_again_are_not_forgotten_before_the_transaction_has_ended() -> None:
-    """T7: what was made of them must not be committed, since nobody here can commit their offsets any more."""
+    """T7: what was made of them must not be committed, since this member can no longer commit their offsets."""
     progress = ReadProgress()
     progress.hand_out(messages((0, 5), (1, 3)))
     progress.finish()
@@ -73,7 +73,7 @@ def test_after_a_seek_a_rewind_goes_where_the_seek_went() -> None:
     progress.finish()
     progress.settle({T0: 6})
     progress.moved(T0, 2)
-    assert (progress.positions(), progress.unsettled()) == ({T0: 2}, {T0: 2}), "and so does whoever reads it next"
+    assert (progress.positions(), progress.unsettled()) == ({T0: 2}, {T0: 2}), "and so does the next reader"
     progress.settle({T0: 2})
     assert progress.unsettled() == {}
     progress.hand_out(messages((0, 2), (0, 3)))

@@ -1,4 +1,4 @@
-"""What librdkafka calls errors is news, which is logged, or ends reading behind the messages before it and says where."""
+"""What librdkafka calls errors is news, which is logged, or it ends reading after the messages before it and names the place."""
 
 import logging
 import re
@@ -245,7 +245,7 @@ def test_a_message_of_before_is_not_handed_out_though_its_partition_comes_back_i
 ) -> None:
     """Handed out, it would be finished, and committed, by who has been given the partition from an older offset on.
 
-    fetched at 7, 8 ── revoked ── assigned, from the committed 5 on: reading goes on at 5.
+    fetched at 7, 8 ── revoked ── assigned, from the committed 5 on: reading continues at 5.
     """
     inner.group = {0: 5}
     inner.messages = [
@@ -337,7 +337,7 @@ def test_waiting_ends_without_a_message(reader: MessageReader) -> None:
     assert (reader.ready, reader.buffered, reader.handed_out) == (False, 0, 0)
 
 
-# Commits that nobody waits for
+# Automatic commits
 
 
 def test_after_a_seek_the_place_is_committed_though_nothing_was_read_there(reader: MessageReader, inner: FakeConsumer) -> None:

@@ -24,7 +24,7 @@ def test_the_defaults_of_a_consumer() -> None:
         "check.crcs": True,
     }
     assert made | expected == made
-    assert consumer_settings(NOBODY, None, ConsumerOptions())["enable.auto.commit"] is False, "without a group there is nobody to commit to"
+    assert consumer_settings(NOBODY, None, ConsumerOptions())["enable.auto.commit"] is False, "without a group nothing is committed"
 
 
 @pytest.mark.parametrize(

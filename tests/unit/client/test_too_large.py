@@ -1,4 +1,4 @@
-"""A message that is too large is told with its size, the limit's name, and what helps, whoever has refused it."""
+"""The error of a message that is too large names its size, the limit, and what helps, whether producer or broker refused it."""
 
 from collections.abc import Iterator
 

@@ -69,7 +69,7 @@ def test_what_the_consumers_have_handed_out_is_committed() -> None:
 
 
 def test_a_transaction_with_messages_that_another_member_gets_again_is_aborted() -> None:
-    """Committed, its messages would be there twice: the other member finds no offset behind them."""
+    """Committed, its messages would be processed twice: the other member finds no offset after them."""
     consumer = Reading({T1})
     wanted, inner = transaction(consumer)
     with pytest.raises(TransactionAbortedError, match="messages of t-1 went to another member"), wanted:

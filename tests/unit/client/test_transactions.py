@@ -160,12 +160,12 @@ def test_a_message_that_librdkafka_did_not_take_aborts_too() -> None:
     with pytest.raises(TransactionAbortedError) as caught:
         scene.run(lambda: Delivery(scene.reports).refuse(refused))
     assert caught.value.__cause__ is refused
-    assert scene.reports.take_unseen() == [], "the transaction has told"
+    assert scene.reports.take_unseen() == [], "the transaction has raised it"
     scene.run(lambda: _look_at(Delivery(scene.reports), refused))
 
 
 def _look_at(delivery: Delivery, error: SendError) -> None:
-    """An application that knows of the failure and goes on."""
+    """An application that reads the failure and continues."""
     delivery.refuse(error)
     assert delivery.exception() is error
 
@@ -177,7 +177,7 @@ def test_a_fenced_producer_says_so(call: str) -> None:
     with pytest.raises(FencedError, match=r"^transactional id x: FENCED: fenced") as caught:
         scene.run()
     assert not hasattr(caught.value, "__notes__")
-    assert "abort" not in inner.calls, "nobody listens to it any more"
+    assert "abort" not in inner.calls, "the coordinator has fenced it"
 
 
 def test_a_transaction_that_was_open_for_too_long_is_distinguished_from_one_that_another_has_fenced() -> None:
@@ -226,7 +226,7 @@ def test_a_fatal_error_that_surfaces_as_a_system_error() -> None:
 
 
 def test_an_interrupted_commit_is_brought_to_its_end() -> None:
-    """Librdkafka was told to commit, and cannot be told otherwise any more; Ctrl-C then passes through."""
+    """librdkafka has begun to commit, which cannot be taken back; Ctrl-C then passes through."""
     for outcome in ([KeyboardInterrupt()], [KeyboardInterrupt(), RETRIABLE], [KeyboardInterrupt(), NEITHER]):
         inner = FakeInner(commit_transaction=outcome)
         scene = Scene(inner)

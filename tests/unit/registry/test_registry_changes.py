@@ -147,7 +147,7 @@ def test_a_change_waits_for_those_before_it_no_longer_than_it_may(changes: Chang
 def test_a_change_is_not_handed_to_a_writer_that_does_not_confirm_itself(
     log: Log, changes: Changes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever was elected: it may be any client of the cluster. After a while this registry writes itself, behind the fence."""
+    """Any client of the cluster may have been elected. After a while this registry writes itself, after fencing the others."""
     monkeypatch.setattr("moldau.registry.changes.forward", lambda *_: pytest.fail("handed on"))
     monkeypatch.setattr(log, "mine", False)
     log.confirmed = False
@@ -186,7 +186,7 @@ def test_what_all_of_the_registry_keeps_has_a_bound(log: Log, changes: Changes, 
     with pytest.raises(RestError):
         configured(changes, "t", "x" * 10_000)
     assert caplog.text.count("registry.memory.max.bytes") == 1
-    configured(changes, "s0", "y" * 10_000)  # what takes the place of as much goes on
+    configured(changes, "s0", "y" * 10_000)  # what replaces as much is still accepted
     changes.carry_out(lambda state, _: delete_config(state, "s1"), RestRequest("DELETE", "/", {}, {}))
     assert configured(changes, "t", "x" * 10_000)[0] == 200
     assert log.ledger.state.held_bytes == log.ledger.compacted().held_bytes

@@ -64,7 +64,7 @@ def test_what_cannot_change_is_asked_for_once(server: str) -> None:
         for _ in range(2):
             with pytest.raises(UnknownSchemaError):
                 client.schema(2)
-        assert len(Scripted.asked) == 3, "what is not there may come"
+        assert len(Scripted.asked) == 3, "what does not exist may be registered later"
 
 
 def test_a_connection_that_went_stale_is_replaced(server: str) -> None:

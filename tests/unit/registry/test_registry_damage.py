@@ -1,4 +1,4 @@
-"""Damage in `_schemas`: whatever a record says, the registry reads on, says what it left out, and goes on registering (F1)."""
+"""Damage in `_schemas`: after any record the registry reads on, logs what it skipped, and continues to register (F1)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Who writes is chosen alike by whoever leads the group, from what the members say of themselves in Confluent's words."""
+"""Any leader of the group chooses the same writer, from the members' metadata in Confluent's format."""
 
 import json
 import logging

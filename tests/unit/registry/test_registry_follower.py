@@ -64,7 +64,7 @@ def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
 
 
 def test_a_record_that_is_written_and_read_while_the_end_is_asked_is_no_cut(follower: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end is looked up, another one writes and the follower reads that, then the answer arrives: it is behind what was read."""
+    """The end is looked up, another one writes and the follower reads that, then the answer arrives: it is before what was read."""
 
     def another_writes() -> None:
         monkeypatch.setattr(FakeCluster, "end", 4)

@@ -61,7 +61,7 @@ def test_an_imported_version_that_exists_is_returned_in_every_mode() -> None:
 
 
 def test_the_last_id_does_not_end_registrations(caplog: pytest.LogCaptureFixture) -> None:
-    """One record that says 2147483647, from whoever: ids and versions go on where nobody has given any."""
+    """One record of any writer with 2147483647: ids and versions continue at numbers that were not given yet."""
     ledger = Ledger()
     assert ledger.register("a", OLD) == 1
     ledger.carry_out(decisions.set_mode(ledger.state, "a", "IMPORT", force=True))
@@ -73,7 +73,7 @@ def test_the_last_id_does_not_end_registrations(caplog: pytest.LogCaptureFixture
     assert ledger.register("b", record("More"), force=True) == 3
     assert [each.getMessage() for each in caplog.records if "ids continue" in each.getMessage()] == [
         "registry ids continue below the highest: context=. next=2 reason=a record has id 2147483647, the last possible one"
-    ], "told once"
+    ], "logged once"
     assert ledger.compacted().next_id(".") == 4
 
 

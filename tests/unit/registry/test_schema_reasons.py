@@ -1,4 +1,4 @@
-"""Why schemas are incompatible is told in a line that names the field, whichever registry tells it."""
+"""The reason for an incompatible schema is one line that names the field, whichever registry it comes from."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Counts are published until the brokers have them, each increment under one guid; an instance opens first and closes when all is told."""
+"""Counts are published until the brokers have them, each increment under one guid; an instance opens first and closes at the end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ HOUR_MS = 3_600_000
 
 
 class Sent:
-    """A producer that does nothing but write down, and fails what it is told to."""
+    """A producer that records what is sent, and fails what the test asks for."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -126,7 +126,7 @@ def test_an_event_that_failed_is_reported_after_the_counts_are_published() -> No
 
 
 def test_a_producer_that_cannot_publish_its_counts_does_not_close_them() -> None:
-    """It tries once more; then whoever closes hears of it, and how many events that concerns, and of what failed before."""
+    """It retries once; then `close` raises, with the number of events concerned, and with what failed before."""
     sent, instance = Sent(), Instance()
     counts = publisher(sent)
     counts.open(instance)

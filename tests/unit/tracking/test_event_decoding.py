@@ -159,7 +159,7 @@ def test_every_truncation_is_reported() -> None:
         with pytest.raises(UndecodableEventError) as caught:
             reader.decode(value[:length])
         assert caught.value.schema_id == (1 if length >= 5 else None)
-        if length > 60:  # behind the header
+        if length > 60:  # after the header
             assert str(caught.value) == "the value ends in the middle of the event"
 
 
@@ -194,4 +194,4 @@ def test_what_an_id_stands_for_is_asked_once_even_if_it_is_no_event() -> None:
     for _ in range(2):
         with pytest.raises(UndecodableEventError, match="does not know this schema id"):
             reader.decode(frame(77, bytes(30)))
-    assert registry.asked.count("schema 77") == 2, "one that is not there may still come"
+    assert registry.asked.count("schema 77") == 2, "a missing one may still be registered"

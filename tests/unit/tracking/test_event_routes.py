@@ -81,7 +81,7 @@ def test_a_kind_that_was_declared_for_several_topics_says_where_it_goes() -> Non
 
 
 def test_a_type_that_could_not_be_declared_goes_nowhere_by_itself() -> None:
-    """Whoever caught the refusal and goes on would find its events in a topic that nobody asked for."""
+    """A program that catches the refusal and continues would find its events in a topic that it did not ask for."""
     known = routes(MemoryRegistry())
     known.declare(VIEW, "views")
     for topic, message in (("views", "topic views has events of"), ("", "topic ''")):

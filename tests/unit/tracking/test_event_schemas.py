@@ -74,7 +74,7 @@ def test_a_field_called_header_that_is_something_else_is_refused() -> None:
 
 
 def test_files_that_name_types_of_each_other(tmp_path: Path) -> None:
-    """Each type is defined where it is first used, its name stands for it afterwards, and namespaces are inherited."""
+    """Each type is defined where it is first used, later uses have its name, and namespaces are inherited."""
     address = {"type": "record", "name": "shop.Address", "fields": [{"name": "country", "type": "Country"}]}
     country = {"type": "enum", "name": "Country", "namespace": "shop", "symbols": ["CZ", "DE"]}
     order = {
@@ -165,7 +165,7 @@ def test_a_type_that_holds_itself() -> None:
 
 
 def test_an_event_that_holds_events_of_its_own_type_is_refused() -> None:
-    """The header would be part of the inner ones too, whom nobody gives one: declared, and never tracked."""
+    """The header would be part of the inner ones too, which get none: declared, and never tracked."""
     message = r"^{}: an event does not hold others of its type, which would each have a header; put it in a record"
     below = {"type": "record", "name": "Below", "fields": [{"name": "up", "type": {"type": "map", "values": "shop.Tree"}}]}
     for down in ({"type": "array", "items": "Tree"}, ["null", "shop.Tree"], below):

@@ -103,7 +103,7 @@ def test_what_could_not_be_sent_counts_for_the_next_time() -> None:
 
 
 def test_one_that_is_no_event_does_not_hold_up_the_others() -> None:
-    """A label that cannot be written is told every time, and all the others are sent."""
+    """A label that cannot be written is reported every time, and all the others are sent."""
     tracker = Tracker()
     metrics = emitter(tracker)
     metrics.counter("requests", status="\ud800").add()

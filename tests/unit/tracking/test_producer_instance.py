@@ -164,7 +164,7 @@ def test_threads_count_together() -> None:
 
 
 def test_an_event_that_is_just_being_counted_keeps_its_instance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has ended and is not in the counts yet: an instance let go of then would take its last count along, and nobody would know."""
+    """It has ended and is not in the counts yet: an instance dropped then would lose its last count without a trace."""
     instance, seen = Instance(), []
     assert instance.next_guid() is not None
     instance.retire()

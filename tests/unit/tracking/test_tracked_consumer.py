@@ -20,7 +20,7 @@ HEADER = time_bytes(1_300_000_000_123) + text_bytes("shop") + text_bytes("web-1"
 
 
 class FakeSession:
-    """Partitions of one topic, all fetched at once. It cannot seek: librdkafka refuses that where it may not be told yet."""
+    """Partitions of one topic, all fetched at once. It cannot seek: librdkafka refuses that for a partition that was just assigned."""
 
     group = "g"
     commits_by_itself = True
@@ -44,7 +44,7 @@ class FakeSession:
 
     def seek(self, where: TopicPartition, offset: int) -> None:
         """No."""
-        raise AssertionError(f"{where} cannot be told to go to {offset}")
+        raise AssertionError(f"{where} cannot seek to {offset}")
 
     def close(self, _timeout: float | None) -> None:
         """Nothing is open."""
@@ -130,7 +130,7 @@ def test_it_goes_with_its_partition(consumer: TrackedConsumer, registry: Away) -
 
 
 def test_a_seek_goes_elsewhere(consumer: TrackedConsumer, registry: Away, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also the one behind it, and also if it is made before the registry's failure is raised."""
+    """Also the one after it, and also if it is made before the registry's failure is raised."""
     monkeypatch.setattr(FakeSession, "seek", lambda *_: None)
     refused(consumer)
     consumer.messages.seek(P0, 1)

@@ -16,7 +16,7 @@ LIMIT_S = 30.0
 
 
 class Tracker:
-    """Takes events, unless it is told to wait or to fail."""
+    """Takes events, unless the test lets it wait or fail."""
 
     def __init__(self) -> None:
         self.events: list[tuple[dict[str, Any], int]] = []
@@ -87,7 +87,7 @@ def test_a_line_is_an_event(tracker: Tracker, log: logging.Logger) -> None:
 
 
 def test_a_full_queue_drops_lines_and_counts_them(tracker: Tracker, log: logging.Logger) -> None:
-    """One line is being sent, two wait, the rest is dropped; nobody has waited."""
+    """One line is being sent, two wait, the rest is dropped; no caller has waited."""
     handler = handler_of(tracker, capacity=2)
     log.addHandler(handler)
     tracker.go_on.clear()

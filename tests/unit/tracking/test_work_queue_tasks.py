@@ -55,7 +55,7 @@ def test_four_categories() -> None:
 
 
 def test_threads_share_one_producer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that fail at the same time: a second producer would be one that nobody flushes."""
+    """Workers that fail at the same time: a second producer would not be flushed."""
     made: list[object] = []
 
     class Slow:

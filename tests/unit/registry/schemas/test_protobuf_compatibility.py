@@ -99,7 +99,7 @@ def test_oneofs(original: str, update: str, expected: set[str]) -> None:
         ("message A { message B { int32 x = 1; } }", "message A { message B { string x = 1; } }", {"FIELD_SCALAR_KIND_CHANGED #/A/B/1"}),
         # A message that holds itself.
         ("message A { A a = 1; int32 x = 2; }", "message A { A a = 1; string x = 2; }", {"FIELD_SCALAR_KIND_CHANGED #/A/2"}),
-        # Maps make messages that nobody sees.
+        # Maps make hidden messages.
         ("message A { map<string, int32> m = 1; }", "message A {}", {"+FIELD_REMOVED #/A/1"}),
         ("enum E { X = 0; Y = 1; }", "enum E { X = 0; Z = 2; }", {"+ENUM_CONST_REMOVED #/E/1", "+ENUM_CONST_ADDED #/E/2"}),
         ("enum E { X = 0; }", "enum E { Y = 0; }", {"+ENUM_CONST_CHANGED #/E/0"}),

@@ -37,7 +37,7 @@ def soon() -> Iterator[None]:
 
 
 def faults(name: str, new: object, old: object, new_refs: Any = (), old_refs: Any = ()) -> set[str]:
-    """The types of what forbids `new` behind `old`."""
+    """The types of what forbids `new` after `old`."""
     texts = [each if isinstance(each, str) else json.dumps(each) for each in (new, old)]
     reader, writer = (language(name).parse(text, refs) for text, refs in zip(texts, (new_refs, old_refs), strict=True))
     return {each.type for each in reader.check(writer)}
