@@ -31,7 +31,7 @@ from moldau.audit.tally import Tally
 from moldau.audit.walker import Walker
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
-from moldau.client.partition_requests import Fetched
+from moldau.client.partition_requests import FetchedBatches
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.compression import Compression
 from moldau.tracking.header import read_header
@@ -53,7 +53,7 @@ def events(count: int, *, hosts: int = 1, run: int = 500, apart_ms: int = 7) -> 
         yield [host.event(number, NOON + number * apart_ms % DAY_MS, body=BODY[: 80 + number % 80]) for number in range(first, first + run)]
 
 
-def fetches(batches: list[list[bytes]], codec: Compression) -> list[tuple[int, Fetched]]:
+def fetches(batches: list[list[bytes]], codec: Compression) -> list[tuple[int, FetchedBatches]]:
     """Offsets and fetches."""
     found = []
     run = len(batches[0])
@@ -77,7 +77,7 @@ def measured(work: Callable[[], int], count: int, runs: int) -> dict[str, float]
     return {name: round(rate) for name, rate in spread(rates).items()}
 
 
-def walk(told: list[tuple[int, Fetched]], *, fast: bool) -> int:
+def walk(told: list[tuple[int, FetchedBatches]], *, fast: bool) -> int:
     """One walk over all fetches."""
     walker, tally = Walker(fast=fast), Tally()
     for offset, each in told:

@@ -4,7 +4,7 @@ from typing import Any
 
 from moldau.client.errors import Retry, failure
 from moldau.client.metadata import NO_TOPIC_ID, ClusterMetadata, PartitionMetadata, TopicMetadata
-from moldau.client.partition_requests import EARLIEST, Fetched, ListedOffset
+from moldau.client.partition_requests import EARLIEST, FetchedBatches, ListedOffset
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import BrokerId, Offset, TimestampMs, TopicPartition
 
@@ -47,13 +47,13 @@ class Cluster:
     def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> dict[TopicPartition, ListedOffset]:
         return {where: ListedOffset(Offset(self.first if at == EARLIEST else self.end), TimestampMs(-1), 0) for where, at in wanted.items()}
 
-    def fetch_many(self, positions: dict[TopicPartition, int], _: Any) -> dict[TopicPartition, Fetched]:
+    def fetch_many(self, positions: dict[TopicPartition, int], _: Any) -> dict[TopicPartition, FetchedBatches]:
         if self.is_known:
             at = positions[T0]
             if not self.first <= at <= self.end:
                 raise failure(ErrorCode.OFFSET_OUT_OF_RANGE, T0)
             records = memoryview(self.batch if at < self.end else b"")
-            return {T0: Fetched(records, Offset(self.end), Offset(self.end), Offset(self.first))}
+            return {T0: FetchedBatches(records, Offset(self.end), Offset(self.end), Offset(self.first))}
         raise failure(self.fetch_error, T0)
 
     def forget_topic(self, name: str) -> None:

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from moldau.client.partition_requests import Fetched
+from moldau.client.partition_requests import FetchedBatches
 from moldau.model.identity import Offset
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
@@ -48,6 +48,6 @@ def batch(
     return builder.build()
 
 
-def fetched(*batches: bytes) -> Fetched:
+def fetched(*batches: bytes) -> FetchedBatches:
     """What a broker answers with these batches."""
-    return Fetched(memoryview(b"".join(batches)), Offset(0), Offset(0), Offset(0))
+    return FetchedBatches(memoryview(b"".join(batches)), Offset(0), Offset(0), Offset(0))

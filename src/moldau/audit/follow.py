@@ -13,7 +13,7 @@ from moldau.tracking.clock import now_ms
 
 if TYPE_CHECKING:
     from moldau.client.cluster import Cluster
-    from moldau.client.partition_requests import Fetched
+    from moldau.client.partition_requests import FetchedBatches
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def _read_some(
                 _skip(cluster, where, error, into)
 
 
-def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: KeyFilter | None) -> None:
+def _take(where: TopicPartition, fetched: "FetchedBatches", into: TierCounts, wanted: KeyFilter | None) -> None:
     """The records of a fetch; CorruptBatchError at a batch that is damaged, with all before it taken."""
     from moldau.client.fetched_batches import UnreadableBatchError, VisibleBatches, checked_batches
     from moldau.protocol.records.batch import iterate

@@ -16,7 +16,7 @@ from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
 from moldau.client.groups import GroupOffset
 from moldau.client.metadata import NO_TOPIC_ID, TopicMetadata
-from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, Fetched, FetchLimits
+from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchedBatches, FetchLimits
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import Gap
@@ -231,7 +231,7 @@ class TopicReader:
                     return
                 retry.pause(failure(ErrorCode.LEADER_NOT_AVAILABLE, "topics"))
 
-    def fetch(self, *, wait: bool, without: Collection[TopicPartition] = ()) -> dict[TopicPartition, Fetched]:
+    def fetch(self, *, wait: bool, without: Collection[TopicPartition] = ()) -> dict[TopicPartition, FetchedBatches]:
         """What follows the positions, of each partition in turn. Deleted and truncated partitions are handled, and logged."""
         order = sorted(self.positions.keys() - self._leaderless - set(without))
         if not order:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from moldau.audit.events import HeaderReader, SchemaCheck, count_records, count_value
 from moldau.audit.tally import Tally
 from moldau.client.fetched_batches import VisibleBatches, checked_batches
-from moldau.client.partition_requests import Fetched
+from moldau.client.partition_requests import FetchedBatches
 from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import iterate
@@ -43,7 +43,7 @@ class Walker:
         self.few = _FEW_RECORDS
         """A fetch of no more records is counted one by one."""
 
-    def walk(self, where: TopicPartition, fetched: Fetched, offset: int, into: Tally) -> int:
+    def walk(self, where: TopicPartition, fetched: FetchedBatches, offset: int, into: Tally) -> int:
         """Count the records from `offset` on; the offset to continue from. PeerError and its CorruptBatchError for bytes that are damaged.
 
         What comes before a damaged batch is counted; the error is raised when that batch is the next one.

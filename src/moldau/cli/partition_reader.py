@@ -17,7 +17,7 @@ from moldau.protocol.records.values import read_values
 
 if TYPE_CHECKING:
     from moldau.client.cluster import Cluster
-    from moldau.client.partition_requests import Fetched
+    from moldau.client.partition_requests import FetchedBatches
     from moldau.protocol.records.header import BatchHeader
 
 Piece = tuple[TopicPartition, Columns]
@@ -70,7 +70,7 @@ class PartitionReader:
         """How far each partition is, those that are read to their end among them; none beyond its end."""
         return self._finished | {where: min(offset, self._ends.get(where, offset)) for where, offset in self.positions.items()}
 
-    def _fetch(self) -> "dict[TopicPartition, Fetched]":
+    def _fetch(self) -> "dict[TopicPartition, FetchedBatches]":
         """One fetch. Where retention has deleted our position, continue at the log start offset with a line about it."""
         try:
             fetched = self._cluster.fetch_many(self.positions, self._limits)
@@ -90,7 +90,7 @@ class PartitionReader:
             self.positions[where] = self.positions.pop(where)
         return fetched
 
-    def _pieces(self, where: TopicPartition, fetched: "Fetched") -> Iterator[Piece]:
+    def _pieces(self, where: TopicPartition, fetched: "FetchedBatches") -> Iterator[Piece]:
         """What a fetch brought of one partition. Where damage is in it, what is before; the next fetch then begins there."""
         begun = self.positions[where]
         visible, piece = VisibleBatches(fetched.aborted), Columns()

@@ -17,7 +17,7 @@ from moldau.client.metadata import ClusterMetadata, Leaders, TopicMetadata, from
 from moldau.client.partition_requests import (
     READ_UNCOMMITTED,
     Answers,
-    Fetched,
+    FetchedBatches,
     FetchLimits,
     ListedOffset,
     fetch_request,
@@ -168,12 +168,14 @@ class Cluster:
 
         return self.at_leaders(ApiKey.LIST_OFFSETS, wanted, build, lambda response, _: read_list_offsets(response))
 
-    def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits | None = None) -> Fetched:
+    def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits | None = None) -> FetchedBatches:
         """Record batches of one partition from `offset` on; empty `records` when there were none within `max_wait_ms`."""
         where = TopicPartition(topic, partition)
         return self.fetch_many({where: offset}, limits)[where]
 
-    def fetch_many(self, positions: Mapping[TopicPartition, int], limits: FetchLimits | None = None) -> dict[TopicPartition, Fetched]:
+    def fetch_many(
+        self, positions: Mapping[TopicPartition, int], limits: FetchLimits | None = None
+    ) -> dict[TopicPartition, FetchedBatches]:
         """Record batches of many partitions, all leaders asked at once. Of a partition that had nothing in time `records` is empty."""
         limits = limits or FetchLimits()
         ids = self._leaders.topic_ids
@@ -181,7 +183,7 @@ class Cluster:
         def build(partitions: list[TopicPartition]) -> Any:
             return fetch_request({where: positions[where] for where in partitions}, ids, limits)
 
-        def read(response: Any, partitions: list[TopicPartition]) -> Answers[Fetched]:
+        def read(response: Any, partitions: list[TopicPartition]) -> Answers[FetchedBatches]:
             return read_fetch(response, {where: positions[where] for where in partitions}, ids)
 
         return self.at_leaders(ApiKey.FETCH, positions, build, read, timeout_s=self.timeout_s + limits.max_wait_ms / 1000)

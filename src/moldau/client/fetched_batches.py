@@ -11,7 +11,7 @@ records are hidden from the first offset of its aborted transaction up to the ma
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from moldau.client.partition_requests import LATEST, AbortedRecords, Fetched, FetchLimits
+from moldau.client.partition_requests import LATEST, AbortedRecords, FetchedBatches, FetchLimits
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import iterate
@@ -40,7 +40,7 @@ class UnreadableBatchError(CorruptBatchError):
         self.reason = reason
 
 
-def checked_batches(partition: TopicPartition, fetched: Fetched, position: int) -> Iterator[HeaderAndBytes]:
+def checked_batches(partition: TopicPartition, fetched: FetchedBatches, position: int) -> Iterator[HeaderAndBytes]:
     """Header and bytes of each whole batch that reaches to `position` or beyond. UnreadableBatchError at the first that is damaged."""
     records = fetched.records
     at, size, due, seen = 0, len(records), position, False

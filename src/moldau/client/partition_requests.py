@@ -48,7 +48,7 @@ class AbortedRecords(NamedTuple):
     first_offset: int
 
 
-class Fetched(NamedTuple):
+class FetchedBatches(NamedTuple):
     """Record batches as they lie in the log, not decoded; the first may begin before the offset asked for, the last may be cut off.
 
     `records` is a view into the response, which lives as long as the view does.
@@ -118,12 +118,12 @@ def fetch_request(positions: Mapping[TopicPartition, int], topic_ids: Mapping[st
     )
 
 
-def read_fetch(response: Any, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes]) -> Answers[Fetched]:
+def read_fetch(response: Any, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes]) -> Answers[FetchedBatches]:
     """Answers to a FetchRequest. An error names the offset that was asked for. RequestFailedError when the whole request failed."""
     if response.error_code:
         raise failure(response.error_code, "fetch")
     names = {topic_ids[name]: name for name in _by_topic(positions)}
-    answers: Answers[Fetched] = {}
+    answers: Answers[FetchedBatches] = {}
     for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id)
         if name is None:
@@ -133,7 +133,7 @@ def read_fetch(response: Any, positions: Mapping[TopicPartition, int], topic_ids
             if partition.error_code:
                 answers[where] = _fetch_failure(partition.error_code, where, positions.get(where))
                 continue
-            answers[where] = Fetched(
+            answers[where] = FetchedBatches(
                 memoryview(partition.records or b""),
                 Offset(partition.high_watermark),
                 Offset(partition.last_stable_offset),

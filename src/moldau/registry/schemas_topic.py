@@ -34,7 +34,7 @@ from moldau.registry.records import NoopKey, Write, encode_key
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from moldau.client.partition_requests import Fetched
+    from moldau.client.partition_requests import FetchedBatches
     from moldau.registry.state import RegistryState
 
 log = logging.getLogger(__name__)
@@ -342,7 +342,7 @@ class Follower:
                 self._position, self._trouble = position, ""
                 self._moved.notify_all()
 
-    def _apply(self, fetched: "Fetched") -> int:
+    def _apply(self, fetched: "FetchedBatches") -> int:
         position = self._position
         for header, batch in checked_batches(self._where, fetched, position):
             if not header.is_control:

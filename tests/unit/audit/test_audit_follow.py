@@ -12,7 +12,7 @@ from moldau.audit.follow import read_audit
 from moldau.audit.tiers import TierCounts
 from moldau.client.errors import failure
 from moldau.client.metadata import PartitionMetadata, TopicMetadata
-from moldau.client.partition_requests import EARLIEST, Fetched, ListedOffset
+from moldau.client.partition_requests import EARLIEST, FetchedBatches, ListedOffset
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import BrokerId, Offset, TimestampMs, TopicPartition
 from moldau.protocol.records.builder import RecordBatchBuilder
@@ -64,18 +64,18 @@ class Log:
         ends = {where: self.first if at == EARLIEST else len(self.batches) for where, at in wanted.items()}
         return {where: ListedOffset(Offset(end), TimestampMs(-1), 0) for where, end in ends.items()}
 
-    def fetch(self, topic: str, partition: int, offset: int, _: Any) -> Fetched:
+    def fetch(self, topic: str, partition: int, offset: int, _: Any) -> FetchedBatches:
         end = Offset(len(self.batches))
-        return Fetched(memoryview(self.batches[offset]), end, end, Offset(self.first))
+        return FetchedBatches(memoryview(self.batches[offset]), end, end, Offset(self.first))
 
-    def fetch_many(self, positions: dict[TopicPartition, int], _: Any) -> dict[TopicPartition, Fetched]:
+    def fetch_many(self, positions: dict[TopicPartition, int], _: Any) -> dict[TopicPartition, FetchedBatches]:
         self.before_fetch()
         at = positions[WHERE]
         self.asked.append(at)
         if at < self.first:
             raise failure(ErrorCode.OFFSET_OUT_OF_RANGE, WHERE)
         end = Offset(len(self.batches))
-        return {WHERE: Fetched(memoryview(b"".join(self.batches[at:])), end, end, Offset(self.first))}
+        return {WHERE: FetchedBatches(memoryview(b"".join(self.batches[at:])), end, end, Offset(self.first))}
 
 
 def read(log: Log, into: TierCounts | None = None, **more: Any) -> TierCounts:

@@ -8,7 +8,7 @@ import pytest
 from moldau.audit.schemas import TrackedSchemas
 from moldau.audit.tally import Tally
 from moldau.audit.walker import Walker
-from moldau.client.partition_requests import AbortedRecords, Fetched
+from moldau.client.partition_requests import AbortedRecords, FetchedBatches
 from moldau.model.errors import CorruptBatchError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import encode_batch
@@ -25,7 +25,7 @@ WHERE = TopicPartition("t", 0)
 BOTH = pytest.mark.parametrize("fast", [False, True])
 
 
-def walked(of: Fetched, offset: int = 0, *, fast: bool = False) -> tuple[int, Tally]:
+def walked(of: FetchedBatches, offset: int = 0, *, fast: bool = False) -> tuple[int, Tally]:
     walker, tally = Walker(fast=fast), Tally()
     walker.few = 0
     return walker.walk(WHERE, of, offset, tally), tally
@@ -49,7 +49,7 @@ def test_markers_and_aborted_transactions_are_left_out(fast: bool) -> None:
         transaction(values[4:], base_offset=4, producer=8),
         encode_end_txn_marker(marker, producer_id=7, producer_epoch=0, timestamp=NOON, base_offset=6),
     ]
-    of = Fetched(memoryview(b"".join(parts)), Offset(7), Offset(7), Offset(0), (AbortedRecords(7, 2),))
+    of = FetchedBatches(memoryview(b"".join(parts)), Offset(7), Offset(7), Offset(0), (AbortedRecords(7, 2),))
     position, tally = walked(of, fast=fast)
     ((key, count),) = tally.counts().items()
     assert (position, count.count, key.host) == (7, 4, "ewr-1")

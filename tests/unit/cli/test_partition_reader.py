@@ -9,7 +9,7 @@ import pytest
 from moldau.cli.partition_reader import PartitionReader
 from moldau.client.errors import RequestFailedError
 from moldau.client.fetched_batches import UnreadableBatchError
-from moldau.client.partition_requests import Fetched, FetchLimits, ListedOffset
+from moldau.client.partition_requests import FetchedBatches, FetchLimits, ListedOffset
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
 from moldau.protocol.records.batch import Compression, RecordBatchBuilder
@@ -40,15 +40,15 @@ class FakeCluster:
                 builder.append(1000, b"k", b"%d" % (number * PER_BATCH + record))
             self.batches.append(bytearray(builder.build()))
 
-    def fetch_many(self, positions: Mapping[TopicPartition, int], limits: FetchLimits) -> dict[TopicPartition, Fetched]:
+    def fetch_many(self, positions: Mapping[TopicPartition, int], limits: FetchLimits) -> dict[TopicPartition, FetchedBatches]:
         return {where: self.fetch(*where, offset, limits) for where, offset in positions.items()}
 
-    def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+    def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> FetchedBatches:
         number = offset // PER_BATCH
         if number in self.refused:
             raise RequestFailedError(ErrorCode.CORRUPT_MESSAGE, "damaged", WHERE)
         last = min([number + (1 if limits.partition_max_bytes == 1 else self._at_once), *(each for each in self.refused if each > number)])
-        return Fetched(memoryview(b"".join(self.batches[number:last])), Offset(END), Offset(END), Offset(0))
+        return FetchedBatches(memoryview(b"".join(self.batches[number:last])), Offset(END), Offset(END), Offset(0))
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
         return dict.fromkeys(wanted, ListedOffset(Offset(END), TimestampMs(-1), 0))

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.client.fetched_batches import UnreadableBatchError, checked_batches
-from moldau.client.partition_requests import Fetched
+from moldau.client.partition_requests import FetchedBatches
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import RecordBatchBuilder
 from moldau.protocol.records.header import HEADER_SIZE, LENGTH_OFFSET
@@ -25,7 +25,7 @@ def log(*bases: int, records: int = 2) -> list[bytearray]:
 def read(batches: list[bytearray], position: int = 0, end: int = 100) -> tuple[list[int], UnreadableBatchError | None]:
     """Base offsets of what was given out of a log with this end, and what ended it."""
     found: list[int] = []
-    fetched = Fetched(memoryview(b"".join(batches)), Offset(end), Offset(end), Offset(0))
+    fetched = FetchedBatches(memoryview(b"".join(batches)), Offset(end), Offset(end), Offset(0))
     try:
         for header, _ in checked_batches(WHERE, fetched, position):
             found.append(header.base_offset)

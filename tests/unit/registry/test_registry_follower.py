@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from moldau.client.partition_requests import EARLIEST, Fetched, ListedOffset
+from moldau.client.partition_requests import EARLIEST, FetchedBatches, ListedOffset
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
 from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.compression import Compression
@@ -34,16 +34,16 @@ class FakeCluster:
         self.between()
         return found
 
-    def fetch(self, _topic: str, _partition: int, offset: int, _limits: object) -> Fetched:
+    def fetch(self, _topic: str, _partition: int, offset: int, _limits: object) -> FetchedBatches:
         """A batch of what is there."""
         end = FakeCluster.end
         if end <= offset:
             time.sleep(0.002)
-            return Fetched(memoryview(b""), Offset(end), Offset(end), Offset(0))
+            return FetchedBatches(memoryview(b""), Offset(end), Offset(end), Offset(0))
         records = encode_batch(
             [Record(each, 0, 0, b'{"keytype":"NOOP","magic":0}', None, []) for each in range(offset, end)], base_offset=offset
         )
-        return Fetched(memoryview(records), Offset(end), Offset(end), Offset(0))
+        return FetchedBatches(memoryview(records), Offset(end), Offset(end), Offset(0))
 
     def interrupt(self) -> None:
         """Nothing waits."""
@@ -123,7 +123,7 @@ def test_records_that_cannot_be_read_are_named_and_passed_over(
         bomb,
         encode_batch([schema(6, b"b")], base_offset=6),
     ]
-    fetched = Fetched(memoryview(b"".join(map(bytes, log))), Offset(7), Offset(7), Offset(0))
+    fetched = FetchedBatches(memoryview(b"".join(map(bytes, log))), Offset(7), Offset(7), Offset(0))
     assert follower._apply(fetched) == 7
     lines = [record.getMessage() for record in caplog.records if "records skipped" in record.getMessage()]
     assert ["_schemas-0 offset=4" in lines[0], "_schemas-0 offset=5" in lines[1], len(lines)] == [True, True, 2]

@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
 from moldau.client.metadata import TopicMetadata
-from moldau.client.partition_requests import EARLIEST, LATEST, READ_UNCOMMITTED, Fetched, FetchLimits
+from moldau.client.partition_requests import EARLIEST, LATEST, READ_UNCOMMITTED, FetchedBatches, FetchLimits
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import Offset, TopicPartition
 
@@ -57,11 +57,11 @@ class ClusterLog:
         """First offset of the log, and its end."""
         return self.offsets({partition: EARLIEST})[partition], self.offsets({partition: LATEST})[partition]
 
-    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:
+    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> FetchedBatches:
         """Batches from `offset` on, about `bytes_max` bytes, after at most `wait_ms` without any."""
         return self.fetch_many({partition: offset}, bytes_max, wait_ms)[partition]
 
-    def fetch_many(self, positions: Mapping[TopicPartition, int], bytes_max: int, wait_ms: int) -> Mapping[TopicPartition, Fetched]:
+    def fetch_many(self, positions: Mapping[TopicPartition, int], bytes_max: int, wait_ms: int) -> Mapping[TopicPartition, FetchedBatches]:
         """The same of many partitions: about `bytes_max` bytes of each leader, so that some may come without any."""
         limits = FetchLimits(max_wait_ms=wait_ms, max_bytes=bytes_max, partition_max_bytes=bytes_max, isolation_level=self._isolation_level)
         return self.cluster.fetch_many(positions, limits)

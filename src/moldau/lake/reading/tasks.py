@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 
 from moldau.client.fetched_batches import UnreadableBatchError, VisibleBatches, checked_batches
-from moldau.client.partition_requests import Fetched
+from moldau.client.partition_requests import FetchedBatches
 from moldau.lake.python_tasks import spare_collections
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.columns import RecordColumns, Section, decode_sections
@@ -49,7 +49,7 @@ class ReadError(RuntimeError):
 class Fetcher(Protocol):
     """Where a read gets its bytes from."""
 
-    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:
+    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> FetchedBatches:
         """Batches from `offset` on, about `bytes_max` bytes, after at most `wait_ms` without any; the first may begin before `offset`,
         the last may be cut off. WorldError, PeerError."""
 
@@ -142,7 +142,7 @@ class RangeRead:
         self._position = next_position
         return columns
 
-    def _sections(self, fetched: Fetched) -> tuple[list[Section], int]:
+    def _sections(self, fetched: FetchedBatches) -> tuple[list[Section], int]:
         """The batches that hold records of the range, and the offset to continue from."""
         sections, next_position, decompressed = [], self._position, 0
         visible = VisibleBatches(fetched.aborted)
@@ -207,7 +207,7 @@ class RangeRead:
 class ManyFetcher(Fetcher, Protocol):
     """A fetcher that asks for many partitions at once."""
 
-    def fetch_many(self, positions: Mapping[TopicPartition, int], bytes_max: int, wait_ms: int) -> Mapping[TopicPartition, Fetched]:
+    def fetch_many(self, positions: Mapping[TopicPartition, int], bytes_max: int, wait_ms: int) -> Mapping[TopicPartition, FetchedBatches]:
         """As `fetch`, of all these partitions; of one that has nothing, or no room in `bytes_max`, the records are empty."""
 
 
@@ -227,7 +227,7 @@ class Beginnings:
             if each.size:
                 self._starts.setdefault(TopicPartition(each.topic, each.partition), each.start)
         self._together = True
-        self._fetched: dict[TopicPartition, Fetched] = {}
+        self._fetched: dict[TopicPartition, FetchedBatches] = {}
         self._id: str | None = None
         self._begun: TopicPartition | None = None
 
@@ -236,7 +236,7 @@ class Beginnings:
         self._begun = TopicPartition(wanted.topic, wanted.partition)
         return self
 
-    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:
+    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> FetchedBatches:
         """Batches from `offset` on: what was fetched with those of the other ranges, or of this range alone. WorldError, PeerError."""
         start = self._starts.get(partition)
         if partition not in self._fetched and offset == start:

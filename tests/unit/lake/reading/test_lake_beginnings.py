@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from moldau.client.partition_requests import Fetched
+from moldau.client.partition_requests import FetchedBatches
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.lake.reading.tasks import Beginnings, RangeRead, ReadRules
 from moldau.model.errors import ErrorCode, PeerError, WorldError
@@ -36,24 +36,24 @@ class Log:
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         return 0, 3
 
-    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:
+    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> FetchedBatches:
         self.asked.append(f"{partition.partition} from {offset}")
         if offset > 3:
             raise PeerError(ErrorCode.OFFSET_OUT_OF_RANGE, "out of range")
         return self._records(partition, offset)
 
-    def fetch_many(self, positions: Mapping[TopicPartition, int], bytes_max: int, wait_ms: int) -> Mapping[TopicPartition, Fetched]:
+    def fetch_many(self, positions: Mapping[TopicPartition, int], bytes_max: int, wait_ms: int) -> Mapping[TopicPartition, FetchedBatches]:
         self.asked.append(f"{len(positions)} together")
         if self.together_trouble is not None:
             raise self.together_trouble
         full = {*self.left_out, *list(positions)[self.room :]}
         return {where: self._records(where, 3 if where in full else offset) for where, offset in positions.items()}
 
-    def _records(self, where: TopicPartition, offset: int) -> Fetched:
+    def _records(self, where: TopicPartition, offset: int) -> FetchedBatches:
         found = b"".join(
             encode_batch([Record(each, 0, 0, None, b"%d/%d" % (where.partition, each), [])], base_offset=each) for each in range(offset, 3)
         )
-        return Fetched(memoryview(found), Offset(3), Offset(3), Offset(0))
+        return FetchedBatches(memoryview(found), Offset(3), Offset(3), Offset(0))
 
 
 def read(log: Log, *ranges: tuple[TopicPartition, int, int]) -> list[str]:

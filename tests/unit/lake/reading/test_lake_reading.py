@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.client.partition_requests import AbortedRecords, Fetched
+from moldau.client.partition_requests import AbortedRecords, FetchedBatches
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.lake.reading.tasks import RangeRead, ReadError, ReadRules
 from moldau.model.errors import ErrorCode, PeerError, WorldError
@@ -63,7 +63,7 @@ class FakeLog:
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         return self.first, self.end
 
-    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:
+    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> FetchedBatches:
         assert partition == WHERE
         self.fetches += 1
         if self.troubles:
@@ -76,7 +76,7 @@ class FakeLog:
         held = [data for _, last, data in self.batches if last >= offset]
         found, whole = b"".join(held), len(held[0]) if held else 0
         aborted = tuple(AbortedRecords(producer, first) for producer, first, end in self.aborted if end >= offset)
-        return Fetched(memoryview(found[: max(bytes_max, whole)]), Offset(self.end), Offset(self.end), Offset(self.first), aborted)
+        return FetchedBatches(memoryview(found[: max(bytes_max, whole)]), Offset(self.end), Offset(self.end), Offset(self.first), aborted)
 
 
 class Clock:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from moldau.client.partition_requests import EARLIEST, Fetched
+from moldau.client.partition_requests import EARLIEST, FetchedBatches
 from moldau.lake.writing.decisions import Decision, DecisionLog, DecisionState
 from moldau.model.errors import CorruptBatchError, WorldError
 from moldau.model.identity import Offset, TopicPartition
@@ -31,10 +31,10 @@ class Leader:
     def list_offsets(self, times: dict[TopicPartition, int], isolation_level: int = 0) -> dict[TopicPartition, Listed]:
         return {where: Listed(0 if time == EARLIEST else self.end) for where, time in times.items()}
 
-    def fetch(self, topic: str, partition: int, offset: int, limits: Any) -> Fetched:
+    def fetch(self, topic: str, partition: int, offset: int, limits: Any) -> FetchedBatches:
         known = self.end if self.clock >= self.knows_at else self.knows
         data = b"".join(self._batch(at, *self.values[at]) for at in sorted(self.values) if offset <= at < known)
-        return Fetched(memoryview(data), Offset(known), Offset(known), Offset(0))
+        return FetchedBatches(memoryview(data), Offset(known), Offset(known), Offset(0))
 
     def _batch(self, offset: int, key: bytes, value: bytes | None) -> bytes:
         builder = RecordBatchBuilder(base_offset=offset)
