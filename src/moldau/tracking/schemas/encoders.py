@@ -1,8 +1,8 @@
 """Events to Avro bytes by one generated function per record: without a loop over the schema, and without a look at what kind a value is.
 
 `encoder_of` makes one for dicts, and one for a dataclass or a pydantic model, whose fields it reads where they are. An encoder writes only
-what `checking` accepts, and the same bytes as fastavro does after it. Of anything else (a subclass, a default left out, a number where text
-belongs) it raises one of `UNSURE`, and the slow path decides: it writes the event, or names the field at fault. So an encoder may be
+what `validation` accepts, and the same bytes as fastavro does after it. Of anything else (a subclass, a default left out, a number where
+text belongs) it raises one of `UNSURE`, and the slow path decides: it writes the event, or names the field at fault. So an encoder may be
 strict about what is rare, without a reason in its error. Parts of a schema that are rare (unions of several types, fixed decimals) are
 written by the slow path in place. Numbers are written from tables.
 """
@@ -22,8 +22,8 @@ from uuid import UUID
 from fastavro import schemaless_writer
 
 from moldau.tracking.errors import EventError
-from moldau.tracking.schemas.checking import LOGICAL_RANGES, Names, complete
 from moldau.tracking.schemas.python_values import field_names, plain
+from moldau.tracking.schemas.validation import LOGICAL_RANGES, Names, complete
 
 Encode = Callable[[Any], bytes]
 _EXACT_DOUBLES: Final = 1 << 53

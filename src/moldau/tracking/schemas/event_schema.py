@@ -26,9 +26,9 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from moldau.tracking.errors import EventError, SchemaError
 from moldau.tracking.header import HEADER_FIELD, HEADER_NAME, HEADER_SCHEMA, full_name, is_header_type, namespace_of
-from moldau.tracking.schemas.checking import Names, complete, defaults_of
 from moldau.tracking.schemas.encoders import UNSURE, encoder_of
 from moldau.tracking.schemas.python_values import plain_fields
+from moldau.tracking.schemas.validation import Names, complete, defaults_of
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})

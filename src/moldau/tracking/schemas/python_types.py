@@ -28,8 +28,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from moldau.tracking.errors import EventError, SchemaError
-from moldau.tracking.schemas.checking import complete
 from moldau.tracking.schemas.python_values import described_fields, field_names, input_names, plain, pydantic_config
+from moldau.tracking.schemas.validation import complete
 
 NOTHING: Final = object()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
