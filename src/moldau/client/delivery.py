@@ -38,10 +38,10 @@ class DeliveryListener(Protocol):
 class Delivery:
     """One message on its way. It ends as delivered or as a `moldau.client.failures.SendError`, in the producer's own thread."""
 
-    __slots__ = ("_callbacks", "_delivered", "_error", "_keeper", "_seen")
+    __slots__ = ("_callbacks", "_delivered", "_error", "_listener", "_seen")
 
-    def __init__(self, keeper: DeliveryListener) -> None:
-        self._keeper = keeper
+    def __init__(self, listener: DeliveryListener) -> None:
+        self._listener = listener
         self._delivered: Delivered | None = None
         self._error: SendError | None = None
         self._callbacks: list[Callable[[Delivery], object]] | None = None
@@ -99,7 +99,7 @@ class Delivery:
         try:
             topic = message.topic() or ""
         except SystemError as broken:
-            self._keeper.record_fatal(broken)
+            self._listener.record_fatal(broken)
             topic = message.topic() or ""
         if error is None:
             self._end(Delivered(topic, message.partition() or 0, message.offset(), message.timestamp()[1]), None)
@@ -111,7 +111,7 @@ class Delivery:
     def refuse(self, error: SendError) -> None:
         """Complete it as failed on the way, or before it was queued."""
         self._end(None, error)
-        self._keeper.delivery_failed(self)
+        self._listener.delivery_failed(self)
 
     def _end(self, delivered: Delivered | None, error: SendError | None) -> None:
         self._delivered, self._error = delivered, error

@@ -164,7 +164,7 @@ class Producer:
         return True
 
     @property
-    def keeper(self) -> "DeliveryListener":
+    def delivery_listener(self) -> "DeliveryListener":
         """The listener of deliveries, for other classes of them than `prepare` makes."""
         return self._reports
 

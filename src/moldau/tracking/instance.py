@@ -139,8 +139,8 @@ class CountedDelivery(Delivery):
 
     __slots__ = ("_guid_hash", "_instance", "_time_ms", "_topic", "_value_bytes")
 
-    def __init__(self, keeper: DeliveryListener, instance: Instance, topic: str, time_ms: int, value_bytes: int, guid_hash: int) -> None:
-        Delivery.__init__(self, keeper)
+    def __init__(self, listener: DeliveryListener, instance: Instance, topic: str, time_ms: int, value_bytes: int, guid_hash: int) -> None:
+        Delivery.__init__(self, listener)
         self._instance = instance
         self._topic = topic
         self._time_ms = time_ms

@@ -185,7 +185,7 @@ class TrackerProducer:
         if last[0] != time_ms:
             last = self._last_time = (time_ms, time_bytes(time_ms))
         value = b"".join((prefix, last[1], self._header_text, guid, body))
-        delivery = CountedDelivery(self._producer.keeper, instance, route.topic, time_ms, len(value), guid_hash(guid))
+        delivery = CountedDelivery(self._producer.delivery_listener, instance, route.topic, time_ms, len(value), guid_hash(guid))
         return OutgoingMessage(route.topic, value, key, ANY_PARTITION, {"on_delivery": delivery.report}, delivery)
 
     def _open(self) -> Instance:
