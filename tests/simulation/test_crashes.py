@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def crashes_of_a_start(seed: int, *, power_cut: bool, prepare: Callable[[Simulat
         return has_crashed
 
     for call in range(1, 10_000):
-        simulation = Simulation(draw_options(seed, faults=()))
+        simulation = Simulation(replace(draw_options(seed, faults=()), tree_latency_s=0.0, tree_linger_s=0.0))
         try:
             if not simulation.run(crash_at(simulation, call)):
                 return call - 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,34 @@ def test_a_high_watermark_that_falls_is_found(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(HostedPartition, "advanced", falls)
     assert "high watermark fell" in str(run_trial(draw_options(3), WORKLOADS))
+
+
+RARE: list[tuple[str, dict[str, object], set[str]]] = [
+    ("flip_bit", {"damaged_topics": ["plain"]}, {"records damaged"}),
+    ("misdirect_write", {"damaged_topics": ["plain"]}, {"records damaged"}),
+    ("flip_bit", {}, {"an index or a snapshot damaged"}),
+    ("misdirect_write", {}, {"an index or a snapshot damaged"}),
+    ("fail_sync", {"settings": {"log.flush.interval.messages": 1}}, {"a sync failed"}),
+    ("fail_directory", {"directories": 2}, set()),
+    ("suspend_session", {"tree_latency_s": 0.01}, set()),
+    ("expire_session", {"tree_latency_s": 0.01, "tree_linger_s": 6.0}, set()),
+    ("lose_answer", {}, set()),
+    ("client_death", {}, set()),
+]
+
+
+@pytest.mark.parametrize(("kind", "more", "struck"), RARE, ids=[f"{kind} {', '.join(more) or '-'}" for kind, more, _ in RARE])
+def test_a_fault_strikes_and_nothing_is_lost_that_must_stay(kind: str, more: dict[str, Any], struck: set[str]) -> None:
+    options = Options(7, faults={kind: 2.0, "kill": 8.0}, operations=150, **more)
+    verdict = run_trial(options, WORKLOADS)
+    assert not verdict.failures, str(verdict)
+    assert verdict.struck >= {kind, *struck}
+
+
+def test_damaged_records_that_are_served_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moldau.log.batches.verify_crc", lambda _batch: True)
+    options = Options(7, faults={"flip_bit": 2.0}, operations=150, damaged_topics=["plain"])
+    assert "recovered up to" in str(run_trial(options, WORKLOADS))
 
 
 async def wait_for_ever(context: ClientContext) -> None:

@@ -88,11 +88,16 @@ class Content:
             _apply(self.durable, change)
         self.changes.clear()
 
+    def kept(self) -> bytearray:
+        """What is safe or may yet be: all but what a failed sync has lost."""
+        data = bytearray(self.durable)
+        for change in self.changes:
+            _apply(data, change)
+        return data
+
     def forget_lost(self) -> None:
         """Let the process see no more than is safe or may yet be."""
-        self.data = bytearray(self.durable)
-        for change in self.changes:
-            _apply(self.data, change)
+        self.data = self.kept()
 
     def crash(self, random: Random | None) -> str:
         """Keep what a crash leaves, nothing unsynced without `random`; the name of the variant."""

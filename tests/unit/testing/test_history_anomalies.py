@@ -624,6 +624,14 @@ def test_the_epoch_of_a_producer_may_be_lost(told: Told) -> None:
     assert told.anomalies() == {Kind.ZOMBIE}
 
 
+def test_the_next_producer_may_get_an_epoch_that_was_lost(told: Told) -> None:
+    older = told.transactional("older", "id")
+    told.history.lost_transactional_id("id", told.history.now())
+    told.transactional("newer", "id")
+    told.polled((0, told.stored(0, by=older)))
+    assert told.anomalies() == set()
+
+
 # The report
 
 

@@ -49,6 +49,8 @@ class Producer:
     """When it had its producer id: from then on those before it with the same transactional id are fenced."""
     gone_at: float = inf
     """When it was given up, with whatever it had not finished."""
+    begun_at: float = -inf
+    """When it was made, before anything was asked in its name; kept of transactional ones."""
 
 
 @dataclass(slots=True, repr=False)
@@ -221,7 +223,8 @@ class History:
     ) -> int:
         """A client instance that sends."""
         with self._lock:
-            self.producers.append(Producer(name, idempotent, durable, transactional_id, copies_for))
+            begun_at = self.now() if transactional_id else -inf
+            self.producers.append(Producer(name, idempotent, durable, transactional_id, copies_for, begun_at=begun_at))
             return len(self.producers) - 1
 
     def producer_ready(self, producer: int) -> None:

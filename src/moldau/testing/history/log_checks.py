@@ -62,7 +62,7 @@ def check_whole_transactions(evidence: Evidence) -> Iterator[Anomaly]:
 def check_fencing(evidence: Evidence) -> Iterator[Anomaly]:
     """Once another producer is ready with the same transactional id, nothing of the older one succeeds that was begun afterwards.
 
-    Until a power cut that lost the coordinator's state: the epoch of the newer one may be among it.
+    Until a power cut that lost the coordinator's state: the epoch of the newer one, or of the older, may be among it.
     """
     history = evidence.history
     fenced_at = [inf] * len(history.producers)
@@ -75,8 +75,7 @@ def check_fencing(evidence: Evidence) -> Iterator[Anomaly]:
         numbers.sort(key=lambda number: history.producers[number].ready_at)
         for older, newer in pairwise(numbers):
             fenced_at[older] = history.producers[newer].ready_at
-            transactional_id = history.producers[older].transactional_id
-            fenced_until[older] = evidence.losses.transactional_id_after(transactional_id, fenced_at[older])
+            fenced_until[older] = evidence.losses.epoch_lost(history, older)
     sends = history.sends
     for value, producer in enumerate(sends.producer):
         if sends.outcome[value] == Outcome.OK and sends.begun[value] > fenced_at[producer] and sends.ended[value] <= fenced_until[producer]:

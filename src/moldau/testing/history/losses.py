@@ -68,19 +68,29 @@ class Losses:
         """The first loss of a transactional id's state at or after a time; inf if there was none."""
         return next((loss for loss in self._state.get((False, transactional_id), ()) if loss >= at), inf)
 
+    def epoch_lost(self, history: History, producer: int) -> float:
+        """The first loss since which a producer may share its epoch with another one of its transactional id; inf if there was none.
+
+        That is one that may have lost its epoch, so that the next one gets the same, or the epoch of one that was not gone when it came.
+        """
+        this = history.producers[producer]
+        since = min(
+            other.begun_at
+            for other in history.producers
+            if other.transactional_id == this.transactional_id and other.begun_at <= this.begun_at <= other.gone_at
+        )
+        return self.transactional_id_after(this.transactional_id, since)
+
     def broken_transactions(self, history: History) -> set[int]:
         """Transactions that a loss may have torn, or ended otherwise than was answered: nobody may rely on their outcome.
 
-        Those that were begun before a loss of their id's state, of a partition that they wrote to, or of a group that they committed for.
+        Those of producers that may share an epoch with another one since a loss of their id's state, and those that were begun before
+        a loss of that, of a partition that they wrote to, or of a group that they committed for.
         A marker may be lost where the transaction's records are not.
         """
         if not history.losses and not history.state_losses:
             return set()
-        found = {
-            number
-            for number, entry in enumerate(history.transactions)
-            if self.transactional_id_after(history.producers[entry.producer].transactional_id, entry.begun) != inf
-        }
+        found = {number for number, entry in enumerate(history.transactions) if self.epoch_lost(history, entry.producer) != inf}
         sends = history.sends
         for partition, transaction in zip(sends.partition, sends.transaction, strict=True):
             if transaction != NONE and self.of(partition) and history.transactions[transaction].begun <= self.of(partition)[-1].at:

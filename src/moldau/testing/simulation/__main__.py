@@ -70,6 +70,7 @@ def _run(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 "records": verdict.operations,
                 "faults": len(verdict.done),
                 "reached": sorted(verdict.reached),
+                "struck": sorted(verdict.struck),
                 "states": sorted(verdict.states),
             }
 

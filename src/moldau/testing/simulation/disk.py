@@ -10,6 +10,8 @@ from random import Random
 from moldau.model.errors import StorageError
 from moldau.testing.disk import ForgetfulDisk
 
+SECTOR = 512
+
 
 @dataclass(slots=True)
 class DiskOptions:
@@ -31,6 +33,12 @@ class SimulatedDisk(ForgetfulDisk):
         """Called before each operation; what it raises ends that before it has an effect."""
         self.failing: str | None = None
         """A directory whose operations fail, with all below it: the disk that holds it is broken."""
+        self.failing_syncs = 0
+        """So many of the next syncs fail."""
+        self.failed_syncs = 0
+        """Syncs that have failed."""
+        self.damaged: dict[str, None] = {}
+        """Folders of partitions with records that were damaged, until it is judged what that has cost."""
         self.slowness = 1.0
         """Jobs in the background take so many times as long."""
         self._random = random
@@ -38,9 +46,37 @@ class SimulatedDisk(ForgetfulDisk):
     def enter(self, operation: str, path: str) -> None:
         """Begin an operation."""
         self.on_operation(operation)
-        if self.failing is not None and path.startswith(self.failing):
+        is_sync = operation == "sync"
+        fails = self.failing is not None and path.startswith(self.failing)
+        if is_sync and self.failing_syncs and not fails:
+            self.failing_syncs -= 1
+            fails = True
+        if fails:
+            self.failed_syncs += is_sync
             raise StorageError("input/output error", path=path)
         super().enter(operation, path)
+
+    def flip(self, path: str, position: int, bit: int) -> None:
+        """Change one bit of a file."""
+        content = self._file(path)
+        content.change(position, bytes((content.data[position] ^ 1 << bit,)))
+
+    def misdirect(self, source: str, path: str, position: int) -> None:
+        """Put the first sector of one file into another, which it does not make longer: the disk has written it to the wrong place."""
+        content = self._file(path)
+        content.change(position, bytes(self._file(source).data[: min(SECTOR, len(content.data) - position)]))
+
+    def contents(self, path: str, *, cached: bool = True) -> bytes:
+        """All bytes of a file, for those that look at the disk from outside: no operation of the process.
+
+        Without `cached`, without those that a failed sync has lost and that can still be read.
+        """
+        content = self._file(path)
+        return bytes(content.data if cached else content.kept())
+
+    def names(self, path: str) -> list[str]:
+        """Names in a directory, looked at in the same way."""
+        return sorted(self._directory(path).entries) if self.exists(path) else []
 
     def job_s(self) -> float:
         """How long the next job in the background takes."""

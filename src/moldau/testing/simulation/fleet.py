@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 from moldau.testing.simulation.options import Options, draw_options, generator
-from moldau.testing.simulation.workloads import CREATING, TRANSACTIONAL, WORKLOADS, Workload
+from moldau.testing.simulation.workloads import WORKLOADS, Workload
 
 CLIENTS_MIN, CLIENTS_MAX = 2, 8
+LOSING = ("power_cut", "fail_sync", "fail_directory")
+"""Faults that may take what was not synced."""
 
 
 def draw_clients(seed: int, workloads: Mapping[str, Workload] = WORKLOADS) -> list[str]:
@@ -29,12 +31,13 @@ def options_of(seed: int) -> Options:
 
 
 def settle(options: Options) -> None:
-    """Have transactional clients meet power cuts only where everything is synced before it is acknowledged.
+    """Fit the world to what its clients can claim in it.
 
-    A coordinator that has lost the begin of a transaction never ends it: its records hide all that follow, and nothing can be claimed.
-    Topics that are created while the disk is full stay offline, until an operator accepts the loss of folders that were never made.
+    Copiers, which commit offsets in transactions, meet losses only where everything is synced before it is acknowledged: a coordinator that
+    has lost the begin of a transaction never ends it, and the offsets of their group stay undecided for ever. Clients whose own models know
+    of no damage have topics of their own, which are not damaged.
     """
-    if any(name in CREATING for name in options.clients):
-        options.faults.pop("disk_full", None)
-    if "power_cut" in options.faults and any(name in TRANSACTIONAL for name in options.clients):
+    copies = "copy" in options.clients
+    options.damaged_topics = [] if copies else ["plain", "__consumer_offsets", "__transaction_state"]
+    if copies and any(kind in options.faults for kind in LOSING):
         options.settings["log.flush.interval.messages"] = 1

@@ -183,6 +183,14 @@ def _answer_before_store(real: Function) -> Function:
     return store
 
 
+def _keep_epoch(real: Function) -> Function:
+    def elect(state: Any, *positional: Any) -> Any:
+        elected = real(state, *positional)
+        return None if elected is None else elected._replace(leader_epoch=state.leader_epoch)
+
+    return elect
+
+
 MUTANTS = (
     Mutant("answer before write", "moldau.broker.replicas.appends:AppendPipeline.write_staged", _answer_before_write),
     Mutant("forget a flush before an acknowledgement", "moldau.broker.replicas.partition:Partition.open_offset", _forget_flush),
@@ -207,4 +215,5 @@ MUTANTS = (
         "moldau.broker.coordinators.machine_runner:MachineRunner._store",
         _answer_before_store,
     ),
+    Mutant("elect without a new epoch", "moldau.cluster.controller.broadcast:elect", _keep_epoch),
 )

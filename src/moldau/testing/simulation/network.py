@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from moldau.model.errors import StorageError
 from moldau.ports.network import ConnectError
 from moldau.ports.transport import Receiver, Transport
 from moldau.testing.network import QueuedTransport
@@ -158,6 +159,12 @@ class End(QueuedTransport):
         self._fill()
         if not self._queue and not self.closing and self.receiver is not None:
             self.receiver.queue_drained()
+
+    def _fill(self) -> None:
+        try:
+            super()._fill()
+        except StorageError:  # the file of what is to be sent cannot be read
+            self.end(None, ConnectionResetError("reset by peer"))
 
     def _filled(self) -> None:
         if self.in_flight:

@@ -10,8 +10,20 @@ from random import Random
 from moldau.testing.simulation.disk import DiskOptions
 from moldau.testing.simulation.network import NO_PIECE, NetworkOptions
 
-FAULTS = ("kill", "power_cut", "crash_at_call", "stop", "pause", "disconnect", "half_open", "refuse", "disk_full", "slow_disk")
-"""All kinds, in the order in which they are drawn."""
+COMMON_FAULTS = ("kill", "power_cut", "crash_at_call", "stop", "pause", "disconnect", "half_open", "refuse", "disk_full", "slow_disk")
+"""Kinds that half of the runs have, in the order in which they are drawn."""
+RARE_FAULTS = (
+    "flip_bit",
+    "misdirect_write",
+    "fail_sync",
+    "fail_directory",
+    "suspend_session",
+    "expire_session",
+    "lose_answer",
+    "client_death",
+)
+"""Kinds that a quarter of the runs have. Each has a generator of its own, so that one more changes nothing of the others."""
+FAULTS = COMMON_FAULTS + RARE_FAULTS
 
 
 @dataclass(slots=True)
@@ -27,6 +39,14 @@ class Options:
     """Of the broker."""
     network: NetworkOptions = field(default_factory=NetworkOptions)
     disk: DiskOptions = field(default_factory=DiskOptions)
+    directories: int = 1
+    """Log directories of the broker."""
+    tree_latency_s: float = 0.0
+    """Of each request to the coordination tree."""
+    tree_linger_s: float = 0.0
+    """How long the session of a process lasts after its end."""
+    damaged_topics: list[str] = field(default_factory=list)
+    """Topics whose records may be damaged on disk where they are not known to be synced. Indexes may be damaged of all topics."""
     reading_cost_s: float = 0.0
     faults_s: float = 30.0
     """How long the phase of faults lasts."""
@@ -43,7 +63,7 @@ def draw_options(seed: int, faults: tuple[str, ...] = FAULTS) -> Options:
     """The options of a seed, with no other kinds of faults than these."""
     random = generator(seed, "options")
     options = Options(seed)
-    for kind in FAULTS:
+    for kind in COMMON_FAULTS:
         is_in, interval_s = random.random() < 0.5, log_uniform(random, 2.0, 30.0)
         if is_in and kind in faults:
             options.faults[kind] = interval_s
@@ -58,6 +78,14 @@ def draw_options(seed: int, faults: tuple[str, ...] = FAULTS) -> Options:
     options.disk = DiskOptions(log_uniform(random, 0.0002, 0.02), random.choice((0.0, 0.02, 0.2)))
     options.reading_cost_s = random.choice((0.0, 0.0, 0.00001, 0.001))
     options.settings = draw_settings(random)
+    for kind in RARE_FAULTS:
+        random = generator(seed, f"options/{kind}")
+        if random.random() < 0.25 and kind in faults:
+            options.faults[kind] = log_uniform(random, 2.0, 30.0)
+    random = generator(seed, "options/world")
+    options.directories = random.choice((1, 1, 2))
+    options.tree_latency_s = random.choice((0.0, 0.0, 0.005, 0.2))
+    options.tree_linger_s = random.choice((0.0, 0.0, 6.0))
     return options
 
 

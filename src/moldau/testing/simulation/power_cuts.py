@@ -1,24 +1,26 @@
 """What each end of a process took from the logs: compares where they ended before and where they end after, and judges it.
 
-A process that is killed or stopped loses nothing that it had written. A power cut may take what was written and not synced, from the end
-of a log; never what was acknowledged where each batch is synced before its acknowledgement (``flush.messages`` 1). What was legally lost is
-told to the history, which then expects it no longer, and expects a higher leader epoch where its offsets are used again.
+A process that is killed or stopped loses nothing that it had written. A power cut, or a sync that fails, may take what was written and not
+synced, from the end of a log; never what was acknowledged where each batch is synced before its acknowledgement (``flush.messages`` 1).
+A batch that was damaged on disk after the recovery point is cut at the next start, with what follows it, whatever was acknowledged. The
+history learns what was legally lost: it then expects it no longer, and expects a higher leader epoch where its offsets are used again.
 """
 
 from typing import NamedTuple
 
 from moldau.broker.replicas.hosted import HostedPartition
+from moldau.log.partition_log import PartitionLog
 from moldau.testing.history.history import History, Outcome
 from moldau.testing.simulation.clients.context import PartitionNumbers
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.process import Host, Incarnation
-from moldau.testing.simulation.reader import ends_of_logs
+from moldau.testing.simulation.reader import LogEnd, ends_of_logs
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
 class _Log(NamedTuple):
-    """A log when it was last open."""
+    """A log when it was last looked at."""
 
     topic: str
     partition: int
@@ -26,6 +28,8 @@ class _Log(NamedTuple):
     epoch: int
     is_synced: bool
     """Whether each batch is synced before its acknowledgement."""
+    is_old: bool
+    """Whether it went offline before its process ended: it may have grown since it was noted."""
 
 
 class PowerCuts:
@@ -33,6 +37,9 @@ class PowerCuts:
 
     def __init__(self, host: Host, history: History, partitions: PartitionNumbers) -> None:
         self.losses = 0
+        """Logs that have legally lost their end."""
+        self.may_hang: dict[str, None] = {}
+        """Partitions in which a transaction may stay undecided for ever: they have lost their end, or its coordinator has."""
         self._host = host
         self._history = history
         self._partitions = partitions
@@ -40,32 +47,47 @@ class PowerCuts:
         """By topic id and index."""
         self._cuts: dict[tuple[bytes, int], float] = {}
         """When the power was cut since a log was last open."""
-        self._ends: dict[str, int] = {}
-        """Where the logs end that the next process recovers, by folder, as the slow reader has it."""
+        self._ends: list[dict[str, LogEnd]] = []
+        """Where the logs end that the next process recovers, by folder, as the slow reader has it; with and without what a failed sync
+        has lost and the system still shows.
+        """
         self._seen: dict[tuple[bytes, int], None] = {}
         """Those that the process that runs has opened."""
+        self._failed_syncs = 0
         host.on_ending.append(self._ending)
         host.on_ended.append(self._ended)
         host.on_serving.append(self._serving)
 
     def see(self, partition: HostedPartition) -> None:
-        """Judge a log, if it is seen for the first time in this process: it may have been opened late, after a full disk."""
+        """Note how a log stands, and judge it if it is seen for the first time in this process: it may have been opened late, after a
+        full disk.
+        """
         key = partition.topic_id, partition.index
-        if key in self._seen:
-            return
-        self._seen[key] = None
+        if key not in self._seen:
+            self._seen[key] = None
+            self._judge(key, partition)
+        self._note(key, partition)
+
+    def _judge(self, key: tuple[bytes, int], partition: HostedPartition) -> None:
         log, name = partition.log, str(partition.topic_partition)
         cut_at, before = self._cuts.pop(key, None), self._logs.get(key)
         if before is None:
             return
-        end = log.end_offset_for_epoch(before.epoch)[1] if before.epoch >= 0 and log.latest_epoch > before.epoch else log.log_end_offset
-        whole = self._ends.get(name)
-        if whole is not None and end != max(whole, log.start_offset):
-            raise InvariantError(f"{name} was recovered up to {end}; the disk had whole batches up to {whole}")
-        if end < before.end:
+        found = [each[name] for each in self._ends if name in each]
+        ends = [_end_of_epoch(log, each.epoch) for each in found]
+        if found and all(end not in (None, max(each.offset, log.start_offset)) for end, each in zip(ends, found, strict=True)):
+            raise InvariantError(f"{name} was recovered up to {ends[0]}; the disk had whole batches up to {found[0].offset}")
+        end = _end_of_epoch(log, before.epoch) or 0
+        if before.is_old and cut_at is not None:
+            self._lost(before._replace(epoch=max(before.epoch, partition.machine.leader_epoch - 1)), min(end, before.end), cut_at)
+        elif end < before.end:
             if cut_at is None:
                 raise InvariantError(f"{name} ended at {before.end} and ends at {end} without a power cut")
             self._lost(before, end, cut_at)
+
+    def _note(self, key: tuple[bytes, int], partition: HostedPartition) -> None:
+        log, (topic, index) = partition.log, partition.topic_partition
+        self._logs[key] = _Log(topic, index, log.log_end_offset, log.latest_epoch, log.config.flush_messages == 1, False)
 
     def _serving(self, process: Incarnation) -> None:
         self._seen.clear()
@@ -78,21 +100,27 @@ class PowerCuts:
 
     def _ending(self, process: Incarnation, power_cut: bool) -> None:
         if process.is_serving:
+            for key in self._seen:
+                if key in self._logs:
+                    self._logs[key] = self._logs[key]._replace(is_old=True)
             self._see_all(process)
-            assert process.broker is not None
-            for partition in list(process.broker.partitions):
-                log, (topic, index) = partition.log, partition.topic_partition
-                is_synced = log.config.flush_messages == 1
-                self._logs[partition.topic_id, index] = _Log(topic, index, log.log_end_offset, log.latest_epoch, is_synced)
-        if power_cut:
+        disk = self._host.disk
+        if power_cut or disk.failed_syncs > self._failed_syncs:
             for key in self._logs:
                 self._cuts.setdefault(key, self._history.now())
 
     def _ended(self, _process: Incarnation) -> None:
-        self._ends = {}
+        disk = self._host.disk
+        self._failed_syncs = disk.failed_syncs
+        self._ends = [{} for _ in range(1 + (disk.failed_syncs > 0))]
         for directory in self._host.directories:
-            if self._host.disk.exists(directory):
-                self._ends |= ends_of_logs(self._host.disk, directory)
+            for cached, ends in zip((True, False), self._ends, strict=False):
+                ends |= ends_of_logs(disk, directory, cached=cached)
+        for key, log in self._logs.items():
+            if f"{log.topic}-{log.partition}" in disk.damaged:
+                self._cuts.setdefault(key, self._history.now())
+                self._logs[key] = log._replace(is_synced=False)
+        disk.damaged.clear()
 
     def _lost(self, before: _Log, end: int, at: float) -> None:
         history = self._history
@@ -104,14 +132,27 @@ class PowerCuts:
         elif before.topic == TRANSACTIONS:
             for name in dict.fromkeys(producer.transactional_id for producer in history.producers):
                 history.lost_transactional_id(name, at)
+            self.may_hang |= dict.fromkeys(history.partitions)
         elif (before.topic, before.partition) in list(self._partitions):
             number = self._partitions.number(before.topic, before.partition)
             if before.is_synced:
                 self._check_acknowledged(number, end, at)
             history.lost(number, end, at, before.epoch)
+            self.may_hang[history.partitions[number]] = None
 
     def _check_acknowledged(self, number: int, end: int, at: float) -> None:
         sends, name = self._history.sends, self._history.partitions[number]
+        losses = [loss for loss in self._history.losses if loss.partition == number]
         for value, partition in enumerate(sends.partition):
-            if partition == number and sends.outcome[value] == Outcome.OK and sends.offset[value] >= end and sends.begun[value] < at:
-                raise InvariantError(f"{name}: offset {sends.offset[value]} was synced and acknowledged, and the log ends at {end}")
+            offset, begun = sends.offset[value], sends.begun[value]
+            if partition != number or sends.outcome[value] != Outcome.OK or offset < end or begun >= at:
+                continue
+            if not any(loss.from_offset <= offset and begun < loss.at for loss in losses):  # else it was lost before
+                raise InvariantError(f"{name}: offset {offset} was synced and acknowledged, and the log ends at {end}")
+
+
+def _end_of_epoch(log: PartitionLog, epoch: int) -> int | None:
+    """Where the records of epochs up to this one end; None without any."""
+    if log.latest_epoch <= epoch:
+        return log.log_end_offset
+    return log.end_offset_for_epoch(epoch)[1] if epoch >= 0 else None

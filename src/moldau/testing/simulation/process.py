@@ -19,6 +19,7 @@ from moldau.broker.broker import Broker
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
+from moldau.model.errors import WorldError
 from moldau.model.steps import Steps
 from moldau.ports.workers import WorkerError
 from moldau.testing.simulation.disk import SimulatedDisk
@@ -80,6 +81,8 @@ class Host:
         """Called before that with whether the power is cut, when nothing is lost yet."""
         self.on_serving: list[Callable[[Incarnation], object]] = []
         """Called when a process has started."""
+        self.damage: Callable[[], object] | None = None
+        """Called once, when the next process has ended, before anything looks at what it has left on the disk."""
         disk.on_operation = self._on_operation
 
     @property
@@ -129,7 +132,7 @@ class Incarnation:
         self.group = Group(self.name)
         self.thread = host.schedule.actor(f"{self.name} thread", self.group)
         self.broker: Broker | None = None
-        self.failure: Exception | None = None
+        self.failure: WorldError | None = None
         """Why it did not start."""
         self.is_serving = False
         self.port_calls = 0
@@ -140,7 +143,7 @@ class Incarnation:
         self.others = [SimulatedBackground(self, name, 1) for name in ("compute", "recompress")]
         self.clock = ProcessClock(self)
         self.workers = SimulatedWorkers(self)
-        self.session = host.tree.session(self.enter)
+        self.session = host.tree.session(self.enter, partial(self.post, self.thread))
         self._is_over = False
         self._is_stopping = False
 
@@ -167,6 +170,9 @@ class Incarnation:
         else:
             host.disk.process_ended()
         host.process = None
+        damage, host.damage = host.damage, None
+        if damage is not None:
+            damage()
         for listener in host.on_ended:
             listener(self)
 
@@ -219,14 +225,23 @@ class Incarnation:
         endpoint = Endpoint(LISTENER, host.name, PORT)
         broker.advertised = {LISTENER: endpoint}
         try:
-            broker.start(BrokerInfo(broker.broker_id, (endpoint,)))
-        except Exception as error:
+            broker.start(BrokerInfo(broker.broker_id, (endpoint,)), self._started)
+        except WorldError as error:
+            self._started(error)
+
+    def _started(self, error: WorldError | None) -> None:
+        host, broker = self.host, self.broker
+        assert broker is not None
+        if error is not None:
             self.failure = error
             self.end(power_cut=False)
             return
         self.is_serving = True
-        for listener in host.on_serving:
-            listener(self)
+        try:
+            for listener in host.on_serving:
+                listener(self)
+        except Exception as verdict:  # of the simulation, not of the product that has called this
+            host.schedule.post(host.schedule.actor("judge"), partial(_raise, verdict))
         host.network.listen(Party(host.name, self.group, self.run), PORT, lambda transport: broker.accept(transport, LISTENER))
 
     def _finish_connections(self) -> None:
@@ -248,7 +263,8 @@ class Incarnation:
             if self.background.running:
                 self.post(self.thread, wait_for_background, 0.01)
                 return
-            broker.slices.run(self._stopping(broker), ended)
+            if broker.slices.run(self._stopping(broker), ended) is None:
+                ended(None)
 
         def ended(error: Exception | None) -> None:
             if error is not None:
@@ -263,6 +279,10 @@ class Incarnation:
     def _random_bytes(self, count: int) -> bytes:
         self.enter("random_bytes")
         return self.host.random.randbytes(count)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 class ProcessClock:

@@ -5,11 +5,13 @@ follows the one before. Before the recovery point compaction may have left holes
 do not fall.
 """
 
+from collections.abc import Iterator
 from struct import Struct
+from typing import NamedTuple
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from moldau.testing.disk import ForgetfulDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 
 _BATCH = Struct(">qiiBIhi")
 """Base offset, length, leader epoch, magic, checksum, attributes, last offset delta."""
@@ -17,57 +19,103 @@ _LENGTH_FROM, _CHECKED_FROM, _BYTES_MIN = 12, 21, 61
 _RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
 
-def ends_of_logs(disk: ForgetfulDisk, directory: str) -> dict[str, int]:
-    """Per folder of a partition the offset at which its log ends after recovery. A folder where compaction has not ended is left out."""
-    points = _recovery_points(disk, directory)
-    ends = {}
-    for folder in disk.list(directory):
-        path = f"{directory}/{folder}"
+class LogEnd(NamedTuple):
+    """Where a log ends."""
+
+    offset: int
+    """After its last record."""
+    epoch: int
+    """The newest leader epoch of its records; -1 without any."""
+
+
+def ends_of_logs(disk: SimulatedDisk, directory: str, *, cached: bool = True) -> dict[str, LogEnd]:
+    """Per folder of a partition where its log ends after recovery. A folder where compaction has not ended is left out.
+
+    `cached`: see `SimulatedDisk.contents`.
+    """
+    points = recovery_points(disk, directory)
+    return {
+        folder: _end_of(disk, f"{directory}/{folder}", bases, points.get(folder, 0), cached=cached)
+        for folder in folders_of(disk, directory)
+        if (bases := bases_of(disk, f"{directory}/{folder}"))
+    }
+
+
+class Place(NamedTuple):
+    """A batch on the disk."""
+
+    path: str
+    position: int
+    size: int
+
+
+def unsynced_batches(disk: SimulatedDisk, directory: str, folder: str) -> Iterator[Place]:
+    """The batches of a log that are not known to be on disk: those after its recovery point, which a start after a crash checks."""
+    point = recovery_points(disk, directory).get(folder, 0)
+    path = f"{directory}/{folder}"
+    for base in bases_of(disk, path):
+        file = f"{path}/{base:020}.log"
+        data, position = disk.contents(file), 0
+        while position + _BYTES_MIN <= len(data):
+            offset, length, *_ = _BATCH.unpack_from(data, position)
+            end = position + _LENGTH_FROM + length
+            if length < _BYTES_MIN - _LENGTH_FROM or end > len(data):
+                break
+            if offset >= point:
+                yield Place(file, position, end - position)
+            position = end
+
+
+def folders_of(disk: SimulatedDisk, directory: str) -> Iterator[str]:
+    """The folders of partitions."""
+    for folder in disk.names(directory):
         topic, _, number = folder.rpartition("-")
-        if not topic or not number.isdigit() or not disk.is_directory(path):
-            continue
-        names = disk.list(path)
-        if any(name.endswith((".swap", ".cleaned")) for name in names):
-            continue
-        bases = [int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdigit()]
-        if bases:
-            ends[folder] = _end_of(disk, path, sorted(bases), points.get(folder, 0))
-    return ends
+        if topic and number.isdigit() and disk.is_directory(f"{directory}/{folder}"):
+            yield folder
 
 
-def _recovery_points(disk: ForgetfulDisk, directory: str) -> dict[str, int]:
+def bases_of(disk: SimulatedDisk, path: str) -> list[int]:
+    """The base offsets of a partition's segments; none where compaction has not ended."""
+    names = disk.names(path)
+    if any(name.endswith((".swap", ".cleaned")) for name in names):
+        return []
+    return sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdigit())
+
+
+def recovery_points(disk: SimulatedDisk, directory: str) -> dict[str, int]:
+    """The recovery points of a directory, by folder."""
     if not disk.exists(f"{directory}/{_RECOVERY_POINTS}"):
         return {}
     points = {}
-    for line in disk.read(f"{directory}/{_RECOVERY_POINTS}").decode().split("\n")[2:]:
+    for line in disk.contents(f"{directory}/{_RECOVERY_POINTS}").decode().split("\n")[2:]:
         words = line.split()
         if len(words) == 3:
             points[f"{words[0]}-{words[1]}"] = int(words[2])
     return points
 
 
-def _end_of(disk: ForgetfulDisk, path: str, bases: list[int], recovery_point: int) -> int:
+def _end_of(disk: SimulatedDisk, path: str, bases: list[int], recovery_point: int, *, cached: bool) -> LogEnd:
     due, latest = bases[0], -1
     for base in bases:
         if base != due and (base < due or due >= recovery_point):
-            return due
+            return LogEnd(due, latest)
         due = max(due, base)
-        data = disk.read(f"{path}/{base:020}.log")
+        data = disk.contents(f"{path}/{base:020}.log", cached=cached)
         position = 0
         while position < len(data):
             if position + _BYTES_MIN > len(data):
-                return due
+                return LogEnd(due, latest)
             offset, length, epoch, magic, checksum, _, delta = _BATCH.unpack_from(data, position)
             end = position + _LENGTH_FROM + length
             if magic != 2 or length < _BYTES_MIN - _LENGTH_FROM or end > len(data) or delta < 0:
-                return due
+                return LogEnd(due, latest)
             if crc32c(data[position + _CHECKED_FROM : end]) != checksum:
-                return due
+                return LogEnd(due, latest)
             is_settled = offset + delta < recovery_point
             if offset != due and not (is_settled and offset > due):
-                return due
+                return LogEnd(due, latest)
             if not is_settled and 0 <= epoch < latest:
-                return due
+                return LogEnd(due, latest)
             latest = max(latest, epoch)
             due, position = offset + delta + 1, end
-    return due
+    return LogEnd(due, latest)

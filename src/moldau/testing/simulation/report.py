@@ -36,6 +36,10 @@ class Report:
         reached = self.reached()
         return [name for name in points if not reached[name]] if len(self.results) >= REACHED_FROM else []
 
+    def struck(self) -> Counter[str]:
+        """How many seeds each fault has struck."""
+        return Counter(name for result in self.results.values() for name in result["struck"])
+
     def lines(self, points: Sequence[str]) -> list[str]:
         """The whole report."""
         results = list(self.results.values())
@@ -51,6 +55,9 @@ class Report:
             "",
             "point of the product, and how many seeds reached it",
             *(f"  {name:<{width}} {reached[name]:>6}" for name in points),
+            "",
+            "fault, and how many seeds it struck",
+            *(f"  {name:<{width}} {count:>6}" for name, count in sorted(self.struck().items())),
             *(f"seed {seed} is another run under another PYTHONHASHSEED" for seed in self.differences),
         ]
 

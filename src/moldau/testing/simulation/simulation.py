@@ -16,6 +16,7 @@ from moldau.testing.simulation.schedule import Event, Schedule
 from moldau.testing.simulation.tree import SimulatedTree
 
 T = TypeVar("T")
+DIRECTORIES = ("/data", "/more")
 BROKER = "broker"
 """The name of its host."""
 POLL_S = 0.001
@@ -57,7 +58,9 @@ class Simulation:
         self.disk = SimulatedDisk(self.random("disk"), options.disk, self.schedule.time_ms)
         self.tree = SimulatedTree(self.clock)
         self.host = Host(BROKER, self.schedule, self.network, self.disk, self.tree, self.random("broker"))
+        self.tree.latency_s, self.tree.linger_s = options.tree_latency_s, options.tree_linger_s
         self.host.settings = options.settings
+        self.host.directories = list(DIRECTORIES[: options.directories])
         self.host.reading_cost_s = options.reading_cost_s
         self.history = History(clock=lambda: self.schedule.now)
         self.partitions = PartitionNumbers(self.history)

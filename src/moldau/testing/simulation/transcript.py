@@ -2,7 +2,8 @@
 
     time | process | mark | event | partitions that have changed: epoch start/last stable/high watermark/end
 
-Marks: ``^`` a process serves, ``!`` it has ended, ``~`` it stands still, ``x`` a connection or a disk is hurt, ``[`` a log lost its end.
+Marks: ``^`` a process serves, ``!`` it has ended, ``~`` it stands still, ``x`` a connection, a disk, a session or a client is hurt,
+``[`` a log lost its end.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from moldau.testing.simulation.nemesis import Fault, Nemesis
 from moldau.testing.simulation.process import Host, Incarnation
 from moldau.testing.simulation.schedule import Actor
 
-_MARKS = {"pause": "~", "disconnect": "x", "half_open": "x", "refuse": "x", "disk_full": "x", "slow_disk": "x"}
+_MARKS = {"pause": "~", "kill": "!", "power_cut": "!", "crash_at_call": "!", "stop": "!"}
 
 
 class Transcript:
@@ -36,7 +37,7 @@ class Transcript:
         self._file.write(f"{self._schedule.now:11.6f} | {name:<10} | {mark or ' '} | {event:<28} | {changes}".rstrip() + "\n")
 
     def _fault(self, fault: Fault) -> None:
-        self.write(_MARKS.get(fault.kind, "!"), f"fault {fault.kind}")
+        self.write(_MARKS.get(fault.kind, "x"), f"fault {fault.kind}")
 
     def _ending(self, process: Incarnation, power_cut: bool) -> None:
         self.write("!", f"{'power cut' if power_cut else 'ends'} after call {process.port_calls}")

@@ -1,9 +1,15 @@
-"""The coordination tree of a simulation: one that outlives the brokers, with a session for each incarnation of one."""
+"""The coordination tree of a simulation: one that outlives the brokers, with a session for each incarnation of one.
+
+What the tree sends to a process comes on the process's thread: inside the call that asked for it where that is answered at once, and
+otherwise later, in order. A session that is cut off connects again by itself, after `SimulatedTree.away_s`.
+"""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from moldau.ports.clock import Clock
-from moldau.ports.coordination import Done, Listener, Request
+from moldau.ports.coordination import Done, Listener, Request, SessionEvent, SessionState
 from moldau.testing.coordination import FakeSession, FakeTree
 
 Enter = Callable[[str], object]
@@ -13,21 +19,35 @@ class SimulatedTree:
     """The servers, and the sessions of those that ask them."""
 
     def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.latency_s = 0.0
+        """Of each request, from the next session on."""
+        self.linger_s = 0.0
+        """How long the session of a process lasts that has ended without closing it."""
+        self.away_s = 0.1
+        """How long a session is cut off."""
         self._tree = FakeTree(clock)
 
-    def session(self, enter: Enter) -> "SimulatedSession":
-        """A session for a process. `enter` is called before each request."""
-        return SimulatedSession(self._tree.session(), enter)
+    def session(self, enter: Enter, post: Callable[[Callable[[], object]], object]) -> "SimulatedSession":
+        """A session for a process. `enter` is called before each port call, `post` has the process make a call."""
+        return SimulatedSession(self, self._tree.session(self.latency_s), enter, post)
 
 
 class SimulatedSession:
-    """A :class:`moldau.ports.coordination.Coordination`: every request is a port call of its process."""
+    """A :class:`moldau.ports.coordination.Coordination`: every method is a port call of its process."""
 
-    def __init__(self, session: FakeSession, enter: Enter) -> None:
+    def __init__(self, tree: SimulatedTree, session: FakeSession, enter: Enter, post: Callable[[Callable[[], object]], object]) -> None:
+        self._tree = tree
         self._session = session
         self._enter = enter
+        self._post = post
         self._is_over = False
         """Whether the process has ended: it receives no answer and no event any more."""
+        self._calls = 0
+        """Calls of the process that have not returned."""
+        self._posted = 0
+        """Answers and events on their way to the process: what comes after them waits for its turn too."""
+        session.listen(self._reconnect)
 
     @property
     def session_id(self) -> int:
@@ -37,18 +57,64 @@ class SimulatedSession:
     def submit(self, request: Request, done: Done) -> None:
         """Have a request carried out."""
         self._enter("submit")
-        self._session.submit(request, lambda outcome: None if self._is_over else done(outcome))
+        self._calls += 1
+        try:
+            self._session.submit(request, partial(self._receive, done))
+        finally:
+            self._calls -= 1
 
     def listen(self, listener: Listener) -> None:
         """Have `listener` called with every event."""
-        self._session.listen(lambda event: None if self._is_over else listener(event))
+        self._calls += 1
+        try:
+            self._session.listen(partial(self._receive, listener))
+        finally:
+            self._calls -= 1
 
     def close(self, done: Callable[[], object] = lambda: None) -> None:
         """End the session."""
-        self._session.close(done)
+        self._session.close(lambda: self._receive(lambda _nothing: done(), None))
+
+    # Faults
+
+    def suspend(self) -> None:
+        """Cut it off."""
+        self._session.suspend()
+
+    def expire(self) -> None:
+        """Have the tree end the session."""
+        self._session.expire()
+
+    def lose_answer(self, nth: int) -> None:
+        """Cut it off when the nth request from now has been carried out, before its answer."""
+        self._session.lose_answer(nth)
 
     def process_ended(self) -> None:
-        """The process is gone: its ephemeral nodes go with it."""
+        """The process is gone: its ephemeral nodes go with it, after some time."""
         self._is_over = True
         self._session.suspend()
-        self._session.expire()
+        if self._tree.linger_s:
+            self._tree.clock.call_later(self._tree.linger_s, self._session.expire)
+        else:
+            self._session.expire()
+
+    def _reconnect(self, event: object) -> None:
+        if isinstance(event, SessionEvent) and event.state is SessionState.SUSPENDED and not self._is_over:
+            self._tree.clock.call_later(self._tree.away_s, self._resume)
+
+    def _resume(self) -> None:
+        if not self._is_over:
+            self._session.resume()
+
+    def _receive(self, call: Callable[[Any], object], what: object) -> None:
+        if self._is_over:
+            return
+        if self._calls and not self._posted:
+            call(what)
+            return
+        self._posted += 1
+        self._post(partial(self._take, call, what))
+
+    def _take(self, call: Callable[[Any], object], what: object) -> None:
+        call(what)
+        self._posted -= 1

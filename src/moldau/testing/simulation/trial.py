@@ -10,19 +10,22 @@ import re
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from types import CoroutineType
 from typing import NamedTuple, TextIO
 
 from moldau.model.identity import TopicPartition
 from moldau.testing.history.checker import check
+from moldau.testing.simulation.clients.admin import Admin
 from moldau.testing.simulation.invariants import Invariants
 from moldau.testing.simulation.nemesis import Fault, Nemesis, draw_faults
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.power_cuts import PowerCuts
 from moldau.testing.simulation.probes import Hit, SimulatedProbe
 from moldau.testing.simulation.process import Crashed
+from moldau.testing.simulation.replay import check_coordinators
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.transcript import Transcript
 from moldau.testing.simulation.workloads import Workload
@@ -30,6 +33,8 @@ from moldau.testing.simulation.workloads.recording import drain
 
 CONVERGE_S = 600.0
 """How long the second phase may take."""
+LATE_S = 60.0
+"""After so long without a word every transaction has been ended by its coordinator, if it has one."""
 
 
 class NotConvergedError(Exception):
@@ -61,6 +66,8 @@ class Verdict:
     """All that was to go wrong, from which the run can be repeated."""
     reached: Counter[str] = field(default_factory=Counter)
     """How often each point of the product was reached."""
+    struck: set[str] = field(default_factory=set)
+    """Kinds of faults that had something to act on, and what they have hurt."""
     states: set[str] = field(default_factory=set)
     """Abstract states of partitions that were seen."""
 
@@ -94,6 +101,7 @@ def run_trial(
         faults = draw_faults(options) if script is None else script.faults
         invariants = Invariants(simulation.host)
         nemesis = Nemesis(simulation.host, faults, may_cut_power="power_cut" in options.faults)
+        nemesis.damaged_topics = options.damaged_topics
         try:
             simulation.run(_phases(simulation, nemesis, invariants, workloads, transcript))
         except Exception as error:
@@ -101,6 +109,9 @@ def run_trial(
         verdict.failures += bugs.found
         verdict.done, verdict.script, verdict.reached = nemesis.done, Script(faults, probe.hits), probe.counts
         verdict.crc, verdict.steps = simulation.schedule.crc, simulation.schedule.steps
+        verdict.struck = {*(fault.kind for fault in nemesis.done), *nemesis.struck}
+        if simulation.disk.failed_syncs:
+            verdict.struck.add("a sync failed")
         verdict.states = invariants.states
         verdict.virtual_s = simulation.schedule.now
         verdict.operations = len(simulation.history.sends)
@@ -124,40 +135,92 @@ async def _phases(
     workloads: Sequence[tuple[str, Workload]],
     transcript: TextIO | None,
 ) -> None:
-    invariants.on_seen = PowerCuts(simulation.host, simulation.history, simulation.partitions).see
+    cuts = PowerCuts(simulation.host, simulation.history, simulation.partitions)
+    invariants.on_seen = cuts.see
     if transcript is not None:
         Transcript(simulation.host, nemesis, transcript)
     outage = simulation.history.outage("faults")
     simulation.host.start()
     nemesis.begin()
-    tasks = [simulation.start(workload(simulation.client(name)), name) for name, workload in workloads]
+    clients = [RunningClient(simulation, name, workload) for name, workload in workloads]
+    tasks = [client.task for client in clients]
+    nemesis.clients = clients
     until = simulation.schedule.now + simulation.options.faults_s
     while simulation.schedule.now < until and not all(task.done() for task in tasks):
-        if failed := [task for task in tasks if task.done() and task.exception() is not None]:
+        if failed := [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]:
             failed[0].result()
         await simulation.sleep(min(1.0, until - simulation.schedule.now))
     simulation.budget.left = 0
     nemesis.heal()
-    simulation.history.healed(outage)
+    can_hang = cuts.may_hang and simulation.history.transactions
+    if not can_hang:
+        simulation.history.healed(outage)
     await _wait(simulation, tasks, CONVERGE_S)
-    await _decided(simulation)
+    await _decided(simulation, cuts.may_hang)
+    await _abort_hanging(simulation)
+    if can_hang:  # until then records may wait behind such a transaction
+        simulation.history.healed(outage)
+    await check_coordinators(simulation)
     partitions = [TopicPartition(*each) for each in simulation.partitions]
     drains = [simulation.start(drain(simulation.client("drain"), partitions, committed=committed), "drain") for committed in (True, False)]
     await _wait(simulation, drains, CONVERGE_S)
     invariants.check_all()
 
 
-async def _decided(simulation: Simulation) -> None:
-    """Wait until no transaction is undecided in any partition."""
+class RunningClient:
+    """A client of a run, which may die."""
+
+    def __init__(self, simulation: Simulation, name: str, workload: Workload) -> None:
+        context = simulation.client(name)
+        self.task = simulation.start(workload(context), name)
+        self._name = context.name
+        self._simulation = simulation
+
+    def is_living(self) -> bool:
+        """Whether it runs."""
+        return not self.task.done()
+
+    def die(self) -> None:
+        """End it at once: nothing is heard of it any more."""
+        self._simulation.network.process_ended(self._name, silently=True)
+        self.task.cancel()
+        history = self._simulation.history
+        for number, producer in enumerate(history.producers):
+            if producer.gone_at == inf and producer.name.rpartition(".")[0] == self._name:
+                history.producer_gone(number)
+
+
+async def _decided(simulation: Simulation, may_hang: Collection[str] = ()) -> None:
+    """Wait until no transaction is undecided in any partition, but for those where one may stay so for ever."""
     until = simulation.schedule.now + CONVERGE_S
     while True:
-        broker = simulation.host.broker
-        lagging = [each for each in broker.partitions if each.log.last_stable_offset < each.log.high_watermark] if broker else None
+        undecided = _undecided(simulation)
+        lagging = None if undecided is None else [each for each in undecided if str(each) not in may_hang]
         if lagging == []:
             return
         if simulation.schedule.now > until:
-            raise NotConvergedError(f"undecided transactions in {', '.join(str(each.topic_partition) for each in lagging or [])}")
+            raise NotConvergedError(f"undecided transactions in {', '.join(map(str, lagging or []))}")
         await simulation.sleep(1.0)
+
+
+async def _abort_hanging(simulation: Simulation) -> None:
+    """Do what an operator does: end the transactions that no coordinator will end, since the loss of records has made it forget them."""
+    if not _undecided(simulation):
+        return
+    await simulation.sleep(LATE_S)
+    admin = Admin(simulation.client("operator"))
+    for partition in _undecided(simulation) or ():
+        await admin.abort_transactions(partition)
+    admin.close()
+    await _decided(simulation)
+
+
+def _undecided(simulation: Simulation) -> list[TopicPartition] | None:
+    """Partitions with undecided transactions; None while nothing serves."""
+    process = simulation.host.process
+    if process is None or process.broker is None or not process.is_serving:
+        return None
+    return [each.topic_partition for each in process.broker.partitions if each.log.last_stable_offset < each.log.high_watermark]
 
 
 async def _wait(simulation: Simulation, tasks: "Sequence[asyncio.Task[None]]", limit_s: float) -> None:
@@ -168,7 +231,8 @@ async def _wait(simulation: Simulation, tasks: "Sequence[asyncio.Task[None]]", l
             raise NotConvergedError("not done: " + "; ".join(_where(task) for task in tasks if not task.done()))
         await simulation.sleep(1.0)
     for task in tasks:
-        task.result()
+        if not task.cancelled():
+            task.result()
 
 
 def _where(task: "asyncio.Task[None]") -> str:

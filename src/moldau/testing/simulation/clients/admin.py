@@ -24,6 +24,7 @@ from moldau.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from moldau.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Brokers, CoordinatorType, check
 from moldau.testing.simulation.clients.context import ClientContext
 
@@ -147,6 +148,23 @@ class Admin:
         request = DescribeProducersRequest([TopicRequest(partition.topic, [partition.partition])])
         found = await self.brokers.insist(lambda: _ask_leader(self.brokers, partition, ApiKey.DESCRIBE_PRODUCERS, request), INSIST_S)
         return found.active_producers
+
+    async def abort_transactions(self, partition: TopicPartition) -> None:
+        """End the transactions that are open in a partition, whatever their coordinators know of them."""
+        topics = [WritableTxnMarkerTopic(partition.topic, [partition.partition])]
+        markers = [
+            WritableTxnMarker(each.producer_id, each.producer_epoch, False, topics, max(each.coordinator_epoch, 0))
+            for each in await self.producers(partition)
+            if each.current_txn_start_offset >= 0
+        ]
+
+        async def ask() -> None:
+            connection = await self.brokers.connection(await self.brokers.leader(partition))
+            response = await connection.send(ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers), timeout_s=REQUEST_TIMEOUT_S)
+            for marker in response.markers:
+                check(marker.topics[0].partitions[0].error_code, f"partition {partition}")
+
+        await self.brokers.insist(ask, INSIST_S)
 
     async def transactions(self) -> dict[str, str]:
         """The state of each transactional id."""

@@ -29,7 +29,3 @@ WORKLOADS: Mapping[str, Workload] = {
     "write": write,
     "write_carelessly": write_carelessly,
 }
-TRANSACTIONAL = ("copy", "succeed", "transact")
-"""Those that rely on the coordinator of transactions."""
-CREATING = ("administrate",)
-"""Those that create topics all the time."""

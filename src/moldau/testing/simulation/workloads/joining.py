@@ -1,5 +1,6 @@
 """Members of groups: eager, cooperative, static; they commit, rewind, leave, crash and join again. And committers that are no members."""
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -86,11 +87,13 @@ async def commit(context: ClientContext, consumer: Consumer, group: str, offsets
     try:
         await consumer.commit(offsets)
     except CommitError as error:
-        if error.code not in _NOT_COMMITTED:
-            return
-        outcome = Outcome.FAILED
-    for number in numbers:
-        history.offset_commit_ended(number, outcome)
+        outcome = Outcome.FAILED if error.code in _NOT_COMMITTED else Outcome.UNKNOWN
+    except asyncio.CancelledError:  # the client dies, and nobody waits for it any more
+        outcome = Outcome.UNKNOWN
+        raise
+    finally:
+        for number in numbers:
+            history.offset_commit_ended(number, outcome)
 
 
 async def join(context: ClientContext) -> None:
