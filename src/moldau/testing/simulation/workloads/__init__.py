@@ -29,3 +29,5 @@ WORKLOADS: Mapping[str, Workload] = {
     "write": write,
     "write_carelessly": write_carelessly,
 }
+TRANSACTIONAL = ("copy", "succeed", "transact")
+"""Those that rely on the coordinator of transactions."""

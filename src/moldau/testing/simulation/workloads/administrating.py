@@ -14,12 +14,12 @@ from moldau.testing.simulation.workloads.writing import PARTITIONS, TOPIC
 
 
 async def administrate(context: ClientContext) -> None:
-    """One topic's life after another."""
+    """One topic's life after another. Its records are synced before they are acknowledged: the history does not know of it."""
     admin, random = Admin(context), context.random
     topic = f"owned-{context.name}"
     while context.budget.take():
         partitions = random.randint(1, 3)
-        await ensure_topic(context, topic, partitions)
+        await ensure_topic(context, topic, partitions, flush_messages=1)
         await _live(context, admin, topic, partitions)
         try:
             await admin.delete_topic(topic)
