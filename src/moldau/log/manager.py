@@ -109,7 +109,8 @@ class LogManager:
         except WorldError:
             self._release_locks()
             raise
-        self._load(lambda directory: self._loader.load(directory, now_ms, finish_deletions=not adopt))
+        with self._producer_bound.loading():
+            self._load(lambda directory: self._loader.load(directory, now_ms, finish_deletions=not adopt))
         self._load(self._loader.settle)
         if self.all_failed:
             raise AllDirectoriesFailedError(self._logs.directories)

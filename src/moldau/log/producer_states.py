@@ -227,7 +227,9 @@ class ProducerStates:
         entry = self.entries.get(producer_id)
         if entry is None or entry is not state:
             return GONE
-        return BUSY if entry.transaction_start >= 0 or self._undo_transactions else entry.seen_ms
+        if entry.transaction_start >= 0 or self._undo_transactions:
+            return BUSY
+        return max(entry.timestamp, 0) if self._bound.is_loading else entry.seen_ms
 
     def forget(self, producer_id: int) -> None:
         """Forget one, if it is remembered."""

@@ -53,6 +53,31 @@ def test_the_one_that_was_idle_for_longest_makes_room_in_whatever_log_it_is() ->
     logs.check()
 
 
+def test_while_logs_are_loaded_the_one_that_wrote_first_makes_room_whatever_folder_comes_first() -> None:
+    """A producer that wrote just before a kill may send its last batch again; its log may be the first one that is loaded."""
+    written = {"t-0": {1: 50, 2: 10}, "t-1": {3: 20, 4: 40}, "t-2": {5: 30}}
+    logs = Logs(3, 3)
+    with logs.bound.loading():
+        for log, times in zip(logs.logs, written.values(), strict=True):
+            for producer_id, timestamp in times.items():
+                header = read_header(make_batch(b"v", timestamps=[timestamp], producer=(producer_id, 0, 0)))
+                log.replay(header, now_ms=1000)
+            logs.check()
+    assert [logs.known(index) for index in range(3)] == [{1}, {4}, {5}]
+    logs.now_ms = 2000
+    logs.append(6, log=1)
+    assert [logs.known(index) for index in range(3)] == [{1}, {4, 6}, set()], "the order stays when logs are loaded"
+
+
+def test_while_logs_are_loaded_one_with_an_open_transaction_stays() -> None:
+    logs = Logs(2, 1)
+    with logs.bound.loading():
+        for producer_id in range(1, 5):
+            logs.append(producer_id, transactional=producer_id == 1)
+    assert logs.known() == {1, 4}
+    logs.check()
+
+
 def test_one_that_was_evicted_goes_on_whatever_its_sequence() -> None:
     logs = Logs(1)
     logs.append(7)

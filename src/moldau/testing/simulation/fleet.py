@@ -37,8 +37,6 @@ def settle(options: Options) -> None:
     it to the next producer too, whose first batches are then taken for repeated ones; one that has lost the begin of a transaction never
     ends it. Clients whose own models know of no damage have topics of their own, which are not damaged.
     """
-    if "write" in options.clients:  # a start evicts producers in the order of loading: one that was active may double then
-        options.settings["producer.ids.max"] = 100_000
     is_transactional = any(name in TRANSACTIONAL for name in options.clients)
     options.damaged_topics = [] if is_transactional else ["plain", "__consumer_offsets"]
     if is_transactional and any(kind in options.faults for kind in LOSING):
