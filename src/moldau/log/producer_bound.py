@@ -159,7 +159,7 @@ class ProducerBound:
 
     def _evict_earliest(self) -> bool:
         heap = self._heap
-        busy = []
+        busy: list[tuple[int, int, Remembered, int, object]] = []
         evicted = False
         while heap and not evicted and len(busy) < LOOKS:
             noted_ms, number, owner, producer_id, state = heap[0]
