@@ -314,13 +314,16 @@ class Follower:
                 except MoldauError as error:
                     if self._stopping.is_set():
                         return
-                    self._say(error)
+                    self._note(error)
                     if isinstance(error, PeerError) and error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.OFFSET_OUT_OF_RANGE):
                         log.critical(
-                            "registry topic deleted or truncated, look-ups continue, nothing is written; restart the registry: topic=%s",
+                            "registry topic deleted or truncated, look-ups continue from memory, nothing is written; a restart loads only "
+                            "what the topic holds now: export the schemas or restore the topic first: topic=%s reason=%s",
                             self.topic,
+                            error,
                         )
                         return
+                    self._warn(error)
                     self._stopping.wait(_PAUSE_S)
         except MemoryError:
             log.critical(
@@ -363,9 +366,11 @@ class Follower:
         except PeerError as error:
             log.error("registry records skipped: partition=%s offset=%d reason=%s", self._where, offset, error.message)
 
-    def _say(self, error: MoldauError) -> None:
+    def _note(self, error: MoldauError) -> None:
         with self._moved:
             self._trouble = str(error)
+
+    def _warn(self, error: MoldauError) -> None:
         if time.monotonic() - self._said_at >= _SAY_EVERY_S:
             self._said_at = time.monotonic()
             log.warning("registry topic not read, retrying: topic=%s reason=%s", self.topic, error)

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from moldau.client.errors import failure
 from moldau.client.partition_requests import EARLIEST, FetchedBatches, ListedOffset
+from moldau.model.errors import ErrorCode
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
 from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.compression import Compression
@@ -100,6 +102,23 @@ def test_a_log_that_ends_before_what_was_read_was_cut(follower: Follower, monkey
     monkeypatch.setattr(FakeCluster, "end", 2)
     with pytest.raises(TopicReadError, match="ends at offset 2, and was read up to 3 before: it was deleted or truncated"):
         follower.catch_up(PATIENCE_S)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.OFFSET_OUT_OF_RANGE])
+def test_a_deleted_or_truncated_topic_is_one_line_that_does_not_send_to_a_restart(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: ErrorCode
+) -> None:
+    """A restart loads what is left: the schemas in memory are the last copy. And nothing is retried."""
+
+    def fetch(*_: object) -> FetchedBatches:
+        raise failure(code, "_schemas-0")
+
+    monkeypatch.setattr(FakeCluster, "fetch", fetch)
+    with pytest.raises(TopicReadError):
+        follower.wait_for(1000, PATIENCE_S)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "export the schemas or restore the topic first" in line
+    assert ("_schemas-0" in line, "retrying" in line, "restart the registry" in line) == (True, False, False)
 
 
 def test_records_that_cannot_be_read_are_named_and_passed_over(
