@@ -295,5 +295,5 @@ def _say_farewell(inner: Any, reports: DeliveryThread, pid: int) -> None:
     if len(inner) and os.getpid() == pid:
         reports.serve(lambda: inner.flush(_FAREWELL_S))
         if len(inner):
-            log.warning("producer: %d messages lost at the end of the process; close producers", len(inner))
+            log.warning("producer: %d messages not acknowledged when the producer was dropped; close producers", len(inner))
     reports.stop()
