@@ -347,7 +347,8 @@ class Session(ConsumerQueries):
                 raise CommitError(
                     self.group or "", *where, offset, timed_out(f"no answer within {limit_s:g} s; the offset may not be committed")
                 )
-            log.warning("consumer: closed; the brokers did not answer within %g s (close_timeout_ms)", limit_s)
+            setting = " (close_timeout_ms)" if timeout_s is None else ""
+            log.warning("consumer: closed; the brokers did not answer within %g s%s", limit_s, setting)
         self._commits.raise_failure()
 
     def _commit_and_leave(self, limit_s: float) -> None:

@@ -4,6 +4,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -444,12 +445,13 @@ def test_a_close_that_gets_no_answer_says_what_may_not_be_committed(
     ):
         session.close()
     inner.answers.set()
-    session, inner = Session({"enable.auto.commit": True}, "g", 60.0), FakeConsumer.made
-    left = threading.Event()
-    inner.closing = [lambda: assert_that(left.wait(10.0))]
-    session.close(0.01)
-    assert "closed; the brokers did not answer within 0.01 s" in caplog.text, "nothing is lost"
-    left.set()
+    for setting_s, argument_s, limit in ((60.0, 0.01, "0.01 s"), (0.02, None, "0.02 s (close_timeout_ms)")):
+        session, inner = Session({"enable.auto.commit": True}, "g", setting_s), FakeConsumer.made
+        left = threading.Event()
+        inner.closing = [partial(wait_for, left)]
+        session.close(argument_s)
+        assert caplog.messages[-1] == f"consumer: closed; the brokers did not answer within {limit}", "nothing is lost"
+        left.set()
 
 
 # To leave the group
@@ -597,6 +599,10 @@ def test_a_listener_that_subscribes_again_ends_leaving(session: Session, inner: 
     session.leave()
     inner.messages = [lambda: inner.rebalance("on_assign", T0), message(7)]
     assert offsets(session.fetch(9, 0.0)) == [(0, 7)]
+
+
+def wait_for(event: threading.Event) -> None:
+    assert event.wait(10.0)
 
 
 def assert_that(what: bool) -> None:
