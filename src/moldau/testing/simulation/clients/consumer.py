@@ -101,7 +101,7 @@ class Consumer:
 
     def _join(self, topics: tuple[str, ...]) -> None:
         if self.group_id is None:
-            raise ValueError("to subscribe takes a group_id; without a group there is assign")
+            raise ValueError("subscribe needs a group_id; without a group use assign")
         self._membership = Membership(
             self.brokers,
             self.group_id,
@@ -240,7 +240,7 @@ class Consumer:
 
     def _group(self) -> str:
         if self.group_id is None:
-            raise ValueError("to commit takes a group_id")
+            raise ValueError("commit needs a group_id")
         return self.group_id
 
     # Places in the log
