@@ -231,7 +231,7 @@ def test_a_request_for_which_there_is_no_memory_has_one_line(
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         producer.produce("full", b"{}", b"{}")
         assert producer.flush(PATIENCE_S) == 0
-        eventually(lambda: "registry topic not read any more" in caplog.text)
+        eventually(lambda: "registry topic no longer read" in caplog.text)
         assert Rest(registry.url).ok("GET", "/subjects") == []
     assert "out of memory" in caplog.text
     assert "Traceback" not in caplog.text

@@ -139,7 +139,7 @@ def test_a_value_that_cannot_be_decoded_has_a_reason_and_fails_no_other() -> Non
         frame(77, good): "schema id 77 is not known to the registry",
         frame(old, good[:-1]): "schema id 1: the value ends in the middle of the event",
         frame(old, b""): "schema id 1: the value ends in the middle of the event",
-        frame(old, good + b"\0"): "schema id 1: 1 of 5 bytesare left after the event",
+        frame(old, good + b"\0"): "schema id 1: 1 of 5 bytes are left after the event",
         frame(old, b"\x80\x80\x80\x80\x20\0\0"): "schema id 1: Value 4294967296 too large to fit in C integer type",
         frame(old, b"\x02\x04\xff\xfe\0"): "schema id 1: a string is not UTF-8: invalid start byte at its byte 0",
         frame(old, b"\x02\x02x\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"): "schema id 1: a date or timestamp is in no year from 1 to 9999",
