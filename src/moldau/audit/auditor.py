@@ -295,7 +295,7 @@ class Auditor:
 
     def _give_up(self) -> None:
         log.warning(
-            "audit ended while no broker answered: tier=%s; unpublished counts are counted again by the next auditor", self.options.tier
+            "audit ended before it could publish: tier=%s; unpublished counts are counted again by the next auditor", self.options.tier
         )
         publisher = self._publisher
         if publisher is not None:
@@ -324,7 +324,8 @@ class Auditor:
         """Once for each outage and kind of trouble: it is tried again every few seconds, perhaps for hours."""
         kind = (type(error), error.code if isinstance(error, PeerError) else None)
         level = logging.DEBUG if kind in self._troubles else logging.WARNING
-        log.log(level, "audit interrupted, retrying: tier=%s reason=%s", self.options.tier, error)
+        then = "ending" if self._stopping else "retrying"
+        log.log(level, "audit interrupted, %s: tier=%s reason=%s", then, self.options.tier, error)
         self._troubles.add(kind)
 
     def _work(self, *, once: bool) -> None:

@@ -243,21 +243,21 @@ class MetricsEmitter:
 
 def _run(send: Callable[[], None], stop: threading.Event, interval_s: float) -> None:
     while not stop.wait(interval_s):
-        _try(send)
+        _try(send, "not sent, retrying")
 
 
 def _finish(send: Callable[[], None], stop: threading.Event, thread: threading.Thread) -> None:
     stop.set()
     if thread is not threading.current_thread():  # which may be the one that finds an emitter to be garbage
         thread.join()
-    _try(send)
+    _try(send, "not sent at the end")
 
 
-def _try(send: Callable[[], None]) -> None:
+def _try(send: Callable[[], None], failed: str) -> None:
     try:
         send()
     except (MoldauError, RuntimeError, OSError) as error:
-        log.warning("metrics: not sent, retrying: %s", error)
+        log.warning("metrics: %s: %s", failed, error)
 
 
 def _look(delivery: Any) -> None:

@@ -27,7 +27,12 @@ def test_an_outage_is_one_warning_and_its_end_another(monkeypatch: pytest.Monkey
         watched.add(published=1, transactions=1)
         refused()
 
-    attempts: list[Callable[[], None]] = [refused, refused, other, refused, counted, refused, lambda: watched.stop()]
+    def stopped() -> None:
+        watched.add(published=1, transactions=1)
+        watched.stop()
+        refused()
+
+    attempts: list[Callable[[], None]] = [refused, refused, other, refused, counted, refused, stopped]
     rounds = iter(attempts)
 
     def attempt(*, once: bool) -> None:
@@ -39,5 +44,5 @@ def test_an_outage_is_one_warning_and_its_end_another(monkeypatch: pytest.Monkey
     watched.run()
     assert len(tried) == len(attempts)
     told = [record.getMessage().split(":")[0] for record in caplog.records if record.levelname == "WARNING"]
-    again, on = "audit interrupted, retrying", "audit resumed, counts are published again"
-    assert told == [again, again, on, again]
+    again, on, end = "audit interrupted, retrying", "audit resumed, counts are published again", "audit interrupted, ending"
+    assert told == [again, again, on, again, on, end]

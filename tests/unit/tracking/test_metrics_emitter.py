@@ -114,6 +114,15 @@ def test_one_that_is_no_event_does_not_hold_up_the_others() -> None:
     metrics.close()
 
 
+def test_what_cannot_be_sent_is_retried_until_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    tracker = Tracker()
+    tracker.fails = RuntimeError("queue full")
+    metrics = emitter(tracker)
+    metrics.counter("requests").add()
+    metrics.close()
+    assert caplog.messages == ["metrics: not sent at the end: queue full"]
+
+
 def test_it_sends_by_itself() -> None:
     tracker = Tracker()
     metrics = emitter(tracker, 0.01)
