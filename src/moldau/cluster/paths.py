@@ -71,6 +71,11 @@ def broker_config(broker_id: int | None) -> str:
     return f"{CONFIG_BROKERS}/{DEFAULT_ENTITY if broker_id is None else broker_id}"
 
 
+def broker_configs(broker_id: int) -> tuple[str, str]:
+    """Both that a broker obeys: its own, and that of all."""
+    return broker_config(broker_id), broker_config(None)
+
+
 def delete_topic(name: str) -> str:
     """Mark on a topic that is being deleted."""
     return f"{DELETE_TOPICS}/{name}"

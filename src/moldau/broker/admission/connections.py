@@ -7,6 +7,8 @@ own; `max.connections` -1 leaves the number to that.
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from moldau.model.config.validators import address_limits
+
 if TYPE_CHECKING:
     from moldau.model.config.store import BrokerConfig
 
@@ -30,7 +32,7 @@ class ConnectionQuota:
         """Take the bounds that `config` sets now; connections that are there stay."""
         self._connections_max = config.int("max.connections")
         self._per_ip_max = config.int("max.connections.per.ip")
-        self._overrides = _overrides(config.string("max.connections.per.ip.overrides"))
+        self._overrides = address_limits(config.string("max.connections.per.ip.overrides"))
 
     @property
     def limit(self) -> int:
@@ -58,12 +60,3 @@ class ConnectionQuota:
             self._per_ip[ip] -= 1
         else:
             del self._per_ip[ip]
-
-
-def _overrides(text: str) -> dict[str, int]:
-    """From ``address:number,...``; addresses of version 6 have colons of their own."""
-    overrides = {}
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        address, _, number = item.rpartition(":")
-        overrides[address.strip("[]")] = int(number)
-    return overrides

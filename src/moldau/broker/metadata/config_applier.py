@@ -75,6 +75,10 @@ class ConfigApplier:
                 yield from self._apply_broker(None if name == paths.DEFAULT_ENTITY else self._broker_id)
         except MalformedNodeError as error:
             _LOG.error("changed configuration malformed; the one before applies: entity=%s reason=%s", entity, error)
+        except CoordinationError:
+            raise
+        except Exception as error:  # the other changes are applied, and those who wait for any are answered
+            _LOG.error("changed configuration not applied because of a bug: entity=%s", entity, exc_info=error)
 
     def _apply_topic(self, name: str) -> Steps:
         values = (yield from self._applier.answered(queries.topic_configs([name]))).get(name)
@@ -93,7 +97,8 @@ class ConfigApplier:
         values, _ = yield from self._applier.answered(queries.config(paths.broker_config(broker_id)))
         cache = self._cache
         cache.snapshot = cache.snapshot.with_broker_config(broker_id, values)
-        if self._config.set_dynamic(own=cache.snapshot.broker_config(self._broker_id), cluster=cache.snapshot.broker_config(None)):
+        own, cluster = cache.snapshot.broker_config(self._broker_id), cache.snapshot.broker_config(None)
+        if self._config.set_dynamic(own=own, cluster=cluster, nodes=paths.broker_configs(self._broker_id)):
             self._reconfigured()
             for topic in list(cache.snapshot.topics):
                 yield from self._applier.reconfigure(topic)

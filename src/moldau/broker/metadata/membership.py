@@ -140,7 +140,9 @@ class ClusterMembership:
             if not isinstance(outcome, CoordinationError):
                 own = {name: values for name, values in outcome.topics.items() if values}
                 self._cache.snapshot = MetadataSnapshot(self._cache.snapshot.cluster_id, topic_configs=own, broker_configs=outcome.brokers)
-                self._config.set_dynamic(own=outcome.brokers.get(self._broker_id, {}), cluster=outcome.brokers.get(None, {}))
+                brokers = outcome.brokers
+                nodes = paths.broker_configs(self._broker_id)
+                self._config.set_dynamic(own=brokers.get(self._broker_id, {}), cluster=brokers.get(None, {}), nodes=nodes)
             done(outcome)
 
         queries.answer(self._store, queries.cluster(), found)

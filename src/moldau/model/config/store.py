@@ -90,12 +90,13 @@ class BrokerConfig(Configured):
         self._own: Mapping[str, str] = {}
         self._cluster: Mapping[str, str] = {}
 
-    def set_dynamic(self, *, own: Mapping[str, str], cluster: Mapping[str, str]) -> set[str]:
+    def set_dynamic(self, *, own: Mapping[str, str], cluster: Mapping[str, str], nodes: tuple[str, str] = ("own", "cluster")) -> set[str]:
         """Replace the dynamic layers, of this broker and of the whole cluster; the names whose value has changed by it.
 
-        What another version stored and this one does not take is left out, with a line in the log.
+        What another version stored and this one does not take is left out, with a line in the log that names its place: `nodes` are those
+        of `own` and `cluster`.
         """
-        own, cluster = _usable(own), _usable(cluster)
+        own, cluster = _usable(own, nodes[0]), _usable(cluster, nodes[1])
         if (own, cluster) == (self._own, self._cluster):  # as at most starts, for which all values would be worked out
             return set()
         before = {name: self.value(name) for name in BROKER}
@@ -160,13 +161,13 @@ class BrokerConfig(Configured):
         return self.first((name, *_names(synonyms)), synonyms)
 
 
-def _usable(texts: Mapping[str, str]) -> dict[str, str]:
+def _usable(texts: Mapping[str, str], node: str) -> dict[str, str]:
     usable = {}
     for name, text in texts.items():
         try:
             parse_value(BROKER[name], text)
         except (KeyError, InvalidConfigError) as error:
-            _LOG.warning("stored configuration not taken: name=%s reason=%s", name, error)
+            _LOG.warning("stored configuration not taken: node=%s name=%s reason=%s", node, name, error)
         else:
             usable[name] = text
     return usable

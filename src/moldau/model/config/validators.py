@@ -1,6 +1,6 @@
 """Sets of allowed values. Their text is what error messages and the reference page show."""
 
-from moldau.model.config.definition import ConfigValue, Validator
+from moldau.model.config.definition import INT_MAX, ConfigValue, Validator
 
 
 class Between(Validator):
@@ -85,6 +85,37 @@ class ThrottledReplicas(Validator):
 
     def __str__(self) -> str:
         return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+class AddressLimits(Validator):
+    """Texts ``address:number,...``, see `address_limits`."""
+
+    __slots__ = ()
+
+    def allows(self, value: ConfigValue) -> bool:
+        """Whether it is such a text."""
+        if not isinstance(value, str):
+            return False
+        try:
+            address_limits(value)
+        except ValueError:
+            return False
+        return True
+
+    def __str__(self) -> str:
+        return "of address:number,address:number,..."
+
+
+def address_limits(text: str) -> dict[str, int]:
+    """From ``address:number,...``, perhaps empty; an address of version 6 has colons of its own and may be in brackets. ValueError."""
+    limits = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        address, _, number = (part.strip() for part in item.rpartition(":"))
+        address = address.strip("[]")
+        if not address or not (number.isascii() and number.isdigit()) or len(number) > 10 or int(number) > INT_MAX:
+            raise ValueError(f"'{item}' is not address:number")
+        limits[address] = int(number)
+    return limits
 
 
 def _is_pair(text: str) -> bool:

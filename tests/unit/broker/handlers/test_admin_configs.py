@@ -343,6 +343,7 @@ def test_a_change_that_changes_no_value_disturbs_nobody(broker: Administered) ->
         ("broker.id", "3", "INVALID_REQUEST"),
         ("log.segment.bytes", "3", "INVALID_REQUEST"),
         ("log.segment.bytes", "x", "INVALID_REQUEST"),
+        ("max.connections.per.ip.overrides", "nonsense", "INVALID_REQUEST"),
         ("retention.ms", "3", "INVALID_CONFIG"),
         ("no.such", "3", "INVALID_CONFIG"),
     ],

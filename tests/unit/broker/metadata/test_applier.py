@@ -1,5 +1,7 @@
 """A broker fences messages of earlier controllers; deletions and malformed configurations are no hindrance to other topics."""
 
+from pathlib import Path
+
 import pytest
 
 from moldau.cluster import paths
@@ -149,3 +151,30 @@ def test_a_configuration_that_becomes_malformed_stays_as_it_was_and_others_are_c
     assert paths.CONFIG_CHANGES in skipped
     change("t", encode_config({"retention.ms": "333"}))
     assert world.partition("t").log.config.retention_ms == 333
+
+
+def test_a_value_in_the_tree_that_is_not_allowed_is_named_with_its_node_and_the_broker_starts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = BrokerWorld(store=str(tmp_path / "metadata.db"))
+    name, path = "max.connections.per.ip.overrides", paths.broker_config(None)
+    world.configure(None, log_retention_ms=5)
+    world.store.set(path, encode_config({name: "nonsense", "log.retention.ms": "6"}))
+    world.restart()
+    assert world.broker.config.int("log.retention.ms") == 6
+    assert f"stored configuration not taken: node={path} name={name} reason={name}: 'nonsense' is not allowed" in caplog.text
+
+
+def test_a_bug_with_one_change_keeps_no_other_from_being_applied_and_nobody_waiting(
+    world: BrokerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    def bug() -> None:
+        raise RuntimeError("a bug")
+
+    world.broker.on_reconfigured.append(bug)
+    world.configure(None, log_retention_ms=5)
+    (record,) = caplog.records
+    assert "entity=brokers/<default>" in record.message
+    world.broker.on_reconfigured.remove(bug)
+    world.configure("t", retention_ms=222)
+    assert world.partition("t").log.config.retention_ms == 222

@@ -95,11 +95,14 @@ def test_a_change_tells_which_values_it_has_changed() -> None:
 
 def test_what_another_version_stored_and_this_one_does_not_take_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        config = broker(own={"message.max.bytes": "many", "no.longer": "1", "log.retention.ms": "6"})
+        config = broker(
+            own={"message.max.bytes": "many", "no.longer": "1", "log.retention.ms": "6"},
+            cluster={"max.connections.per.ip.overrides": "nonsense"},
+        )
     assert config.int("message.max.bytes") == 1_048_588
     assert config.int("log.retention.ms") == 6
-    assert "message.max.bytes" in caplog.text
-    assert "no.longer" in caplog.text
+    places = [record.message.partition(" reason=")[0].partition("node=")[2] for record in caplog.records]
+    assert places == ["own name=message.max.bytes", "own name=no.longer", "cluster name=max.connections.per.ip.overrides"]
 
 
 def test_a_wrong_name_or_type_is_our_own_bug() -> None:

@@ -3,7 +3,16 @@
 import pytest
 
 from moldau.model.config import TOPIC, ConfigDefinition, ConfigType, ConfigValue, InvalidConfigError, format_value, parse_value
-from moldau.model.config.validators import Between, DifferentItems, OneOf, SomeOf, ThrottledReplicas, at_least
+from moldau.model.config.validators import (
+    AddressLimits,
+    Between,
+    DifferentItems,
+    OneOf,
+    SomeOf,
+    ThrottledReplicas,
+    address_limits,
+    at_least,
+)
 from moldau.model.errors import ErrorCode
 
 INT = ConfigDefinition("an.int", ConfigType.INT, None, "")
@@ -102,6 +111,22 @@ def test_ranges() -> None:
 )
 def test_throttled_replicas(text: str, allowed: bool) -> None:
     assert ThrottledReplicas().allows(parse_value(LIST, text)) == allowed
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("", {}),
+        (" 192.0.2.2:2 , [2001:db8::1]:0,2001:db8::2:3,", {"192.0.2.2": 2, "2001:db8::1": 0, "2001:db8::2": 3}),
+        ("host:2147483647", {"host": 2**31 - 1}),
+        *((text, None) for text in ("nonsense", "192.0.2.2", "192.0.2.2:", ":2", "[]:2", "a:-1", "a:1_0", "a:x", "a:1.5", "a:2147483648")),
+        ("a:1,b", None),
+    ],
+)
+def test_limits_of_addresses(text: str, limits: dict[str, int] | None) -> None:
+    assert AddressLimits().allows(parse_value(STRING, text)) == (limits is not None)
+    if limits is not None:
+        assert address_limits(text) == limits
 
 
 def test_values_are_written_as_java_writes_them() -> None:

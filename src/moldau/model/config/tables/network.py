@@ -3,7 +3,7 @@
 from moldau.model.config.definition import INT_MAX, LONG_MAX, Synonym
 from moldau.model.config.listeners import ListenerAddresses, ProtocolMap
 from moldau.model.config.tables.rows import CLUSTER, boolean, integer, items, long, string, table
-from moldau.model.config.validators import OneOf, at_least
+from moldau.model.config.validators import AddressLimits, OneOf, at_least
 
 THREADS = "One thread runs the broker and a small pool does what waits for the disk; the number is known so that tools which read it work."
 
@@ -91,6 +91,7 @@ NETWORK = table(
             "max.connections.per.ip.overrides",
             "",
             "Exceptions to `max.connections.per.ip`, as `address:number` with commas between.",
+            allowed=AddressLimits(),
             mode=CLUSTER,
         ),
         integer(
