@@ -445,6 +445,49 @@ def test_what_a_failure_of_the_store_leaves_half_done_is_finished(
     assert sorted(cluster.children(paths.TOPICS)) == sorted(image.topics)
 
 
+@pytest.mark.parametrize("hundredths", range(90, 110, 2))
+def test_a_topic_that_a_write_of_unknown_outcome_has_made_is_found_also_when_its_name_is_asked_for_again_meanwhile(hundredths: int) -> None:
+    """A retry takes the name while the controller looks what there is, and ends as the topic exists."""
+    cluster = Cluster(1, 0.05)
+    cluster.settle(10)
+    broker = active(cluster)
+    broker.session.fail_next(CoordinationError("unknown", retriable=False), is_carried_out=True)
+    broker.create("t")
+    cluster.settle(0.2 + hundredths / 100)
+    again = broker.create("t")
+    cluster.settle(30)
+    assert error_of(again[0], "t") == "TOPIC_ALREADY_EXISTS"
+    assert "t" in broker.snapshot.topics
+
+
+READS_OF_GROWTH = 3
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_what_a_write_of_unknown_outcome_has_changed_is_found_also_when_a_read_fails(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what others change after that: the read sets the watch."""
+    cluster = Cluster(1, 0.05)
+    cluster.settle(10)
+    broker = active(cluster)
+    broker.create("grows")
+    cluster.settle(10)
+    with monkeypatch.context() as patch:
+        fail_once(broker, 0, patch, is_carried_out=True)
+        made = broker.create("t")
+        cluster.settle(0.2)
+    with monkeypatch.context() as patch:
+        fail_once(broker, READS_OF_GROWTH, patch, is_carried_out=True)
+        grown = broker.grow("grows", 2)
+        cluster.settle(0.4)
+    assert [error_of(made[0], "t"), error_of(grown[0], "grows")] == ["KAFKA_STORAGE_ERROR"] * 2
+    fail_once(broker, after, monkeypatch)
+    cluster.settle(30)
+    assert {name: len(topic.partitions) for name, topic in broker.snapshot.topics.items()} == {"t": 1, "grows": 2}
+    write(cluster, Create(paths.topic("other"), encode_topic(b"o" * 16, [[0]])))
+    cluster.settle(30)
+    assert "other" in broker.snapshot.topics
+
+
 def test_an_effect_that_fails_by_a_bug_loses_no_other_one(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     broker = active(cluster)
 

@@ -1,5 +1,6 @@
 """What an active controller does for those who ask, and for those who write topics and deletions into the tree themselves."""
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
@@ -15,8 +16,11 @@ from moldau.cluster.controller.requests import AlterConfig, CreateTopics, Delete
 from moldau.cluster.controller.topics import TopicChanges
 from moldau.cluster.queries import FoundTopic
 from moldau.cluster.store import DeletionsChanged, TopicChanged, TopicsChanged
+from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config import BrokerConfig
 from moldau.model.errors import CoordinationError
+
+_LOG = logging.getLogger(__name__)
 
 READ_AFTER_MS = 1000
 """Changes by others are read so long after the first of them: each change of our own looks like one. And what failed is tried again."""
@@ -86,19 +90,25 @@ class ClusterChanges:
 
         def names_read(found: tuple[Sequence[str], Sequence[str]] | CoordinationError) -> None:
             if isinstance(found, CoordinationError):
+                self._failed([], found)
                 return
             names, marks = found
             topics, deleting, is_free = self._image.topics, self._image.deleting, self._image.is_free
-            marked = [name for name in marks if name not in deleting and is_free(name)]
-            wanted = [name for name in names if name not in topics and name not in deleting and is_free(name)]
+            marked = [name for name in marks if name not in deleting]
+            wanted = [name for name in names if name not in topics and name not in deleting]
+            if not all(map(is_free, (*marked, *wanted))):  # what is done for a name now may fail, as one of its nodes is there already
+                self._look_again([])
+            marked, wanted = list(filter(is_free, marked)), list(filter(is_free, wanted))
             there = dict.fromkeys(names)
             wanted += (name for name in marked if name in there and name not in wanted)
             self._read(wanted, marked)
 
         def versions_read(versions: dict[str, int] | CoordinationError) -> None:
-            if not isinstance(versions, CoordinationError):
-                known = self._image.topics
-                self._read([name for name, version in versions.items() if name in known and known[name].version < version], [])
+            if isinstance(versions, CoordinationError):
+                self._failed(watch, versions)
+                return
+            known = self._image.topics
+            self._read([name for name, version in versions.items() if name in known and known[name].version < version], [])
 
         self._outbox.read(queries.topic_names(), names_read)
         watch = [name for name, topic in self._image.topics.items() if name in changed or not topic.is_watched]
@@ -106,19 +116,37 @@ class ClusterChanges:
             self._image.topics[name].is_watched = True
         self._outbox.read(queries.topic_versions(watch), versions_read)
 
+    def _failed(self, names: Sequence[str], error: CoordinationError) -> None:
+        """A read has failed, of these topics or of all names: it is repeated, for its watches too, which it may not have set."""
+        if isinstance(error, MalformedNodeError):  # a watch sees it replaced
+            _LOG.error("topics that others have changed not read; they are read with the next change: reason=%s", error)
+        else:
+            _LOG.warning("topics that others have changed not read; they are read again: reason=%s", error)
+            self._look_again(names)
+
+    def _look_again(self, names: Sequence[str]) -> None:
+        """Look again when the timer is due, at these topics and at names that are not known."""
+        self.seen(TopicsChanged())
+        for name in names:
+            self.seen(TopicChanged(name))
+
     def _read(self, names: Sequence[str], marked: Sequence[str]) -> None:
         if names or marked:
-            self._outbox.read(queries.topics(names), lambda found: self._topics_read(found, marked))
+            self._outbox.read(queries.topics(names), lambda found: self._topics_read(names, found, marked))
 
-    def _topics_read(self, found: list[FoundTopic] | CoordinationError, marked: Sequence[str]) -> None:
+    def _topics_read(self, names: Sequence[str], found: list[FoundTopic] | CoordinationError, marked: Sequence[str]) -> None:
         if isinstance(found, CoordinationError):
+            self._failed(names, found)
             return
         by_name = {topic.name: topic for topic in found}
         for name in marked:
             self.deletions.resume(name, by_name.pop(name, None))
         for name, topic in by_name.items():
             known = self._image.topics.get(name)
-            if not self._image.is_free(name) or not topic.node.replicas:
+            if not self._image.is_free(name):  # busy since it was read
+                self._look_again([name])
+                continue
+            if not topic.node.replicas:
                 continue
             if known is None:
                 topic_id = topic.node.topic_id or self._new_topic_id()

@@ -158,6 +158,8 @@ class TopicChanges:
             self._announce_created(complete)
         elif isinstance(outcome, NodeExistsError) and (taken := [each for each in batch if _is_of(outcome.path, each.plan.name)]):
             exists = PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{taken[0].plan.name}' exists already")
+            if taken[0].plan.name not in self._image.topics:
+                self._look(TopicsChanged())  # a write of ours whose outcome was not known, or another's
             self._end(taken[0].outcomes, taken[0].plan.name, exists)
             self._creations.extendleft(each for each in reversed(batch) if each is not taken[0])
         else:
