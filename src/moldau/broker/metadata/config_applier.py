@@ -1,17 +1,21 @@
 """Applies changed configurations, also those that tools write: reads what a notification is about, and has it obeyed.
 
-A change that is written here is answered when this broker obeys it (`when_applied`).
+A change that is written here is answered when this broker obeys it (`when_applied`). What could not be read is read again.
 """
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
+from moldau.broker.metadata.applier import READ_AGAIN_S, MetadataApplier, MetadataCache
 from moldau.cluster import paths, queries
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import CoordinationError
 from moldau.model.steps import Steps
+
+if TYPE_CHECKING:
+    from moldau.ports.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,6 +31,7 @@ class ConfigApplier:
         config: BrokerConfig,
         seen: Sequence[str],
         reconfigured: Callable[[], object],
+        clock: "Clock",
     ) -> None:
         """`seen` are notifications from before the configurations were read; `reconfigured` is called when the broker's own are others."""
         self._broker_id = broker_id
@@ -35,6 +40,8 @@ class ConfigApplier:
         self._config = config
         self._last = seen[-1] if seen else ""
         self._reconfigured = reconfigured
+        self._clock = clock
+        self._reads_again = False
         self._waiting: dict[str, Callable[[], object]] = {}
 
     def apply_new(self) -> None:
@@ -58,13 +65,19 @@ class ConfigApplier:
                 else:
                     yield from self._apply(entity)
         except CoordinationError as error:
-            _LOG.error("changed configurations not read: reason=%s; they are read with the next change", error)
-            ended = list(self._waiting)
+            _LOG.error("changed configurations not read; they are read again: reason=%s", error)
+            if not self._reads_again:
+                self._reads_again = True
+                self._clock.call_later(READ_AGAIN_S, self._read_again)
         else:
             self._last = max(self._last, *new) if new else self._last
-            ended = [name for name in self._waiting if name <= self._last]
-        for name in ended:
-            self._waiting.pop(name)()
+            for name in [name for name in self._waiting if name <= self._last]:
+                self._waiting.pop(name)()
+
+    def _read_again(self) -> None:
+        """Also for the watch, which a read that has failed may not have set."""
+        self._reads_again = False
+        self.apply_new()
 
     def _apply(self, entity: str) -> Steps:
         kind, _, name = entity.partition("/")

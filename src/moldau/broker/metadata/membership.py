@@ -238,5 +238,7 @@ class ClusterMembership:
         if self._configs is None:
             from moldau.broker.metadata.config_applier import ConfigApplier
 
-            self._configs = ConfigApplier(self._broker_id, self._cache, self._applier, self._config, self._seen, self._reconfigured)
+            self._configs = ConfigApplier(
+                self._broker_id, self._cache, self._applier, self._config, self._seen, self._reconfigured, self._clock
+            )
         return self._configs

@@ -4,11 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from moldau.broker.configs import Change, Edit, Resource, ResourceType
+from moldau.broker.metadata.applier import READ_AGAIN_S
 from moldau.cluster import paths
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica
 from moldau.cluster.znodes import encode_config, encode_config_change
+from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import Steps
+from moldau.ports.coordination import Done, GetChildren, GetData, Multi, Request
 from support.broker_world import BrokerWorld
+from support.trees import AskedTree
 
 EPOCH = 5
 """The epoch of the controller that is known when a test begins."""
@@ -178,3 +184,41 @@ def test_a_bug_with_one_change_keeps_no_other_from_being_applied_and_nobody_wait
     world.broker.on_reconfigured.remove(bug)
     world.configure("t", retention_ms=222)
     assert world.partition("t").log.config.retention_ms == 222
+
+
+class FailingOnce(AskedTree):
+    """Fails the first read of a node, or of its children, after the next write."""
+
+    fails: str | None = None
+    has_written = False
+
+    def submit(self, request: Request, done: Done) -> None:
+        self.has_written = self.has_written or (self.fails is not None and isinstance(request, Multi))
+        if isinstance(request, GetChildren | GetData) and self.has_written and request.path == self.fails:
+            self.fails = None
+            done(CoordinationError("too many requests", retriable=True))
+        else:
+            super().submit(request, done)
+
+
+@pytest.mark.parametrize("path", [paths.CONFIG_CHANGES, paths.topic_config("t")])
+def test_a_changed_configuration_that_could_not_be_read_is_read_again_and_those_that_change_then_too(path: str) -> None:
+    world = BrokerWorld(tree=FailingOnce)
+    world.create_topic("t")
+    assert isinstance(world.store, FailingOnce)
+    answered: list[list[str]] = []
+
+    def change() -> Steps:
+        resource, edits = Resource(ResourceType.TOPIC, "t"), [Edit("retention.ms", Change.SET, "222")]
+        answered.append((yield from world.broker.configs.edit(resource, edits)))
+
+    world.store.fails = path
+    world.broker.slices.run(change(), lambda _error: None)
+    world.clock.settle()
+    assert (answered, world.store.fails) == ([], None)
+    world.clock.advance(READ_AGAIN_S)
+    world.clock.settle()
+    assert answered == [["retention.ms=(default)->222"]]
+    assert world.partition("t").log.config.retention_ms == 222
+    world.configure("t", retention_ms=333)
+    assert world.partition("t").log.config.retention_ms == 333
