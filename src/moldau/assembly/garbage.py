@@ -62,8 +62,8 @@ class GarbagePauses:
         self._seconds = seconds
         self._began_s = 0.0
         self._looking = False
-        self._frozen_s = 0.0
-        """Length of the pauses after which objects were frozen, since everything was looked at."""
+        self._frozen_s = LONG_S
+        """Length of the pauses after which objects were frozen, since everything was looked at; the start counts as the shortest."""
         self._whole_s = 0.0
         """How long that took the last time."""
         self._count = (0, 0, 0)
@@ -73,9 +73,10 @@ class GarbagePauses:
         self._timer: Timer = clock.call_later(LOOK_S, self._look)
 
     def close(self) -> None:
-        """Leave the collector to itself."""
+        """Leave the collector to itself, and what was frozen to it."""
         self._timer.cancel()
         self._collector.callbacks.remove(self._observe)
+        self._collector.unfreeze()
 
     def _observe(self, phase: Phase, info: dict[str, int]) -> None:
         if info["generation"] != OLDEST or self._looking:

@@ -57,11 +57,20 @@ class World:
 
 def test_what_there_is_at_the_end_of_a_start_is_not_looked_at() -> None:
     world = World()
-    world.pauses.close()
     world.collector.alive = 70
     GarbagePauses(world.clock, world.collector, world.clock.monotonic)
     assert (world.collector.frozen, world.collector.alive) == (1070, 0)
     assert world.looks() == 0, "which would take as long"
+
+
+def test_what_there_was_at_the_end_of_a_start_is_looked_at_in_a_quiet_second() -> None:
+    world = World()
+    world.busy_seconds(WHOLE_EVERY_S)
+    assert world.looks() == 0
+    world.clock.advance(2 * LOOK_S)
+    assert world.looks() == 1
+    world.clock.advance(10 * WHOLE_EVERY_S)
+    assert world.looks() == 1, "nothing was frozen since"
 
 
 def test_after_a_long_pause_what_has_outlived_it_is_not_looked_at_again() -> None:
@@ -108,5 +117,6 @@ def test_it_ends() -> None:
     world = World()
     world.pauses.close()
     assert not world.collector.callbacks
+    assert world.collector.frozen == 0
     world.clock.advance(WHOLE_EVERY_S * 2)
     assert world.looks() == 0
