@@ -192,9 +192,10 @@ class AppendPipeline:
         self.unwritten.append(pending)
         return pending
 
-    def append_at_once(self, batch: "AppendBatch", now_ms: int) -> None:
+    def append_at_once(self, batch: "AppendBatch", now_ms: int, *, completes: bool = True) -> None:
         """Append a batch with acks=all and write it now. Where it then is `in_log` without an error, its acknowledgement is left to the
-        caller: at once with `batch.level` WRITTEN, otherwise when `wait` for that level is over.
+        caller: at once with `batch.level` WRITTEN, otherwise when `wait` for that level is over. With `completes` false the caller calls
+        `complete`, once for several.
         """
         partition = batch.partition
         if partition.staged_bytes:
@@ -232,7 +233,7 @@ class AppendPipeline:
         if partition.watchers:
             shown = 0 if not moved else count if machine.is_sole else partition.shown_since(before)
             self._grown.append((partition, shown, count))
-        if self._opened or self._grown or self._woken:
+        if completes and (self._opened or self._grown or self._woken):
             self.complete()
 
     def open_run(self, partition: "HostedPartition", acks: int) -> "AppendRun | None":
@@ -311,10 +312,13 @@ class AppendPipeline:
         if self._opened or self._grown or self._woken:
             self.complete(len(unwritten) + COMPLETED_PER_TURN)
 
-    def wait(self, partition: "HostedPartition", last_offset: int, level: Level, done: Waited) -> None:
-        """Call ``done(None)`` once the record at `last_offset`, which is written, has reached `level`; or with the error."""
+    def wait(self, partition: "HostedPartition", last_offset: int, level: Level, done: Waited, *, completes: bool = True) -> None:
+        """Call ``done(None)`` once the record at `last_offset`, which is written, has reached `level`; or with the error. `completes` as
+        in `append_at_once`.
+        """
         self._wait(partition, last_offset, level, _Wait(done, self._opened.append), 0)
-        self.complete()
+        if completes:
+            self.complete()
 
     def committed_since(self, partition: "HostedPartition", high_watermark: int) -> None:
         """A follower has moved the committed offset of a partition, whose high watermark was this before: open its gate."""

@@ -112,16 +112,21 @@ class _Writing:
             partitions = iter(marker.partitions)
             while some := list(islice(partitions, PARTITIONS_PER_STEP)):
                 now_ms = self._broker.clock.time_ms()
-                for batch in self._batches(marker, some, results):
-                    replicas.append_at_once(batch, now_ms)
-                    where = batch.partition.topic_partition
-                    if batch.error is not None or batch.level is Level.WRITTEN:
-                        results[where] = _code(batch.error)
-                    else:
-                        self._left += 1
-                        replicas.wait(batch.partition, batch.last_offset, batch.level, partial(self._acknowledged, results, where))
-                    if batch.in_log and where.topic == OFFSETS.name:
-                        yield from self._broker.groups.transaction_ended(where.partition, marker.producer_id, committed=marker.committed)
+                try:
+                    for batch in self._batches(marker, some, results):
+                        replicas.append_at_once(batch, now_ms, completes=False)
+                        where = batch.partition.topic_partition
+                        if batch.error is not None or batch.level is Level.WRITTEN:
+                            results[where] = _code(batch.error)
+                        else:
+                            self._left += 1
+                            acknowledged = partial(self._acknowledged, results, where)
+                            replicas.wait(batch.partition, batch.last_offset, batch.level, acknowledged, completes=False)
+                        if batch.in_log and where.topic == OFFSETS.name:
+                            groups, committed = self._broker.groups, marker.committed
+                            yield from groups.transaction_ended(where.partition, marker.producer_id, committed=committed)
+                finally:
+                    replicas.appends.complete()  # once for all: each time may attempt as many fetches as a turn has room for
                 yield UNFINISHED
         self._finished()
 

@@ -7,7 +7,8 @@ import pytest
 
 from moldau.broker.admission.slices import TURN_S
 from moldau.broker.replicas.hosted import HostedPartition
-from moldau.broker.transactions.markers import Marker, MarkerResults, write_markers
+from moldau.broker.replicas.purgatory import ATTEMPTS_PER_TURN
+from moldau.broker.transactions.markers import PARTITIONS_PER_STEP, Marker, MarkerResults, write_markers
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.list_transactions import ListTransactionsRequest
@@ -160,6 +161,30 @@ def test_after_a_bug_in_a_later_turn_what_is_left_is_to_be_tried_again(world: Br
     left = dict.fromkeys(partitions[10:], ErrorCode.REQUEST_TIMED_OUT)
     assert told == [[dict.fromkeys(partitions[:10], NONE) | left]]
     assert ErrorCode.REQUEST_TIMED_OUT.retriable
+
+
+@pytest.mark.parametrize("flush", [{}, {"flush_messages": 1}], ids=["written", "flushed"])
+def test_the_markers_of_one_step_attempt_no_more_fetches_together_than_one_append(flush: dict[str, int]) -> None:
+    """Each partition with as many fetches of its own would keep all other work waiting for as many times as long."""
+    world = BrokerWorld(transaction_state_log_num_partitions=2)
+    world.create_topic("t", PARTITIONS_PER_STEP, **flush)
+    producer = producer_of(world.connect(), versions=OLDER)
+    for index in range(PARTITIONS_PER_STEP):
+        assert producer.send("t", b"a", partition=index) is NONE
+    for index in range(PARTITIONS_PER_STEP):
+        for _ in range(ATTEMPTS_PER_TURN // 5):
+            world.connect().send(read_committed("t", partition=index), 12)
+    purgatory = world.broker.purgatory
+    assert purgatory.waiting == ATTEMPTS_PER_TURN * 2
+    marker = Marker(producer.producer_id, producer.epoch, True, 1, 0, [TopicPartition("t", index) for index in range(PARTITIONS_PER_STEP)])
+    told: list[list[MarkerResults]] = []
+    world.background.immediate = False
+    write_markers(world.broker, [marker], lambda results: told.append(list(results)))
+    assert purgatory.waiting == ATTEMPTS_PER_TURN
+    world.clock.settle()
+    assert purgatory.waiting == 0
+    world.background.run_all()
+    assert told == [[dict.fromkeys(marker.partitions, NONE)]]
 
 
 def test_a_marker_needs_the_replicas_that_an_acknowledgement_does(world: BrokerWorld) -> None:
