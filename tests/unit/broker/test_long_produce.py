@@ -10,6 +10,7 @@ import pytest
 from moldau.broker.handlers.produce import handler
 from moldau.broker.handlers.produce.handler import BYTES_AT_ONCE
 from moldau.broker.handlers.produce.long import BATCHES_AT_ONCE
+from moldau.broker.replicas.manager import LeaderState
 from moldau.log.partition_log import AppendResult
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.protocol.fast.produce import PARTITIONS_AT_ONCE
@@ -118,6 +119,29 @@ def test_a_request_that_has_come_whole_is_carried_out_though_its_connection_is_l
     client.peer.disconnect()
     settle(world)
     assert lengths(world) == [1] * COUNT
+    assert nothing_is_left(world)
+
+
+@pytest.mark.parametrize("written", [1, COUNT], ids=["before the last is written", "while all wait"])
+def test_batches_whose_connection_is_lost_leave_the_gates_where_they_wait_for_followers(world: BrokerWorld, written: int) -> None:
+    """And the frame, which no follower can then keep in memory."""
+    replicas = world.broker.replicas
+    partitions = [world.partition("wide", index) for index in range(COUNT)]
+    for each in partitions:
+        state = LeaderState(each.machine.leader_epoch, each.machine.state_version + 1, (0, 1), (0, 1))
+        replicas.become_leader(each.topic_partition, state, each.topic_id, world.broker.topic_settings.of({}))
+    client = world.connect()
+    client.send(to_all(world, acks=-1), 9)
+
+    def waiting() -> int:
+        return sum(len(each.gate) for each in partitions if each.gate is not None)
+
+    while waiting() < written:
+        world.clock.settle()
+    assert (client.answers(), waiting() == COUNT) == ([], written == COUNT)
+    client.peer.disconnect()
+    settle(world)
+    assert (lengths(world), waiting()) == ([1] * COUNT, 0)
     assert nothing_is_left(world)
 
 

@@ -140,6 +140,7 @@ class ProduceHandler:
         exchange = work.exchange
         produce = LongProduce(self._broker, exchange.holder, kept(frame), body, version, correlation_id, work.count)
         work.take_place()
+        exchange.delay(produce.acknowledgements)
 
         def steps() -> Steps:
             answer = yield from produce.steps()

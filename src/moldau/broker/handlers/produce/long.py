@@ -2,7 +2,8 @@
 
 The request keeps its frame, whose bytes count in `RequestMemory` until the end. A few batches are staged, written and shown to waiting
 fetches in one step, so nothing stays staged between two; the rest is as for any Produce request. It is carried out to its end also when its
-connection is lost, as any request that has come whole: no step may be the last.
+connection is lost, as any request that has come whole: no step may be the last. Only acknowledgements by other brokers are not waited for
+then.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart, Services
 from moldau.broker.replicas.appends import ACKS_NONE
+from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.model.errors import ProtocolError
 from moldau.model.steps import UNFINISHED, Elsewhere, Pause
 from moldau.protocol.fast.produce import ProducePartitionResult, decode_produce_in_steps, encode_produce_response_in_steps
 
 if TYPE_CHECKING:
+    from moldau.broker.replicas.appends import PendingAppend
     from moldau.broker.request import RequestSource
     from moldau.protocol.fast.produce import ProduceFrame
 
@@ -28,6 +31,59 @@ RESULTS_AT_ONCE = 500
 """Results that are made in one step."""
 
 Batches = list[tuple[int, memoryview | None]]
+
+
+class _Acknowledgements:
+    """Those that a request waits for; a `DelayedOperation`. It refers to nothing of the request while nothing waits."""
+
+    __slots__ = ("_appends", "_is_abandoned", "_left", "_resume")
+
+    def __init__(self) -> None:
+        self._appends: list[PendingAppend] = []
+        """Those with acks all: the others end by themselves."""
+        self._is_abandoned = False
+        self._left = 1
+        """Appends that are not acknowledged yet, and one until the last was written."""
+        self._resume: Callable[[], object] = _nothing
+
+    def begin(self) -> None:
+        """There is one more append to wait for, which ends with `end`."""
+        self._left += 1
+
+    def written(self, append: "PendingAppend") -> None:
+        """An append is written; it may wait at its gates by now."""
+        if append.acks == ACKS_ALL:
+            if self._is_abandoned:
+                self._abandon(append)
+            else:
+                self._appends.append(append)
+
+    def end(self) -> None:
+        """An append is acknowledged, or the last is written."""
+        self._left -= 1
+        if self._left == 0:
+            resume, self._resume = self._resume, _nothing  # it refers to the work that waits
+            resume()
+
+    def wait(self, resume: Callable[[], object]) -> None:
+        """Call `resume` once all that was written is acknowledged."""
+        self._resume = resume
+        self.end()
+
+    def finish(self) -> None:
+        """The broker stops: acknowledgements come as soon as they may, and no sooner."""
+
+    def cancel(self) -> None:
+        """The connection is lost: no append with acks all is waited for, and their batches leave their gates early."""
+        self._is_abandoned = True
+        appends, self._appends = self._appends, []
+        for append in appends:
+            self._abandon(append)
+
+    def _abandon(self, append: "PendingAppend") -> None:
+        if append.left:
+            append.cancel()
+            self.end()
 
 
 class LongProduce:
@@ -56,9 +112,8 @@ class LongProduce:
         self._count = count
         self.operation: ProduceOperation
         """Once it is decoded."""
-        self._left = 1
-        """Appends that are not acknowledged yet, and one until the last was written."""
-        self._resume: Callable[[], object] = _nothing
+        self.acknowledgements = _Acknowledgements()
+        """To be cancelled when the connection is lost."""
 
     def steps(self) -> Generator[Pause, None, bytes]:
         """Carry it out; the answer as a frame, nothing with acks 0. ProtocolError, also for acks 0 where a batch was not taken."""
@@ -73,7 +128,7 @@ class LongProduce:
                     raise ProtocolError(f"produce with acks 0 failed: {reason}")
                 self._count(operation)
                 return b""
-            yield Elsewhere(self._wait)
+            yield Elsewhere(self.acknowledgements.wait)
             results = yield from self._results()
             throttle_ms = self._count(operation)
             return (yield from encode_produce_response_in_steps(self._version, self._correlation_id, results, throttle_ms))
@@ -139,20 +194,11 @@ class LongProduce:
     def _write(self, batches: Sequence[ProducePart]) -> None:
         """Append and write batches in one step."""
         if batches:
-            self._left += 1
-            self.operation.append_some(batches, self._broker.clock.time_ms(), self._one_less)
+            acknowledgements = self.acknowledgements
+            acknowledgements.begin()
+            append = self.operation.append_some(batches, self._broker.clock.time_ms(), acknowledgements.end)
             self._broker.replicas.write_staged()
-
-    def _wait(self, resume: Callable[[], object]) -> None:
-        """Call `resume` once all that was written is acknowledged."""
-        self._resume = resume
-        self._one_less()
-
-    def _one_less(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            resume, self._resume = self._resume, _nothing  # it refers to the work that waits
-            resume()
+            acknowledgements.written(append)
 
     def _results(self) -> Generator[Pause, None, list[tuple[bytes, list[ProducePartitionResult]]]]:
         found = []
