@@ -63,13 +63,21 @@ class StepQueue:
         self._waiting: deque[Steps] = deque()
         self._is_running = False
         self._is_serving = False
+        self._is_closed = False
 
     def serve(self) -> None:
         """From now on take turns with requests."""
         self._is_serving = True
 
+    def close(self) -> None:
+        """Begin no steps any more."""
+        self._is_closed = True
+        self._waiting.clear()
+
     def run(self, steps: Steps) -> None:
         """Take steps after those that came before."""
+        if self._is_closed:
+            return
         self._waiting.append(steps)
         if not self._is_running:
             self._start()
@@ -149,6 +157,11 @@ class MetadataApplier:
         """From now on take turns with requests; before, everything is done as soon as it can be."""
         self._queue.serve()
         self._removals.serve()
+
+    def close(self) -> None:
+        """Apply nothing any more, and answer nothing: the broker stops, and what came later would open what is being closed."""
+        self._queue.close()
+        self._removals.close()
 
     def apply(self, broker_epoch: int, control: Control, done: Callable[[ControlReply], object]) -> None:
         """Apply what the controller has sent to an incarnation of this broker."""

@@ -212,6 +212,7 @@ class ClusterMembership:
     def stop(self) -> None:
         """Do nothing by itself any more: the broker stops."""
         self._runner.stop()
+        self._applier.close()
 
     def ask(self, request: "Request", done: Callable[[Any], object]) -> None:
         """Have the controller carry out a request; `done` with its outcome, of a configuration when this broker obeys it."""

@@ -11,7 +11,8 @@ from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedParti
 from moldau.cluster.znodes import encode_config, encode_config_change
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import Steps
+from moldau.model.steps import Steps, drain
+from moldau.ports.background import HereAndNow
 from moldau.ports.coordination import Done, GetChildren, GetData, Multi, Request
 from support.broker_world import BrokerWorld
 from support.trees import AskedTree
@@ -91,6 +92,17 @@ def test_a_message_that_comes_twice_changes_nothing_the_second_time(world: Broke
     assert send(world, lead(world, EPOCH)) == ControlReply()
     assert client.values("t") == [b"kept"]
     assert [send(world, stop(world, EPOCH)) for _ in range(2)] == [ControlReply(), ControlReply()]
+
+
+def test_a_broker_that_stops_leads_nothing_any_more(world: BrokerWorld) -> None:
+    """Its session may end meanwhile, and it is elected again; the logs are being closed."""
+    message, replies = lead(world, EPOCH + 1), list[ControlReply]()
+    closing = world.broker.stop(HereAndNow(), lambda: False)
+    world.broker.applier.apply(world.broker.applier.broker_epoch, message, replies.append)
+    world.clock.settle()
+    hosted = world.broker.replicas.hosted[T]
+    assert (replies, hosted.is_led, hosted.machine.leader_epoch) == ([], False, 0)
+    drain(closing)
 
 
 # Deletions
