@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from moldau.client.failures import FencedError, SendError, TransactionAbortedError
+from moldau.cluster import paths
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
+from moldau.ports.coordination import Create, Created
 from moldau.testing.simulation.clients.admin import LATEST, Admin
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.errors import took_effect_perhaps
@@ -18,7 +20,7 @@ from moldau.testing.simulation.clients.group import COOPERATIVE, RANGE
 from moldau.testing.simulation.clients.producer import Producer
 from moldau.testing.simulation.clients.transactions import TransactionalProducer
 from moldau.testing.simulation.options import Options
-from moldau.testing.simulation.simulation import Simulation
+from moldau.testing.simulation.simulation import BROKER, Simulation
 
 if TYPE_CHECKING:
     from moldau.testing.simulation.clients.fetching import Message
@@ -475,5 +477,27 @@ def test_topics_are_created_grown_configured_and_deleted(sim: Simulation) -> Non
             await admin.delete_topic("t")
         assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         admin.close()
+
+    sim.run(main())
+
+
+def test_a_deletion_that_a_crash_has_interrupted_leaves_the_name_free(sim: Simulation) -> None:
+    """The next start ends it; meanwhile the topic is unknown already, and its name is taken."""
+
+    async def main() -> None:
+        admin = await create(sim)
+        sim.network.hold(lambda end: end.party.host == BROKER)
+        deletion = asyncio.ensure_future(admin.delete_topic("t"))
+        await sim.until(lambda: sim.network.held > 0)
+        sim.host.kill()
+        mark: list[object] = []  # the last that the broker has done
+        sim.tree.session(lambda _name: None, lambda call: call()).submit(Create(paths.delete_topic("t"), b""), mark.append)
+        assert isinstance(mark[0], Created)
+        sim.network.release()
+        sim.disk.slowness = 1000.0
+        sim.host.start()
+        await deletion
+        await admin.create_topic("t", 2)
+        assert await admin.partitions_for("t") == 2
 
     sim.run(main())

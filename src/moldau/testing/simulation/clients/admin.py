@@ -83,10 +83,25 @@ class Admin:
         self.brokers.forget_topic(name)
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic. UNKNOWN_TOPIC_OR_PARTITION."""
+        """Delete a topic. UNKNOWN_TOPIC_OR_PARTITION.
+
+        A topic is unknown as soon as its deletion has begun, with Kafka too, and its name is taken until that has ended: where the answer
+        that says so was lost, this waits for it.
+        """
         request = DeleteTopicsRequest([DeleteTopicState(name)], [name], _TIMEOUT_MS)
-        await self._change(ApiKey.DELETE_TOPICS, request, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if await self._change(ApiKey.DELETE_TOPICS, request, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            while not await self.brokers.insist(lambda: self._is_free(name), INSIST_S):
+                await self.brokers.back_off()
         self.brokers.forget_topic(name)
+
+    async def _is_free(self, name: str) -> bool:
+        """Whether a topic of that name might be created."""
+        response = await self.brokers.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest([CreatableTopic(name, 1, 1)], _TIMEOUT_MS, True))
+        (found,) = response.topics
+        if found.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            return False
+        check(found.error_code, f"topic {name}")
+        return True
 
     async def configure_topic(self, name: str, configs: Mapping[str, object | None]) -> None:
         """Set configurations; None: back to the default."""
@@ -97,11 +112,12 @@ class Admin:
         request = IncrementalAlterConfigsRequest([AlterConfigsResource(_TOPIC, name, changes)])
         await self._change(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, name, None)
 
-    async def _change(self, api_key: ApiKey, request: Any, name: str, already: ErrorCode | None) -> None:
-        was_asked = False
+    async def _change(self, api_key: ApiKey, request: Any, name: str, already: ErrorCode | None) -> bool:
+        """Whether the last answer was `already`, which after a lost one counts as success."""
+        was_asked = is_inferred = False
 
         async def ask() -> int:
-            nonlocal was_asked
+            nonlocal was_asked, is_inferred
             connection = await self.brokers.any()
             again, was_asked = was_asked, True
             response = await connection.send(api_key, request, timeout_s=REQUEST_TIMEOUT_S * 2)
@@ -109,9 +125,11 @@ class Admin:
             code = known_error(found.error_code)
             if code.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 check(code, f"topic {name}")
-            return ErrorCode.NONE if again and code is already else code
+            is_inferred = again and code is already
+            return ErrorCode.NONE if is_inferred else code
 
         check(await self.brokers.insist(ask, INSIST_S), f"topic {name}")
+        return is_inferred
 
     async def delete_records(self, partition: TopicPartition, before_offset: int) -> int:
         """Delete a partition's records before an offset, -1: all that are committed; its first offset now."""
