@@ -24,6 +24,7 @@ from moldau.cluster.znodes import (
     decode_state,
     decode_topic,
 )
+from moldau.model.config.store import usable_by_topic
 from moldau.model.errors import CoordinationError
 from moldau.model.value import Value
 from moldau.ports.coordination import Children, Data, Exists, GetChildren, GetData, NodeStat, NoNodeError, Result
@@ -199,7 +200,7 @@ def config(path: str) -> Query[tuple[dict[str, str], int | None]]:
 
 
 def configs() -> Query[Configs]:
-    """All configurations."""
+    """All configurations; of topics, what is allowed."""
     topic_children, broker_children = yield (GetChildren(paths.CONFIG_TOPICS), GetChildren(paths.CONFIG_BROKERS))
     topic_paths = [paths.topic_config(name) for name in _names(topic_children)]
     broker_paths = [f"{paths.CONFIG_BROKERS}/{name}" for name in _names(broker_children)]
@@ -210,7 +211,7 @@ def configs() -> Query[Configs]:
         values = decode_config(path, each.data) if isinstance(each, Data) and each.data else {}
         name = path.rpartition("/")[2]
         if number < len(topic_paths):
-            of_topics[name] = values
+            of_topics[name] = usable_by_topic(values, path)
         elif values:
             of_brokers[None if name == paths.DEFAULT_ENTITY else int(name)] = values
     return Configs(of_topics, of_brokers)
@@ -230,10 +231,14 @@ def changed_entities(names: Sequence[str]) -> Query[list[str | MalformedNodeErro
 
 
 def topic_configs(names: Sequence[str]) -> Query[dict[str, dict[str, str] | MalformedNodeError]]:
-    """What some topics set themselves, those that have a configuration; the error of a malformed one."""
+    """What some topics set themselves that is allowed, those that have a configuration; the error of a malformed one."""
     found = yield [GetData(paths.topic_config(name)) for name in names]
     there = [(name, each.data) for name, each in zip(names, found, strict=True) if isinstance(each, Data)]
-    return {name: _decoded(decode_config, paths.topic_config(name), data) for name, data in there}
+    return {name: _decoded(_decode_topic_config, paths.topic_config(name), data) for name, data in there}
+
+
+def _decode_topic_config(path: str, data: bytes) -> dict[str, str]:
+    return usable_by_topic(decode_config(path, data), path)
 
 
 def _decoded(decode: Callable[[str, bytes], T], path: str, data: bytes) -> T | MalformedNodeError:

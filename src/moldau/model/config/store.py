@@ -9,7 +9,15 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from moldau.model.config.definition import ConfigSource, ConfigValue, InvalidConfigError, Synonym, format_value, parse_value
+from moldau.model.config.definition import (
+    ConfigDefinition,
+    ConfigSource,
+    ConfigValue,
+    InvalidConfigError,
+    Synonym,
+    format_value,
+    parse_value,
+)
 from moldau.model.config.static import StaticConfig
 from moldau.model.config.tables.broker import BROKER
 from moldau.model.config.tables.topic import TOPIC
@@ -161,11 +169,16 @@ class BrokerConfig(Configured):
         return self.first((name, *_names(synonyms)), synonyms)
 
 
-def _usable(texts: Mapping[str, str], node: str) -> dict[str, str]:
+def usable_by_topic(texts: Mapping[str, str], node: str) -> dict[str, str]:
+    """What a topic stored at `node` sets, without what is not allowed: a line in the log names that."""
+    return _usable(texts, node, TOPIC)
+
+
+def _usable(texts: Mapping[str, str], node: str, table: Mapping[str, ConfigDefinition] = BROKER) -> dict[str, str]:
     usable = {}
     for name, text in texts.items():
         try:
-            parse_value(BROKER[name], text)
+            parse_value(table[name], text)
         except (KeyError, InvalidConfigError) as error:
             _LOG.warning("stored configuration not taken: node=%s name=%s reason=%s", node, name, error)
         else:

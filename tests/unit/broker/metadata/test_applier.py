@@ -183,6 +183,25 @@ def test_a_value_in_the_tree_that_is_not_allowed_is_named_with_its_node_and_the_
     assert f"stored configuration not taken: node={path} name={name} reason={name}: 'nonsense' is not allowed" in caplog.text
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["while it runs", "at a start"])
+def test_a_value_of_a_topic_in_the_tree_that_is_not_allowed_is_named_with_its_node_and_the_others_apply(
+    tmp_path: Path, restarts: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = BrokerWorld(store=str(tmp_path / "metadata.db"))
+    world.create_topic("t", retention_ms=111)
+    path = paths.topic_config("t")
+    world.store.set(path, encode_config({"retention.ms": "soon", "retention.bytes": "222"}))
+    if restarts:
+        world.restart()
+    else:
+        world.store.create(paths.config_change("config_change_"), encode_config_change("topics/t"), sequential=True)
+        world.clock.settle()
+    config = world.partition("t").log.config
+    assert (config.retention_ms, config.retention_bytes) == (7 * 24 * 3_600_000, 222)
+    (record,) = caplog.records
+    assert record.message.startswith(f"stored configuration not taken: node={path} name=retention.ms reason=retention.ms: 'soon' is not")
+
+
 def test_a_bug_with_one_change_keeps_no_other_from_being_applied_and_nobody_waiting(
     world: BrokerWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
