@@ -15,6 +15,7 @@ without it, or where a crash has torn it, the indexes are used unchecked, as in 
 counts as long as no time was indexed since.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from struct import Struct
 
@@ -306,6 +307,7 @@ class IndexBuilder:
 
 
 _SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
+_NOTHING_KEPT: Mapping[str, tuple[int, int]] = {}
 
 
 class IndexChecksums(Value):
@@ -343,15 +345,21 @@ def read_checksums(files: FileSystem, stem: str) -> IndexChecksums | None:
         return None
 
 
-def write_checksums(files: FileSystem, stem: str, largest_timestamp: int, largest_offset: int) -> None:
-    """Note what a segment's index files hold now, into the page cache. A disk that cannot take it is no reason to fail."""
+def write_checksums(
+    files: FileSystem, stem: str, largest_timestamp: int, largest_offset: int, kept: Mapping[str, tuple[int, int]] = _NOTHING_KEPT
+) -> None:
+    """Note what a segment's index files hold now, into the page cache. A disk that cannot take it is no reason to fail.
+
+    `kept`: by suffix what stays noted of files that are damaged.
+    """
     path, rows = stem + names.CHECKSUMS, [f"largest {largest_timestamp} {largest_offset}"]
     with suppress(StorageError):
         rows += [
             f"{suffix} {size} {crc32c(_prefix(files, stem + suffix, size))}"
             for suffix in _SUFFIXES
-            if files.exists(stem + suffix) and (size := files.size(stem + suffix))
+            if suffix not in kept and files.exists(stem + suffix) and (size := files.size(stem + suffix))
         ]
+        rows += [f"{suffix} {size} {checksum}" for suffix, (size, checksum) in kept.items()]
         if len(rows) == 1:
             files.remove(path)
             return

@@ -112,5 +112,6 @@ def mend(segments: Segments, segment: Segment, snapshots: Snapshots, partition: 
         producers.load(entries)
     end_offset = segments.end_of(segments.slot_of(segment.base_offset), log_end_offset)
     replay_producers(segments, producers, first_offset, end_offset, 0, aborted.append)
+    segment.check_transactions()  # before it holds something else
     segment.transaction_index.replace([each for each in aborted if each.last_offset >= segment.base_offset])
     segment.store_checksums()

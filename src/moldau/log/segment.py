@@ -172,11 +172,18 @@ class Segment:
             self.transaction_index.damaged = True
 
     def store_checksums(self) -> None:
-        """Note what the index files hold, which are stored. What they held before is compared first, or damage would be taken for good."""
+        """Note what the index files hold, which are stored. What they held before is compared first, or damage would be taken for good.
+
+        Of an index of aborted transactions that is damaged, what it should hold stays noted until it is rebuilt.
+        """
         if not self.indexes_match():
             self._rebuild_indexes()
             self.store_indexes()
-        write_checksums(self._files, self._stem, *self.largest_timestamp())
+        self.check_transactions()
+        kept = {}
+        if self.transaction_index.damaged and (known := read_checksums(self._files, self._stem)) is not None:
+            kept = {suffix: row for suffix, row in known.files.items() if suffix == names.TRANSACTION_INDEX}
+        write_checksums(self._files, self._stem, *self.largest_timestamp(), kept)
 
     def _rebuild_indexes(self) -> None:
         self.index.clear()

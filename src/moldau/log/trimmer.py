@@ -231,6 +231,7 @@ class LogTrimmer:
         segment = parts.segments.active
         found = segment.locate(offset)
         if found is not None:
+            segment.check_transactions()
             segment.forget()
             file = parts.files.open(segment.path, writable=True)
             try:

@@ -504,6 +504,27 @@ def test_a_damaged_index_is_noticed_also_when_an_abort_comes_before_the_first_re
     assert log.aborted_transactions(0, 99) == [(A, 0), (B, 2)]
 
 
+@pytest.mark.parametrize("rolls", [False, True])
+def test_a_damaged_index_is_noticed_also_when_nobody_reads_before_the_next_clean_stop(disk: ForgetfulDisk, rolls: bool) -> None:
+    """What the damaged file holds is not noted as right when the segment is sealed or the log closed."""
+    log = open_log(disk)
+    produce(log, A, 0)
+    abort(log, A)
+    close_clean(log)
+    overwrite(disk, f"{0:020}.txnindex", 2, B.to_bytes(8, "big"))
+    log = open_log(disk, LogConfig(segment_bytes=300) if rolls else LogConfig(), clean=True)
+    for sequence in range(4):
+        produce(log, B, sequence)
+    abort(log, B)
+    assert (len(log._segments) > 1) == rolls
+    close_clean(log)
+    log = open_log(disk, clean=True)
+    assert log.aborted_transactions(0, 99) == [(A, 0), (B, 2)]
+    close_clean(log)
+    log = open_log(disk, clean=True)
+    assert log.aborted_transactions(0, 99) == [(A, 0), (B, 2)]
+
+
 def test_a_reader_is_told_of_aborts_in_its_own_segment_only(disk: ForgetfulDisk) -> None:
     """A read ends with its segment; the aborts of all later ones could be longer than the answer may be."""
     log = open_log(disk, LogConfig(segment_bytes=300))
