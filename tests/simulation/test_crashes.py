@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from moldau.testing.simulation.clients.admin import Admin
+from moldau.testing.simulation.clients.producer import Producer
 from moldau.testing.simulation.options import draw_options
+from moldau.testing.simulation.power_cuts import PowerCuts
 from moldau.testing.simulation.process import Incarnation
 from moldau.testing.simulation.simulation import Simulation
-from simulation.test_determinism import read, write
+from moldau.testing.simulation.workloads.recording import RecordedProducer, ensure_topic
+from simulation.test_determinism import T0, read, write
 
 
 def end(simulation: Simulation, *, power_cut: bool) -> None:
@@ -121,4 +124,33 @@ def test_a_paused_process_answers_when_it_is_resumed() -> None:
 
     simulation = Simulation(draw_options(5, faults=()))
     assert simulation.run(main(simulation)) >= 3.0
+    simulation.close()
+
+
+def test_what_a_log_took_after_it_was_last_seen_counts_as_lost_only_where_it_is() -> None:
+    async def main(simulation: Simulation) -> None:
+        host, history, disk = simulation.host, simulation.history, simulation.disk
+        host.settings = {**host.settings, "log.flush.interval.messages": 1}
+        cuts = PowerCuts(host, history, simulation.partitions)
+        host.start()
+        context = simulation.client("writer")
+        await ensure_topic(context, "t", 1)
+        producer = RecordedProducer(context, Producer(context), history.add_producer("writer"))
+        await producer.send(T0)
+        assert host.broker is not None
+        for partition in host.broker.partitions:
+            cuts.see(partition)
+        await producer.send(T0)
+        disk.failing_syncs = 1
+        last = producer.send(T0)
+        await simulation.until(lambda: host.broker is None or not list(host.broker.partitions))
+        assert disk.failed_syncs == 1
+        host.kill()
+        host.start()
+        await last
+
+    simulation = Simulation(replace(draw_options(5, faults=()), directories=2))
+    simulation.run(main(simulation))
+    assert [loss.from_offset for loss in simulation.history.losses] == [2]
+    assert [*simulation.history.sends.offset] == [0, 1, 2]
     simulation.close()

@@ -79,7 +79,10 @@ class PowerCuts:
             raise InvariantError(f"{name} was recovered up to {ends[0]}; the disk had whole batches up to {found[0].offset}")
         end = _end_of_epoch(log, before.epoch) or 0
         if before.is_old and cut_at is not None:
-            self._lost(before._replace(epoch=max(before.epoch, partition.machine.leader_epoch - 1)), min(end, before.end), cut_at)
+            epoch = max(before.epoch, partition.machine.leader_epoch - 1)
+            if end >= before.end:  # nothing of then is missing, and what came after may be there too
+                end = _end_of_epoch(log, epoch) or 0
+            self._lost(before._replace(epoch=epoch), end, cut_at)
         elif end < before.end:
             if cut_at is None:
                 raise InvariantError(f"{name} ended at {before.end} and ends at {end} without a power cut")
