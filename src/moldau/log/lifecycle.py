@@ -138,8 +138,7 @@ class Lifecycle:
                 log = self._loader.open_log(placement, config, now_ms, clean=True)
             except StorageError as error:
                 failure = error
-                with contextlib.suppress(StorageError):
-                    self._files.remove_tree(placement.folder)
+                _remove_folders(self._files, [_Folder(directory, placement.folder, topic_id)])
                 self._logs.storage_failed(directory, error)
                 continue
             placement.topic_id = topic_id
@@ -245,6 +244,12 @@ def _write_topic_ids(files: FileSystem, folders: Sequence[_Folder]) -> None:
 
 
 def _remove_folders(files: FileSystem, folders: Sequence[_Folder]) -> None:
+    """Remove folders of one or several directories, durably where the disk allows it: one that a crash brings back would stand beside the
+    folder that the partition has in another directory since.
+    """
     for folder in folders:
         with contextlib.suppress(StorageError):
             files.remove_tree(folder.path)
+    for path in dict.fromkeys(folder.directory.path for folder in folders):
+        with contextlib.suppress(StorageError):
+            files.sync_directory(path)

@@ -407,6 +407,19 @@ def test_two_folders_of_one_partition_are_both_left_alone() -> None:
     assert "two folders, /a/t-0 and /b/t-0" in str(manager.problem(T0))
 
 
+def test_a_folder_that_could_not_be_made_whole_does_not_come_back_beside_the_one_in_another_directory() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk, "/a", "/b")
+    disk.fail = lambda operation, path: operation == "open" and path == "/a/t-0/00000000000000000000.log"
+    create(manager, "t")
+    disk.fail = None
+    disk.crash()
+    manager = restart(disk, "/a", "/b")
+    assert manager.problem(T0) is None
+    assert not disk.exists("/a/t-0")
+    assert disk.exists("/b/t-0")
+
+
 def test_what_is_no_partition_is_left_alone() -> None:
     disk = ForgetfulDisk()
     restart(disk).shutdown()
