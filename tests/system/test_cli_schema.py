@@ -130,7 +130,7 @@ def test_other_languages_and_references(moldau: ConsoleInside, tmp_path: Path) -
         (["delete", "nobody"], 1, "Subject 'nobody' not found"),
         (["list", "--registry", "http://127.0.0.1:1"], 1, "no answer from the schema registry at http://127.0.0.1:1"),
         (["list", "--registry", "ftp://x"], 2, "is not a registry's URL"),
-        (["register", "s", "pyproject.toml"], 2, "--type says which language it is"),
+        (["register", "s", "pyproject.toml"], 2, "--type is needed"),
         (["register", "s", "pyproject.toml", "--type", "avro"], 1, "Invalid schema"),
         (["register", "s", "pyproject.toml", "--type", "avro", "--reference", "a=b"], 2, "is not NAME=SUBJECT:VERSION"),
     ],
