@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from moldau.model.errors import StorageError
 from moldau.testing.simulation.clients.admin import Admin
 from moldau.testing.simulation.clients.producer import Producer
 from moldau.testing.simulation.options import draw_options
@@ -153,4 +154,41 @@ def test_what_a_log_took_after_it_was_last_seen_counts_as_lost_only_where_it_is(
     simulation.run(main(simulation))
     assert [loss.from_offset for loss in simulation.history.losses] == [2]
     assert [*simulation.history.sends.offset] == [0, 1, 2]
+    simulation.close()
+
+
+def test_a_log_that_a_failed_sync_has_turned_back_has_lost_what_stood_where_it_shows_what_it_held_once() -> None:
+    async def main(simulation: Simulation) -> None:
+        host, history, disk = simulation.host, simulation.history, simulation.disk
+        host.settings = {**host.settings, "log.index.size.max.bytes": 4096, "log.flush.interval.messages": 1000}
+        PowerCuts(host, history, simulation.partitions)
+        host.start()
+        await write(simulation, 0, 4)
+        simulation.partitions.number("t", 0)
+
+        def sync() -> None:
+            assert host.broker is not None
+            (job,) = [partition.log.flush_job() for partition in host.broker.partitions if partition.topic_partition == T0]
+            assert job is not None
+            job.run()
+
+        def damage() -> None:
+            disk.flip("/data/t-0/00000000000000000000.log", 25, 0)
+            disk.damaged["t-0"] = None
+
+        sync()
+        host.damage = damage
+        host.kill()
+        host.start()
+        await write(simulation, 4, 2)
+        disk.failing_syncs = 1
+        with pytest.raises(StorageError):
+            sync()
+        host.kill()
+        host.start()
+        assert len(await read(simulation)) == 4, "nothing of the cut has reached the disk, nor the damage"
+
+    simulation = Simulation(replace(draw_options(6, faults=()), directories=1))
+    simulation.run(main(simulation))
+    assert [(loss.from_offset, loss.epoch) for loss in simulation.history.losses] == [(0, 0), (0, 1)]
     simulation.close()

@@ -6,6 +6,7 @@ A batch that was damaged on disk after the recovery point is cut at the next sta
 history learns what was legally lost: it then expects it no longer, and expects a higher leader epoch where its offsets are used again.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from moldau.broker.replicas.hosted import HostedPartition
@@ -30,6 +31,8 @@ class _Log(NamedTuple):
     """Whether each batch is synced before its acknowledgement."""
     is_old: bool
     """Whether it went offline before its process ended: it may have grown since it was noted."""
+    epochs: dict[int, int]
+    """Where the records of each leader epoch begin, the newest first."""
 
 
 class PowerCuts:
@@ -78,6 +81,8 @@ class PowerCuts:
         if found and all(end not in (None, max(each.offset, log.start_offset)) for end, each in zip(ends, found, strict=True)):
             raise InvariantError(f"{name} was recovered up to {ends[0]}; the disk had whole batches up to {found[0].offset}")
         end = _end_of_epoch(log, before.epoch) or 0
+        if cut_at is not None and not before.is_synced:
+            end = min([end, *_turned_back(before.epochs, _epochs_of(log))])
         if before.is_old and cut_at is not None:
             epoch = max(before.epoch, partition.machine.leader_epoch - 1)
             if end >= before.end:  # nothing of then is missing, and what came after may be there too
@@ -90,7 +95,9 @@ class PowerCuts:
 
     def _note(self, key: tuple[bytes, int], partition: HostedPartition) -> None:
         log, (topic, index) = partition.log, partition.topic_partition
-        self._logs[key] = _Log(topic, index, log.log_end_offset, log.latest_epoch, log.config.flush_messages == 1, False)
+        end, epoch, before = log.log_end_offset, log.latest_epoch, self._logs.get(key)
+        epochs = before.epochs if before is not None and before.epoch == epoch and before.end <= end else _epochs_of(log)
+        self._logs[key] = _Log(topic, index, end, epoch, log.config.flush_messages == 1, False, epochs)
 
     def _serving(self, process: Incarnation) -> None:
         self._seen.clear()
@@ -159,3 +166,21 @@ def _end_of_epoch(log: PartitionLog, epoch: int) -> int | None:
     if log.latest_epoch <= epoch:
         return log.log_end_offset
     return log.end_offset_for_epoch(epoch)[1] if epoch >= 0 else None
+
+
+def _epochs_of(log: PartitionLog) -> dict[int, int]:
+    """Where the records of each leader epoch begin, the newest first."""
+    found, end = {}, log.log_end_offset
+    while end > log.start_offset and (epoch := log.epoch_at(end - 1)) >= 0:
+        found[epoch] = end = log.end_offset_for_epoch(epoch - 1)[1] if epoch > 0 else log.start_offset
+    return found
+
+
+def _turned_back(before: dict[int, int], now: dict[int, int]) -> Iterator[int]:
+    """Where records of an epoch began in whose place there are records of an older one: what was cut or written there has not reached the
+    disk, which still has what was there once.
+    """
+    for epoch, begin in before.items():
+        there = next((older for older, begins in now.items() if begins <= begin), epoch)
+        if there < epoch:
+            yield begin
