@@ -9,6 +9,7 @@ import pytest
 from moldau.broker.replicas.flusher import LogFlusher
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition import Partition
+from moldau.testing.history.history import History
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.fleet import clients_of, options_of
 from moldau.testing.simulation.nemesis import Fault
@@ -53,6 +54,13 @@ def test_an_acknowledgement_before_its_sync_is_found(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Partition, "open_offset", lambda self, _level: self.log_end_offset)
     verdict = power_cuts(**{"log.flush.interval.messages": 1})
     assert "was synced and acknowledged" in str(verdict)
+
+
+def test_the_history_has_the_evictions_of_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[History] = []
+    monkeypatch.setattr(History, "evicted", lambda self: found.append(self))
+    verdict = run_trial(Options(1, operations=40, settings={"producer.ids.max": 1}), WORKLOADS)
+    assert len(found) == verdict.reached["producers: evicted one"] > 0
 
 
 def test_a_high_watermark_that_falls_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,19 @@ def test_duplicate(told: Told) -> None:
     assert told.anomalies() == {Kind.DUPLICATE}
 
 
+def test_a_value_whose_producer_may_have_been_forgotten_while_it_was_sent_is_no_duplicate(told: Told) -> None:
+    told.history.evicted()
+    early = told.sent()
+    told.history.send_ended(early, Outcome.OK, 0)
+    value = told.sent()
+    told.history.evicted()
+    told.history.send_ended(value, Outcome.OK, 2)
+    told.polled((0, early), (1, value), (2, value))
+    assert told.anomalies() == set()
+    told.polled((3, early))
+    assert told.anomalies() == {Kind.DUPLICATE}
+
+
 def test_aborted_read_of_a_failed_send(told: Told) -> None:
     told.polled((0, told.failed()))
     assert told.anomalies() == {Kind.ABORTED_READ}

@@ -7,6 +7,7 @@ of which a trace was seen: one of its values by a read_committed reader, or its 
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import repeat
 from math import inf
@@ -160,8 +161,16 @@ class Evidence:
             return
         if self.place[value] == NONE:
             self.place[value] = offset
-        elif self.place[value] != offset and self.history.producers[self.history.sends.producer[value]].idempotent:
+        elif self.place[value] != offset and self._is_once(value):
             self._found(Kind.DUPLICATE, f"also at offset {offset} of {self.name(partition)} ({how}): {self.describe(value)}")
+
+    def _is_once(self, value: int) -> bool:
+        """Whether the value is stored once, however often it was sent."""
+        sends, evictions = self.history.sends, self.history.evictions
+        if not self.history.producers[sends.producer[value]].idempotent:
+            return False
+        first = bisect_left(evictions, sends.begun[value], key=lambda eviction: eviction.at)
+        return first == len(evictions) or evictions[first].at > sends.ended[value]
 
     def _found_phantom(self, reader: str, partition: int, offset: int, value: int, at: float) -> None:
         what = f"; {self.describe(value)}" if 0 <= value < len(self.history.sends) else ""

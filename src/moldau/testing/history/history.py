@@ -180,6 +180,13 @@ class StateLoss:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """The broker forgot an idempotent producer to make room for another: what it sends again may be stored twice."""
+
+    at: float
+
+
 @dataclass(slots=True, repr=False)
 class History:
     """The whole run. `clock` gives seconds; the first reading is the start."""
@@ -197,6 +204,7 @@ class History:
     outages: list[Outage] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     state_losses: list[StateLoss] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
     forward_groups: set[str] = field(default_factory=set)
     """Those whose members commit only forward of where they were assigned, so that only a member of the past commits an older offset."""
     ended: float = 0.0
@@ -352,3 +360,7 @@ class History:
     def lost_transactional_id(self, transactional_id: str, at: float) -> None:
         """A power cut at `at` legally lost state of this transactional id: its transactions may end otherwise than was answered."""
         self.state_losses.append(StateLoss(transactional_id, False, at))
+
+    def evicted(self) -> None:
+        """The broker forgets one of its idempotent producers before it has expired, as it has to at the bound of all of them."""
+        self.evictions.append(Eviction(self.now()))

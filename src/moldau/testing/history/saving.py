@@ -11,6 +11,7 @@ from typing import Any
 from moldau.testing.history.history import (
     NONE,
     EndSeen,
+    Eviction,
     History,
     Loss,
     OffsetCommit,
@@ -35,6 +36,7 @@ TABLES: dict[str, type] = {
     "outages": Outage,
     "losses": Loss,
     "state_losses": StateLoss,
+    "evictions": Eviction,
 }
 """Lists of the history with plain values."""
 

@@ -6,7 +6,7 @@ own, and draws from a generator of its own. A script names the hits instead, by 
 
 import ast
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -33,6 +33,8 @@ class SimulatedProbe:
         """How often each place was reached."""
         self.hits: list[Hit] = []
         """The rare decisions that fell."""
+        self.on_reached: dict[str, Callable[[], object]] = {}
+        """Called when a place is reached, by its name."""
         self._seed = seed
         self._script = None if script is None else frozenset(script)
         self._calls: Counter[str] = Counter()
@@ -42,6 +44,8 @@ class SimulatedProbe:
     def reached(self, name: str) -> None:
         """Count."""
         self.counts[name] += 1
+        if name in self.on_reached:
+            self.on_reached[name]()
 
     def chance(self, name: str) -> bool:
         """Draw, or look into the script."""

@@ -98,6 +98,7 @@ def run_trial(
     verdict = Verdict(options.seed)
     bugs = BugHandler()
     with bugs, SimulatedProbe(options.seed, None if script is None else script.hits) as probe:
+        probe.on_reached["producers: evicted one"] = simulation.history.evicted
         faults = draw_faults(options) if script is None else script.faults
         invariants = Invariants(simulation.host)
         nemesis = Nemesis(simulation.host, faults, may_cut_power="power_cut" in options.faults)
