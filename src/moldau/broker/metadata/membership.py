@@ -78,10 +78,13 @@ class ClusterMembership:
         self._seen: tuple[str, ...] = ()
         self._joined: Callable[[CoordinationError | None], object] | None = None
         self._configs: ConfigApplier | None = None
+        self._has_missed = False
+        """Whether configurations may have changed, since they were read, without an event that was applied."""
         self._registration: tuple[int, int] | None = None
         """Incarnation and session of the registration that was made with the cluster."""
         self._runner: ControllerRunner
         self._applier: MetadataApplier
+        store.listen(self._heard)
 
     # Start
 
@@ -168,13 +171,13 @@ class ClusterMembership:
             raised_epochs=self._raised_epochs,
         )
         self._runner.take(LogEpochs(log_epochs))
-        self._store.listen(self._heard)
         Registration(self._store, self._clock, info, registered=self._registered, failed=self._failed, made=self._registration)
 
     def serve(self) -> None:
         """From now on take turns with requests."""
         self._is_serving = True
         self._applier.serve()
+        self._apply_missed()
 
     def _registered(self, broker_epoch: int, session_id: int) -> None:
         self._applier.broker_epoch = broker_epoch
@@ -227,11 +230,19 @@ class ClusterMembership:
         self._runner.ask(request, answered)
 
     def _heard(self, event: StoreEvent | SessionEvent) -> None:
-        if isinstance(event, SessionEvent):
-            is_wanted = event.state is SessionState.CONNECTED and (self._joined is None or self._configs is not None)
-        else:
-            is_wanted = isinstance(event, ConfigsChanged)
-        if is_wanted:
+        if isinstance(event, ConfigsChanged):
+            self._has_missed = True
+            self._apply_missed()
+        elif isinstance(event, SessionEvent):
+            if event.state is SessionState.CONNECTED:
+                self._apply_missed()
+            else:  # the watch is gone
+                self._has_missed = True
+
+    def _apply_missed(self) -> None:
+        """Of a topic that the controller has not sent yet nothing would be applied, so this waits for the end of the start."""
+        if self._has_missed and self._is_serving:
+            self._has_missed = False
             self._config_applier().apply_new()
 
     def _config_applier(self) -> "ConfigApplier":

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.broker import Broker
 from moldau.broker.configs import Change, Edit, Resource, ResourceType
+from moldau.cluster import paths
 from moldau.cluster.controller.requests import GrowthSpec, PlannedTopic, TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
+from moldau.ports.coordination import Create, Multi, SetData
 from moldau.testing.clock import FakeClock, FakeTimer
 from moldau.testing.coordination import FakeTree
 from support.broker_world import BrokerWorld, Client
@@ -169,6 +171,22 @@ def world_of(partitions: int = 0) -> SlowTreeWorld:
     return world
 
 
+def let_pass(world: SlowTreeWorld, seconds: float) -> None:
+    until = world.now() + seconds
+    while world.now() < until:
+        world.clock.advance(PAUSE_S)
+
+
+def retention(world: SlowTreeWorld) -> int:
+    return world.partition("served").log.config.retention_ms
+
+
+def moments_of_a_start() -> list[float]:
+    """Seconds after its beginning: one in the middle of each wait for the tree."""
+    duration_s = start_to_end(world_of())
+    return [(number + 0.5) * LATENCY_S for number in range(int(duration_s / LATENCY_S))]
+
+
 def start_to_end(world: SlowTreeWorld) -> float:
     """Let time pass until the broker has started; how long that takes."""
     began = world.now()
@@ -213,3 +231,35 @@ def test_a_partition_is_served_while_topics_are_created_grown_configured_and_del
     topics = [broker.metadata.topics["many"], broker.metadata.topics["one"]]
     assert changed(world.submit(broker.admin.delete(topics))) == {"many": None, "one": None}
     assert len(list(broker.partitions)) == 1
+
+
+def test_a_configuration_that_another_changes_during_a_start_is_obeyed_whenever_that_is() -> None:
+    for moment_s in moments_of_a_start():
+        world = world_of()
+        assert world.fake_tree is not None
+        other = world.fake_tree.session()
+        let_pass(world, moment_s)
+        config = SetData(paths.topic_config("served"), b'{"version":1,"config":{"retention.ms":"12345"}}')
+        notification = Create(paths.config_change("config_change_"), b'{"version":2,"entity_path":"topics/served"}', sequential=True)
+        other.submit(Multi((config, notification)), lambda _outcome: None)
+        start_to_end(world)
+        let_pass(world, 5 * LATENCY_S)
+        assert retention(world) == 12345, f"changed after {moment_s} s"
+
+
+def test_a_broker_that_was_cut_off_during_its_start_obeys_and_answers_changes_of_configurations() -> None:
+    obeyed = 0
+    for moment_s in moments_of_a_start():
+        world = world_of()
+        let_pass(world, moment_s)
+        world.session.suspend()
+        world.session.resume()
+        while not world.started:
+            world.clock.advance(PAUSE_S)
+        if world.started == [None]:
+            edits = [Edit("retention.ms", Change.SET, "12345")]
+            outcomes = world.submit(world.broker.configs.edit(Resource(ResourceType.TOPIC, "served"), edits))
+            world.serve_until(world.connect(), lambda outcomes=outcomes: bool(outcomes), CHANGE_MAX_S)  # type: ignore[misc]
+            assert retention(world) == 12345, f"cut off after {moment_s} s"
+            obeyed += 1
+    assert obeyed, "no start got over it"
