@@ -106,7 +106,8 @@ class LogCleaner:
             if dirt is None:
                 continue
             dirtiest = max(dirtiest, dirt.ratio)
-            if (dirt.is_due or chance("compaction: passes early")) and (best is None or dirt.ratio > best[1].ratio):
+            is_due = dirt.is_due or (dirt.dirty_bytes > 0 and chance("compaction: passes early"))
+            if is_due and (best is None or dirt.ratio > best[1].ratio):
                 best = placement, dirt
         self._dirtiest_percent = round(100 * dirtiest)
         return best
