@@ -28,7 +28,8 @@ from moldau.protocol.messages.write_txn_markers import WritableTxnMarker, Writab
 from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Brokers, CoordinatorType, check
 from moldau.testing.simulation.clients.context import ClientContext
 
-INSIST_S = 60.0
+INSIST_S = 120.0
+"""Twice as long as faults happen in a run: who gives up has asked for a minute in which nothing has gone wrong."""
 LATEST = -1
 EARLIEST = -2
 _TOPIC = 2
