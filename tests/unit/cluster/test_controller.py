@@ -170,6 +170,31 @@ def test_of_two_creations_of_one_topic_one_is_refused_at_once_or_waits_if_it_wan
     assert error_of(third[0], "t") == "TOPIC_ALREADY_EXISTS"
 
 
+def test_a_request_for_several_topics_waits_for_those_that_another_one_makes() -> None:
+    cluster = Cluster(1, 0.5)
+    cluster.settle(30)
+    broker = active(cluster)
+    broker.create("b"), broker.create("c")
+    asked = broker.ask(CreateTopics([TopicSpec(name, 1, 1) for name in "abc"], waits=True))
+    cluster.settle()
+    assert asked == []
+    cluster.settle(5)
+    assert [error_of(asked[0], name) for name in "abc"] == ["NONE", "TOPIC_ALREADY_EXISTS", "TOPIC_ALREADY_EXISTS"]
+
+
+def test_who_waits_for_a_creation_that_fails_makes_the_topic() -> None:
+    cluster = Cluster(1, 0.5)
+    cluster.settle(30)
+    broker = active(cluster)
+    broker.session.fail_next(CoordinationError("lost", retriable=False))
+    first = broker.create("t")
+    second = broker.ask(CreateTopics([TopicSpec("t", 1, 1)], waits=True))
+    cluster.settle(10)
+    assert error_of(first[0], "t") == "KAFKA_STORAGE_ERROR"
+    assert error_of(second[0], "t") == "NONE"
+    assert "t" in broker.snapshot.topics
+
+
 def test_however_many_wait_for_one_topic_all_are_answered_and_its_name_is_free_again() -> None:
     cluster = Cluster(1, latency_s=0.5)
     cluster.settle(30)

@@ -67,10 +67,11 @@ def create_topics(services: Services, message: CreateTopicsRequest, request: Req
     def note(topic: PlannedTopic) -> None:
         services.admin_log.note(request, "topic created", topic=topic.name, partitions=len(topic.replicas), configs=topic.configs)
 
-    outcomes = yield from services.admin.create(specs, note, validate_only=message.validate_only, timeout_ms=message.timeout_ms)
+    only = message.validate_only
+    outcomes = yield from services.admin.create(specs, note, validate_only=only, waits=not only, timeout_ms=message.timeout_ms)
     results = EncodedArray(element_writer(CreateTopicsResponse, CreatableTopicResult, request.api_version))
     for name, outcome in outcomes.items():
-        results.append(_created(services, name, outcome, message.validate_only))
+        results.append(_created(services, name, outcome, only))
         yield None
     reply(CreateTopicsResponse(topics=results.as_list()))
 

@@ -1,6 +1,6 @@
 """Submits changes of the cluster to its controller, and waits for their outcomes.
 
-A wait ends with the request's timeout (REQUEST_TIMED_OUT); the change is made all the same. A connection that is lost ends nothing.
+A wait ends with the request's timeout (REQUEST_TIMED_OUT); the change may still be made. A connection that is lost ends nothing.
 """
 
 import logging
@@ -199,7 +199,7 @@ class ClusterAdmin:
         if not outcomes:
             timer = None
             if timeout_ms > 0:
-                late = PeerError(ErrorCode.REQUEST_TIMED_OUT, f"not done within {timeout_ms} ms; the change is made all the same")
+                late = PeerError(ErrorCode.REQUEST_TIMED_OUT, f"not done within {timeout_ms} ms; the change may still be made")
                 timer = self._clock.call_later(timeout_ms / 1000, lambda: finish(dict.fromkeys(names, late)))  # type: ignore[arg-type]
             yield Elsewhere(resumes.append)
             if timer is not None:

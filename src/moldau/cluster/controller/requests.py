@@ -25,7 +25,8 @@ class TopicSpec(NamedTuple):
 class CreateTopics(NamedTuple):
     """Create topics, or only check them. Answer by name: `PlannedTopic` or PeerError.
 
-    With `waits`, a topic that is being created or changed is waited for: it exists then, and TOPIC_ALREADY_EXISTS is the answer.
+    With `waits`, topics that are being created or changed are waited for: TOPIC_ALREADY_EXISTS is the answer for those that exist then, and
+    those whose creation has failed are made.
     """
 
     topics: Sequence[TopicSpec]

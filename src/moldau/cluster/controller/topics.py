@@ -74,25 +74,29 @@ class TopicChanges:
 
     def create(self, ticket: int, request: CreateTopics) -> None:
         """Create topics, or only check them; answer."""
-        if request.waits:
-            (spec,) = request.topics
-
-            def run() -> None:
-                self._works.add(after_others())
-                self._image.free(spec.name)
-
-            def after_others() -> Iterator[None]:
-                yield None  # others that wait come to this point too, and none waits behind another again
-                yield from self._create(ticket, request)
-
-            self._image.when_free(spec.name, run)
-        else:
+        taken = next(filter(self._is_being_changed, (spec.name for spec in request.topics)), None) if request.waits else None
+        if taken is None:
             self._works.add(self._create(ticket, request))
+            return
+
+        def run() -> None:
+            self._works.add(after_others())
+            self._image.free(taken)
+
+        def after_others() -> Iterator[None]:
+            yield None  # others that wait come to this point too, and none waits behind another again
+            self.create(ticket, request)
+
+        self._image.when_free(taken, run)
+
+    def _is_being_changed(self, name: str) -> bool:
+        """Whether it is open what becomes of a name; that of a topic that is being deleted is taken."""
+        return not self._image.is_free(name) and name not in self._image.deleting
 
     def _create(self, ticket: int, request: CreateTopics) -> Iterator[None]:
         plans: dict[str, Plan] = {}
         yield from self._planner.plan_all(request, plans)
-        if request.waits and not all(map(self._image.is_free, plans)):  # another one has come first
+        if request.waits and any(map(self._is_being_changed, plans)):  # another one has come first
             self.create(ticket, request)
             return
         if request.validate_only:
