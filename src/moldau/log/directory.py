@@ -5,7 +5,8 @@ thus seen as one. At stop: logs are flushed and closed, then the checkpoints are
 
 After a failed sync memory holds bytes that the disk does not have. A broker that is started again would read those, take them for good
 and, after a sync that has nothing left to do, for safe. So a directory that fails is marked, and at the next start its logs are read from
-the disk. The mark need not reach the disk: when the machine stops, what is in memory is gone too.
+the disk. The mark need not reach the disk: when the machine stops, what is in memory is gone too. A disk that fails altogether takes no
+mark; so after any stop that was not clean, what is not known to be synced is read from the disk.
 """
 
 import contextlib

@@ -14,7 +14,7 @@ from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.directory import LogDirectory
 from moldau.log.housekeeping import Removals
 from moldau.log.log_set import LogSet, Placement
-from moldau.log.names import Folder, FolderKind, parse_folder
+from moldau.log.names import LOG, Folder, FolderKind, offset_of, parse, parse_folder
 from moldau.log.partition_log import PartitionLog
 from moldau.log.partition_metadata import read_topic_id
 from moldau.log.producer_bound import ProducerBound
@@ -150,9 +150,8 @@ class Loader:
         The checkpointed high watermark is not asked: without replication this log is its whole in-sync set, and all of it may be read.
         """
         offsets, key = placement.directory.offsets, placement.topic_partition
-        if placement.directory.failed_before:
-            for name in self._files.list(placement.folder):
-                self._files.forget_cached(f"{placement.folder}/{name}")
+        if placement.directory.failed_before or not clean:
+            self._forget_cached(placement)
         log = PartitionLog.open(
             self._files,
             placement.folder,
@@ -177,6 +176,19 @@ class Loader:
             offsets[CLEANED][key] = log.start_offset
         placement.opened(log)
         return log
+
+    def _forget_cached(self, placement: Placement) -> None:
+        """Read from the disk what a failed sync may have left in memory only: all, or what is not known to be synced. A directory that
+        failed altogether could not be marked.
+        """
+        names = self._files.list(placement.folder)
+        if not placement.directory.failed_before:
+            point = placement.directory.offsets[RECOVERY_POINTS].get(placement.topic_partition, 0)
+            segments = [offset for name in names if (offset := offset_of(name, LOG)) is not None]
+            first = max((offset for offset in segments if offset <= point), default=0)
+            names = [name for name in names if (known := parse(name)) is not None and known[0] >= first]
+        for name in names:
+            self._files.forget_cached(f"{placement.folder}/{name}")
 
     def _load_log(self, directory: LogDirectory, folder: Folder, path: str, now_ms: int, *, is_directory: bool) -> None:
         known = self._logs.placements.get(folder.topic_partition)

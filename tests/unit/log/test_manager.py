@@ -656,8 +656,8 @@ def test_a_failing_directory_goes_offline_alone() -> None:
     assert manager.statistics()["partitions"] == 3
 
 
-@pytest.mark.parametrize("at_shutdown", [False, True])
-def test_after_a_failed_sync_a_start_believes_the_disk_and_not_what_memory_still_has(at_shutdown: bool) -> None:
+@pytest.mark.parametrize(("at_shutdown", "altogether"), [(False, False), (True, False), (False, True)])
+def test_after_a_failed_sync_a_start_believes_the_disk_and_not_what_memory_still_has(at_shutdown: bool, altogether: bool) -> None:
     disk = ForgetfulDisk()
     manager = restart(disk)
     log = create(manager, "t")
@@ -671,7 +671,10 @@ def test_after_a_failed_sync_a_start_believes_the_disk_and_not_what_memory_still
     else:
         with pytest.raises(StorageError) as caught:
             flush(log)
+        if altogether:  # it cannot be marked either
+            disk.fail = lambda _operation, _path: True
         manager.storage_failed(T0, caught.value)
+        assert disk.exists("/data/.moldau_failed") is not altogether
     disk.fail = None
 
     manager = restart(disk)  # another process, while the machine has gone on
