@@ -20,6 +20,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PER_CODEC = 60
 PARTITIONS = 3
 BASE_MS = 1_357_000_000_000
+KEPT = {"retention.ms": -1}
+"""The records are of 2013."""
 
 
 class Topics(NamedTuple):
@@ -33,7 +35,7 @@ class Topics(NamedTuple):
 @pytest.fixture(scope="module")
 def topics(moldau: Broker) -> Topics:
     hint = moldau.unique_topic("jvm")
-    found = Topics(moldau.create_topic(f"{hint}-a", PARTITIONS), moldau.create_topic(f"{hint}-b"), f"{hint}-.*")
+    found = Topics(moldau.create_topic(f"{hint}-a", PARTITIONS, KEPT), moldau.create_topic(f"{hint}-b", config=KEPT), f"{hint}-.*")
     number = 0
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": moldau.bootstrap_servers, "compression.type": codec, "linger.ms": 50, "log_level": 3})

@@ -33,7 +33,7 @@ def spark() -> Any:
 
 @pytest.fixture(scope="module")
 def topic(moldau: Broker) -> str:
-    return moldau.create_topic(moldau.unique_topic("source"), PARTITIONS)
+    return moldau.create_topic(moldau.unique_topic("source"), PARTITIONS, {"retention.ms": -1})  # its records are of 2013
 
 
 @pytest.fixture(scope="module")
