@@ -71,11 +71,11 @@ def test_the_settings_are_those_of_the_suite_and_a_registry_is_there_if_asked_fo
     )
     (tmp_path / "test_settings.py").write_text(
         "import json\nimport urllib.request\n\n"
-        "from moldau.client.admin import Admin, AdminResource, ResourceType\n"
+        "from moldau.client.admin import Admin, AdminResource, AdminResourceType\n"
         "from moldau.client.cluster import Cluster\n\n"
         "def test_settings(moldau):\n"
         "    with Cluster(moldau.bootstrap_servers) as cluster:\n"
-        "        entries = Admin(cluster).describe_configs(AdminResource(ResourceType.BROKER, '0'))\n"
+        "        entries = Admin(cluster).describe_configs(AdminResource(AdminResourceType.BROKER, '0'))\n"
         "    assert {entry.name: entry.value for entry in entries}['auto.create.topics.enable'] == 'false'\n\n"
         "def test_registry(moldau, moldau_registry_url):\n"
         "    assert moldau_registry_url == moldau.registry_url\n"
