@@ -176,12 +176,7 @@ class AppendPipeline:
             except PeerError as error:
                 batch.error = error.with_traceback(None)  # whose frames refer to the batch
             except StorageError as error:
-                batch.error = error.with_traceback(None)  # whose frames refer to the batch
-                busy, self._busy = self._busy, True
-                try:
-                    self._storage_failed(partition, error)
-                finally:
-                    self._busy = busy
+                self._refuse(batch, error)
             else:
                 if not duplicate:
                     if partition.staged_bytes == 0:
@@ -218,12 +213,7 @@ class AppendPipeline:
             batch.error = error.with_traceback(None)  # whose frames refer to the batch
             return
         except StorageError as error:
-            batch.error = error.with_traceback(None)  # whose frames refer to the batch
-            busy, self._busy = self._busy, True
-            try:
-                self._storage_failed(partition, error)
-            finally:
-                self._busy = busy
+            self._refuse(batch, error)
             self.complete()
             return
         batch.in_log = True
@@ -235,6 +225,14 @@ class AppendPipeline:
             self._grown.append((partition, shown, count))
         if completes and (self._opened or self._grown or self._woken):
             self.complete()
+
+    def _refuse(self, batch: "AppendBatch", error: StorageError) -> None:
+        batch.error = error.with_traceback(None)  # whose frames refer to the batch
+        busy, self._busy = self._busy, True
+        try:
+            self._storage_failed(batch.partition, error)
+        finally:
+            self._busy = busy
 
     def open_run(self, partition: "HostedPartition", acks: int) -> "AppendRun | None":
         """What appends to a partition one plain batch after the other, if the write alone acknowledges them; None if it does not, or if
