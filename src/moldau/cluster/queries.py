@@ -70,7 +70,7 @@ class FoundState(NamedTuple):
     version: int
 
 
-class FoundTopic(NamedTuple):
+class FoundTopic(Value):
     """A topic's node, its version, and the states of its partitions; None where one has none."""
 
     name: str

@@ -50,7 +50,7 @@ class PartitionState(NamedTuple):
     """The registration of the leader that was elected: `created_id` of its node; 0 where it is not known."""
 
 
-class ProducerIdBlock(NamedTuple):
+class ProducerIdBlock(Value):
     """Producer ids from `start` to `end`, both included, for one broker."""
 
     broker_id: int

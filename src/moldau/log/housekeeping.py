@@ -3,19 +3,19 @@
 import logging
 from collections.abc import Callable, Generator, Iterator
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 from moldau.log.directory import LogDirectory
 from moldau.log.log_set import LogSet
 from moldau.model.errors import StorageError
 from moldau.model.steps import Pause, Steps
+from moldau.model.value import Value
 from moldau.ports.background import Background
 from moldau.ports.filesystem import FileSystem, MissingFileError
 
 _LOG = logging.getLogger(__name__)
 
 
-class Removal(NamedTuple):
+class Removal(Value):
     """Work that gives space back, due at a time of the wall clock. It may run in any thread; StorageError."""
 
     due_ms: int

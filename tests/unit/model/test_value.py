@@ -121,6 +121,13 @@ def test_a_field_that_is_missing_given_twice_or_not_known_is_refused(values: tup
         Opened(*values, **named)  # type: ignore[arg-type]
 
 
+def test_a_replaced_field_leaves_the_others() -> None:
+    assert Opened("a", 3)._replace(path="b") == Opened("b", 3)
+    assert Opened("a", 3)._replace() == Opened("a", 3)
+    with pytest.raises(TypeError, match="other"):
+        Opened("a", 3)._replace(other=1)
+
+
 def test_a_pattern_takes_the_fields_by_place() -> None:
     match Opened("a", 3):
         case Closed():

@@ -10,20 +10,21 @@
 """
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from moldau.broker.admission.connections import ConnectionQuota
 from moldau.broker.admission.elements import ElementPools, LongRequest
 from moldau.broker.admission.memory import Holder, RequestMemory
 from moldau.broker.admission.slices import SliceScheduler
 from moldau.broker.admission.state import StateBudgets
+from moldau.model.value import Value
 
 if TYPE_CHECKING:
     from moldau.model.config.store import BrokerConfig
     from moldau.ports.clock import Clock
 
 
-class RequestLimits(NamedTuple):
+class RequestLimits(Value):
     """See docs/limits.md."""
 
     request_bytes_max: int

@@ -7,12 +7,13 @@ imported at the first request, so that a start pays for none of them.
 from collections.abc import Callable
 from importlib import import_module
 from inspect import isgeneratorfunction
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from moldau.broker.request import Reply, Request
 from moldau.broker.security.authorizer import Operation
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps
+from moldau.model.value import Value
 from moldau.protocol.api_keys import ApiKey, api_name
 from moldau.protocol.messages import load
 from moldau.protocol.versions import SERVED, VersionRange
@@ -86,7 +87,7 @@ class UnservedError(ProtocolError):
         super().__init__(f"{api_name(api_key)} (key {api_key}) version {version}: {which}", ErrorCode.UNSUPPORTED_VERSION)
 
 
-class ServedApi(NamedTuple):
+class ServedApi(Value):
     """How requests of one API are handled."""
 
     handler: Handler

@@ -7,7 +7,7 @@ alone: its machine stays, so that epochs are still compared, and `retry_full` tr
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from moldau.broker.replicas.appends import AppendBugError, AppendPipeline
 from moldau.broker.replicas.flusher import LogFlusher
@@ -33,6 +33,7 @@ from moldau.broker.replicas.rules import TopicSettings
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps
+from moldau.model.value import Value
 from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class MetadataSource(Protocol):
         """All of it, at this moment."""
 
 
-class LeaderState(NamedTuple):
+class LeaderState(Value):
     """A partition that this broker leads, as the controller decided. `version`: of the state in the tree."""
 
     epoch: int
@@ -64,7 +65,7 @@ class LeaderState(NamedTuple):
     isr: tuple[int, ...]
 
 
-class FollowerState(NamedTuple):
+class FollowerState(Value):
     """A partition of which this broker has a replica, and `leader_id`, or nobody (-1), leads."""
 
     epoch: int
@@ -73,7 +74,7 @@ class FollowerState(NamedTuple):
     leader_id: int
 
 
-class _Offline(NamedTuple):
+class _Offline(Value):
     """A replica whose log is not open."""
 
     machine: Partition

@@ -1,10 +1,10 @@
 """What the log and the appends of a partition obey, made from the broker's and the topic's configuration."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from moldau.log.config import LogConfig
 from moldau.model.config.store import BrokerConfig, TopicConfig
+from moldau.model.value import Value
 from moldau.protocol.records.walk import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
 
 UNLIMITED = 2**63 - 1
@@ -18,7 +18,7 @@ KEPT_MAX = 1000
 _LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zstd": "compression.zstd.level"}
 
 
-class ProduceRules(NamedTuple):
+class ProduceRules(Value):
     """Configurations of a topic that the broker obeys on the way of a batch to the log; the log's own are in its `LogConfig`."""
 
     compression_type: str = "producer"
@@ -35,7 +35,7 @@ class ProduceRules(NamedTuple):
     """Headers of all records of a batch, there too."""
 
 
-class AppendLimits(NamedTuple):
+class AppendLimits(Value):
     """What follows from a topic's rules and its log's configuration for one batch."""
 
     max_message_bytes: int
@@ -62,7 +62,7 @@ class AppendLimits(NamedTuple):
         )
 
 
-class TopicSettings(NamedTuple):
+class TopicSettings(Value):
     """What the partitions of a topic obey."""
 
     log: LogConfig

@@ -5,13 +5,14 @@ is that of the family, or else it is named after the key too: `create_topics`. C
 """
 
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from moldau.model.value import Value
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.versions import CODEC, FLEXIBLE_FROM, VersionRange
 
 
-class MessagePair(NamedTuple):
+class MessagePair(Value):
     """The two messages of an API."""
 
     request: type[Any]
