@@ -5,6 +5,7 @@ Kafka, and kept in capitals.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from string import ascii_letters, digits
 from typing import NamedTuple
 
 from moldau.model.config.definition import ConfigValue, InvalidConfigError, Validator
@@ -13,6 +14,7 @@ from moldau.model.value import Value
 
 PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_NAME_LETTERS = frozenset(ascii_letters + digits + "._-")
 EVERY_INTERFACE = ("", "0.0.0.0", "::", "*")
 """Hosts that stand for all addresses of the machine: a broker can listen there, a client cannot connect there."""
 
@@ -52,7 +54,7 @@ def parse_listener(text: str) -> Listener:
 
 
 def _is_name(text: str) -> bool:
-    return bool(text) and all(letter.isascii() and (letter.isalnum() or letter in "._-") for letter in text)
+    return bool(text) and _NAME_LETTERS.issuperset(text)
 
 
 class ListenerAddresses(Validator):

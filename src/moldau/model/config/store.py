@@ -7,7 +7,7 @@ topic's own value, then the same over its synonyms among the broker's.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from moldau.model.config.definition import (
     ConfigDefinition,
@@ -21,12 +21,13 @@ from moldau.model.config.definition import (
 from moldau.model.config.static import StaticConfig
 from moldau.model.config.tables.broker import BROKER
 from moldau.model.config.tables.topic import TOPIC
+from moldau.model.value import Value
 
 _LOG = logging.getLogger(__name__)
 V = TypeVar("V", bool, int, float, str, tuple[str, ...])
 
 
-class Setting(NamedTuple):
+class Setting(Value):
     """A place where a value is given: under which name, as which text, in which layer."""
 
     name: str
@@ -56,7 +57,10 @@ class Configured:
     def int(self, name: str) -> int:
         """A whole number."""
         value = self._values.get(name)
-        return value if type(value) is int else _typed(name, self.value(name), int)
+        if type(value) is not int:
+            value = _typed(name, self._resolve(name), int)
+            self._values[name] = value
+        return value
 
     def boolean(self, name: str) -> bool:
         """True or false."""
@@ -152,21 +156,22 @@ class BrokerConfig(Configured):
                 if each in texts:
                     yield Setting(each, texts[each], source)
 
-    def first(self, names: Sequence[str], synonyms: tuple[Synonym, ...]) -> ConfigValue:
-        """The value of the first of these names that is given or else has a default; converted where it is a synonym in another unit."""
-        for given in self._given(names):
-            name, value = given.name, parse_value(BROKER[given.name], given.text or "")
-            break
-        else:
-            name, value = next(((each, BROKER[each].default) for each in names if BROKER[each].default is not None), ("", None))
+    def first(self, synonyms: Sequence[Synonym]) -> ConfigValue:
+        """The value of the first of these settings that is given or else has a default, converted where it is in another unit."""
+        for texts in (self._own, self._cluster, self.static.texts):
+            if texts:
+                for synonym in synonyms:
+                    if synonym.name in texts:
+                        return synonym.convert(parse_value(BROKER[synonym.name], texts[synonym.name]))
         for synonym in synonyms:
-            if synonym.name == name:
-                return synonym.convert(value)
-        return value
+            default = BROKER[synonym.name].default
+            if default is not None:
+                return default if synonym.factor == 1 else synonym.convert(default)
+        return None
 
     def _resolve(self, name: str) -> ConfigValue:
         synonyms = BROKER[name].synonyms
-        return self.first((name, *_names(synonyms)), synonyms)
+        return self.first((Synonym(name), *synonyms))
 
 
 def usable_by_topic(texts: Mapping[str, str], node: str) -> dict[str, str]:
@@ -206,7 +211,7 @@ class TopicConfig(Configured):
         if name in self.overrides:
             return parse_value(definition, self.overrides[name])
         synonyms = definition.synonyms
-        return self._broker.first(_names(synonyms), synonyms) if synonyms else definition.default
+        return self._broker.first(synonyms) if synonyms else definition.default
 
 
 def _names(synonyms: tuple[Synonym, ...]) -> list[str]:
