@@ -27,6 +27,7 @@ from moldau.ports.background import Background, HereAndNow
 from moldau.ports.coordination import (
     READS,
     REQUESTS_MAX,
+    Change,
     Done,
     Listener,
     Outcome,
@@ -37,7 +38,6 @@ from moldau.ports.coordination import (
     Stream,
     TooManyRequestsError,
     Watches,
-    WatchEvent,
     check_paths,
     nothing,
 )
@@ -106,7 +106,10 @@ class SqliteCoordination:
             self._log_file = os.open(log_of(self._path), os.O_RDONLY)  # stays the log also when its directory is moved away
 
     def close(self, done: Callable[[], object] = nothing) -> None:
-        """End the session; see the port. A second call does nothing. CoordinationError when the file cannot be closed in order."""
+        """End the session; see the port. A second call does nothing. CoordinationError when the file cannot be closed in order.
+
+        On the thread only after requests that it still has: a broker that stops does nothing else, and most have not started the thread.
+        """
         session_id = self.session_id
         if self._closed:
             self._stream.put(done)
@@ -122,9 +125,10 @@ class SqliteCoordination:
             if error is not None:
                 raise error
 
-        (HereAndNow() if self._thread is None else self._thread).run(self._end, ended)
+        is_busy = self._submitted > 0 or self._is_copying
+        (self._thread if self._thread is not None and is_busy else HereAndNow()).run(self._end, ended)
 
-    def _carry_out(self, request: Request) -> tuple[Outcome, list[WatchEvent]]:
+    def _carry_out(self, request: Request) -> tuple[Outcome, list[Change]]:
         """The outcome, and what changed. In the thread, if there is one."""
         try:
             if isinstance(request, READS):
@@ -138,9 +142,7 @@ class SqliteCoordination:
         except sqlite3.Error as error:
             return self._translated(error), []
 
-    def _carried_out(
-        self, request: Request, done: Done, outcome: tuple[Outcome, list[WatchEvent]] | None, error: BaseException | None
-    ) -> None:
+    def _carried_out(self, request: Request, done: Done, outcome: tuple[Outcome, list[Change]] | None, error: BaseException | None) -> None:
         """The thread has carried out a request."""
         self._submitted -= 1
         if error is not None:
@@ -148,14 +150,15 @@ class SqliteCoordination:
         assert outcome is not None, "a request without an error has an outcome"
         self._answer(request, done, *outcome)
 
-    def _answer(self, request: Request, done: Done, outcome: Outcome, changes: list[WatchEvent]) -> None:
+    def _answer(self, request: Request, done: Done, outcome: Outcome, changes: list[Change]) -> None:
         """A request was carried out: deliver its events, then its answer."""
         if isinstance(request, READS):
             if request.watch:
                 self._watches.note(request, outcome)
         elif not isinstance(outcome, CoordinationError):
             self._copy_if_long()
-            self._stream.fire(self._watches.take(changes))
+            if events := self._watches.take(changes):
+                self._stream.fire(events)
         self._stream.answer(done, outcome)
 
     # The log

@@ -34,7 +34,6 @@ from moldau.ports.coordination import (
     NodeError,
     NoNodeError,
     Outcome,
-    Request,
     Result,
     SessionEvent,
     WatchEvent,
@@ -112,7 +111,7 @@ class MetadataStore:
 
         SessionExpiredError, CoordinationError.
         """
-        _Reading(self._ask, requests, done).start()
+        _Reading(self._coordination, requests, done).start()
 
     def write(
         self, changes: Sequence[Change], done: Callable[[Written | CoordinationError], object], epoch_version: int | None = None
@@ -125,28 +124,17 @@ class MetadataStore:
         request = Multi((*check, *(write for change in changes for write in writes_of(change))))
         _Writing(self._coordination, request, witness_of(changes[0]), done).submit()
 
-    def _ask(self, request: Request, done: Callable[[Outcome], object]) -> None:
-        """Have a read answered: again after a lost connection, when there is one again."""
-
-        def answered(outcome: Outcome) -> None:
-            if isinstance(outcome, ConnectionLostError):
-                self._ask(request, done)
-            else:
-                done(outcome)
-
-        self._coordination.submit(request, answered)
-
 
 class _Reading:
-    """Many reads until all are answered."""
+    """Many reads until all are answered; one that a lost connection answers is made again, when there is one again."""
 
     def __init__(
         self,
-        ask: Callable[[Request, Callable[[Outcome], object]], object],
+        coordination: Coordination,
         requests: Sequence[GetData | GetChildren | Exists],
         done: Callable[[list[Result] | CoordinationError], object],
     ) -> None:
-        self._ask = ask
+        self._coordination = coordination
         self._requests = requests
         self._done = done
         self._results: list[Result] = [None] * len(requests)
@@ -160,14 +148,19 @@ class _Reading:
             self._ask_next()
 
     def _ask_next(self) -> None:
-        place = self._next
         self._next += 1
-        self._ask(self._requests[place], partial(self._answered, place))
+        self._ask(self._next - 1)
+
+    def _ask(self, place: int) -> None:
+        self._coordination.submit(self._requests[place], partial(self._answered, place))
 
     def _answered(self, place: int, outcome: Outcome) -> None:
         if not self._left:  # it has failed
             return
         if isinstance(outcome, CoordinationError):
+            if isinstance(outcome, ConnectionLostError):
+                self._ask(place)
+                return
             if not isinstance(outcome, NoNodeError):
                 self._left = 0
                 self._done(outcome)

@@ -145,6 +145,10 @@ class WatchEvent(Value):
     path: str
 
 
+Change = tuple[EventType, str]
+"""What a write did to the node of a path: of most there is no watch, so that an event is made only where one fires."""
+
+
 class SessionEvent(Value):
     """The session's state changed; `session_id` is that of the session which the event is about."""
 
@@ -298,20 +302,20 @@ class Watches:
         if isinstance(request, READS) and request.watch and not isinstance(outcome, CoordinationError):
             (self._children if isinstance(request, GetChildren) else self._data).add(request.path)
 
-    def take(self, changes: Sequence[WatchEvent]) -> list[WatchEvent]:
-        """The changes that watches concern, which end with that. One event for a deleted node, also if both watches were set."""
+    def take(self, changes: Sequence[Change]) -> list[WatchEvent]:
+        """The events of watches that changes concern, which end with that. One for a deleted node, also if both watches were set."""
         seen: list[WatchEvent] = []
         if not self._data and not self._children:
             return seen
-        for change in changes:
-            of_children = change.type in (EventType.CHILDREN, EventType.DELETED) and change.path in self._children
-            of_data = change.type is not EventType.CHILDREN and change.path in self._data
+        for kind, path in changes:
+            of_children = kind in (EventType.CHILDREN, EventType.DELETED) and path in self._children
+            of_data = kind is not EventType.CHILDREN and path in self._data
             if of_children:
-                self._children.discard(change.path)
+                self._children.discard(path)
             if of_data:
-                self._data.discard(change.path)
+                self._data.discard(path)
             if of_children or of_data:
-                seen.append(change)
+                seen.append(WatchEvent(kind, path))
         return seen
 
     def clear(self) -> None:

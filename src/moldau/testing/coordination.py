@@ -19,6 +19,7 @@ from moldau.ports.clock import Clock
 from moldau.ports.coordination import (
     REQUESTS_MAX,
     BadVersionError,
+    Change,
     Check,
     Children,
     ConnectionLostError,
@@ -51,7 +52,6 @@ from moldau.ports.coordination import (
     Stream,
     TooManyRequestsError,
     Watches,
-    WatchEvent,
     Write,
     check_paths,
     nothing,
@@ -113,7 +113,7 @@ class FakeTree:
 
     def end_session(self, session_id: int) -> None:
         """Remove the ephemeral nodes of a session."""
-        changes: list[WatchEvent] = []
+        changes: list[Change] = []
         for path in [path for path, node in self._nodes.items() if node.owner == session_id]:
             self._delete(Delete(path), changes)
         self._publish(changes)
@@ -121,7 +121,7 @@ class FakeTree:
     def _change(self, request: Create | SetData | Delete | Multi, session_id: int) -> Outcome:
         self._undo.clear()
         self._last_id += 1
-        changes: list[WatchEvent] = []
+        changes: list[Change] = []
         try:
             result: Result
             if isinstance(request, Multi):
@@ -136,13 +136,13 @@ class FakeTree:
         self._publish(changes)
         return result
 
-    def _publish(self, changes: list[WatchEvent]) -> None:
+    def _publish(self, changes: list[Change]) -> None:
         for session in self.sessions:
             session.see(changes)
         for session in self.sessions:  # a change made by a listener comes after this one, for all
             session.tell()
 
-    def _multi(self, request: Multi, session_id: int, changes: list[WatchEvent]) -> MultiDone:
+    def _multi(self, request: Multi, session_id: int, changes: list[Change]) -> MultiDone:
         results = []
         for index, write in enumerate(request.writes):
             try:
@@ -152,14 +152,14 @@ class FakeTree:
                 raise
         return MultiDone(tuple(results))
 
-    def _write(self, write: Write, session_id: int, changes: list[WatchEvent]) -> Created | NodeStat | None:
+    def _write(self, write: Write, session_id: int, changes: list[Change]) -> Created | NodeStat | None:
         match write:
             case Create():
                 return self._create(write, session_id, changes)
             case SetData(path, data, version):
                 node = self._check(path, version)
                 self._put(path, node._replace(data=data, version=node.version + 1, modified_ms=self.clock.time_ms()))
-                changes.append(WatchEvent(EventType.CHANGED, path))
+                changes.append((EventType.CHANGED, path))
                 return self._stat(path)
             case Delete():
                 self._delete(write, changes)
@@ -169,7 +169,7 @@ class FakeTree:
                 assert_never(write)
         return None
 
-    def _create(self, write: Create, session_id: int, changes: list[WatchEvent]) -> Created:
+    def _create(self, write: Create, session_id: int, changes: list[Change]) -> Created:
         parent = parent_of(write.path)
         path = f"{write.path}{self._numbers.get(parent, 0):010d}" if write.sequential else write.path
         if path in self._nodes:
@@ -180,11 +180,11 @@ class FakeTree:
             raise EphemeralParentError(parent)
         now = self.clock.time_ms()
         self._put(path, _Node(write.data, 0, self._last_id, now, now, session_id if write.ephemeral else 0))
-        changes.append(WatchEvent(EventType.CREATED, path))
-        changes.append(WatchEvent(EventType.CHILDREN, parent))
+        changes.append((EventType.CREATED, path))
+        changes.append((EventType.CHILDREN, parent))
         return Created(path, self._stat(path))
 
-    def _delete(self, write: Delete, changes: list[WatchEvent]) -> None:
+    def _delete(self, write: Delete, changes: list[Change]) -> None:
         path = write.path
         self._check(path, write.version)
         if path == "/":
@@ -192,8 +192,8 @@ class FakeTree:
         if self._children.get(path):
             raise NotEmptyError(path)
         self._put(path, None)
-        changes.append(WatchEvent(EventType.DELETED, path))
-        changes.append(WatchEvent(EventType.CHILDREN, parent_of(path)))
+        changes.append((EventType.DELETED, path))
+        changes.append((EventType.CHILDREN, parent_of(path)))
 
     def _check(self, path: str, version: int) -> _Node:
         node = self._nodes.get(path)
@@ -358,7 +358,7 @@ class FakeSession:
 
     # On the way
 
-    def see(self, changes: list[WatchEvent]) -> None:
+    def see(self, changes: list[Change]) -> None:
         """The tree has changed. Without latency `tell` has the listeners called."""
         if events := self._watches.take(changes):
             self._travel(partial(self._stream.fire if self.latency_s else self._stream.add, events))
