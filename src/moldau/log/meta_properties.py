@@ -14,6 +14,7 @@ OURS = "made"
 ADOPTED = "adopted"
 """Moldau took the directory over, so that other systems' ways may be found in the logs: holes left by compaction."""
 _LINE_START = 1
+_ESCAPED = str.maketrans({character: f"\\{character}" for character in "\\=:#!"})
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -83,7 +84,7 @@ def read_meta_properties(files: FileSystem, directory: str) -> MetaProperties | 
 
 
 def _escape(value: str) -> str:
-    return "".join(f"\\{character}" if character in "\\=:#!" else character for character in value)
+    return value.translate(_ESCAPED)
 
 
 def _split(line: str) -> tuple[str, str]:

@@ -79,14 +79,15 @@ class Folder(Value):
     topic_partition: TopicPartition
 
 
-_MARKED = (FolderKind.DELETE, FolderKind.STRAY, FolderKind.FUTURE)
+_MARKED = {kind.value: kind for kind in FolderKind if kind is not FolderKind.LOG}
+"""Kinds by the last dash of the name and what follows."""
 
 
 def parse_folder(name: str) -> Folder | None:
     """What a name in a log directory says; None for names that are not a partition's."""
     if name == METADATA_FOLDER:
         return None
-    kind = next((kind for kind in _MARKED if name.endswith(kind.value)), FolderKind.LOG)
+    kind = _MARKED.get(name[name.rfind("-") :], FolderKind.LOG)
     rest = name
     if kind is not FolderKind.LOG:
         rest, dot, unique = name.removesuffix(kind.value).rpartition(".")

@@ -4,6 +4,7 @@
 that are added by producing to them (KIP-890). A client that does not know the feature uses the older one.
 """
 
+from functools import cache
 from typing import Final
 
 from moldau.broker.api.catalog import served_versions
@@ -61,7 +62,9 @@ def unsupported_version() -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known)
 
 
+@cache
 def _api_keys() -> list[ApiVersion]:
+    """The same for every connection."""
     return [ApiVersion(key, versions.min, versions.max) for key, versions in sorted(served_versions().items())]
 
 
