@@ -66,6 +66,7 @@ class BrokerWorld:
         self.workers = FakeWorkers(self.disk)
         self.store_path = store
         self.settings = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+        self.directories = ["/data"]
         self._random = 0
         self.broker = self._start()
 
@@ -74,7 +75,7 @@ class BrokerWorld:
         broker = make_broker(
             BrokerConfig(read_static(settings=self.settings)),
             BrokerPorts(
-                directories=["/data"],
+                directories=self.directories,
                 files=self.disk,
                 clock=self.clock,
                 background=self.background,

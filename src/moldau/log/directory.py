@@ -90,9 +90,13 @@ class LogDirectory:
         """Partitions that may be opened although records of theirs are lost."""
         self.unlowered: set[TopicPartition] = set()
         """Partitions whose logs end before the recovery points that are on disk: the lower ones found no room."""
+        self._forgotten: dict[TopicPartition, int] = {}
+        self._forgets = 0
+        self._forgets_on_disk = 0
+        """`forget` has been called so often, and so often when the checkpoints on disk were made."""
         self._has_compacted = False
         """Whether there is, or may be, a checkpoint of compaction."""
-        self.checkpoints = CheckpointWriter(files, path)
+        self._checkpoints = CheckpointWriter(files, path)
         self._files = files
         self._lock: FileLock | None = None
 
@@ -155,9 +159,22 @@ class LogDirectory:
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Drop a deleted partition's lines, in memory. They must be on disk no more when a partition of that name is made again, or its
-        recovery would begin too late."""
+        recovery would begin too late; see `has_stale_lines`."""
         for offsets in self.offsets.values():
             offsets.pop(topic_partition, None)
+        if not self.has_stale_lines:
+            self._forgotten.clear()
+        self._forgets += 1
+        self._forgotten[topic_partition] = self._forgets
+
+    @property
+    def has_stale_lines(self) -> bool:
+        """Whether checkpoints on disk may have lines of partitions that were deleted."""
+        return self._forgets > self._forgets_on_disk
+
+    def has_stale_line(self, topic_partition: TopicPartition) -> bool:
+        """Whether they may have one of a deleted partition of this name."""
+        return self._forgotten.get(topic_partition, 0) > self._forgets_on_disk
 
     def known(self) -> set[TopicPartition]:
         """The partitions that have a line in any checkpoint: they had a folder here."""
@@ -169,7 +186,17 @@ class LogDirectory:
             self._files.remove(f"{self.path}/{ACCEPTED_LOSS}")
             self.accepted_loss = set()
 
-    def checkpoint_contents(self) -> Callable[[], dict[str, bytes]]:
+    def checkpoint(self) -> Callable[[], None]:
+        """The work of bringing the checkpoints, as they should be now, to disk. It may run in any thread; StorageError."""
+        forgets, write = self._forgets, self._checkpoints.prepare(self._checkpoint_contents())
+
+        def run() -> None:
+            write()
+            self._forgets_on_disk = max(self._forgets_on_disk, forgets)
+
+        return run
+
+    def _checkpoint_contents(self) -> Callable[[], dict[str, bytes]]:
         """The checkpoint files as they should be now, to be made on any thread: with many partitions that takes long.
 
         Log starts at 0 go without saying, and so does that nothing was ever compacted.

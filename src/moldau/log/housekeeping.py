@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from heapq import heappop, heappush
 
 from moldau.log.directory import LogDirectory
@@ -14,6 +15,9 @@ from moldau.ports.filesystem import FileSystem, MissingFileError
 
 _LOG = logging.getLogger(__name__)
 
+EMPTY_FOLDER_MS = 10_000
+"""How long the emptied folder of a deleted partition is kept at least."""
+
 
 class Removal(Value):
     """Work that gives space back, due at a time of the wall clock. It may run in any thread; StorageError."""
@@ -21,8 +25,9 @@ class Removal(Value):
     due_ms: int
     number: int
     directory: LogDirectory
-    work: Callable[[], None]
-    what: str
+    path: str
+    work: Callable[[], None] | None
+    """None for the folder of a deleted partition."""
 
 
 class Removals:
@@ -35,10 +40,10 @@ class Removals:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, due_ms: int, directory: LogDirectory, work: Callable[[], None], what: str) -> None:
-        """Have `work` done once `due_ms` has come."""
+    def add(self, due_ms: int, directory: LogDirectory, path: str, work: Callable[[], None] | None = None) -> None:
+        """Have `work`, which begins with `path`, done once `due_ms` has come. Without it, `path` is the folder of a deleted partition."""
         self._numbers += 1
-        heappush(self._waiting, Removal(due_ms, self._numbers, directory, work, what))
+        heappush(self._waiting, Removal(due_ms, self._numbers, directory, path, work))
 
     def take_due(self, now_ms: int) -> Iterator[Removal]:
         """Those whose time has come, each out of the queue as it is asked for; those of a directory that went offline are dropped."""
@@ -76,7 +81,7 @@ class Housekeeping:
                 self._logs.partition_failed(placement, MissingFileError("is missing, and what was written to it is lost", path=path))
             self._logs.note_offset(placement)
         for directory in self._logs.online():
-            self._do(directory, directory.checkpoints.prepare(directory.checkpoint_contents()))
+            self._do(directory, directory.checkpoint())
 
     def apply_retention(self, now_ms: int) -> Generator[Pause, None, int]:
         """Take segments out of use that are too old or too many; how many. Their bytes go after `file.delete.delay.ms`."""
@@ -91,7 +96,7 @@ class Housekeeping:
                 self._logs.partition_failed(placement, error)
                 continue
             for segment in removed:
-                self._removals.add(now_ms + segment.delay_ms, placement.directory, segment.unlink, segment.paths[0])
+                self._removals.add(now_ms + segment.delay_ms, placement.directory, segment.paths[0], segment.unlink)
             count += len(removed)
         return count
 
@@ -103,11 +108,19 @@ class Housekeeping:
                 placement.log.expire_producers(now_ms)
 
     def remove_due(self, now_ms: int) -> Generator[Pause, None, int]:
-        """Give the space of what was deleted long enough ago back; how many removals were begun."""
+        """Give the space of what was deleted long enough ago back; how many removals were begun.
+
+        The folder of a deleted partition stays, empty, while the directory's checkpoints may have lines of it: it shows the next start that
+        the partition was deleted, and not lost.
+        """
         count = 0
         for removal in self._removals.take_due(now_ms):
-            _LOG.info("removing: path=%s", removal.what)
-            self._do(removal.directory, removal.work)
+            _LOG.info("removing: path=%s", removal.path)
+            work = removal.work
+            if work is None and removal.directory.has_stale_lines:
+                work = partial(_empty_folder, self._files, removal.path)
+                self._removals.add(now_ms + EMPTY_FOLDER_MS, removal.directory, removal.path)
+            self._do(removal.directory, work or partial(self._files.remove_tree, removal.path))
             count += 1
             yield None
         return count
@@ -126,3 +139,9 @@ class Housekeeping:
             self._logs.storage_failed(directory, error)
         elif error is not None:
             raise error
+
+
+def _empty_folder(files: FileSystem, folder: str) -> None:
+    for name in files.list(folder) if files.exists(folder) else ():
+        path = f"{folder}/{name}"
+        (files.remove_tree if files.is_directory(path) else files.remove)(path)

@@ -11,7 +11,6 @@ from moldau.log.config import LogConfig
 from moldau.log.housekeeping import Removals
 from moldau.log.loading import Loader
 from moldau.log.log_set import AllDirectoriesFailedError, LogSet, Placement
-from moldau.log.names import FolderKind
 from moldau.log.partition_log import PartitionLog
 from moldau.log.partition_metadata import write_topic_id
 from moldau.model.errors import ErrorCode, PeerError, StorageError, WorldError
@@ -50,9 +49,6 @@ class Lifecycle:
         self._removals = removals
         self._default_config = default_config
         self._unsettled: dict[str, LogDirectory] = {}
-        self._unforgotten: dict[str, StorageError] = {}
-        """By path of a directory: there was no room for checkpoints without the lines of partitions that were deleted from it. Nothing is
-        made in it before they are on disk: recovery would miss in a new partition what an earlier one of its name had."""
         self._background = background
         self._made: dict[TopicPartition, _Folder] = {}
         """Folders that `make_folders` has made, until `create` or `drop_folders` takes them."""
@@ -62,15 +58,12 @@ class Lifecycle:
     ) -> PartitionLog:
         """The log of a partition; made, durably, where it is missing, in the directory that holds the fewest.
 
-        A folder that carries another topic's id is left from an earlier topic of that name: it is marked ``-stray`` and kept. With `is_new`
-        false the partition existed before, so that while a directory is offline its log is taken to be there. PeerError
-        KAFKA_STORAGE_ERROR for a partition that is offline; StorageError if no directory can hold it.
+        See `choose_folder` for one that is there. With `is_new` false the partition existed before, so that while a directory is offline
+        its log is taken to be there. PeerError KAFKA_STORAGE_ERROR for a partition that is offline; StorageError if no directory can hold
+        it.
         """
+        self.choose_folder(topic_partition, topic_id, now_ms)
         placement = self._logs.placements.get(topic_partition)
-        if placement is not None and placement.topic_id not in (None, topic_id) and placement.directory.online:
-            _LOG.warning("folder of an earlier topic set aside: path=%s", self._logs.mark(placement, FolderKind.STRAY))
-            self._settle(placement.directory)
-            placement = None
         if placement is None:
             if not is_new and len(self._logs.online()) < len(self._logs.directories):
                 raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} may be in a log directory that is offline")
@@ -83,12 +76,54 @@ class Lifecycle:
         placement.log.reconfigure(config)
         return placement.log
 
+    def choose_folder(self, topic_partition: TopicPartition, topic_id: bytes, now_ms: int) -> None:
+        """Set aside, as ``-stray``, folders of the partition's name that are not the topic's, and open the one that is.
+
+        Those are folders that carry another topic's id: a directory comes back that was offline while a topic was deleted, and created
+        again. Of several that may be the topic's, also those that never held a record: a power cut brings a folder back whose removal was
+        not on disk. The partition stays offline if more than one folder is left, and where a disk fails.
+        """
+        placement = self._logs.placements.get(topic_partition)
+        if placement is None or (not placement.rivals and placement.topic_id in (None, topic_id)):
+            return
+        found = [placement, *placement.rivals]
+        own = [each for each in found if each.topic_id in (None, topic_id)]
+        try:
+            if len(own) > 1:
+                used = [each for each in own if self._loader.was_used(each)]
+                own = used or sorted(own, key=lambda each: each.topic_id is None)[:1]
+            if len(own) > 1 or (own and not self._files.is_directory(own[0].folder)):
+                return
+        except StorageError as error:
+            _LOG.error("partition offline: partition=%s reason=%s", topic_partition, error)
+            return
+        for chosen in own:
+            self._choose(placement, chosen, now_ms)
+        for each in found:
+            if each not in own and each.directory.online:
+                try:
+                    self._logs.set_aside(each)
+                except StorageError as error:
+                    self._logs.storage_failed(each.directory, error)
+
+    def _choose(self, placement: Placement, chosen: Placement, now_ms: int) -> None:
+        placement.rivals, placement.problem = [], None
+        if chosen is not placement:
+            self._logs.replace(placement, chosen)
+        if chosen.directory.error is not None:
+            chosen.problem = chosen.directory.error
+            return
+        try:
+            self._loader.try_again(chosen, now_ms)
+        except StorageError as error:
+            self._logs.storage_failed(chosen.directory, error)
+
     def make_folders(self, wanted: Sequence[tuple[TopicPartition, bytes]]) -> Steps:
         """First part of `create` for new partitions, each with its topic's id: their folders are made, and durable at the end, elsewhere.
 
         Where that fails nothing is left; `create` tries again and says what is wrong. What `create` does not take is for `drop_folders`.
         """
-        online = [directory for directory in self._logs.online() if directory.path not in self._unforgotten]
+        online = self._logs.online()
         if self._background is None or not online:
             return
         held = {directory.path: len(list(self._logs.held(directory))) for directory in online}
@@ -96,7 +131,8 @@ class Lifecycle:
         for topic_partition, topic_id in wanted:
             directory = min(online, key=lambda directory: held[directory.path])
             path = f"{directory.path}/{topic_partition}"
-            if topic_partition not in self._logs.placements and not self._files.exists(path):
+            is_free = topic_partition not in self._logs.placements and not directory.has_stale_line(topic_partition)
+            if is_free and not self._files.exists(path):
                 held[directory.path] += 1
                 folders.setdefault(directory.path, []).append((topic_partition, _Folder(directory, path, topic_id)))
             yield UNFINISHED
@@ -131,8 +167,8 @@ class Lifecycle:
             if not is_made and self._files.exists(placement.folder):
                 raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{placement.folder} is there, but is none of the logs that were opened")
             try:
-                if directory.path in self._unforgotten:
-                    self._settle(directory)
+                if directory.has_stale_line(topic_partition):  # recovery would miss in the new log what an earlier one of its name had
+                    self._logs.settle(directory)
                 if not is_made:
                     _make_folders(self._files, [_Folder(directory, placement.folder, topic_id)])
                 log = self._loader.open_log(placement, config, now_ms, clean=True)
@@ -157,7 +193,7 @@ class Lifecycle:
         left = self.mark_deleted(topic_partitions, now_ms)
         for directory in self._take_unsettled():
             try:
-                self._settle(directory)
+                self._logs.settle(directory)
             except StorageError as error:
                 self._logs.storage_failed(directory, error)
         return left
@@ -179,7 +215,7 @@ class Lifecycle:
 
     def retry_settling(self) -> Steps:
         """Second half of `delete` once more where there was no room for it."""
-        return self._settle_all([directory for directory in self._logs.online() if directory.path in self._unforgotten])
+        return self._settle_all([directory for directory in self._logs.online() if directory.has_stale_lines])
 
     def _settle_all(self, directories: "Sequence[LogDirectory]") -> Steps:
         for directory in directories:
@@ -187,7 +223,6 @@ class Lifecycle:
                 yield UNFINISHED
                 if self._logs.holds(placement):
                     self._logs.note_offset(placement)
-            before = self._unforgotten.get(directory.path)
             settle = self._logs.settling(directory)
             try:
                 if self._background is None:
@@ -195,38 +230,22 @@ class Lifecycle:
                 else:
                     yield from run_all(self._background, [settle])
             except StorageError as error:
-                self._not_settled(directory, error)
                 self._logs.storage_failed(directory, error)
-            else:
-                if self._unforgotten.get(directory.path) is before:  # not of partitions that were deleted meanwhile
-                    self._unforgotten.pop(directory.path, None)
 
     def _take_unsettled(self) -> "list[LogDirectory]":
         unsettled, self._unsettled = self._unsettled, {}
         return [directory for directory in unsettled.values() if directory.online]
-
-    def _settle(self, directory: "LogDirectory") -> None:
-        try:
-            self._logs.settle(directory)
-        except StorageError as error:
-            self._not_settled(directory, error)
-            raise
-        self._unforgotten.pop(directory.path, None)
-
-    def _not_settled(self, directory: "LogDirectory", error: StorageError) -> None:
-        if error.no_space:
-            self._unforgotten[directory.path] = error
 
     def _mark_deleted(self, placement: Placement, now_ms: int) -> bool:
         config = self._default_config if placement.log is None else placement.log.config
         if not placement.directory.online:
             return False
         try:
-            path = self._logs.mark(placement, FolderKind.DELETE)
+            path = self._logs.mark_deleted(placement)
         except StorageError as error:
             self._logs.storage_failed(placement.directory, error)
             return False
-        self._removals.add(now_ms + config.file_delete_delay_ms, placement.directory, lambda: self._files.remove_tree(path), path)
+        self._removals.add(now_ms + config.file_delete_delay_ms, placement.directory, path)
         return True
 
 

@@ -3,6 +3,7 @@
 A partition that cannot be opened stays offline with its reason, alone; only a failing disk takes its whole directory offline.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 
@@ -14,7 +15,7 @@ from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.directory import LogDirectory
 from moldau.log.housekeeping import Removals
 from moldau.log.log_set import LogSet, Placement
-from moldau.log.names import LOG, Folder, FolderKind, offset_of, parse, parse_folder
+from moldau.log.names import LOG, Folder, FolderKind, is_marked, offset_of, parse, parse_folder
 from moldau.log.partition_log import PartitionLog
 from moldau.log.partition_metadata import read_topic_id
 from moldau.log.producer_bound import ProducerBound
@@ -29,7 +30,7 @@ TopicConfig = Callable[[str], LogConfig | None]
 
 
 class DuplicateFolderError(WorldError):
-    """A partition has folders in two log directories, and nobody can say which is the right one."""
+    """A partition has folders in two log directories, and it is not known which is the topic's."""
 
     def __init__(self, topic_partition: TopicPartition, first: str, second: str) -> None:
         message = f"partition {topic_partition} has two folders, {first} and {second}: move the wrong one away and start again"
@@ -69,7 +70,7 @@ class Loader:
             if folder.kind is FolderKind.LOG and (is_directory or self._topic_config(folder.topic_partition.topic) is not None):
                 self._load_log(directory, folder, path, now_ms, is_directory=is_directory)
             elif is_directory and folder.kind is FolderKind.DELETE and finish_deletions:
-                self._removals.add(now_ms, directory, lambda path=path: self._files.remove_tree(path), path)  # type: ignore[misc]
+                self._removals.add(now_ms, directory, path)
             else:
                 _LOG.warning("folder left alone: path=%s", path)
         if not finish_deletions:
@@ -83,7 +84,8 @@ class Loader:
         """Bring a directory's checkpoints in line with the folders that were found in all of them. StorageError: the directory fails.
 
         A partition that has a line and no folder was deleted, or it is lost: then it goes offline. A crash between the renaming of a
-        deleted partition's folder and the checkpoints leaves such lines too, of topics that are not registered any more.
+        deleted partition's folder and the checkpoints leaves such lines too. They are of topics that are not registered any more, or
+        there is the renamed folder.
         """
         changed = False
         for topic_partition in sorted(directory.known()):
@@ -93,7 +95,7 @@ class Loader:
                 placement.problem = LostRecordsError(folder, f"{folder} is missing, and all records of the partition with it")
                 self._logs.add(placement)
                 _report(placement, placement.problem)
-            elif topic_partition not in self._logs.placements or self._logs.placements[topic_partition].directory is not directory:
+            elif not self._has_folder(directory, topic_partition):
                 directory.forget(topic_partition)
                 changed = True
         lowered = self._lower_recovery_points(directory, self._logs.held(directory))
@@ -110,10 +112,16 @@ class Loader:
         if topic_partition in directory.accepted_loss:
             _LOG.warning("loss accepted: partition=%s folder=%s/%s", topic_partition, directory.path, topic_partition)
             return True
-        return self._topic_config(topic_partition.topic) is None
+        if self._topic_config(topic_partition.topic) is None:
+            return True
+        return any(is_marked(name, topic_partition, FolderKind.DELETE) for name in self._files.list(directory.path))
+
+    def _has_folder(self, directory: LogDirectory, topic_partition: TopicPartition) -> bool:
+        placement = self._logs.placements.get(topic_partition)
+        return placement is not None and any(each.directory is directory for each in (placement, *placement.rivals))
 
     def try_again(self, placement: Placement, now_ms: int) -> None:
-        """Try to open a log that a full disk kept closed. StorageError: the directory fails."""
+        """Try to open a log that was kept closed, by a full disk or by another folder. StorageError: the directory fails."""
         self.try_open(placement, now_ms)
         self._lower_recovery_points(placement.directory, [placement])
 
@@ -177,6 +185,14 @@ class Loader:
         placement.opened(log)
         return log
 
+    def was_used(self, placement: Placement) -> bool:
+        """Whether a partition's folder may ever have held a record. StorageError."""
+        offsets, key = placement.directory.offsets, placement.topic_partition
+        if any(offsets[name].get(key, 0) for name in (RECOVERY_POINTS, LOG_STARTS)) or not self._files.is_directory(placement.folder):
+            return True
+        segments = {name: offset for name in self._files.list(placement.folder) if (offset := offset_of(name, LOG)) is not None}
+        return any(offset or self._files.size(f"{placement.folder}/{name}") for name, offset in segments.items())
+
     def _forget_cached(self, placement: Placement) -> None:
         """Read from the disk what a failed sync may have left in memory only: all, or what is not known to be synced. A directory that
         failed altogether could not be marked.
@@ -191,13 +207,17 @@ class Loader:
             self._files.forget_cached(f"{placement.folder}/{name}")
 
     def _load_log(self, directory: LogDirectory, folder: Folder, path: str, now_ms: int, *, is_directory: bool) -> None:
+        placement = Placement(folder.topic_partition, directory, path)
         known = self._logs.placements.get(folder.topic_partition)
         if known is not None:
             duplicate = DuplicateFolderError(folder.topic_partition, known.folder, path)
             _report(known, duplicate)
             known.fail(duplicate)
+            known.rivals.append(placement)
+            if is_directory:
+                with contextlib.suppress(DamagedFileError):
+                    placement.topic_id = read_topic_id(self._files, path)
             return
-        placement = Placement(folder.topic_partition, directory, path)
         self._logs.add(placement)
         if is_directory:
             self.try_open(placement, now_ms)

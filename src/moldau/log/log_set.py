@@ -29,7 +29,7 @@ SHORTAGES_MAX = 100
 class Placement:
     """A partition's folder in a log directory. Invariant: there is a `log`, or a `problem` that says why there is none."""
 
-    __slots__ = ("_opened", "directory", "folder", "log", "problem", "topic_id", "topic_partition")
+    __slots__ = ("_opened", "directory", "folder", "log", "problem", "rivals", "topic_id", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, directory: LogDirectory, folder: str) -> None:
         self.topic_partition = topic_partition
@@ -39,6 +39,8 @@ class Placement:
         """Of the topic that the folder was made for; None where it has no `partition.metadata`."""
         self.log: PartitionLog | None = None
         self.problem: MoldauError | None = None
+        self.rivals: list[Placement] = []
+        """Other folders of a partition of this name: which one is the topic's is decided once its id is known."""
         self._opened = False
 
     def opened(self, log: PartitionLog) -> None:
@@ -67,7 +69,7 @@ class Placement:
 
 
 class LogSet:
-    """Invariant: `placements` holds what the directories hold together; a partition is in at most one of them."""
+    """Invariant: `placements` holds what the directories hold together; a partition has one placement, and others as its rivals at most."""
 
     def __init__(
         self,
@@ -117,24 +119,56 @@ class LogSet:
         self.placements[placement.topic_partition] = placement
         self._held[placement.directory.path][placement.topic_partition] = placement
 
-    def mark(self, placement: Placement, kind: FolderKind) -> str:
-        """Close a partition's log, give its folder a name that says that it is out of service, and forget it; the new path.
+    def mark_deleted(self, placement: Placement) -> str:
+        """Close a partition's log, give its folder the name of a deleted one, and forget it; the new path.
 
-        Durable once `settle` was called for the directory. StorageError: it is as before, but offline.
+        Durable once `settle` was called for the directory; a start before that finds by the name that it was deleted. StorageError: it
+        is as before, but offline.
         """
-        directory, key = placement.directory, placement.topic_partition
-        path = f"{directory.path}/{marked_name(key, kind, self._random_bytes(ID_BYTES))}"
         placement.close_unclean()
         try:
-            if self.files.exists(placement.folder):  # one that is lost has nothing to be marked
-                self.files.rename(placement.folder, path)
+            path = self._rename(placement, FolderKind.DELETE)
         except StorageError as error:
             placement.problem = error
             raise
-        del self.placements[key]
-        del self._held[directory.path][key]
-        directory.forget(key)
+        self._remove(placement)
+        placement.directory.forget(placement.topic_partition)
         return path
+
+    def set_aside(self, placement: Placement) -> None:
+        """Close a log that is not of the topic of that name, and keep its folder as a stray one, durably. StorageError: it is offline.
+
+        The folder keeps its name until the checkpoints have no lines of it: a line without a folder is a partition that is lost.
+        """
+        directory = placement.directory
+        placement.close_unclean()
+        try:
+            directory.forget(placement.topic_partition)
+            self.settle(directory)
+            path = self._rename(placement, FolderKind.STRAY)
+            self.files.sync_directory(directory.path)
+        except StorageError as error:
+            placement.problem = error
+            raise
+        if self.holds(placement):
+            self._remove(placement)
+        _LOG.warning("folder of an earlier topic, or never used, set aside: folder=%s path=%s", placement.folder, path)
+
+    def _rename(self, placement: Placement, kind: FolderKind) -> str:
+        name = marked_name(placement.topic_partition, kind, self._random_bytes(ID_BYTES))
+        path = f"{placement.directory.path}/{name}"
+        if self.files.exists(placement.folder):  # one that is lost has nothing to be marked
+            self.files.rename(placement.folder, path)
+        return path
+
+    def _remove(self, placement: Placement) -> None:
+        del self.placements[placement.topic_partition]
+        del self._held[placement.directory.path][placement.topic_partition]
+
+    def replace(self, placement: Placement, other: Placement) -> None:
+        """Have a rival take the place of a placement, which is none of its rivals from now on."""
+        self._remove(placement)
+        self.add(other)
 
     def settle(self, directory: LogDirectory) -> None:
         """Make names in a directory and its checkpoints durable, in this order. StorageError."""
@@ -143,7 +177,7 @@ class LogSet:
 
     def settling(self, directory: LogDirectory) -> Callable[[], None]:
         """What does that with the offsets that were noted, on any thread. StorageError."""
-        write = directory.checkpoints.prepare(directory.checkpoint_contents())
+        write = directory.checkpoint()
 
         def settle() -> None:
             self.files.sync_directory(directory.path)

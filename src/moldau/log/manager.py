@@ -42,8 +42,8 @@ _LOG = logging.getLogger(__name__)
 class LogManager:
     """See the module. All methods are called on the broker's thread.
 
-    `create` and what comes before and after it for many (`make_folders`, `drop_folders`), `delete` and its halves `mark_deleted` and
-    `settle_deleted` are those of :class:`moldau.log.lifecycle.Lifecycle`;
+    `create`, its part `choose_folder`, what comes before and after it for many (`make_folders`, `drop_folders`), `delete` and its halves
+    `mark_deleted` and `settle_deleted` are those of :class:`moldau.log.lifecycle.Lifecycle`;
     `checkpoint`, `apply_retention`, `expire_producers` and `remove_due` those of :class:`moldau.log.housekeeping.Housekeeping`.
     """
 
@@ -81,6 +81,7 @@ class LogManager:
         lifecycle = Lifecycle(files, self._logs, self._loader, self._removals, default_config, background)
         self.create = lifecycle.create
         self.delete = lifecycle.delete
+        self.choose_folder = lifecycle.choose_folder
         self.make_folders = lifecycle.make_folders
         self.drop_folders = lifecycle.drop_folders
         self.mark_deleted = lifecycle.mark_deleted

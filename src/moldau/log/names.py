@@ -39,6 +39,7 @@ NAME_LENGTH_MAX = 255
 METADATA_FOLDER = "__cluster_metadata-0"
 """Kafka's own log of cluster metadata in KRaft mode. It is none of ours: its records are not a topic's."""
 PARTITION_MAX = 2**31 - 1
+_UNIQUE_BYTES = 16
 _DIGIT_CHARACTERS = frozenset("0123456789")
 
 
@@ -103,3 +104,10 @@ def marked_name(topic_partition: TopicPartition, kind: FolderKind, unique: bytes
     """The name that marks a partition's folder; `unique` is 16 random bytes."""
     end = f"-{topic_partition.partition}.{unique.hex()}{kind.value}"
     return topic_partition.topic[: NAME_LENGTH_MAX - len(end)] + end
+
+
+def is_marked(name: str, topic_partition: TopicPartition, kind: FolderKind) -> bool:
+    """Whether this is a name that `marked_name` gives, but for the random part: of a long topic, as far as its name fits."""
+    if not name.endswith(kind.value):
+        return False
+    return name.rpartition(".")[0] == marked_name(topic_partition, kind, bytes(_UNIQUE_BYTES)).rpartition(".")[0]

@@ -396,17 +396,6 @@ def test_a_damaged_topic_id_keeps_its_partition_offline() -> None:
     assert disk.exists("/data/.kafka_cleanshutdown"), "it was as clean before, and nobody wrote to it"
 
 
-def test_two_folders_of_one_partition_are_both_left_alone() -> None:
-    disk = ForgetfulDisk()
-    for path in ("/a", "/b"):
-        manager = restart(disk, path)
-        append_values(create(manager, "t"), path.encode())
-        manager.shutdown()
-    manager = restart(disk, "/a", "/b")
-    assert manager.get(T0) is None
-    assert "two folders, /a/t-0 and /b/t-0" in str(manager.problem(T0))
-
-
 def test_a_folder_that_could_not_be_made_whole_does_not_come_back_beside_the_one_in_another_directory() -> None:
     disk = ForgetfulDisk()
     manager = restart(disk, "/a", "/b")

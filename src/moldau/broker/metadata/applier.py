@@ -292,8 +292,10 @@ class MetadataApplier:
     def _become(self, topic_partition: TopicPartition, led: LedPartition) -> int | None:
         """Take a role; the latest epoch that the log knows if the one given is not later."""
         info = led.info
-        log = self._replicas.logs.get(topic_partition)
         hosted = self._replicas.hosted.get(topic_partition)
+        if hosted is None:
+            self._replicas.logs.choose_folder(topic_partition, led.topic_id, self._clock.time_ms())
+        log = self._replicas.logs.get(topic_partition)
         if log is not None and hosted is None and log.latest_epoch > info.leader_epoch:
             return log.latest_epoch
         settings = self._settings_of(led.topic)

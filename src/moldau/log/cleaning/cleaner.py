@@ -162,13 +162,13 @@ class LogCleaner:
         """What brings the checkpoints of the log's directory to disk, as they are now."""
         directory = running.placement.directory
         self._logs.note_offsets(directory)
-        return directory.checkpoints.prepare(directory.checkpoint_contents())
+        return directory.checkpoint()
 
     def swapped(self, running: RunningPass, removed: "list[RemovedSegment]") -> None:
         """Segments were replaced: their bytes go after `file.delete.delay.ms`."""
         now_ms = self._time_ms()
         for segment in removed:
-            self._removals.add(now_ms + segment.delay_ms, running.placement.directory, segment.unlink, segment.paths[0])
+            self._removals.add(now_ms + segment.delay_ms, running.placement.directory, segment.paths[0], segment.unlink)
 
     def finished(self, running: RunningPass, done: "PassDone") -> None:
         """A pass has come to its end."""

@@ -9,9 +9,6 @@ CLIENTS_MIN, CLIENTS_MAX = 2, 8
 LOSING = ("power_cut", "fail_sync", "fail_directory")
 """Faults that may take what was not synced."""
 
-UNWRITTEN = ("disk_full", "fail_sync", "fail_directory")
-"""Faults in which a checkpoint is not written."""
-
 
 def draw_clients(seed: int, workloads: Mapping[str, Workload] = WORKLOADS) -> list[str]:
     """Names of workloads, some of them several times."""
@@ -39,13 +36,7 @@ def settle(options: Options) -> None:
     Transactional clients meet losses only where everything is synced before it is acknowledged: a coordinator that has lost an epoch gives
     it to the next producer too, whose first batches are then taken for repeated ones; one that has lost the begin of a transaction never
     ends it. Clients whose own models know of no damage have topics of their own, which are not damaged.
-
-    Administrators meet no disk that is full or fails: a topic that is deleted and created again while the checkpoint cannot be written is
-    taken for lost by the start after a kill, and stays offline (an open defect of the broker).
     """
-    if "administrate" in options.clients:
-        for kind in UNWRITTEN:
-            options.faults.pop(kind, None)
     is_transactional = any(name in TRANSACTIONAL for name in options.clients)
     options.damaged_topics = [] if is_transactional else ["plain", "__consumer_offsets"]
     if is_transactional and any(kind in options.faults for kind in LOSING):

@@ -9,6 +9,7 @@ from moldau.broker.metadata.applier import READ_AGAIN_S
 from moldau.cluster import paths
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica
 from moldau.cluster.znodes import encode_config, encode_config_change
+from moldau.log.partition_metadata import write_topic_id
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, drain
@@ -103,6 +104,32 @@ def test_a_broker_that_stops_leads_nothing_any_more(world: BrokerWorld) -> None:
     hosted = world.broker.replicas.hosted[T]
     assert (replies, hosted.is_led, hosted.machine.leader_epoch) == ([], False, 0)
     drain(closing)
+
+
+# Roles
+
+
+def test_of_two_folders_the_topics_own_says_above_which_epoch_it_is_led(tmp_path: Path) -> None:
+    """Batches of a lower epoch than those before would be cut after a crash."""
+    world = BrokerWorld(store=str(tmp_path / "store"))
+    world.create_topic("t")
+    assert send(world, lead(world, EPOCH)) == ControlReply()
+    assert world.connect().produce("t", b"in epoch 7").base_offset == 0
+    world.stop()
+    world.disk.make_directory("/before")
+    world.disk.sync_directory("/")
+    world.disk.write_atomically("/before/meta.properties", world.disk.read("/data/meta.properties"))
+    world.disk.make_directory("/before/t-0")
+    world.disk.sync_directory("/before")
+    write_topic_id(world.disk, "/before/t-0", bytes(range(16)))
+    world.directories.insert(0, "/before")
+    world.restart(crash=True)
+    assert world.partition("t").machine.leader_epoch == LED_IN + 1
+    client = world.connect()
+    assert client.produce("t", b"in epoch 8").base_offset == 1
+    world.restart(crash=True)
+    assert world.partition("t").machine.leader_epoch == LED_IN + 2
+    assert [name.endswith("-stray") for name in world.disk.list("/before") if name.startswith("t-0")] == [True]
 
 
 # Deletions
