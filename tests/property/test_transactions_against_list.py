@@ -243,10 +243,17 @@ class TransactionMachine(LogMachine):
         self.open(clean=True)
         assert self.log.recovery is None
 
-    @rule(seed=st.integers(0, 2**32))
-    def crash(self, seed: int) -> None:
-        acknowledged = self.log.flushed_offset
-        self.disk.crash(Random(seed))
+    @rule(seed=st.integers(0, 2**32), damage=st.booleans())
+    def crash(self, seed: int, damage: bool) -> None:
+        """With `damage` a bit of each index of aborted transactions is not what it was."""
+        acknowledged, random = self.log.flushed_offset, Random(seed)
+        self.disk.crash(random)
+        for name in self.disk.list(DIRECTORY) if damage and self.disk.exists(DIRECTORY) else ():
+            if name.endswith(".txnindex") and (data := self.disk.read(f"{DIRECTORY}/{name}")):
+                at = random.randrange(len(data))
+                file = self.disk.open(f"{DIRECTORY}/{name}", writable=True)
+                file.pwrite(bytes((data[at] ^ 1 << random.randrange(8),)), at)
+                file.release()
         self.staged.clear()
         self.open(clean=False)
         assert self.log.log_end_offset >= acknowledged

@@ -100,7 +100,7 @@ class LogFlush:
         """Write what the log has to have before it is closed; a flush then brings all of it to disk. StorageError."""
         active = self._segments.active
         if self._appender.seal():
-            self._unsynced.add(*active.index_paths())
+            self._unsynced.add(*active.synced_paths())
             active.transaction_index.unsynced = False
             active.store_checksums()
         end_offset = self._offsets.log_end_offset

@@ -15,7 +15,7 @@ from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
 from moldau.log.producer_bound import ProducerBound
-from moldau.log.producer_replay import mend, producers_before, replay_producers
+from moldau.log.producer_replay import producers_before, replay_producers
 from moldau.log.producer_snapshots import Snapshots
 from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
@@ -232,6 +232,7 @@ class Opening:
             segments,
             self._producers,
             recovery_point,
+            snapshots,
             epochs,
             report,
             folder=self._directory,
@@ -245,9 +246,7 @@ class Opening:
             self._producers.clear()
             self._load_producers(snapshots, start_offset, report.end_offset)
         for segment in read:
-            if segment.transaction_index.damaged:
-                mend(segments, segment, snapshots, self._partition, report.end_offset)
-            self._unsynced_files.add(segment.path, *segment.index_paths())
+            self._unsynced_files.add(segment.path, *segment.synced_paths())
             segment.transaction_index.unsynced = False
         for removed in report.removed:
             snapshots.forget(removed.base_offset)

@@ -31,27 +31,32 @@ def replay_producers(
     end_offset: int,
     now_ms: int,
     ended: Callable[[AbortedTransaction], object] = _nowhere,
-) -> None:
-    """Bring the producers' state from `first_offset` to `end_offset` by the batches between. What lies after damage is left out.
+) -> int:
+    """Bring the producers' state from `first_offset` to `end_offset` by the batches between. What lies after damage is left out: the offset
+    before which nothing is.
 
-    `ended` is told of each transaction that was aborted there.
+    `ended` is called with each transaction that was aborted there.
     """
+    whole_to = end_offset
     for slot in range(segments.slot_of(first_offset), len(segments)):
         segment = segments.items[slot]
-        if max(first_offset, segment.base_offset) >= end_offset:
-            return
+        due = max(first_offset, segment.base_offset)
+        if due >= end_offset:
+            break
         try:
             start = _position_before(segment, first_offset) if segment.base_offset < first_offset else 0
             file = segment.file()
             for position, header in walk(file, start, segment.size, segment.base_offset):
                 if header.base_offset >= end_offset:
-                    return
+                    return whole_to
+                due = header.last_offset + 1
                 if header.producer_id >= 0 and header.last_offset >= first_offset:  # a log may start in the middle of a batch
                     aborted = producers.replay(header, now_ms, _marker_at(file, position, header))
                     if aborted is not None:
                         ended(aborted)
         except BadBatchError:
-            continue
+            whole_to = min(whole_to, due)
+    return whole_to
 
 
 def marker_in(batch: memoryview) -> tuple[int, bool] | None:
@@ -98,20 +103,27 @@ def producers_before(segments: Segments, offset: int, now_ms: int, producer_ids:
     return found.entries
 
 
-def mend(segments: Segments, segment: Segment, snapshots: Snapshots, partition: str, log_end_offset: int) -> None:
-    """Find what the segment's index has to hold, and put that in its place. StorageError.
+def mend(segments: Segments, segment: Segment, snapshots: Snapshots, partition: str, end_offset: int) -> None:
+    """Find what the segment's index has to hold up to its end, and put that in its place if it holds something else. StorageError.
 
-    What the damage is may not be told a second time, so the file is replaced as a whole, and is on disk before anybody relies on it.
+    The file is replaced as a whole, and is on disk before anybody relies on it: once the checksums are noted, nothing shows the damage.
+    Of a log that cannot be read to the end the entries after that stay, unless they are known to be damaged.
     """
-    producers, aborted = ProducerStates(partition), list[AbortedTransaction]()
-    _LOG.warning("index of aborted transactions is damaged and rebuilt: path=%s", segment.transaction_index.path)
+    index, producers, found = segment.transaction_index, ProducerStates(partition), list[AbortedTransaction]()
     first_offset = segments.bases[0]
     loaded = snapshots.load_newest(segment.base_offset, 0, producers.most)
     if loaded is not None:
         first_offset, entries = loaded
         producers.load(entries)
-    end_offset = segments.end_of(segments.slot_of(segment.base_offset), log_end_offset)
-    replay_producers(segments, producers, first_offset, end_offset, 0, aborted.append)
+    whole_to = replay_producers(segments, producers, first_offset, end_offset, 0, found.append)
     segment.check_transactions()  # before it holds something else
-    segment.transaction_index.replace([each for each in aborted if each.last_offset >= segment.base_offset])
-    segment.store_checksums()
+    found = [each for each in found if each.last_offset >= segment.base_offset]
+    held = list(index)
+    if not index.damaged:  # known once its entries are
+        found = [each for each in found if each.last_offset < whole_to] + [each for each in held if each.last_offset >= whole_to]
+        if found == held:
+            return
+    _LOG.warning("index of aborted transactions is damaged and rebuilt: path=%s", index.path)
+    index.replace(found)
+    if not segment.knows_all_transactions():
+        segment.store_checksums()

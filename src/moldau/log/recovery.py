@@ -8,8 +8,9 @@ or the recovery point is not known, an offset may also be skipped.
 Leader epochs must not fall: after an earlier cut, blocks may still hold whole batches of an earlier leadership, with offsets that fit.
 
 Indexes are sparse copies of the log and are rebuilt as the batches pass. They are not synced with every flush, so of the segment that
-holds the recovery point only those entries are believed that rise and lead to a batch. The index of aborted transactions is synced, and
-kept up to the recovery point; from there on the producers' replayed state says what each marker has ended.
+holds the recovery point only those entries are believed that rise and lead to a batch. The index of aborted transactions is synced; from
+the recovery point on the producers' replayed state says what each marker has ended. Its entries before that are compared with the segment's
+batches, unless their checksum shows that they are what was written: one that is wrong shows aborted records as committed.
 """
 
 from typing import NamedTuple
@@ -18,11 +19,11 @@ from moldau.log.batches import BadBatchError, find, scan, walk
 from moldau.log.damage import LostRecordsError
 from moldau.log.indexes import IndexBuilder
 from moldau.log.leader_epochs import LeaderEpochs
-from moldau.log.producer_replay import marker_in
+from moldau.log.producer_replay import marker_in, mend
+from moldau.log.producer_snapshots import Snapshots
 from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
-from moldau.log.transaction_index import AbortedTransaction
 from moldau.ports.filesystem import File, FileSystem
 from moldau.ports.probe import reached
 from moldau.protocol.records.header import BatchHeader
@@ -63,34 +64,6 @@ def _is_reached(segment: Segment, file: File, position: int, timestamp: int, rel
     return found is not None and found[1].last_offset == offset and found[1].max_timestamp == timestamp
 
 
-def believe_aborted(segment: Segment, file: File, recovery_point: int) -> None:
-    """Keep of the index of aborted transactions what speaks of synced markers.
-
-    All that was synced is sound. What follows it may be torn, and so look like an entry of an earlier marker; but no marker is there that
-    has no entry already. So the last entry is looked up until one proves right.
-    """
-    index = segment.transaction_index
-    index.truncate_to(recovery_point)
-    while (entries := len(index)) and not _has_marker(segment, file, index[entries - 1]):
-        index.keep(entries - 1)
-        index.unsynced = True
-
-
-def _has_marker(segment: Segment, file: File, aborted: AbortedTransaction) -> bool:
-    """Whether the marker that the entry speaks of is in the log."""
-    offset = aborted.last_offset
-    for start in (segment.index.position_before(offset), 0):
-        try:
-            found = find(file, start, segment.size, segment.base_offset, offset)
-        except BadBatchError:
-            continue
-        if found is not None and found[1].base_offset == offset:
-            position, header = found
-            marker = marker_in(memoryview(file.pread(header.size, position))) if header.is_control else None
-            return header.producer_id == aborted.producer_id and marker is not None and marker[1]
-    return False
-
-
 class Cut(NamedTuple):
     """Bytes that were removed from the end of a file, and the offset that was due where they began."""
 
@@ -122,7 +95,9 @@ class RecoveryReport:
 
 
 class Recovery:
-    """One recovery of one log. `producers` holds the state as of `producers_offset`; what comes from there on is replayed."""
+    """One recovery of one log. `producers` holds the state as of `producers_offset`; what comes from there on is replayed. `snapshots` are
+    those up to there.
+    """
 
     def __init__(
         self,
@@ -130,6 +105,7 @@ class Recovery:
         segments: Segments,
         producers: ProducerStates,
         producers_offset: int,
+        snapshots: Snapshots,
         epochs: LeaderEpochs,
         report: RecoveryReport,
         *,
@@ -142,6 +118,7 @@ class Recovery:
         self._segments = segments
         self._producers = producers
         self._producers_offset = producers_offset
+        self._snapshots = snapshots
         self._epochs = epochs
         self._report = report
         self._folder = folder
@@ -189,7 +166,10 @@ class Recovery:
         segment.check_transactions()
         position = believe_indexes(segment, file, self._report.recovery_point)
         builder = IndexBuilder(segment.index, segment.time_index, index_interval)
-        believe_aborted(segment, file, self._report.recovery_point)
+        aborted = segment.transaction_index
+        has_none = not aborted.stored  # `damaged` is known once `stored` is
+        is_proven = not aborted.damaged and (has_none or segment.knows_all_transactions())
+        aborted.truncate_to(self._report.recovery_point)
         try:
             for at, header in walk(file, position, segment.size, due):
                 if header.last_offset >= self._report.recovery_point:
@@ -207,10 +187,13 @@ class Recovery:
                 position, due = at + size, last_offset + 1
         except BadBatchError as error:
             self._cut(segment, position, due, error.reason)
-            segment.transaction_index.truncate_to(due)
+            aborted.truncate_to(due)
         builder.finish()
         segment.set_largest_timestamp(builder.newest, builder.reached)
         segment.store_indexes()
+        if not is_proven:
+            reached("recovery: compared an index of aborted transactions with its log")
+            mend(self._segments, segment, self._snapshots, self._report.partition, due)
         segment.store_checksums()
         return due
 

@@ -92,7 +92,7 @@ class SegmentRoller:
         self.take_snapshot(end_offset)
         sealed = appender.segment
         self.create_segment(end_offset)
-        self._parts.unsynced.add(sealed.path, *sealed.index_paths())
+        self._parts.unsynced.add(sealed.path, *sealed.synced_paths())
         sealed.transaction_index.unsynced = False
         return self.append_to(self._parts.segments.active, now_ms)
 

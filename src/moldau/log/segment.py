@@ -171,6 +171,16 @@ class Segment:
         if known is not None and self.transaction_index.stored >= 0 and not known.match(self._files, self._stem, names.TRANSACTION_INDEX):
             self.transaction_index.damaged = True
 
+    def knows_all_transactions(self) -> bool:
+        """Whether a checksum is noted of all entries of the index of aborted transactions that are in the file."""
+        known = read_checksums(self._files, self._stem)
+        noted = (0, 0) if known is None else known.files.get(names.TRANSACTION_INDEX, (0, 0))
+        return (
+            known is not None
+            and noted[0] == self.transaction_index.stored
+            and known.match(self._files, self._stem, names.TRANSACTION_INDEX)
+        )
+
     def store_checksums(self) -> None:
         """Note what the index files hold, which are stored. What they held before is compared first, or damage would be taken for good.
 
@@ -235,6 +245,11 @@ class Segment:
     def index_paths(self) -> tuple[str, ...]:
         """The index files; some may not exist."""
         return self._stem + names.INDEX, self._stem + names.TIME_INDEX, self._stem + names.TRANSACTION_INDEX
+
+    def synced_paths(self) -> tuple[str, ...]:
+        """Those that are synced with the batches: the index files, and their checksums where they show damage that nothing else does."""
+        paths = self.index_paths()
+        return (*paths, self._stem + names.CHECKSUMS) if len(self.transaction_index) else paths
 
     def forget(self) -> None:
         """Close what the cache holds of it."""

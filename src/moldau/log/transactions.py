@@ -130,5 +130,5 @@ class LogTransactions:
         return any(aborted.last_offset == offset for aborted in self._segments.items[slot].transaction_index)
 
     def _mend(self, slot: int) -> None:
-        segment = self._segments.items[slot]
-        mend(self._segments, segment, self._snapshots, self._producers.partition, self._offsets.log_end_offset)
+        segment, end_offset = self._segments.items[slot], self._segments.end_of(slot, self._offsets.log_end_offset)
+        mend(self._segments, segment, self._snapshots, self._producers.partition, end_offset)

@@ -194,6 +194,8 @@ class LogTrimmer:
         segment = Segment(parts.files, parts.cache, parts.directory, replaced[0].base_offset, size)
         segment.set_largest_timestamp(*largest_timestamp)
         segment.store_checksums()
+        if len(segment.transaction_index):
+            parts.unsynced.add(*segment.synced_paths())
         parts.segments.replace(slot, slot + len(replaced), segment)
         for each in replaced[1:]:
             parts.snapshots.forget(each.base_offset)

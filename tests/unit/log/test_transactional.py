@@ -1,9 +1,12 @@
 """A log with transactions: what is decided, what readers of committed records see, which markers are taken."""
 
+from random import Random
+
 import pytest
 
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import AppendResult, PartitionLog
+from moldau.log.transaction_index import AbortedTransaction
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.records.batch import Record, encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker
@@ -454,6 +457,86 @@ def test_what_the_index_says_before_the_recovery_point_survives_a_crash(disk: Fo
     produce(log, A, 1)
     abort(log, A)
     assert log.aborted_transactions(0, 10) == [(A, 0), (A, 2)]
+
+
+def aborted_often(disk: ForgetfulDisk, config: LogConfig) -> PartitionLog:
+    """Transactions of three producers that overlap, in several segments; all but the last ones are flushed."""
+    log, random = open_log(disk, config), Random(4)
+    sequences = dict.fromkeys((A, B, C), 0)
+    for step in range(120):
+        if step == 110:
+            flush(log)
+        producer = random.choice((A, B, C))
+        if random.random() < 0.6:
+            produce(log, producer, sequences[producer])
+            sequences[producer] += 1
+        else:
+            end(log, producer, random.choice((ControlType.ABORT, ControlType.ABORT, ControlType.COMMIT)))
+    return log
+
+
+def all_entries(log: PartitionLog) -> list[AbortedTransaction]:
+    return [entry for segment in log._segments.items for entry in segment.transaction_index]
+
+
+@pytest.mark.parametrize("has_checksums", [True, False])
+def test_recovery_finds_in_the_log_what_the_index_holds_and_leaves_that_alone(
+    disk: ForgetfulDisk, has_checksums: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = aborted_often(disk, LogConfig(segment_bytes=4000))
+    entries, recovery_point = all_entries(log), log.flushed_offset
+    assert len(log._segments) > 2
+    assert len(entries) > 15
+    disk.process_ended()
+    for base in names(disk, ".checksums") if not has_checksums else ():
+        disk.remove(f"{DIRECTORY}/{base:020}.checksums")
+    log = open_log(disk, LogConfig(segment_bytes=4000), recovery_point=recovery_point)
+    assert all_entries(log) == entries
+    assert "rebuilt" not in caplog.text
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_recovery_mends_any_bit_of_an_index_of_a_segment_that_it_reads(disk: ForgetfulDisk, power_cut: bool) -> None:
+    """Also where no checksum shows the damage: those of the newest segment are as old as its last recovery, or its first."""
+    log = aborted_often(disk, LogConfig())
+    entries = all_entries(log)
+    recovery_point = log.flushed_offset
+    entries = [entry for entry in entries if entry.last_offset < recovery_point]
+    if power_cut:
+        disk.crash()
+    else:
+        disk.process_ended()
+    whole = disk.read(f"{SEGMENT}.txnindex")
+    for bit in range(0, 8 * len(whole), 7):
+        overwrite(disk, f"{0:020}.txnindex", 0, whole)
+        overwrite(disk, f"{0:020}.txnindex", bit // 8, bytes((whole[bit // 8] ^ 1 << bit % 8,)))
+        log = open_log(disk, recovery_point=recovery_point)
+        assert [entry for entry in all_entries(log) if entry.last_offset < recovery_point] == entries
+        disk.process_ended()
+        disk.remove(f"{SEGMENT}.checksums")
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_power_cut_leaves_the_checksums_by_which_a_damaged_index_of_a_sealed_segment_is_noticed(disk: ForgetfulDisk, slot: int) -> None:
+    log = aborted_often(disk, LogConfig(segment_bytes=4000))
+    recovery_point = log.flushed_offset
+    entries = [entry for entry in all_entries(log) if entry.last_offset < recovery_point]
+    disk.crash()
+    base = names(disk, ".txnindex")[slot]
+    overwrite(disk, f"{base:020}.txnindex", 9, b"\x77")
+    log = open_log(disk, LogConfig(segment_bytes=4000), recovery_point=recovery_point)
+    log.aborted_transactions(0, recovery_point)  # as readers ask, who find the damage
+    assert [entry for entry in all_entries(log) if entry.last_offset < recovery_point] == entries
+
+
+def test_entries_after_a_batch_that_cannot_be_read_stay(disk: ForgetfulDisk) -> None:
+    log = aborted_often(disk, LogConfig())
+    entries = all_entries(log)
+    found = log._segments.active.locate(20)
+    assert found is not None
+    overwrite(disk, f"{0:020}.log", found[0] + 8, b"\xff" * 4)
+    assert log.mend_aborted(entries[-1].last_offset)
+    assert all_entries(log) == entries
 
 
 def test_truncation_takes_aborts_back_also_after_a_crash(disk: ForgetfulDisk, log: PartitionLog) -> None:

@@ -10,8 +10,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from fastcrc.crc32 import iscsi as crc32c
-
 from moldau.testing.simulation.options import Options, generator, log_uniform
 from moldau.testing.simulation.process import Host, Incarnation
 from moldau.testing.simulation.reader import folders_of, unsynced_batches
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
 
 _CHECKED_FROM = 21
 """Where a batch begins to be covered by its checksum."""
-_ABORTED = ".txnindex"
-_DERIVED = (".index", ".timeindex", _ABORTED, ".snapshot")
+_DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 DOWN_S = 0.5
 """How long a process that ended without a fault of the script stays away."""
 
@@ -238,7 +235,7 @@ class Nemesis:
             disk.damaged[folder] = None
             harm(path, position + _CHECKED_FROM, size - _CHECKED_FROM)
             self.struck["records damaged"] += 1
-        elif derived := [path for path in self._derived_files() if disk.contents(path) and self._is_noticed(path)]:
+        elif derived := [path for path in self._derived_files() if disk.contents(path)]:
             path = random.choice(derived)
             length = len(disk.contents(path))
             harm(path, random.randrange(length), 1)
@@ -251,18 +248,6 @@ class Nemesis:
                 for name in disk.names(f"{directory}/{folder}"):
                     if name.endswith(_DERIVED):
                         yield f"{directory}/{folder}/{name}"
-
-    def _is_noticed(self, path: str) -> bool:
-        """Whether damage to a derived file can be noticed. Only the checksums beside it show that of aborted transactions; they are never
-        synced, so that a power cut may take them away.
-        """
-        if not path.endswith(_ABORTED):
-            return True
-        disk, checksums = self._host.disk, path.removesuffix(_ABORTED) + ".checksums"
-        if self._may_cut_power or not disk.exists(checksums):
-            return False
-        data = disk.contents(path)
-        return f"\n{_ABORTED} {len(data)} {crc32c(data)}".encode() in disk.contents(checksums)
 
     def _flip(self, random: Random, path: str, position: int, length: int) -> None:
         self._host.disk.flip(path, position + random.randrange(length), random.randrange(8))
