@@ -64,15 +64,14 @@ def connect(server: ServerProcess) -> Wire:
 
 
 def fetched(wire: Wire) -> dict[str, int]:
-    """What each group has, as soon as the broker knows it."""
+    """What each group has, as soon as the broker knows it; 0 if nothing."""
     found: dict[str, int] = {}
     while len(found) < len(GROUPS):
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None) for group in GROUPS])
         for group in wire.ask(request, 9).groups:
             assert group.error_code in (0, LOADING)
             if not group.error_code:
-                ((topic),) = group.topics
-                found[group.group_id] = topic.partitions[0].committed_offset
+                found[group.group_id] = group.topics[0].partitions[0].committed_offset if group.topics else 0
     return found
 
 
