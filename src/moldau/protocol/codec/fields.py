@@ -139,16 +139,24 @@ def struct(
 def message(cls: type[T]) -> type[T]:
     """Make `cls` a mutable class with slots and a constructor, which takes its fields by place or by name; equal by class and fields.
 
-    As a dataclass, but that compiles a function for each method, of each class: it took four times as long, and there are hundreds.
+    As a dataclass, but that compiles a function for each method, of each class: it took four times as long, and there are hundreds. The
+    constructor is compiled for the first instance; most classes get none, since decoders do not call it.
     """
     fields = tuple(field._replace(name=name) for name, field in vars(cls).items() if isinstance(field, Field))
     names = tuple(field.name for field in fields)
     rest = {name: value for name, value in vars(cls).items() if name not in (*names, "__dict__", "__weakref__")}
-    own = {"__slots__": names, "__match_args__": names, "__init__": _constructor(fields), "__repr__": _text, "__eq__": _is_equal}
+    own = {"__slots__": names, "__match_args__": names, "__init__": _compile_constructor, "__repr__": _text, "__eq__": _is_equal}
     made: Any = type(cls.__name__, cls.__bases__, {**rest, **own, "__hash__": None, _FIELDS: fields})
     made.__qualname__ = cls.__qualname__
     result: type[T] = made
     return result
+
+
+def _compile_constructor(self: Any, *values: Any, **named: Any) -> None:
+    """``__init__`` of a message class until its first instance."""
+    cls = type(self)
+    cls.__init__ = _constructor(fields_of(cls))
+    cls.__init__(self, *values, **named)
 
 
 def _constructor(fields: tuple[Field, ...]) -> Any:

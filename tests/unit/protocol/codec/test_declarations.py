@@ -10,6 +10,7 @@ import pytest
 from moldau.ports.filesystem import Bytes
 from moldau.protocol import messages
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec import fields
 from moldau.protocol.codec.fields import (
     NO_VERSIONS,
     Blob,
@@ -22,7 +23,9 @@ from moldau.protocol.codec.fields import (
     boolean,
     fields_of,
     float64,
+    int32,
     parse_versions,
+    string,
     uuid,
 )
 from moldau.protocol.versions import VersionRange
@@ -93,6 +96,21 @@ def test_messages_have_slots_and_build_from_defaults() -> None:
         for message in (pair.request, pair.response):
             assert not hasattr(message(), "__dict__")
             assert message() == message()
+
+
+def test_a_constructor_is_compiled_for_the_first_instance_and_checks_arguments_already_there() -> None:
+    @fields.message
+    class Point:
+        x: int = int32("0+")
+        name: str = string("0+", "here")
+
+    first = Point.__init__
+    with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
+        Point(z=1)  # type: ignore[call-arg]
+    compiled = Point.__init__
+    assert compiled is not first
+    assert (Point(3, name="there").x, Point(3, name="there").name, Point(4).name) == (3, "there", "here")
+    assert Point.__init__ is compiled
 
 
 def test_a_union_of_bytes_is_one_type() -> None:
