@@ -15,38 +15,24 @@ from moldau.client.connection import BrokerConnection
 from moldau.model.errors import ErrorCode
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages import (
-    alter_configs,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_configs,
-    describe_groups,
-    describe_producers,
-    describe_topic_partitions,
-    describe_transactions,
+    cluster,
+    configs,
     fetch,
     find_coordinator,
+    group_admin,
     group_members,
-    incremental_alter_configs,
     init_producer_id,
-    list_groups,
-    list_offsets,
-    list_transactions,
-    log_dirs,
     metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
+    offset_lookups,
+    offsets,
     produce,
+    topics,
+    transaction_admin,
     transactions,
-    write_txn_markers,
 )
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
-from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
-from moldau.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from moldau.protocol.messages.cluster import DescribeClusterRequest
+from moldau.protocol.messages.configs import ListConfigResourcesRequest
 from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.record import Record
 from moldau.protocol.versions import CODEC
@@ -109,9 +95,9 @@ def fetch_request(session: Session, version: int) -> fetch.FetchRequest:
     return fetch.FetchRequest(max_wait_ms=100, min_bytes=1, topics=[topic])
 
 
-def list_offsets_request(session: Session, version: int, time: int = -1) -> list_offsets.ListOffsetsRequest:
-    partitions = [list_offsets.ListOffsetsPartition(partition_index=0, timestamp=time)]
-    return list_offsets.ListOffsetsRequest(replica_id=-1, topics=[list_offsets.ListOffsetsTopic(TOPIC, partitions)])
+def list_offsets_request(session: Session, version: int, time: int = -1) -> offset_lookups.ListOffsetsRequest:
+    partitions = [offset_lookups.ListOffsetsPartition(partition_index=0, timestamp=time)]
+    return offset_lookups.ListOffsetsRequest(replica_id=-1, topics=[offset_lookups.ListOffsetsTopic(TOPIC, partitions)])
 
 
 def metadata_request(session: Session, version: int) -> metadata.MetadataRequest:
@@ -119,57 +105,55 @@ def metadata_request(session: Session, version: int) -> metadata.MetadataRequest
     return metadata.MetadataRequest([topic], include_topic_authorized_operations=version >= 8)
 
 
-def create_topics_request(session: Session, version: int) -> create_topics.CreateTopicsRequest:
-    configs = [create_topics.CreatableTopicConfig("retention.ms", "1000")]
-    return create_topics.CreateTopicsRequest([create_topics.CreatableTopic(next(fresh_names), 1, 1, configs=configs)], 1000)
+def create_topics_request(session: Session, version: int) -> topics.CreateTopicsRequest:
+    configs = [topics.CreatableTopicConfig("retention.ms", "1000")]
+    return topics.CreateTopicsRequest([topics.CreatableTopic(next(fresh_names), 1, 1, configs=configs)], 1000)
 
 
-def delete_topics_request(session: Session, version: int) -> delete_topics.DeleteTopicsRequest:
+def delete_topics_request(session: Session, version: int) -> topics.DeleteTopicsRequest:
     name = next(fresh_names)
     session.broker.create_topic(name)
     if version >= FIRST_DELETE_BY_STATE:
-        return delete_topics.DeleteTopicsRequest(topics=[delete_topics.DeleteTopicState(name)], timeout_ms=1000)
-    return delete_topics.DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
+        return topics.DeleteTopicsRequest(topics=[topics.DeleteTopicState(name)], timeout_ms=1000)
+    return topics.DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
 
 
-def create_partitions_request(session: Session, version: int) -> create_partitions.CreatePartitionsRequest:
+def create_partitions_request(session: Session, version: int) -> topics.CreatePartitionsRequest:
     name = next(fresh_names)
     session.broker.create_topic(name)
-    return create_partitions.CreatePartitionsRequest([create_partitions.CreatePartitionsTopic(name, 3)], 1000)
+    return topics.CreatePartitionsRequest([topics.CreatePartitionsTopic(name, 3)], 1000)
 
 
-def delete_records_request(session: Session, version: int) -> delete_records.DeleteRecordsRequest:
-    partitions = [delete_records.DeleteRecordsPartition(1, 0)]
-    return delete_records.DeleteRecordsRequest([delete_records.DeleteRecordsTopic(TOPIC, partitions)], 1000)
+def delete_records_request(session: Session, version: int) -> topics.DeleteRecordsRequest:
+    partitions = [topics.DeleteRecordsPartition(1, 0)]
+    return topics.DeleteRecordsRequest([topics.DeleteRecordsTopic(TOPIC, partitions)], 1000)
 
 
-def describe_configs_request(session: Session, version: int) -> describe_configs.DescribeConfigsRequest:
+def describe_configs_request(session: Session, version: int) -> configs.DescribeConfigsRequest:
     resources = [
-        describe_configs.DescribeConfigsResource(TOPIC_RESOURCE, TOPIC, None),
-        describe_configs.DescribeConfigsResource(4, "0", None),
+        configs.DescribeConfigsResource(TOPIC_RESOURCE, TOPIC, None),
+        configs.DescribeConfigsResource(4, "0", None),
     ]
-    return describe_configs.DescribeConfigsRequest(resources, include_synonyms=True, include_documentation=version >= 3)
+    return configs.DescribeConfigsRequest(resources, include_synonyms=True, include_documentation=version >= 3)
 
 
-def alter_configs_request(session: Session, version: int) -> alter_configs.AlterConfigsRequest:
-    change = alter_configs.AlterConfigsResource(TOPIC_RESOURCE, TOPIC, [alter_configs.AlterableConfig("retention.ms", "-1")])
-    return alter_configs.AlterConfigsRequest([change])
+def alter_configs_request(session: Session, version: int) -> configs.AlterConfigsRequest:
+    change = configs.AlterConfigsResource(TOPIC_RESOURCE, TOPIC, [configs.AlterableConfig("retention.ms", "-1")])
+    return configs.AlterConfigsRequest([change])
 
 
-def incremental_request(session: Session, version: int) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
-    config = incremental_alter_configs.AlterableConfig("retention.ms", 0, "-1")
-    return incremental_alter_configs.IncrementalAlterConfigsRequest(
-        [incremental_alter_configs.AlterConfigsResource(TOPIC_RESOURCE, TOPIC, [config])]
-    )
+def incremental_request(session: Session, version: int) -> configs.IncrementalAlterConfigsRequest:
+    config = configs.IncrementalAlterableConfig("retention.ms", 0, "-1")
+    return configs.IncrementalAlterConfigsRequest([configs.IncrementalAlterConfigsResource(TOPIC_RESOURCE, TOPIC, [config])])
 
 
-def leader_epoch_request(session: Session, version: int) -> offset_for_leader_epoch.OffsetForLeaderEpochRequest:
-    partition = offset_for_leader_epoch.OffsetForLeaderPartition(0, leader_epoch=0)
-    return offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[offset_for_leader_epoch.OffsetForLeaderTopic(TOPIC, [partition])])
+def leader_epoch_request(session: Session, version: int) -> offset_lookups.OffsetForLeaderEpochRequest:
+    partition = offset_lookups.OffsetForLeaderPartition(0, leader_epoch=0)
+    return offset_lookups.OffsetForLeaderEpochRequest(topics=[offset_lookups.OffsetForLeaderTopic(TOPIC, [partition])])
 
 
-def describe_topics_request(session: Session, version: int) -> describe_topic_partitions.DescribeTopicPartitionsRequest:
-    return describe_topic_partitions.DescribeTopicPartitionsRequest([describe_topic_partitions.TopicRequest(TOPIC)])
+def describe_topics_request(session: Session, version: int) -> cluster.DescribeTopicPartitionsRequest:
+    return cluster.DescribeTopicPartitionsRequest([cluster.TopicRequest(TOPIC)])
 
 
 def find_coordinator_request(session: Session, version: int) -> find_coordinator.FindCoordinatorRequest:
@@ -221,11 +205,11 @@ def committing_group(session: Session) -> str:
     return group
 
 
-def offset_commit_request(session: Session, version: int, group: str | None = None) -> offset_commit.OffsetCommitRequest:
+def offset_commit_request(session: Session, version: int, group: str | None = None) -> offsets.OffsetCommitRequest:
     by_id = version >= FIRST_OFFSETS_BY_ID
-    partitions = [offset_commit.OffsetCommitRequestPartition(0, 1, 0 if version >= 6 else -1, "text")]
-    topic = offset_commit.OffsetCommitRequestTopic("" if by_id else TOPIC, session.topic_id if by_id else bytes(16), partitions)
-    return offset_commit.OffsetCommitRequest(group or committing_group(session), topics=[topic])
+    partitions = [offsets.OffsetCommitRequestPartition(0, 1, 0 if version >= 6 else -1, "text")]
+    topic = offsets.OffsetCommitRequestTopic("" if by_id else TOPIC, session.topic_id if by_id else bytes(16), partitions)
+    return offsets.OffsetCommitRequest(group or committing_group(session), topics=[topic])
 
 
 def committed_group(session: Session) -> str:
@@ -235,18 +219,18 @@ def committed_group(session: Session) -> str:
     return group
 
 
-def offset_fetch_request(session: Session, version: int) -> offset_fetch.OffsetFetchRequest:
+def offset_fetch_request(session: Session, version: int) -> offsets.OffsetFetchRequest:
     group = committed_group(session)
     if version < FIRST_WITH_SEVERAL_GROUPS:
-        return offset_fetch.OffsetFetchRequest(group, [offset_fetch.OffsetFetchRequestTopic(TOPIC, [0])])
+        return offsets.OffsetFetchRequest(group, [offsets.OffsetFetchRequestTopic(TOPIC, [0])])
     by_id = version >= FIRST_OFFSETS_BY_ID
-    topic = offset_fetch.OffsetFetchRequestTopics("" if by_id else TOPIC, session.topic_id if by_id else bytes(16), [0])
-    return offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group, topics=[topic])])
+    topic = offsets.OffsetFetchRequestTopics("" if by_id else TOPIC, session.topic_id if by_id else bytes(16), [0])
+    return offsets.OffsetFetchRequest(groups=[offsets.OffsetFetchRequestGroup(group, topics=[topic])])
 
 
-def offset_delete_request(session: Session, version: int) -> offset_delete.OffsetDeleteRequest:
-    topic = offset_delete.OffsetDeleteRequestTopic(TOPIC, [offset_delete.OffsetDeleteRequestPartition(0)])
-    return offset_delete.OffsetDeleteRequest(committed_group(session), [topic])
+def offset_delete_request(session: Session, version: int) -> group_admin.OffsetDeleteRequest:
+    topic = group_admin.OffsetDeleteRequestTopic(TOPIC, [group_admin.OffsetDeleteRequestPartition(0)])
+    return group_admin.OffsetDeleteRequest(committed_group(session), [topic])
 
 
 def transactional(session: Session) -> tuple[str, int, int]:
@@ -287,10 +271,10 @@ def end_txn_request(session: Session, version: int) -> transactions.EndTxnReques
     )
 
 
-def write_txn_markers_request(session: Session, version: int) -> write_txn_markers.WriteTxnMarkersRequest:
+def write_txn_markers_request(session: Session, version: int) -> transaction_admin.WriteTxnMarkersRequest:
     _, producer_id, epoch = transactional(session)
-    topics = [write_txn_markers.WritableTxnMarkerTopic(TOPIC, [1])]
-    return write_txn_markers.WriteTxnMarkersRequest([write_txn_markers.WritableTxnMarker(producer_id, epoch, False, topics)])
+    topics = [transaction_admin.WritableTxnMarkerTopic(TOPIC, [1])]
+    return transaction_admin.WriteTxnMarkersRequest([transaction_admin.WritableTxnMarker(producer_id, epoch, False, topics)])
 
 
 REQUESTS: dict[ApiKey, Callable[[Session, int], Any]] = {
@@ -305,8 +289,8 @@ REQUESTS: dict[ApiKey, Callable[[Session, int], Any]] = {
     ApiKey.SYNC_GROUP: sync_group_request,
     ApiKey.HEARTBEAT: lambda session, version: group_members.HeartbeatRequest(*joined(session)),
     ApiKey.LEAVE_GROUP: leave_group_request,
-    ApiKey.DESCRIBE_GROUPS: lambda session, version: describe_groups.DescribeGroupsRequest([joined(session)[0]], version >= 3),
-    ApiKey.LIST_GROUPS: lambda session, version: list_groups.ListGroupsRequest(),
+    ApiKey.DESCRIBE_GROUPS: lambda session, version: group_admin.DescribeGroupsRequest([joined(session)[0]], version >= 3),
+    ApiKey.LIST_GROUPS: lambda session, version: group_admin.ListGroupsRequest(),
     ApiKey.API_VERSIONS: lambda session, version: ApiVersionsRequest("test", "1"),
     ApiKey.CREATE_TOPICS: create_topics_request,
     ApiKey.DELETE_TOPICS: delete_topics_request,
@@ -322,17 +306,17 @@ REQUESTS: dict[ApiKey, Callable[[Session, int], Any]] = {
     ApiKey.TXN_OFFSET_COMMIT: txn_offset_commit_request,
     ApiKey.DESCRIBE_CONFIGS: describe_configs_request,
     ApiKey.ALTER_CONFIGS: alter_configs_request,
-    ApiKey.DESCRIBE_LOG_DIRS: lambda session, version: log_dirs.DescribeLogDirsRequest(None),
+    ApiKey.DESCRIBE_LOG_DIRS: lambda session, version: cluster.DescribeLogDirsRequest(None),
     ApiKey.CREATE_PARTITIONS: create_partitions_request,
-    ApiKey.DELETE_GROUPS: lambda session, version: delete_groups.DeleteGroupsRequest([committed_group(session)]),
+    ApiKey.DELETE_GROUPS: lambda session, version: group_admin.DeleteGroupsRequest([committed_group(session)]),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_request,
     ApiKey.OFFSET_DELETE: offset_delete_request,
     ApiKey.DESCRIBE_CLUSTER: lambda session, version: DescribeClusterRequest(),
-    ApiKey.DESCRIBE_PRODUCERS: lambda session, version: describe_producers.DescribeProducersRequest(
-        [describe_producers.TopicRequest(TOPIC, [0])]
+    ApiKey.DESCRIBE_PRODUCERS: lambda session, version: transaction_admin.DescribeProducersRequest(
+        [transaction_admin.TopicRequest(TOPIC, [0])]
     ),
-    ApiKey.DESCRIBE_TRANSACTIONS: lambda session, version: describe_transactions.DescribeTransactionsRequest([transactional(session)[0]]),
-    ApiKey.LIST_TRANSACTIONS: lambda session, version: list_transactions.ListTransactionsRequest(),
+    ApiKey.DESCRIBE_TRANSACTIONS: lambda session, version: transaction_admin.DescribeTransactionsRequest([transactional(session)[0]]),
+    ApiKey.LIST_TRANSACTIONS: lambda session, version: transaction_admin.ListTransactionsRequest(),
     ApiKey.LIST_CONFIG_RESOURCES: lambda session, version: ListConfigResourcesRequest(),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topics_request,
 }

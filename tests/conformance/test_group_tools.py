@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.group_admin import DeleteGroupsRequest
 from moldau.protocol.messages.group_members import JoinGroupRequest, JoinGroupRequestProtocol, SyncGroupRequest, SyncGroupRequestAssignment
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.testing import Broker
 from support.kafka import java
 from support.kafka_tools import DUMPS, GROUPS, KafkaTools, Printed

@@ -15,9 +15,8 @@ import pytest
 
 from moldau.broker.groups.states import State
 from moldau.model.errors import ErrorCode
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.group_admin import DescribeGroupsRequest
 from moldau.protocol.messages.group_members import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -28,7 +27,8 @@ from moldau.protocol.messages.group_members import (
     SyncGroupRequestAssignment,
 )
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     TxnOffsetCommitRequest,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from moldau.broker.transactions.transaction import State
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from support.kafka_tools import DUMP, TRANSACTIONS, KafkaTools
 from support.server import ServerProcess
 from support.transactional_producer import NEWEST, OLDER, RawProducer

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from support.maven import kafka_libraries
 from support.server import ServerProcess
 from support.transactional_clients import AiokafkaTransactions, ConfluentTransactions, JavaTransactions, TransactionalClient

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from moldau.broker.admission.memory import READ_BYTES, SMALL_BYTES
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.offset_lookups import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.records.batch import Compression
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request
 from support.sizes import sized

@@ -18,18 +18,16 @@ from typing import Any
 
 from moldau.protocol.codec import encode
 from moldau.protocol.headers import request_header
-from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
-from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
-from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
+from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest
 from moldau.protocol.messages.group_members import JoinGroupRequest, JoinGroupRequestProtocol
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
-from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.offset_lookups import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 from moldau.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest
 from moldau.protocol.records.batch import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression

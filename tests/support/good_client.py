@@ -11,7 +11,7 @@ import select
 import sys
 import time
 
-from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.protocol.messages.topics import DeleteTopicsRequest
 from support.wire import Wire, batch, fetch, produce
 
 PAUSE_S = 0.005

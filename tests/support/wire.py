@@ -10,9 +10,9 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decoder, encode
 from moldau.protocol.headers import decode_response_header, request_header
 from moldau.protocol.messages import load
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.records.batch import RecordBatchBuilder
 
 LIMIT_S = 20.0

@@ -15,13 +15,17 @@ from typing import NamedTuple
 import pytest
 
 from moldau.protocol.codec import decode, encode
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest, ListGroupsResponse
 from moldau.protocol.messages.group_members import JoinGroupRequest, JoinGroupRequestProtocol, SyncGroupRequest, SyncGroupRequestAssignment
-from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from moldau.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from support import pace
 from support.memberships import subscription
 from support.server import ServerProcess

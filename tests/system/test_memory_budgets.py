@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from moldau.model.errors import ErrorCode
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.group_members import JoinGroupRequest, JoinGroupRequestProtocol
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.records.batch import RecordBatchBuilder
 from support.server import ServerProcess
 from support.sizes import sized

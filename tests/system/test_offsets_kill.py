@@ -12,10 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from moldau.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from support.server import ServerProcess
 from support.sizes import sized
 from support.wire import Wire

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from support.server import ServerProcess
 from support.stall import StallWatch
 from support.wire import Wire

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from support.console import MOLDAU
 from support.wire import Wire, batch, fetch, produce
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.varint import uvarint
 from support.server import ServerProcess
 from support.wire import LIMIT_S, Wire, batch, fetch, produce

@@ -16,7 +16,7 @@ from moldau.assembly.thread import BrokerThread
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
-from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.metadata import MetadataRequest
 from support.wire import LIMIT_S, Wire, batch, fetch, produce
 

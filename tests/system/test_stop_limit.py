@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from moldau.assembly.termination import FORCED_EXIT_CODE
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.offset_lookups import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from moldau.testing.broker import Broker
 from support.server import ServerProcess
 from support.wire import Wire, batch, fetch, produce

@@ -14,9 +14,9 @@ import pytest
 
 from moldau.model.errors import ErrorCode
 from moldau.protocol.codec import decode
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from moldau.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from moldau.protocol.messages.configs import IncrementalAlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResource
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from moldau.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from moldau.protocol.records.header import stamp_crc
 from support.server import ServerProcess
@@ -82,8 +82,8 @@ class World:
             assert time.monotonic() < limit, f"{now}, not {state}"
 
     def replicas_needed(self, count: int) -> None:
-        configs = [AlterableConfig("min.insync.replicas", 0, str(count))]
-        answer = self.ask(IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, "t", configs)]), 1)
+        configs = [IncrementalAlterableConfig("min.insync.replicas", 0, str(count))]
+        answer = self.ask(IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(TOPIC_RESOURCE, "t", configs)]), 1)
         assert answer.responses[0].error_code == 0
 
 

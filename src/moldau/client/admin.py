@@ -81,7 +81,7 @@ class Admin:
         validate_only: bool = False,
     ) -> CreatedTopic:
         """Create a topic, or only check whether it could be. RequestFailedError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, and so on."""
-        from moldau.protocol.messages import create_topics as messages
+        from moldau.protocol.messages import topics as messages
 
         topic = messages.CreatableTopic(
             name=name,
@@ -99,7 +99,7 @@ class Admin:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its records. RequestFailedError: UNKNOWN_TOPIC_OR_PARTITION if there is none."""
-        from moldau.protocol.messages import delete_topics as messages
+        from moldau.protocol.messages import topics as messages
 
         request = messages.DeleteTopicsRequest([messages.DeleteTopicState(name)], timeout_ms=self._timeout_ms)
 
@@ -111,7 +111,7 @@ class Admin:
 
     def create_partitions(self, topic: str, count: int, *, validate_only: bool = False) -> None:
         """Raise the number of partitions of a topic to `count`. RequestFailedError: INVALID_PARTITIONS if it is not a raise."""
-        from moldau.protocol.messages import create_partitions as messages
+        from moldau.protocol.messages import topics as messages
 
         request = messages.CreatePartitionsRequest([messages.CreatePartitionsTopic(topic, count, None)], self._timeout_ms, validate_only)
 
@@ -130,7 +130,7 @@ class Admin:
 
     def describe_configs(self, resource: AdminResource, *, documentation: bool = False) -> list[ConfigEntry]:
         """All configurations of a resource by name, the defaults among them."""
-        from moldau.protocol.messages import describe_configs as messages
+        from moldau.protocol.messages import configs as messages
 
         wanted = messages.DescribeConfigsResource(resource.type, resource.name, None)
         response = self._at(resource, ApiKey.DESCRIBE_CONFIGS, messages.DescribeConfigsRequest([wanted], False, documentation))
@@ -148,17 +148,17 @@ class Admin:
 
     def alter_configs(self, resource: AdminResource, changes: ConfigUpdate, *, validate_only: bool = False) -> None:
         """Change some configurations of a resource and leave the others (KIP-339). All or none."""
-        from moldau.protocol.messages import incremental_alter_configs as messages
+        from moldau.protocol.messages import configs as messages
 
-        configs = [messages.AlterableConfig(name, _SET, value) for name, value in changes.set.items()]
-        configs += [messages.AlterableConfig(name, _DELETE, None) for name in changes.delete]
-        wanted = messages.AlterConfigsResource(resource.type, resource.name, configs)
+        configs = [messages.IncrementalAlterableConfig(name, _SET, value) for name, value in changes.set.items()]
+        configs += [messages.IncrementalAlterableConfig(name, _DELETE, None) for name in changes.delete]
+        wanted = messages.IncrementalAlterConfigsResource(resource.type, resource.name, configs)
         response = self._at(resource, ApiKey.INCREMENTAL_ALTER_CONFIGS, messages.IncrementalAlterConfigsRequest([wanted], validate_only))
         _only(response.responses, str(resource))
 
     def partition_sizes(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
         """Bytes on the leader's disk per partition; a partition whose leader does not answer for it is left out."""
-        from moldau.protocol.messages import log_dirs as messages
+        from moldau.protocol.messages import cluster as messages
 
         leaders: dict[BrokerId, dict[str, list[int]]] = {}
         for topic in self._cluster.metadata(topics).topics.values():

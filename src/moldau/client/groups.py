@@ -137,7 +137,7 @@ class Groups:
 
     def list_groups(self, states: Iterable[str] = ()) -> list[GroupListing]:
         """All groups by name, or those in one of `states`, asked of every broker."""
-        from moldau.protocol.messages.list_groups import ListGroupsRequest
+        from moldau.protocol.messages.group_admin import ListGroupsRequest
 
         wanted = sorted(states)
         request = ListGroupsRequest(states_filter=wanted)
@@ -154,7 +154,7 @@ class Groups:
 
     def describe(self, group: str) -> GroupDescription:
         """State and members of a group. RequestFailedError: GROUP_ID_NOT_FOUND, also where the broker calls it dead."""
-        from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
+        from moldau.protocol.messages.group_admin import DescribeGroupsRequest
 
         def read(response: Any) -> GroupDescription:
             found = _only(response.groups, group)
@@ -175,7 +175,7 @@ class Groups:
 
         Offsets that an open transaction is about to commit do not count yet; with `stable` its end is waited for (KIP-447).
         """
-        from moldau.protocol.messages import offset_fetch as messages
+        from moldau.protocol.messages import offsets as messages
 
         topics = None
         if partitions is not None:
@@ -208,7 +208,7 @@ class Groups:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> None:
         """Set where the group reads next. RequestFailedError names group, partition and offset; UNKNOWN_MEMBER_ID: it has members."""
-        from moldau.protocol.messages import offset_commit as messages
+        from moldau.protocol.messages import offsets as messages
 
         topics: dict[str, list[Any]] = {}
         for where, to in sorted(offsets.items()):
@@ -229,7 +229,7 @@ class Groups:
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget how far the group has read there. RequestFailedError: GROUP_SUBSCRIBED_TO_TOPIC, GROUP_ID_NOT_FOUND."""
-        from moldau.protocol.messages import offset_delete as messages
+        from moldau.protocol.messages import group_admin as messages
 
         topics = [
             messages.OffsetDeleteRequestTopic(name, [messages.OffsetDeleteRequestPartition(number) for number in numbers])
@@ -247,7 +247,7 @@ class Groups:
 
     def delete(self, group: str) -> None:
         """Delete a group and its offsets. RequestFailedError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
-        from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
+        from moldau.protocol.messages.group_admin import DeleteGroupsRequest
 
         def read(response: Any) -> None:
             code = _only(response.results, group).error_code

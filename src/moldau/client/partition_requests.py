@@ -11,9 +11,9 @@ from moldau.model.errors import ProtocolError
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
 
 if TYPE_CHECKING:
-    from moldau.protocol.messages.delete_records import DeleteRecordsRequest
     from moldau.protocol.messages.fetch import FetchRequest
-    from moldau.protocol.messages.list_offsets import ListOffsetsRequest
+    from moldau.protocol.messages.offset_lookups import ListOffsetsRequest
+    from moldau.protocol.messages.topics import DeleteRecordsRequest
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class FetchLimits(NamedTuple):
 
 def list_offsets_request(wanted: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: int) -> "ListOffsetsRequest":
     """Ask for an offset per partition: by timestamp, or EARLIEST, LATEST, MAX_TIMESTAMP."""
-    from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+    from moldau.protocol.messages.offset_lookups import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
     topics = [
         ListOffsetsTopic(name, [ListOffsetsPartition(tp.partition, timestamp=wanted[tp]) for tp in partitions])
@@ -150,7 +150,7 @@ def _fetch_failure(code: int, where: TopicPartition, offset: int | None) -> Requ
 
 def delete_records_request(before: Mapping[TopicPartition, int], timeout_ms: int) -> "DeleteRecordsRequest":
     """Ask to delete all records before an offset per partition, or before END_OF_LOG."""
-    from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+    from moldau.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
     topics = [
         DeleteRecordsTopic(name, [DeleteRecordsPartition(tp.partition, before[tp]) for tp in partitions])

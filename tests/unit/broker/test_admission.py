@@ -10,8 +10,8 @@ from moldau.broker.admission.elements import SHORT_MAX, ElementPool
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.protocol.fast.fetch import FetchPartition as DecodedPartition
-from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.group_admin import DescribeGroupsRequest
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.broker_world import BrokerWorld, Client
 from support.turns import slow_down

@@ -10,12 +10,12 @@ from moldau.model.errors import ErrorCode
 from moldau.ports.transport import Part
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
-from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from moldau.protocol.messages.fetch import FetchRequest
-from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.offset_lookups import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.protocol.messages.produce import ProduceRequest
+from moldau.protocol.messages.transaction_admin import DescribeProducersRequest, TopicRequest
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
 
 

@@ -2,11 +2,10 @@
 
 from moldau.broker.metadata.admin import CREATED_AT_ONCE_MAX
 from moldau.model.errors import ErrorCode
-from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
-from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from moldau.protocol.messages.group_admin import DescribeGroupsRequest
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.messages.transaction_admin import DescribeProducersRequest, DescribeTransactionsRequest, TopicRequest
 from support.broker_world import Client
 from support.group_requests import commit, group_world
 

@@ -11,10 +11,10 @@ from moldau.broker.handlers.fetch.long import LongFetch
 from moldau.broker.handlers.produce.long import LongProduce
 from moldau.broker.network.connection import Connection
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.group_members import JoinGroupRequest, JoinGroupRequestProtocol
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from support.broker_world import BrokerWorld, Client, fetch_request, produce_request
 from support.turns import slow_down
 

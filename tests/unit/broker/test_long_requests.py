@@ -11,22 +11,37 @@ from moldau.broker.groups import offsets as offsets_module
 from moldau.broker.handlers import offsets, transactions
 from moldau.cluster import paths
 from moldau.model.errors import ErrorCode
-from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
-from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from moldau.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from moldau.protocol.messages.log_dirs import DescribeLogDirsRequest
+from moldau.protocol.messages.cluster import DescribeLogDirsRequest, DescribeTopicPartitionsRequest
+from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from moldau.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from moldau.protocol.messages.metadata import MetadataRequest
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from moldau.protocol.messages.offset_for_leader_epoch import (
+from moldau.protocol.messages.offset_lookups import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from moldau.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from moldau.protocol.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from moldau.protocol.messages.transaction_admin import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from moldau.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -36,7 +51,6 @@ from moldau.protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from moldau.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from support.broker_world import BrokerWorld
 from support.group_requests import commit, commit_in_transaction, fetch, group_world
 from support.transactional_producer import OLDER, RawProducer

@@ -8,15 +8,17 @@ from moldau.broker.api.catalog import MODULES
 from moldau.log import timestamps
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
-from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
-from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from moldau.protocol.messages.offset_for_leader_epoch import (
+from moldau.protocol.messages.offset_lookups import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from moldau.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from moldau.protocol.messages.transaction_admin import DescribeProducersRequest, TopicRequest
 from support.broker_world import BrokerWorld, Client, batch, produce_request
 
 

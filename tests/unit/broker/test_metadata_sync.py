@@ -7,11 +7,16 @@ import pytest
 from moldau.model.errors import CoordinationError, ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import Done, GetData, Request
-from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from moldau.protocol.messages.configs import IncrementalAlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResource
 from moldau.protocol.messages.group_members import HeartbeatRequest
-from moldau.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from moldau.protocol.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request
 from support.trees import AskedTree
 
@@ -35,7 +40,7 @@ def delete(name: str) -> DeleteTopicsRequest:
 
 
 def configure(name: str, value: str) -> IncrementalAlterConfigsRequest:
-    return IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC, "t", [AlterableConfig(name, 0, value)])])
+    return IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(TOPIC, "t", [IncrementalAlterableConfig(name, 0, value)])])
 
 
 def finish(world: BrokerWorld) -> None:

@@ -4,9 +4,8 @@ import pytest
 
 from moldau.log.partition_metadata import read_topic_id
 from moldau.model.errors import ErrorCode
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.messages.group_members import HeartbeatRequest
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from support.broker_world import BrokerWorld, Client
 
 

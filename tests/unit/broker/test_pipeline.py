@@ -5,10 +5,10 @@ import pytest
 from moldau.broker.security.authorizer import Operation
 from moldau.broker.security.channel import ANONYMOUS, Channel
 from moldau.model.errors import ErrorCode
+from moldau.protocol.messages.cluster import DescribableLogDirTopic, DescribeLogDirsRequest
+from moldau.protocol.messages.configs import ListConfigResourcesRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.messages.group_members import HeartbeatRequest
-from moldau.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from moldau.protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from moldau.protocol.messages.metadata import MetadataRequest
 from support.broker_world import BrokerWorld, batch, produce_request, values_of
 

@@ -7,9 +7,9 @@ import pytest
 from moldau.broker.replicas.append_batch import AppendBatch, MarkerBatch
 from moldau.broker.replicas.purgatory import Purgatory
 from moldau.model.errors import ErrorCode
-from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.offset_lookups import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from moldau.protocol.messages.transaction_admin import DescribeProducersRequest, TopicRequest
 from moldau.protocol.records.batch import batches, iterate
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.control import ControlType, EndTxnMarker

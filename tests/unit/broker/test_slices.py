@@ -11,8 +11,8 @@ from moldau.broker.broker import Broker
 from moldau.broker.request import Reply, Request
 from moldau.model.steps import UNFINISHED, Elsewhere, Steps
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.group_admin import ListGroupsRequest, ListGroupsResponse
 from moldau.protocol.messages.group_members import HeartbeatRequest
-from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from moldau.testing.clock import FakeClock
 from support.broker_world import BrokerWorld
 

@@ -9,7 +9,7 @@ from moldau.broker.coordinators.state_log import EncodedRecords, KeyValue, Loade
 from moldau.broker.coordinators.state_topic import StateTopic, java_hash
 from moldau.broker.replicas.partition_events import Level
 from moldau.model.errors import ErrorCode, PeerError, StorageError
-from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from moldau.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import read_header, stamp_crc

@@ -16,8 +16,8 @@ from moldau import __version__
 from moldau.cli.application import COMMANDS, application
 from moldau.model.errors import ErrorCode, PeerError, ProtocolError, StorageError
 from moldau.protocol.codec.primitives import UnencodableError
-from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from moldau.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from moldau.protocol.messages.topics import CreatableTopicResult, CreateTopicsResponse
 from support.scripted_broker import Request, ScriptedBroker
 
 

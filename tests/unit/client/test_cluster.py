@@ -13,7 +13,7 @@ from moldau.model.config.definition import ConfigSource
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages import create_topics, delete_records, describe_configs, fetch, incremental_alter_configs, list_offsets
+from moldau.protocol.messages import configs, fetch, offset_lookups, topics
 from moldau.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -64,11 +64,13 @@ def scene() -> object:
         yield Scene(one, two)
 
 
-def offsets(request: Request, error: ErrorCode = ErrorCode.NONE) -> list_offsets.ListOffsetsResponse:
+def offsets(request: Request, error: ErrorCode = ErrorCode.NONE) -> offset_lookups.ListOffsetsResponse:
     """Every partition asked for has offset 100 + its number."""
     (topic,) = request.message.topics
-    answers = [list_offsets.ListOffsetsPartitionResponse(p.partition_index, error, 5, 100 + p.partition_index, 3) for p in topic.partitions]
-    return list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse(topic.name, answers)])
+    answers = [
+        offset_lookups.ListOffsetsPartitionResponse(p.partition_index, error, 5, 100 + p.partition_index, 3) for p in topic.partitions
+    ]
+    return offset_lookups.ListOffsetsResponse(topics=[offset_lookups.ListOffsetsTopicResponse(topic.name, answers)])
 
 
 def test_each_leader_is_asked_for_its_own_partitions(scene: Scene) -> None:
@@ -148,7 +150,7 @@ def test_a_later_address_of_the_list_will_do(scene: Scene) -> None:
 
 
 def test_an_answer_without_a_partition_is_the_brokers_fault_and_the_other_connection_stays_usable(scene: Scene) -> None:
-    scene.script(lambda request: list_offsets.ListOffsetsResponse())
+    scene.script(lambda request: offset_lookups.ListOffsetsResponse())
     with scene.cluster() as cluster:
         with pytest.raises(ProtocolError, match="list_offsets left out partition t-0"):
             cluster.list_offsets({T0: LATEST, T1: LATEST})
@@ -198,8 +200,8 @@ def test_a_topic_that_was_made_again_is_not_taken_for_the_old_one(scene: Scene) 
         assert bytes(cluster.fetch("t", 0, 0).records) == b"batches"
 
 
-def created(error: ErrorCode) -> create_topics.CreateTopicsResponse:
-    return create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("n", ID, error, "said the broker", 0, 6, 1)])
+def created(error: ErrorCode) -> topics.CreateTopicsResponse:
+    return topics.CreateTopicsResponse(topics=[topics.CreatableTopicResult("n", ID, error, "said the broker", 0, 6, 1)])
 
 
 def test_a_controller_that_moved_is_asked_at_its_new_place(scene: Scene) -> None:
@@ -235,8 +237,8 @@ def test_the_brokers_own_words_are_kept(scene: Scene) -> None:
 def test_records_are_deleted_at_the_leaders(scene: Scene) -> None:
     def other(request: Request) -> object:
         (topic,) = request.message.topics
-        results = [delete_records.DeleteRecordsPartitionResult(p.partition_index, p.offset + 1) for p in topic.partitions]
-        return delete_records.DeleteRecordsResponse(topics=[delete_records.DeleteRecordsTopicResult("t", results)])
+        results = [topics.DeleteRecordsPartitionResult(p.partition_index, p.offset + 1) for p in topic.partitions]
+        return topics.DeleteRecordsResponse(topics=[topics.DeleteRecordsTopicResult("t", results)])
 
     scene.script(other)
     with scene.cluster() as cluster:
@@ -246,15 +248,15 @@ def test_records_are_deleted_at_the_leaders(scene: Scene) -> None:
 def test_configs_of_a_broker_are_asked_there_and_those_of_a_topic_anywhere(scene: Scene) -> None:
     def other(request: Request) -> object:
         if request.api_key is ApiKey.INCREMENTAL_ALTER_CONFIGS:
-            answer = incremental_alter_configs.AlterConfigsResourceResponse(0, None, 2, "t")
-            return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=[answer])
+            answer = configs.AlterConfigsResourceResponse(0, None, 2, "t")
+            return configs.IncrementalAlterConfigsResponse(responses=[answer])
         (resource,) = request.message.resources
         entries = [
-            describe_configs.DescribeConfigsResourceResult("b", "2", False, 5, False),
-            describe_configs.DescribeConfigsResourceResult("a", None, True, 99, True),
+            configs.DescribeConfigsResourceResult("b", "2", False, 5, False),
+            configs.DescribeConfigsResourceResult("a", None, True, 99, True),
         ]
-        result = describe_configs.DescribeConfigsResult(0, None, resource.resource_type, resource.resource_name, entries)
-        return describe_configs.DescribeConfigsResponse(results=[result])
+        result = configs.DescribeConfigsResult(0, None, resource.resource_type, resource.resource_name, entries)
+        return configs.DescribeConfigsResponse(results=[result])
 
     scene.script(other)
     with scene.cluster() as cluster:

@@ -9,8 +9,8 @@ from moldau.client.errors import ConnectionLostError, RequestFailedError, Unreac
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from moldau.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from moldau.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from moldau.protocol.versions import SERVED, VersionRange
 from support.scripted_broker import HANG_UP, SILENCE, Request, ScriptedBroker, reply
 

@@ -10,16 +10,7 @@ from moldau.client.groups import GroupOffset, Groups
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages import (
-    delete_groups,
-    describe_groups,
-    find_coordinator,
-    list_groups,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-)
+from moldau.protocol.messages import find_coordinator, group_admin, metadata, offsets
 from moldau.protocol.versions import SERVED, VersionRange
 from support.scripted_broker import HANG_UP, Request, ScriptedBroker
 
@@ -80,18 +71,18 @@ def scene() -> Iterator[Scene]:
         scene.close()
 
 
-def committed(request: Request, error: ErrorCode = ErrorCode.NONE) -> offset_commit.OffsetCommitResponse:
+def committed(request: Request, error: ErrorCode = ErrorCode.NONE) -> offsets.OffsetCommitResponse:
     topics = [
-        offset_commit.OffsetCommitResponseTopic(
-            topic.name, partitions=[offset_commit.OffsetCommitResponsePartition(each.partition_index, error) for each in topic.partitions]
+        offsets.OffsetCommitResponseTopic(
+            topic.name, partitions=[offsets.OffsetCommitResponsePartition(each.partition_index, error) for each in topic.partitions]
         )
         for topic in request.message.topics
     ]
-    return offset_commit.OffsetCommitResponse(topics=topics)
+    return offsets.OffsetCommitResponse(topics=topics)
 
 
-def deleted(error: ErrorCode = ErrorCode.NONE) -> delete_groups.DeleteGroupsResponse:
-    return delete_groups.DeleteGroupsResponse(results=[delete_groups.DeletableGroupResult("g", error)])
+def deleted(error: ErrorCode = ErrorCode.NONE) -> group_admin.DeleteGroupsResponse:
+    return group_admin.DeleteGroupsResponse(results=[group_admin.DeletableGroupResult("g", error)])
 
 
 def test_the_coordinator_is_asked_and_remembered(scene: Scene) -> None:
@@ -146,12 +137,10 @@ def test_offsets_without_a_commit_are_left_out_and_an_unknown_group_has_none(sce
     def other(request: Request) -> object:
         (group,) = request.message.groups
         if group.group_id == "none":
-            return offset_fetch.OffsetFetchResponse(
-                groups=[offset_fetch.OffsetFetchResponseGroup("none", [], ErrorCode.GROUP_ID_NOT_FOUND)]
-            )
-        found = [offset_fetch.OffsetFetchResponsePartitions(0, 5, 2, "note"), offset_fetch.OffsetFetchResponsePartitions(1, -1, -1, "")]
-        topic = offset_fetch.OffsetFetchResponseTopics("t", partitions=found)
-        return offset_fetch.OffsetFetchResponse(groups=[offset_fetch.OffsetFetchResponseGroup("g", [topic])])
+            return offsets.OffsetFetchResponse(groups=[offsets.OffsetFetchResponseGroup("none", [], ErrorCode.GROUP_ID_NOT_FOUND)])
+        found = [offsets.OffsetFetchResponsePartitions(0, 5, 2, "note"), offsets.OffsetFetchResponsePartitions(1, -1, -1, "")]
+        topic = offsets.OffsetFetchResponseTopics("t", partitions=found)
+        return offsets.OffsetFetchResponse(groups=[offsets.OffsetFetchResponseGroup("g", [topic])])
 
     groups = scene.groups(other)
     assert groups.committed("g") == {T0: GroupOffset(Offset(5), 2, "note")}
@@ -164,9 +153,9 @@ def test_every_broker_lists_its_groups(scene: Scene) -> None:
 
     def other(request: Request) -> object:
         if errors:
-            return list_groups.ListGroupsResponse(error_code=errors.pop())
+            return group_admin.ListGroupsResponse(error_code=errors.pop())
         name = f"g{len(scene.brokers[1].requests)}" if request in scene.brokers[1].requests else "a"
-        return list_groups.ListGroupsResponse(groups=[list_groups.ListedGroup(name, "consumer", "Stable", "classic")])
+        return group_admin.ListGroupsResponse(groups=[group_admin.ListedGroup(name, "consumer", "Stable", "classic")])
 
     listed = scene.groups(other).list_groups(["Stable"])
     assert [each.coordinator for each in listed] == [2, 1], "by name"
@@ -175,15 +164,15 @@ def test_every_broker_lists_its_groups(scene: Scene) -> None:
 
 
 def test_a_dead_group_is_none(scene: Scene) -> None:
-    dead = describe_groups.DescribeGroupsResponse(groups=[describe_groups.DescribedGroup(group_id="g", group_state="Dead")])
+    dead = group_admin.DescribeGroupsResponse(groups=[group_admin.DescribedGroup(group_id="g", group_state="Dead")])
     with pytest.raises(RequestFailedError, match="group g: group id not found"):
         scene.groups(lambda _: dead).describe("g")
 
 
 def test_members_that_are_no_consumers_have_no_known_partitions(scene: Scene) -> None:
-    member = describe_groups.DescribedGroupMember("m-1", None, "worker", "/10.0.0.1", b"\x00\x01", b"\x00\x01")
-    found = describe_groups.DescribedGroup(group_id="g", group_state="Stable", protocol_type="connect", members=[member])
-    described = scene.groups(lambda _: describe_groups.DescribeGroupsResponse(groups=[found])).describe("g")
+    member = group_admin.DescribedGroupMember("m-1", None, "worker", "/10.0.0.1", b"\x00\x01", b"\x00\x01")
+    found = group_admin.DescribedGroup(group_id="g", group_state="Stable", protocol_type="connect", members=[member])
+    described = scene.groups(lambda _: group_admin.DescribeGroupsResponse(groups=[found])).describe("g")
     assert (described.members[0].host, described.members[0].partitions) == ("10.0.0.1", None)
     assert described.has_members
 
@@ -202,9 +191,9 @@ def test_deleting_offsets(scene: Scene) -> None:
     def other(request: Request) -> object:
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if request.message.group_id == "busy" else ErrorCode.NONE
         partitions = [
-            offset_delete.OffsetDeleteResponsePartition(each.partition_index, code) for each in request.message.topics[0].partitions
+            group_admin.OffsetDeleteResponsePartition(each.partition_index, code) for each in request.message.topics[0].partitions
         ]
-        return offset_delete.OffsetDeleteResponse(topics=[offset_delete.OffsetDeleteResponseTopic("t", partitions)])
+        return group_admin.OffsetDeleteResponse(topics=[group_admin.OffsetDeleteResponseTopic("t", partitions)])
 
     groups = scene.groups(other)
     groups.delete_offsets("g", [T1, T0])

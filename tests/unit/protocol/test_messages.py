@@ -7,7 +7,7 @@ import pytest
 
 from moldau.protocol import messages
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 
 
 def test_load_gives_classes_versions_and_the_first_flexible_one() -> None:

@@ -12,17 +12,22 @@ from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import element_writer
 from moldau.protocol.codec.encoded import EncodedArray
-from moldau.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
-from moldau.protocol.messages.describe_configs import (
+from moldau.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    ConfigResource,
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
-from moldau.protocol.messages.incremental_alter_configs import AlterConfigsResourceResponse as IncrementalResourceResponse
-from moldau.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from moldau.protocol.messages.list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
+from moldau.protocol.messages.configs import AlterConfigsResourceResponse as IncrementalResourceResponse
 
 if TYPE_CHECKING:
     from moldau.broker.configs import Configs

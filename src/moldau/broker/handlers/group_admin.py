@@ -11,10 +11,17 @@ from moldau.broker.security.authorizer import GROUP_OPERATIONS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from moldau.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
-from moldau.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from moldau.protocol.messages.offset_delete import (
+from moldau.protocol.messages.group_admin import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,

@@ -23,15 +23,13 @@ from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import UNKNOWN_EPOCH
 from moldau.model.steps import Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.list_offsets import (
+from moldau.protocol.messages.offset_lookups import (
+    EpochEndOffset,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
-)
-from moldau.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,

@@ -11,13 +11,11 @@ from moldau.cluster.snapshot import MetadataSnapshot, TopicInfo
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.offset_commit import (
+from moldau.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

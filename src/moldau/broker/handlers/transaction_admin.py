@@ -8,9 +8,9 @@ from moldau.broker.transactions.listing import Filters, unknown_states
 from moldau.model.errors import PeerError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages import describe_transactions as describing
-from moldau.protocol.messages import list_transactions as listing
-from moldau.protocol.messages.describe_producers import (
+from moldau.protocol.messages import transaction_admin as describing
+from moldau.protocol.messages import transaction_admin as listing
+from moldau.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
@@ -55,7 +55,7 @@ def list_transactions(services: Services, message: listing.ListTransactionsReque
         found = []
         for each in services.transactions.listed(filters):
             if each is not None:
-                found.append(listing.TransactionState(*each))
+                found.append(listing.ListedTransactionState(*each))
             yield None
     except PeerError as error:
         reply(listing.ListTransactionsResponse(error_code=error.code))

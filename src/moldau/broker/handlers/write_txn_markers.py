@@ -19,7 +19,7 @@ from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.write_txn_markers import (
+from moldau.protocol.messages.transaction_admin import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,

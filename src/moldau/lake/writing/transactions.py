@@ -115,7 +115,7 @@ class TransactionRequests:
 
     def standing(self, transactional_ids: Iterable[str]) -> Mapping[str, TransactionStatus]:
         """How ids stand; one that is not known is left out."""
-        from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest
+        from moldau.protocol.messages.transaction_admin import DescribeTransactionsRequest
 
         found: dict[str, TransactionStatus] = {}
 
@@ -135,7 +135,7 @@ class TransactionRequests:
         return self._patiently(self._listed)
 
     def _listed(self) -> list[str]:
-        from moldau.protocol.messages.list_transactions import ListTransactionsRequest
+        from moldau.protocol.messages.transaction_admin import ListTransactionsRequest
 
         found: list[str] = []
         for broker in self._cluster.metadata([]).brokers:

@@ -8,8 +8,8 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from moldau.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from moldau.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from moldau.testing.simulation.clients.brokers import Brokers, CoordinatorType
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.invariants import InvariantError

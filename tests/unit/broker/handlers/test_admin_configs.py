@@ -7,17 +7,20 @@ import pytest
 from moldau.cluster.controller.requests import TopicSpec
 from moldau.model.config import BROKER, TOPIC, ConfigDefinition, ConfigType, UpdateMode
 from moldau.model.errors import ErrorCode
-from moldau.protocol.messages import alter_configs, incremental_alter_configs
-from moldau.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from moldau.protocol.messages.describe_configs import (
+from moldau.protocol.messages import configs
+from moldau.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
-from moldau.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from moldau.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from support.administered import Administered, code
 
 TOPICS, BROKERS, LOGGERS, CLIENT_METRICS, GROUPS = 2, 4, 8, 16, 32
@@ -63,8 +66,8 @@ def value(broker: Administered, kind: int, name: str, key: str) -> tuple[str | N
 def edit(broker: Administered, kind: int, name: str, edits: Edits, *, validate_only: bool = False, version: int = 1) -> str:
     request = IncrementalAlterConfigsRequest(
         [
-            incremental_alter_configs.AlterConfigsResource(
-                kind, name, [incremental_alter_configs.AlterableConfig(key, operation, text) for key, operation, text in edits]
+            configs.IncrementalAlterConfigsResource(
+                kind, name, [configs.IncrementalAlterableConfig(key, operation, text) for key, operation, text in edits]
             )
         ],
         validate_only,
@@ -78,7 +81,7 @@ def edit(broker: Administered, kind: int, name: str, edits: Edits, *, validate_o
 def replace(
     broker: Administered, kind: int, name: str, values: list[tuple[str, str | None]], *, validate_only: bool = False, version: int = 2
 ) -> str:
-    resource = alter_configs.AlterConfigsResource(kind, name, [alter_configs.AlterableConfig(key, text) for key, text in values])
+    resource = configs.AlterConfigsResource(kind, name, [configs.AlterableConfig(key, text) for key, text in values])
     (response,) = broker.ask(AlterConfigsRequest([resource], validate_only), version, AlterConfigsResponse).responses
     return code(response.error_code)
 
@@ -282,10 +285,8 @@ def test_checking_only_changes_nothing(broker: Administered) -> None:
 
 
 def test_a_resource_named_twice_is_refused_others_are_changed(broker: Administered) -> None:
-    change = [incremental_alter_configs.AlterableConfig("retention.ms", SET, "9")]
-    request = IncrementalAlterConfigsRequest(
-        [incremental_alter_configs.AlterConfigsResource(TOPICS, name, change) for name in ("t", "u", "t")]
-    )
+    change = [configs.IncrementalAlterableConfig("retention.ms", SET, "9")]
+    request = IncrementalAlterConfigsRequest([configs.IncrementalAlterConfigsResource(TOPICS, name, change) for name in ("t", "u", "t")])
     responses = broker.ask(request, 1, IncrementalAlterConfigsResponse).responses
     assert [(each.resource_name, code(each.error_code)) for each in responses] == [
         ("t", "INVALID_REQUEST"),

@@ -5,15 +5,26 @@ import logging
 import pytest
 
 from moldau.broker.admin_log import LINES_MAX, WINDOW_S, AdminLog
-from moldau.protocol.messages import alter_configs
-from moldau.protocol.messages.alter_configs import AlterConfigsRequest
-from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
-from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from moldau.protocol.messages.configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from moldau.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from moldau.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from moldau.testing.clock import FakeClock
 from support.broker_world import BrokerWorld, Client
 from support.group_requests import commit, group_world, join
@@ -46,7 +57,7 @@ def test_the_life_of_a_topic_is_told(caplog: pytest.LogCaptureFixture) -> None:
     client.ask(CreateTopicsRequest([CreatableTopic("checked", 2, 1, [], configs)], validate_only=True), 7)
     assert lines(caplog) == [], "nothing has changed"
     client.ask(CreatePartitionsRequest([CreatePartitionsTopic("orders", 3)]), 3)
-    change = alter_configs.AlterConfigsResource(TOPIC, "orders", [alter_configs.AlterableConfig("retention.bytes", "7")])
+    change = AlterConfigsResource(TOPIC, "orders", [AlterableConfig("retention.bytes", "7")])
     client.ask(AlterConfigsRequest([change]), 2)
     client.ask(AlterConfigsRequest([change]), 2)
     client.ask(DeleteRecordsRequest(topics=[DeleteRecordsTopic("orders", [DeleteRecordsPartition(1, -1)])]), 2)

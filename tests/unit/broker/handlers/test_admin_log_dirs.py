@@ -4,7 +4,7 @@ import pytest
 
 from moldau.log.description import DirectoryDescription, PartitionDescription
 from moldau.model.identity import TopicPartition
-from moldau.protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse
+from moldau.protocol.messages.cluster import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse
 from support.administered import Administered, code
 
 

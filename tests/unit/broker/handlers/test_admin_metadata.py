@@ -7,9 +7,10 @@ import pytest
 from moldau.broker.replicas.manager import LeaderState
 from moldau.cluster.controller.requests import TopicSpec
 from moldau.model.identity import TopicPartition
-from moldau.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from moldau.protocol.messages.describe_topic_partitions import (
+from moldau.protocol.messages.cluster import (
     Cursor,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     TopicRequest,

@@ -3,10 +3,14 @@
 import pytest
 
 from moldau.broker.groups.records import group_key
-from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
-from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
-from moldau.protocol.messages.list_groups import ListGroupsRequest
-from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from moldau.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from moldau.protocol.records.batch import iterate_log
 from support.broker_world import BrokerWorld, Client
 from support.group_requests import Place, by_topic, commit, fetch, group_world, join, name

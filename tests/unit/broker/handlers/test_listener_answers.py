@@ -6,8 +6,9 @@ from moldau.broker.replicas.manager import LeaderState
 from moldau.cluster.controller.requests import TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from moldau.model.identity import TopicPartition
-from moldau.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from moldau.protocol.messages.describe_topic_partitions import (
+from moldau.protocol.messages.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,

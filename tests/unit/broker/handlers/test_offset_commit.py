@@ -8,8 +8,7 @@ from moldau.broker.groups.offsets import NO_TOPIC_ID
 from moldau.broker.groups.records import decode_offset, offset_key
 from moldau.cluster import paths
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from moldau.protocol.records.batch import iterate_log
 from support.broker_world import BrokerWorld, Client
 from support.group_requests import Fetched, commit, delete_between_steps, fetch, fetch_all, group_world, join

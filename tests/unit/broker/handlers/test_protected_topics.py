@@ -5,15 +5,26 @@ The error names the way out, and it works while the broker runs."""
 import pytest
 
 from moldau.cluster.controller.requests import TopicSpec
-from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
-from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
-from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from moldau.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+from moldau.protocol.messages.configs import (
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
+)
+from moldau.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
 )
 from support.administered import Administered, code
 from support.broker_world import BrokerWorld
@@ -38,8 +49,8 @@ def delete(broker: Administered, name: str) -> tuple[str, str | None]:
 
 
 def edit(broker: Administered, name: str, setting: str, value: str | None, *, kind: int = TOPIC) -> str:
-    change = AlterableConfig(setting, SET if value is not None else DELETE, value)
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, [change])])
+    change = IncrementalAlterableConfig(setting, SET if value is not None else DELETE, value)
+    request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(kind, name, [change])])
     return code(broker.ask(request, 1, IncrementalAlterConfigsResponse).responses[0].error_code)
 
 

@@ -6,9 +6,13 @@ from typing import Any
 import pytest
 
 from moldau.broker.coordinators.partition_coordinator import Phase
-from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
+from moldau.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
-from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from moldau.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     EndTxnRequest,

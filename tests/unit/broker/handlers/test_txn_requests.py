@@ -7,13 +7,19 @@ import pytest
 
 from moldau.broker.replicas.append_batch import MarkerBatch
 from moldau.model.errors import ErrorCode
-from moldau.protocol.messages import describe_transactions as describing
-from moldau.protocol.messages import list_transactions as listing
+from moldau.protocol.messages import transaction_admin as describing
+from moldau.protocol.messages import transaction_admin as listing
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
-from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.messages.transaction_admin import (
+    DescribeProducersRequest,
+    TopicRequest,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from moldau.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -21,7 +27,6 @@ from moldau.protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
     EndTxnRequest,
 )
-from moldau.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from support.broker_world import BrokerWorld, Client, fetch_request
 from support.transactional_producer import NEWEST, OLDER, OLDEST, RawProducer, Versions, read_committed

@@ -13,13 +13,12 @@ from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.metadata import MetadataRequest
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request
 
 REQUESTS = "kafka_network_requestmetrics_requests"

@@ -3,10 +3,14 @@
 from moldau.broker.metrics.response_errors import CODES_MAX, error_codes
 from moldau.protocol.codec import element_writer
 from moldau.protocol.codec.encoded import EncodedArray
-from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from moldau.protocol.messages.group_members import HeartbeatResponse
-from moldau.protocol.messages.offset_commit import OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic
-from moldau.protocol.messages.offset_fetch import OffsetFetchResponse
+from moldau.protocol.messages.offsets import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchResponse,
+)
+from moldau.protocol.messages.topics import CreatableTopicResult, CreateTopicsResponse
 
 
 def test_a_code_of_the_response_itself() -> None:

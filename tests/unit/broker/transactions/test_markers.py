@@ -11,7 +11,7 @@ from moldau.broker.replicas.purgatory import ATTEMPTS_PER_TURN
 from moldau.broker.transactions.markers import PARTITIONS_PER_STEP, Marker, MarkerResults, write_markers
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
-from moldau.protocol.messages.list_transactions import ListTransactionsRequest
+from moldau.protocol.messages.transaction_admin import ListTransactionsRequest
 from moldau.protocol.messages.transactions import EndTxnRequest
 from support.broker_world import BrokerWorld, Client, fetch_request, values_of
 from support.logs import ongoing

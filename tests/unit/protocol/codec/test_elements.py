@@ -8,9 +8,8 @@ from moldau.protocol.codec.encoded import EncodedArray
 from moldau.protocol.fast.fetch import decode_fetch
 from moldau.protocol.fast.produce import decode_produce
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
-from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
 from moldau.protocol.messages.fetch import FetchRequest
-from moldau.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from moldau.protocol.messages.group_admin import DescribeGroupsRequest, ListedGroup, ListGroupsResponse
 from moldau.protocol.messages.produce import ProduceRequest
 from moldau.protocol.varint import uvarint
 

@@ -6,25 +6,36 @@ from typing import Any
 from moldau.model.errors import ErrorCode, known_error
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
-from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from moldau.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from moldau.protocol.messages.list_transactions import ListTransactionsRequest
-from moldau.protocol.messages.offset_for_leader_epoch import (
+from moldau.protocol.messages.configs import IncrementalAlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResource
+from moldau.protocol.messages.group_admin import DescribeGroupsRequest
+from moldau.protocol.messages.offset_lookups import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from moldau.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from moldau.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from moldau.protocol.messages.transaction_admin import (
+    DescribeProducersRequest,
+    ListTransactionsRequest,
+    TopicRequest,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Brokers, CoordinatorType, check
 from moldau.testing.simulation.clients.context import ClientContext
 
@@ -107,10 +118,10 @@ class Admin:
     async def configure_topic(self, name: str, configs: Mapping[str, object | None]) -> None:
         """Set configurations; None: back to the default."""
         changes = [
-            AlterableConfig(key, _DELETE if value is None else _SET, None if value is None else str(value))
+            IncrementalAlterableConfig(key, _DELETE if value is None else _SET, None if value is None else str(value))
             for key, value in configs.items()
         ]
-        request = IncrementalAlterConfigsRequest([AlterConfigsResource(_TOPIC, name, changes)])
+        request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(_TOPIC, name, changes)])
         await self._change(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, name, None)
 
     async def _change(self, api_key: ApiKey, request: Any, name: str, already: ErrorCode | None) -> bool:

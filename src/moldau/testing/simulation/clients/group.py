@@ -22,8 +22,14 @@ from moldau.protocol.messages.group_members import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from moldau.protocol.versions import VersionRange
 from moldau.testing.simulation.clients.assignment import (
     Subscription,

@@ -1,4 +1,8 @@
-"""DescribeClientQuotas (key 48): tells the quotas of users, clients and addresses."""
+"""Quotas of users, clients and addresses.
+
+* DescribeClientQuotas (key 48): tells the quotas of users, clients and addresses.
+* AlterClientQuotas (key 49): changes the quotas of users, clients and addresses.
+"""
 
 from typing import ClassVar
 
@@ -59,3 +63,49 @@ class DescribeClientQuotasResponse:
     error_code: int = int16("0+")
     error_message: str | None = string("0+", nullable="0+")
     entries: list[EntryData] | None = array(EntryData, "0+", nullable="0+")
+
+
+@message
+class OpData:
+    """One quota to set or to remove."""
+
+    key: str = string("0+")
+    value: float = float64("0+")
+    remove: bool = boolean("0+")
+
+
+@message
+class AlterEntryData:
+    """An entity and the changes to its quotas."""
+
+    entity: list[EntityData] = array(EntityData, "0+")
+    ops: list[OpData] = array(OpData, "0+")
+
+
+@message
+class AlterClientQuotasRequest:
+    """The changes, and whether to only check them."""
+
+    API: ClassVar = ApiKey.ALTER_CLIENT_QUOTAS
+
+    entries: list[AlterEntryData] = array(AlterEntryData, "0+")
+    validate_only: bool = boolean("0+")
+
+
+@message
+class EntryResult:
+    """What became of the changes to one entity."""
+
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+    entity: list[EntityData] = array(EntityData, "0+")
+
+
+@message
+class AlterClientQuotasResponse:
+    """One answer for each entity."""
+
+    API: ClassVar = ApiKey.ALTER_CLIENT_QUOTAS
+
+    throttle_time_ms: int = int32("0+")
+    entries: list[EntryResult] = array(EntryResult, "0+")
