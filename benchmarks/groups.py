@@ -18,9 +18,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer
 
 from measure import Results, spread
-from moldau.client.address import parse_addresses
 from moldau.client.connection import BrokerConnection
 from moldau.model.errors import ErrorCode
+from moldau.model.host_port import parse_addresses
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.group_members import (

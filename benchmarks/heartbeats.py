@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from measure import Results, cpu_seconds, load_average, resident_mb, spread
-from moldau.client.address import parse_addresses
+from moldau.model.host_port import parse_addresses
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decode, encode
 from moldau.protocol.headers import decode_response_header, request_header

@@ -11,11 +11,10 @@ from moldau.adapters.asyncio_network import AsyncioNetwork
 from moldau.adapters.asyncio_server import Server, ServerLimits
 from moldau.adapters.binding import bind
 from moldau.adapters.event_loop import new_event_loop
-from moldau.broker.admission.connections import ConnectionQuota
-from moldau.ports.network import ConnectError, Network
-from moldau.ports.transport import Receiver, Transport
+from moldau.broker.admission.admission import ConnectionQuota
+from moldau.ports.transport import ConnectError, Network, Receiver, Transport
 from moldau.testing.clock import FakeClock
-from moldau.testing.memory_network import MemoryNetwork
+from moldau.testing.network import MemoryNetwork
 
 STEPS_MAX = 20_000
 

@@ -14,7 +14,7 @@ import pytest
 
 from moldau.adapters.worker_calls import WorkerCalls
 from moldau.adapters.worker_main import TASK, write_frame
-from moldau.ports.workers import WorkerError, WorkerLimitError
+from moldau.ports.background import WorkerError, WorkerLimitError
 
 WORKS = "support.called_works:"
 PATIENCE_S = 30.0

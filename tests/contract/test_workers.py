@@ -19,8 +19,8 @@ import pytest
 from moldau.adapters.event_loop import new_event_loop
 from moldau.adapters.posix_files import PosixFiles
 from moldau.adapters.worker_process import LoopWorkers
-from moldau.ports.workers import Job, WorkerError, Workers
-from moldau.testing.workers import FakeWorkers
+from moldau.ports.background import Job, WorkerError, Workers
+from moldau.testing.background import FakeWorkers
 
 LIMIT_S = 20.0
 

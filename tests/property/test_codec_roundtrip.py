@@ -8,7 +8,7 @@ from hypothesis import given
 from moldau.model.errors import ProtocolError
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decode, encode, encode_into, step_decoder, step_writer
-from moldau.protocol.decoded_bounds import NO_BOUND
+from moldau.protocol.codec.primitives import NO_BOUND
 from moldau.protocol.versions import FLEXIBLE_FROM
 from support.messages import Case, cases, few, values
 

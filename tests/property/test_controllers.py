@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.controller.machine import Role
 from moldau.ports.coordination import SessionState
 from support.controllers import Broker, Cluster, error_of
@@ -110,8 +110,8 @@ def test_one_cluster_comes_out(latency_s: float, plan: list[tuple[Any, ...]]) ->
     assert all(answers for _, _, _, answers in model.asked), "every request is answered"
     (controller,) = cluster.controllers()
     image = controller.controller.image
-    assert sorted(image.topics) == cluster.children(paths.TOPICS)
-    assert cluster.children(paths.DELETE_TOPICS) == []
+    assert sorted(image.topics) == cluster.children(znodes.TOPICS)
+    assert cluster.children(znodes.DELETE_TOPICS) == []
     assert image.partitions == sum(len(topic.replicas) for topic in image.topics.values())
     for name, topic in image.topics.items():
         states = cluster.states(name)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from moldau.model.errors import PeerError
 from moldau.protocol.records.batch import RecordBatchBuilder, iterate
 from moldau.protocol.records.header import HEADER_SIZE, read_header
-from moldau.protocol.records.values import read_values
+from moldau.protocol.records.skim import read_values
 
 SIZES = st.sampled_from([0, 1, 62, 63, 64, 65, 8190, 8191, 8192, 20_000])
 OCTETS = st.none() | st.binary(max_size=5) | SIZES.map(bytes)

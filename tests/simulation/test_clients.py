@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from moldau.client.failures import FencedError, SendError, TransactionAbortedError
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import Create, Created
 from moldau.testing.simulation.clients.admin import LATEST, Admin
+from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import Consumer
-from moldau.testing.simulation.clients.errors import took_effect_perhaps
 from moldau.testing.simulation.clients.group import COOPERATIVE, RANGE
 from moldau.testing.simulation.clients.producer import Producer
 from moldau.testing.simulation.clients.transactions import TransactionalProducer
@@ -491,7 +491,7 @@ def test_a_deletion_that_a_crash_has_interrupted_leaves_the_name_free(sim: Simul
         await sim.until(lambda: sim.network.held > 0)
         sim.host.kill()
         mark: list[object] = []  # the last that the broker has done
-        sim.tree.session(lambda _name: None, lambda call: call()).submit(Create(paths.delete_topic("t"), b""), mark.append)
+        sim.tree.session(lambda _name: None, lambda call: call()).submit(Create(znodes.delete_topic("t"), b""), mark.append)
         assert isinstance(mark[0], Created)
         sim.network.release()
         sim.disk.slowness = 1000.0

@@ -9,8 +9,7 @@ import pytest
 from moldau.broker.replicas.partition import Partition
 from moldau.testing.simulation.fleet import clients_of
 from moldau.testing.simulation.options import draw_options
-from moldau.testing.simulation.regressions import Regression, from_toml, load_all, to_toml
-from moldau.testing.simulation.shrinking import minimize, shrink
+from moldau.testing.simulation.regressions import Regression, from_toml, load_all, minimize, shrink, to_toml
 from moldau.testing.simulation.trial import run_trial
 from simulation.test_trials import WORKLOADS
 

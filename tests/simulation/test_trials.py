@@ -16,8 +16,7 @@ from moldau.testing.simulation.nemesis import Fault
 from moldau.testing.simulation.options import Options, draw_options
 from moldau.testing.simulation.trial import Script, Verdict, run_trial
 from moldau.testing.simulation.workloads import Workload
-from moldau.testing.simulation.workloads.reading import read
-from moldau.testing.simulation.workloads.writing import write
+from moldau.testing.simulation.workloads.plain import read, write
 
 pytestmark = pytest.mark.system
 

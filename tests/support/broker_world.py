@@ -36,11 +36,10 @@ from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.records.batch import RecordBatchBuilder, iterate_log
 from moldau.protocol.records.compression import Compression
-from moldau.testing.background import FakeBackground
+from moldau.testing.background import FakeBackground, FakeWorkers
 from moldau.testing.clock import FakeClock
 from moldau.testing.disk import ForgetfulDisk
 from moldau.testing.network import MemoryTransport, Peer
-from moldau.testing.workers import FakeWorkers
 from support.trees import AskedTree
 
 R = TypeVar("R")

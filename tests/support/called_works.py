@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 
-from moldau.ports.workers import WorkerTools
+from moldau.ports.background import WorkerTools
 
 
 def echo(task: bytes, _tools: WorkerTools) -> Iterator[bytes]:

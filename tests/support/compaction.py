@@ -17,8 +17,8 @@ from moldau.protocol.records.batch import batches, encode_batch, iterate
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.protocol.records.header import BatchHeader, check_batch
 from moldau.protocol.records.record import Record
+from moldau.testing.background import FakeWorkers
 from moldau.testing.disk import ForgetfulDisk
-from moldau.testing.workers import FakeWorkers
 from support.logs import CLUSTER, NOW_MS, TOPIC_ID, flush
 
 if TYPE_CHECKING:

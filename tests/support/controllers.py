@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.changes import NewCluster, Register
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, StopReplica, UpdateMetadata
 from moldau.cluster.controller.events import Registered
@@ -130,7 +130,7 @@ class Cluster:
         self.other = self.tree.session()
         self._ids = 0
         self._leaders: dict[tuple[bytes, TopicPartition, int], int] = {}
-        MetadataStore(self.other).write([NewCluster(paths.ROOTS, "c")], lambda _outcome: None)
+        MetadataStore(self.other).write([NewCluster(znodes.ROOTS, "c")], lambda _outcome: None)
         self.brokers = {broker_id: Broker(self, broker_id, latency_s, *settings) for broker_id in range(brokers)}
         for broker in self.brokers.values():
             broker.register()
@@ -171,11 +171,11 @@ class Cluster:
 
     def states(self, name: str) -> list[PartitionState | None]:
         """The states of a topic's partitions."""
-        node = self.data(paths.topic(name))
+        node = self.data(znodes.topic(name))
         assert node is not None
         found = []
         for index in range(len(decode_topic("", node).replicas)):
-            data = self.data(paths.partition_state(name, index))
+            data = self.data(znodes.partition_state(name, index))
             found.append(None if data is None else decode_state("", data))
         return found
 

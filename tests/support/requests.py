@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from moldau.broker.request import DelayedOperation, FastPath, Request, RequestSource
-from moldau.broker.security.channel import Channel
+from moldau.broker.security import Channel
 from moldau.cluster.snapshot import Endpoint
 from moldau.model.steps import Steps
 from moldau.ports.transport import Part

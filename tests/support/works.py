@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 
-from moldau.ports.workers import WorkerTools
+from moldau.ports.background import WorkerTools
 
 
 def echo(task: bytes, tools: WorkerTools) -> Iterator[bytes]:

@@ -47,7 +47,7 @@ UNWANTED = (
     "moldau.broker.metadata.config_applier",
     "moldau.broker.transactions",
     "moldau.client",
-    "moldau.cluster.controller.assignment",
+    "moldau.cluster.controller.planning",
     "moldau.cluster.controller.cluster_changes",
     "moldau.cluster.controller.configs",
     "moldau.cluster.controller.deletions",

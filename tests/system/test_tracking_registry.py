@@ -23,7 +23,7 @@ from moldau.tracking import EventDecodeError, TrackedConsumer, TrackerProducer, 
 from moldau.tracking.consumer import EventDecoder, WriterSchemas
 from moldau.tracking.header import is_tracked_schema
 from moldau.tracking.metrics import MetricsEmitter
-from moldau.tracking.registry_port import SchemaRegistry
+from moldau.tracking.routes import SchemaRegistry
 from support.tracked_events import LIMIT_S, TEN_FIELDS, MemoryRegistry, audit_records, page_view, whole_topic
 
 pytestmark = pytest.mark.system

@@ -10,12 +10,11 @@ from collections.abc import Callable
 
 from moldau.adapters.asyncio_transport import SocketTransport
 from moldau.model.host_port import for_resolver
-from moldau.ports.network import ConnectError
-from moldau.ports.transport import Receiver, Transport
+from moldau.ports.transport import ConnectError, Receiver, Transport
 
 
 class AsyncioNetwork:
-    """A :class:`moldau.ports.network.Network`."""
+    """A :class:`moldau.ports.transport.Network`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 
 from moldau.adapters.asyncio_transport import SocketTransport
 from moldau.adapters.log_limit import LogLimit
-from moldau.broker.admission.connections import ConnectionQuota
+from moldau.broker.admission.admission import ConnectionQuota
 from moldau.model.value import Value
 from moldau.ports.transport import Receiver, Transport
 

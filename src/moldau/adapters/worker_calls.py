@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 
 from moldau.adapters.worker_main import DONE, ERROR, LIMIT, MESSAGE, TASK, read_frame, write_frame
 from moldau.adapters.worker_process import start_process
-from moldau.ports.workers import WorkerError, WorkerLimitError
+from moldau.ports.background import WorkerError, WorkerLimitError
 
 _LOG = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from struct import Struct
 from typing import BinaryIO
 
 from moldau.adapters.posix_files import PosixFiles
-from moldau.ports.workers import Work, WorkerTools
+from moldau.ports.background import Work, WorkerTools
 
 TASK = b"t"
 MESSAGE = b"m"

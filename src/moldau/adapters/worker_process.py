@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import BinaryIO
 
 from moldau.adapters.worker_main import DONE, ERROR, LOWEST_PRIORITY, MESSAGE, TASK, read_frame, write_frame
-from moldau.ports.workers import WorkerError
+from moldau.ports.background import WorkerError
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class ProcessJob:
 
 
 class LoopWorkers:
-    """The :class:`moldau.ports.workers.Workers` of a loop. A process runs only while there is work, and `idle_s` longer."""
+    """The :class:`moldau.ports.background.Workers` of a loop. A process runs only while there is work, and `idle_s` longer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, idle_s: float = IDLE_S) -> None:
         self._loop = loop

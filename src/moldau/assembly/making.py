@@ -10,11 +10,10 @@ from moldau.model.config.store import BrokerConfig
 from moldau.model.value import Value
 
 if TYPE_CHECKING:
-    from moldau.ports.background import Background
+    from moldau.ports.background import Background, Workers
     from moldau.ports.clock import Clock
     from moldau.ports.coordination import Coordination
     from moldau.ports.filesystem import FileSystem
-    from moldau.ports.workers import Workers
 
 
 class BrokerPorts(Value):

@@ -18,13 +18,12 @@ from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
 from moldau.broker.metadata.membership import ClusterMembership
 from moldau.broker.metrics.counters import Counters
 from moldau.broker.network.connection import Connection
-from moldau.broker.quotas.quotas import NO_QUOTAS
+from moldau.broker.quotas import NO_QUOTAS
 from moldau.broker.replicas.housekeeping import Housekeeping
 from moldau.broker.replicas.manager import ReplicaManager
 from moldau.broker.replicas.purgatory import Purgatory
 from moldau.broker.replicas.rules import SettingsCache
-from moldau.broker.security.authorizer import AllowAll
-from moldau.broker.security.channel import Channel
+from moldau.broker.security import AllowAll, Channel
 from moldau.cluster.producer_ids import ProducerIds
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.cluster.store import MetadataStore
@@ -48,12 +47,11 @@ if TYPE_CHECKING:
     from moldau.log.config import LogConfig
     from moldau.log.log_set import AllFailedListener
     from moldau.log.partition_log import PartitionLog
-    from moldau.ports.background import Background
+    from moldau.ports.background import Background, Workers
     from moldau.ports.clock import Clock
     from moldau.ports.coordination import Coordination
     from moldau.ports.filesystem import FileSystem
     from moldau.ports.transport import Transport
-    from moldau.ports.workers import Workers
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,8 +7,7 @@ Names are those that jmx_exporter's usual rules give to Kafka's metrics (lower c
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.metrics.families import Family, counter, gauge
-from moldau.broker.metrics.requests import request_families, topic_families
+from moldau.broker.metrics.families import Family, counter, gauge, request_families, topic_families
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Pause
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.hosted import PartitionTable
     from moldau.broker.replicas.purgatory import Purgatory
-    from moldau.broker.security.channel import Channel
+    from moldau.broker.security import Channel
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.log.manager import LogManager
     from moldau.ports.clock import Clock

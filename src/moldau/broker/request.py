@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from moldau.broker.admission.memory import Holder
-from moldau.broker.security.channel import Channel
+from moldau.broker.security import Channel
 from moldau.model.steps import Steps
 from moldau.ports.transport import Part
 

@@ -92,7 +92,7 @@ class _EventSources:
     @classmethod
     def of(cls, tables: tuple[str, ...], clusters: tuple[str, ...]) -> Self:
         """From the options."""
-        from moldau.client.address import parse_addresses
+        from moldau.model.host_port import parse_addresses
 
         places = cls(_by_tier("--table", "DIR", tables), _by_tier("--tier-bootstrap", "HOST:PORT", clusters))
         for tier in places.clusters:

@@ -260,7 +260,7 @@ def refuse_unknown_settings(admin: "Admin", resource: "AdminResource", names: Se
 
 
 def _check_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    from moldau.client.address import parse_addresses
+    from moldau.model.host_port import parse_addresses
 
     try:
         parse_addresses(value)

@@ -13,7 +13,7 @@ from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, R
 from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import MAX_OFFSET, Columns, decompressed_records, read_columns
-from moldau.protocol.records.values import read_values
+from moldau.protocol.records.skim import read_values
 
 if TYPE_CHECKING:
     from moldau.client.cluster import Cluster

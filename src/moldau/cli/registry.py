@@ -13,8 +13,8 @@ import click
 from moldau.cli.interruptions import Interruptions
 from moldau.cli.listening import host_port, listen_error
 from moldau.cli.options import SECONDS, TEXT, bootstrap_option
+from moldau.model.config.tables.registry import CONNECTIONS_MAX, MEMORY_BYTES_MAX
 from moldau.model.host_port import parse_host_port
-from moldau.model.registry_defaults import CONNECTIONS_MAX, MEMORY_BYTES_MAX
 
 if TYPE_CHECKING:
     from moldau.registry.server import RegistryServer

@@ -1,7 +1,7 @@
 """The producer of ``moldau produce``: confluent-kafka with bounded memory and an account of what failed.
 
 librdkafka retries what may pass (a broker that does not answer, a full disk, too few replicas in sync) until a delivery's time is over, and
-does not report the brokers' answers meanwhile. Of connections it does: `moldau.client.broker_log` makes one line of each outage, and the
+does not report the brokers' answers meanwhile. Of connections it does: `moldau.client.librdkafka` makes one line of each outage, and the
 last of these is given as the reason.
 
 Looked at only where the producer waits anyway, for room in its queue or for the end.
@@ -24,8 +24,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.cli.output import counted, say
-from moldau.client.broker_log import RETRIED, BrokerLog
 from moldau.client.failures import LIMITS, size_of
+from moldau.client.librdkafka import RETRIED, BrokerLog
 from moldau.model.errors import ErrorCode, MoldauError
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from moldau.client.address import Address, parse_addresses
 from moldau.client.connection import BrokerConnection
 from moldau.client.errors import InterruptedByStopError, Retry, UnreachableError, failure, may_pass
 from moldau.client.metadata import ClusterMetadata, Leaders, TopicMetadata, from_response
@@ -26,6 +25,7 @@ from moldau.client.partition_requests import (
     read_list_offsets,
 )
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, ProtocolError, WorldError
+from moldau.model.host_port import Address, parse_addresses
 from moldau.model.identity import BrokerId, TopicPartition
 from moldau.model.topic_names import is_internal
 from moldau.protocol.api_keys import ApiKey

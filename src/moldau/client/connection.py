@@ -16,10 +16,9 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from moldau.client.address import Address
 from moldau.client.errors import ConnectionLostError, RequestFailedError, UnreachableError
 from moldau.model.errors import PeerError, ProtocolError
-from moldau.model.host_port import for_resolver
+from moldau.model.host_port import Address, for_resolver
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.rpc import Answered, Call, Rpc
 from moldau.protocol.versions import VersionRange

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from moldau.client.address import Address
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, WorldError, known_error
+from moldau.model.host_port import Address
 from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import NAME_RULE, is_allowed
 

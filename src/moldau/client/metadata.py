@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from moldau.client.address import Address
 from moldau.client.errors import RequestFailedError, failure
 from moldau.model.errors import ErrorCode, known_error
+from moldau.model.host_port import Address
 from moldau.model.identity import BrokerId, TopicPartition
 
 NO_TOPIC_ID = bytes(16)

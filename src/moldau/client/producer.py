@@ -16,9 +16,9 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from moldau.client.broker_log import BrokerLog
 from moldau.client.delivery import SLICE_S, Deliveries, Delivery, DeliveryThread, MessageDefaults, OutgoingMessage, log, outgoing
 from moldau.client.failures import PRODUCER_BYTES_MAX, SendError, refused_by_producer
+from moldau.client.librdkafka import BrokerLog
 from moldau.client.message import Headers, Message, messages_of
 from moldau.client.partitioning import PartitionChooser
 from moldau.client.settings import Acks, Codec, in_our_words, producer_settings

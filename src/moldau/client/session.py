@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from moldau.client.broker_log import BrokerLog
 from moldau.client.commits import Commits
 from moldau.client.failures import CommitError, ConsumeError
 from moldau.client.librdkafka import (
     ASK_TIMEOUT_S,
     BoundedCall,
+    BrokerLog,
     ConsumerQueries,
     ErrorMessages,
     foreign,

@@ -148,7 +148,7 @@ def in_our_words(complaint: str) -> str:
 
 def bootstrap_text(bootstrap_servers: str | Sequence[str]) -> str:
     """One string of brokers; ValueError names the fault."""
-    from moldau.client.address import parse_addresses
+    from moldau.model.host_port import parse_addresses
 
     text = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
     parse_addresses(text)

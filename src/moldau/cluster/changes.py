@@ -7,7 +7,7 @@ write happen together, so that the witness of one is that of all.
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.znodes import (
     BrokerNode,
     MalformedNodeError,
@@ -26,7 +26,7 @@ from moldau.cluster.znodes import (
 from moldau.model.value import Value
 from moldau.ports.coordination import Check, Create, Data, Delete, SetData, Write
 
-NOTIFICATION = paths.config_change("config_change_")
+NOTIFICATION = znodes.config_change("config_change_")
 
 
 class NewTopic(Value):
@@ -213,47 +213,47 @@ def writes_of(change: Change) -> tuple[Write, ...]:
     match change:
         case NewTopic(name, topic_id, replicas, configs):
             return (
-                Create(paths.topic_config(name), encode_config(configs)),
-                Create(paths.topic(name), encode_topic(topic_id, replicas)),
-                Create(paths.partitions(name)),
+                Create(znodes.topic_config(name), encode_config(configs)),
+                Create(znodes.topic(name), encode_topic(topic_id, replicas)),
+                Create(znodes.partitions(name)),
             )
         case NewPartitions(name):
-            return (Create(paths.partitions(name)),)
+            return (Create(znodes.partitions(name)),)
         case PutTopic(name, topic_id, replicas, version):
-            return (SetData(paths.topic(name), encode_topic(topic_id, replicas), version),)
+            return (SetData(znodes.topic(name), encode_topic(topic_id, replicas), version),)
         case NewState(name, partition, state):
-            return Create(paths.partition(name, partition)), Create(paths.partition_state(name, partition), encode_state(state))
+            return Create(znodes.partition(name, partition)), Create(znodes.partition_state(name, partition), encode_state(state))
         case PutState(name, partition, state, version):
-            return (SetData(paths.partition_state(name, partition), encode_state(state), version),)
+            return (SetData(znodes.partition_state(name, partition), encode_state(state), version),)
         case MarkDeletion(name):
-            return (Create(paths.delete_topic(name)),)
+            return (Create(znodes.delete_topic(name)),)
         case DropPartitions(name, partitions):
-            nodes = ((paths.partition_state(name, each), paths.partition(name, each)) for each in partitions)
+            nodes = ((znodes.partition_state(name, each), znodes.partition(name, each)) for each in partitions)
             return tuple(Delete(path) for pair in nodes for path in pair)
         case DropTopic(name, nodes):
-            return tuple(Delete(path) for path in (*nodes, paths.delete_topic(name)))
+            return tuple(Delete(path) for path in (*nodes, znodes.delete_topic(name)))
         case PutTopicConfig(name, values, version):
-            return _put_config(paths.topic_config(name), values, version), _notification(f"topics/{name}")
+            return _put_config(znodes.topic_config(name), values, version), _notification(f"topics/{name}")
         case PutBrokerConfig(broker_id, values, version):
-            entity = paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
-            return _put_config(paths.broker_config(broker_id), values, version), _notification(f"brokers/{entity}")
+            entity = znodes.DEFAULT_ENTITY if broker_id is None else str(broker_id)
+            return _put_config(znodes.broker_config(broker_id), values, version), _notification(f"brokers/{entity}")
         case PutProducerIds(block, version):
-            return (SetData(paths.PRODUCER_ID_BLOCK, encode_block(block), version),)
+            return (SetData(znodes.PRODUCER_ID_BLOCK, encode_block(block), version),)
         case DropNotifications(names):
-            return tuple(Delete(paths.config_change(name)) for name in names)
+            return tuple(Delete(znodes.config_change(name)) for name in names)
         case RaiseControllerEpoch(epoch, version, node_version):
-            return Check(paths.CONTROLLER, node_version), SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), version)
+            return Check(znodes.CONTROLLER, node_version), SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version)
         case NewCluster(roots, cluster_id, broker):
-            identity = () if cluster_id is None else (Create(paths.CLUSTER_ID, encode_cluster_id(cluster_id)),)
+            identity = () if cluster_id is None else (Create(znodes.CLUSTER_ID, encode_cluster_id(cluster_id)),)
             return *(Create(path) for path in roots), *identity, *(() if broker is None else writes_of(broker))
         case ClaimController(broker_id, epoch, version, time_ms):
-            path, data = paths.CONTROLLER_EPOCH, str(epoch).encode()
+            path, data = znodes.CONTROLLER_EPOCH, str(epoch).encode()
             return (
-                Create(paths.CONTROLLER, encode_controller(broker_id, time_ms), ephemeral=True),
+                Create(znodes.CONTROLLER, encode_controller(broker_id, time_ms), ephemeral=True),
                 Create(path, data) if version is None else SetData(path, data, version),
             )
         case Register(broker_id, node):
-            return (Create(paths.broker(broker_id), encode_broker(node), ephemeral=True),)
+            return (Create(znodes.broker(broker_id), encode_broker(node), ephemeral=True),)
         case _:
             assert_never(change)
 
@@ -262,25 +262,25 @@ def witness_of(change: Change) -> Witness:
     """What shows that the writes of a change have happened."""
     match change:
         case NewTopic(name, topic_id):
-            return IsTopic(paths.topic(name), topic_id)
+            return IsTopic(znodes.topic(name), topic_id)
         case NewPartitions(name):
-            return IsThere(paths.partitions(name))
+            return IsThere(znodes.partitions(name))
         case MarkDeletion(name):
-            return IsThere(paths.delete_topic(name))
+            return IsThere(znodes.delete_topic(name))
         case DropPartitions(name, partitions):
-            return IsGone(paths.partition(name, partitions[0]))
+            return IsGone(znodes.partition(name, partitions[0]))
         case DropTopic(name):
-            return IsGone(paths.delete_topic(name))
+            return IsGone(znodes.delete_topic(name))
         case DropNotifications(names):
-            return IsGone(paths.config_change(names[0]))
+            return IsGone(znodes.config_change(names[0]))
         case RaiseControllerEpoch(epoch, version):
-            return Holds(paths.CONTROLLER_EPOCH, str(epoch).encode(), version + 1)
+            return Holds(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version + 1)
         case NewCluster(roots, _, broker):
             return IsThere(roots[0]) if broker is None else witness_of(broker)
         case ClaimController():
-            return IsOurs(paths.CONTROLLER)
+            return IsOurs(znodes.CONTROLLER)
         case Register(broker_id):
-            return IsOurs(paths.broker(broker_id))
+            return IsOurs(znodes.broker(broker_id))
         case PutTopic() | NewState() | PutState() | PutTopicConfig() | PutBrokerConfig() | PutProducerIds():
             write = next(write for write in writes_of(change) if isinstance(write, Create | SetData) and write.data)
             return Holds(write.path, write.data, write.version + 1 if isinstance(write, SetData) else 0)

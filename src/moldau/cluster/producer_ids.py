@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from moldau.cluster import paths, queries
+from moldau.cluster import queries, znodes
 from moldau.cluster.changes import PutProducerIds
 from moldau.cluster.store import MetadataStore, Written
 from moldau.cluster.znodes import ProducerIdBlock
@@ -67,7 +67,7 @@ class ProducerIds:
         if self._next > self._end and self._spare is not None:
             self._next, self._end, self._spare = self._spare.start, self._spare.end, None
         if self._next > self._end:
-            raise self._failure or CoordinationError(f"{paths.PRODUCER_ID_BLOCK}: the next producer ids are not read yet", retriable=True)
+            raise self._failure or CoordinationError(f"{znodes.PRODUCER_ID_BLOCK}: the next producer ids are not read yet", retriable=True)
         self._next += 1
         if self._end - self._next < _FEW and self._spare is None:
             self._fetch(_ignore)
@@ -114,7 +114,7 @@ class ProducerIds:
         last, version = found
         start = max(self._least, 0 if last is None else last.end + 1)
         if start > _LAST - BLOCK_SIZE:
-            path = paths.PRODUCER_ID_BLOCK
+            path = znodes.PRODUCER_ID_BLOCK
             self._end_fetch(CoordinationError(f"{path}: no producer ids are left after {start - 1}", retriable=False))
             return
         block = ProducerIdBlock(self._broker_id, start, start + BLOCK_SIZE - 1)

@@ -6,7 +6,7 @@ Each is a generator that yields reads to be made together and receives their res
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, TypeVar, cast
 
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.snapshot import BrokerInfo
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.znodes import (
@@ -119,19 +119,19 @@ class Configs(Value):
 
 def controller_nodes() -> Query[ControllerNodes]:
     """Who is controller; a watch sees one go and come."""
-    _, found, epoch = yield (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER), GetData(paths.CONTROLLER_EPOCH))
+    _, found, epoch = yield (Exists(znodes.CONTROLLER, watch=True), GetData(znodes.CONTROLLER), GetData(znodes.CONTROLLER_EPOCH))
     number, epoch_version = None, 0
     if isinstance(epoch, Data):
-        number, epoch_version = decode_epoch(paths.CONTROLLER_EPOCH, epoch.data), epoch.stat.version
+        number, epoch_version = decode_epoch(znodes.CONTROLLER_EPOCH, epoch.data), epoch.stat.version
     if not isinstance(found, Data):
         return ControllerNodes(None, 0, 0, number, epoch_version)
-    broker_id = decode_controller(paths.CONTROLLER, found.data)
+    broker_id = decode_controller(znodes.CONTROLLER, found.data)
     return ControllerNodes(broker_id, found.stat.owner, found.stat.version, number, epoch_version)
 
 
 def controller_owner() -> Query[int]:
     """The session of the controller, 0 if there is none; with the watch of `controller_nodes`."""
-    (found,) = yield (Exists(paths.CONTROLLER, watch=True),)
+    (found,) = yield (Exists(znodes.CONTROLLER, watch=True),)
     return found.owner if isinstance(found, NodeStat) else 0
 
 
@@ -144,50 +144,50 @@ def contents() -> Query[Contents]:
 
 def brokers() -> Query[dict[int, LiveBroker]]:
     """The live brokers; with watches."""
-    (ids,) = yield (GetChildren(paths.BROKER_IDS, watch=True),)
+    (ids,) = yield (GetChildren(znodes.BROKER_IDS, watch=True),)
     names = _names(ids)
-    found = yield [GetData(paths.broker(int(name)), watch=True) for name in names]
+    found = yield [GetData(znodes.broker(int(name)), watch=True) for name in names]
     live = {}
     for name, each in zip(names, found, strict=True):
         if isinstance(each, Data):
-            node = decode_broker(paths.broker(int(name)), each.data)
+            node = decode_broker(znodes.broker(int(name)), each.data)
             live[int(name)] = LiveBroker(BrokerInfo(int(name), node.endpoints, node.rack), each.stat.created_id)
     return live
 
 
 def registration(broker_id: int) -> Query[tuple[int, int] | None]:
     """The incarnation of a registered broker and its session; None if it is not registered."""
-    (found,) = yield (Exists(paths.broker(broker_id)),)
+    (found,) = yield (Exists(znodes.broker(broker_id)),)
     return (found.created_id, found.owner) if isinstance(found, NodeStat) else None
 
 
 def topic_names() -> Query[tuple[Sequence[str], Sequence[str]]]:
     """The names of all topics, and of those marked for deletion; with watches."""
-    names, marks = yield (GetChildren(paths.TOPICS, watch=True), GetChildren(paths.DELETE_TOPICS, watch=True))
+    names, marks = yield (GetChildren(znodes.TOPICS, watch=True), GetChildren(znodes.DELETE_TOPICS, watch=True))
     return _names(names), _names(marks)
 
 
 def topics(names: Sequence[str]) -> Query[list[FoundTopic]]:
     """Topics, those that exist, with watches on their own nodes."""
     nodes = []
-    for name, found in zip(names, (yield [GetData(paths.topic(name), watch=True) for name in names]), strict=True):
+    for name, found in zip(names, (yield [GetData(znodes.topic(name), watch=True) for name in names]), strict=True):
         if isinstance(found, Data):
-            nodes.append((name, decode_topic(paths.topic(name), found.data), found.stat.version))
-    states = iter((yield [GetData(paths.partition_state(name, index)) for name, node, _ in nodes for index in range(len(node.replicas))]))
+            nodes.append((name, decode_topic(znodes.topic(name), found.data), found.stat.version))
+    states = iter((yield [GetData(znodes.partition_state(name, index)) for name, node, _ in nodes for index in range(len(node.replicas))]))
     return [FoundTopic(*each, tuple(_state(each[0], index, next(states)) for index in range(len(each[1].replicas)))) for each in nodes]
 
 
 def topic_versions(names: Sequence[str]) -> Query[dict[str, int]]:
     """The versions of topics' own nodes, those that exist; with watches."""
-    found = yield [Exists(paths.topic(name), watch=True) for name in names]
+    found = yield [Exists(znodes.topic(name), watch=True) for name in names]
     return {name: stat.version for name, stat in zip(names, found, strict=True) if isinstance(stat, NodeStat)}
 
 
 def topic_nodes(name: str) -> Query[TopicNodes]:
     """The nodes of a topic that exist, named by its node or not."""
-    parent = paths.partitions(name)
-    children, topic, config = yield (GetChildren(parent), Exists(paths.topic(name)), Exists(paths.topic_config(name)))
-    found = ((parent, children), (paths.topic(name), topic), (paths.topic_config(name), config))
+    parent = znodes.partitions(name)
+    children, topic, config = yield (GetChildren(parent), Exists(znodes.topic(name)), Exists(znodes.topic_config(name)))
+    found = ((parent, children), (znodes.topic(name), topic), (znodes.topic_config(name), config))
     return TopicNodes(tuple(sorted(map(int, _names(children)))), tuple(path for path, node in found if node is not None))
 
 
@@ -201,9 +201,9 @@ def config(path: str) -> Query[tuple[dict[str, str], int | None]]:
 
 def configs() -> Query[Configs]:
     """All configurations; of topics, what is allowed."""
-    topic_children, broker_children = yield (GetChildren(paths.CONFIG_TOPICS), GetChildren(paths.CONFIG_BROKERS))
-    topic_paths = [paths.topic_config(name) for name in _names(topic_children)]
-    broker_paths = [f"{paths.CONFIG_BROKERS}/{name}" for name in _names(broker_children)]
+    topic_children, broker_children = yield (GetChildren(znodes.CONFIG_TOPICS), GetChildren(znodes.CONFIG_BROKERS))
+    topic_paths = [znodes.topic_config(name) for name in _names(topic_children)]
+    broker_paths = [f"{znodes.CONFIG_BROKERS}/{name}" for name in _names(broker_children)]
     found = yield [GetData(path) for path in (*topic_paths, *broker_paths)]
     of_topics: dict[str, dict[str, str]] = {}
     of_brokers: dict[int | None, dict[str, str]] = {}
@@ -213,28 +213,28 @@ def configs() -> Query[Configs]:
         if number < len(topic_paths):
             of_topics[name] = usable_by_topic(values, path)
         elif values:
-            of_brokers[None if name == paths.DEFAULT_ENTITY else int(name)] = values
+            of_brokers[None if name == znodes.DEFAULT_ENTITY else int(name)] = values
     return Configs(of_topics, of_brokers)
 
 
 def notification_names() -> Query[Sequence[str]]:
     """Names of the notifications of changed configurations, in their order; with a watch."""
-    (found,) = yield (GetChildren(paths.CONFIG_CHANGES, watch=True),)
+    (found,) = yield (GetChildren(znodes.CONFIG_CHANGES, watch=True),)
     return _names(found)
 
 
 def changed_entities(names: Sequence[str]) -> Query[list[str | MalformedNodeError]]:
     """What notifications are about, those that still exist: ``topics/t``, ``brokers/<default>``; each once; or the error."""
-    found = yield [GetData(paths.config_change(name)) for name in names]
-    there = [(paths.config_change(name), each.data) for name, each in zip(names, found, strict=True) if isinstance(each, Data)]
+    found = yield [GetData(znodes.config_change(name)) for name in names]
+    there = [(znodes.config_change(name), each.data) for name, each in zip(names, found, strict=True) if isinstance(each, Data)]
     return list(dict.fromkeys(_decoded(decode_config_change, *each) for each in there))
 
 
 def topic_configs(names: Sequence[str]) -> Query[dict[str, dict[str, str] | MalformedNodeError]]:
     """What some topics set themselves that is allowed, those that have a configuration; the error of a malformed one."""
-    found = yield [GetData(paths.topic_config(name)) for name in names]
+    found = yield [GetData(znodes.topic_config(name)) for name in names]
     there = [(name, each.data) for name, each in zip(names, found, strict=True) if isinstance(each, Data)]
-    return {name: _decoded(_decode_topic_config, paths.topic_config(name), data) for name, data in there}
+    return {name: _decoded(_decode_topic_config, znodes.topic_config(name), data) for name, data in there}
 
 
 def _decode_topic_config(path: str, data: bytes) -> dict[str, str]:
@@ -250,38 +250,38 @@ def _decoded(decode: Callable[[str, bytes], T], path: str, data: bytes) -> T | M
 
 def old_notifications(before_ms: int, kept_max: int, count_max: int) -> Query[Sequence[str]]:
     """Of the oldest notifications, at most `count_max`, those made before a time, and those beyond the newest `kept_max`."""
-    (found,) = yield (GetChildren(paths.CONFIG_CHANGES),)
+    (found,) = yield (GetChildren(znodes.CONFIG_CHANGES),)
     names = _names(found)
     oldest = names[:count_max]
-    stats = yield [Exists(paths.config_change(name)) for name in oldest]
+    stats = yield [Exists(znodes.config_change(name)) for name in oldest]
     is_old = [isinstance(stat, NodeStat) and stat.created_ms < before_ms for stat in stats]
     return [name for place, name in enumerate(oldest) if is_old[place] or place < len(names) - kept_max]
 
 
 def producer_id_block() -> Query[tuple[ProducerIdBlock | None, int]]:
     """The last block of producer ids that was taken, None before the first, and the version of its node."""
-    (found,) = yield (GetData(paths.PRODUCER_ID_BLOCK),)
+    (found,) = yield (GetData(znodes.PRODUCER_ID_BLOCK),)
     if not isinstance(found, Data):
-        raise NoNodeError(paths.PRODUCER_ID_BLOCK)
-    return decode_block(paths.PRODUCER_ID_BLOCK, found.data), found.stat.version
+        raise NoNodeError(znodes.PRODUCER_ID_BLOCK)
+    return decode_block(znodes.PRODUCER_ID_BLOCK, found.data), found.stat.version
 
 
 def cluster() -> Query[tuple[list[str], str | None]]:
     """The fixed nodes that are missing, parents first, and the cluster's id, None in a new store."""
     (top,) = yield (GetChildren("/"),)
     if not _names(top):
-        return list(paths.ROOTS), None
-    parents = list(dict.fromkeys(path.rpartition("/")[0] for path in paths.ROOTS))
-    *found, cluster_id = yield (*(GetChildren(parent or "/") for parent in parents), GetData(paths.CLUSTER_ID))
+        return list(znodes.ROOTS), None
+    parents = list(dict.fromkeys(path.rpartition("/")[0] for path in znodes.ROOTS))
+    *found, cluster_id = yield (*(GetChildren(parent or "/") for parent in parents), GetData(znodes.CLUSTER_ID))
     there = {f"{parent}/{name}": None for parent, children in zip(parents, found, strict=True) for name in _names(children)}
-    missing = [path for path in paths.ROOTS if path not in there]
-    return missing, decode_cluster_id(paths.CLUSTER_ID, cluster_id.data) if isinstance(cluster_id, Data) else None
+    missing = [path for path in znodes.ROOTS if path not in there]
+    return missing, decode_cluster_id(znodes.CLUSTER_ID, cluster_id.data) if isinstance(cluster_id, Data) else None
 
 
 def _state(name: str, index: int, found: Result) -> FoundState | None:
     if not isinstance(found, Data):
         return None
-    return FoundState(decode_state(paths.partition_state(name, index), found.data), found.stat.version)
+    return FoundState(decode_state(znodes.partition_state(name, index), found.data), found.stat.version)
 
 
 def _names(found: Result) -> Sequence[str]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.changes import NOTIFICATION, Change, Witness, shows, witness_of, writes_of
 from moldau.model.errors import CoordinationError
 from moldau.model.value import Value
@@ -120,7 +120,7 @@ class MetadataStore:
 
         NodeError: `index` 0 and the path of the epoch for the check. SessionExpiredError: they may have happened, in a session that ended.
         """
-        check = () if epoch_version is None else (Check(paths.CONTROLLER_EPOCH, epoch_version),)
+        check = () if epoch_version is None else (Check(znodes.CONTROLLER_EPOCH, epoch_version),)
         request = Multi((*check, *(write for change in changes for write in writes_of(change))))
         _Writing(self._coordination, request, witness_of(changes[0]), done).submit()
 
@@ -234,16 +234,16 @@ def _written(request: Multi, outcome: MultiDone, witness: str) -> Written:
 
 
 def _meaning(path: str) -> StoreEvent | None:
-    if path == paths.BROKER_IDS or path.startswith(f"{paths.BROKER_IDS}/"):
+    if path == znodes.BROKER_IDS or path.startswith(f"{znodes.BROKER_IDS}/"):
         return BrokersChanged()
-    if path == paths.TOPICS:
+    if path == znodes.TOPICS:
         return TopicsChanged()
-    if path.startswith(f"{paths.TOPICS}/"):
+    if path.startswith(f"{znodes.TOPICS}/"):
         return TopicChanged(path.split("/")[3])
-    if path == paths.CONFIG_CHANGES:
+    if path == znodes.CONFIG_CHANGES:
         return ConfigsChanged()
-    if path == paths.DELETE_TOPICS:
+    if path == znodes.DELETE_TOPICS:
         return DeletionsChanged()
-    if path == paths.CONTROLLER:
+    if path == znodes.CONTROLLER:
         return ControllerChanged()
     return None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from moldau.log.adopt import AdoptedTopic
     from moldau.log.cleaning.cleaner import LogCleaner
     from moldau.log.description import DirectoryDescription
-    from moldau.ports.workers import Workers
+    from moldau.ports.background import Workers
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,4 +1,6 @@
-"""``HOST:PORT``, as listeners and clients write it."""
+"""``HOST:PORT``, as listeners and clients write it, and lists of them, separated by commas."""
+
+from typing import NamedTuple
 
 
 def parse_host_port(text: str) -> tuple[str, int]:
@@ -23,3 +25,24 @@ def parse_host_port(text: str) -> tuple[str, int]:
 def for_resolver(host: str) -> bytes | str:
     """A host for `socket.getaddrinfo`. For a str Python loads the codec of international names, 3 ms and 400 KB: ASCII ones go as bytes."""
     return host.encode("ascii") if host.isascii() else host
+
+
+class Address(NamedTuple):
+    """A host name or IP address and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_addresses(text: str) -> list[Address]:
+    """The addresses of a bootstrap list, in order, at least one. ValueError names the fault."""
+    addresses = [Address(*parse_host_port(part.strip())) for part in text.split(",") if part.strip()]
+    if not addresses:
+        raise ValueError("no broker is named (HOST:PORT)")
+    for address in addresses:
+        if not address.host or not address.port:
+            raise ValueError(f"'{address}': a host and a port above 0 are needed to connect")
+    return addresses

@@ -1,13 +1,15 @@
-"""A connection's bytes, in and out.
+"""A connection's bytes, in and out; and connections that a broker opens, to other brokers. Those that it accepts come from a server, with
+the same two sides.
 
 In: the transport asks its receiver for room (`get_buffer`) and says how many bytes it put there (`buffer_updated`); the receiver parses
 in place, inside that call. Out: one queue per connection owns the order of bytes and file ranges and copes with a socket that is full
 at any byte.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from moldau.model.errors import WorldError
 from moldau.ports.filesystem import File
 
 
@@ -81,3 +83,33 @@ class Receiver(Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection is gone. The last call."""
+
+
+class ConnectError(WorldError):
+    """No connection could be made to `host`:`port`."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(f"cannot connect to {host}:{port}: {reason}", retriable=True)
+        self.host = host
+        self.port = port
+
+
+class Connecting(Protocol):
+    """A connection that is being opened."""
+
+    def cancel(self) -> None:
+        """Give up: neither callback comes any more. Harmless when one has come."""
+
+
+class Network(Protocol):
+    """Opens connections."""
+
+    def connect(
+        self, host: str, port: int, accept: Callable[[Transport], Receiver], failed: Callable[[ConnectError], object]
+    ) -> Connecting:
+        """Connect to `port` of one of the addresses of `host`.
+
+        One of the callbacks comes later, on the thread that owns the broker, never before this returns: `accept` with the sending side of
+        the connection, for which it returns the receiving side, or `failed`. Nothing bounds the time but the system's own limits: set a
+        timer, and cancel.
+        """

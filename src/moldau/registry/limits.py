@@ -8,7 +8,7 @@ the few bytes that they are written with. Without both, what fits into a bound i
 import sys
 from dataclasses import dataclass
 
-from moldau.model.registry_defaults import CONNECTIONS_MAX
+from moldau.model.config.tables.registry import CONNECTIONS_MAX
 
 BODY_BYTES_MAX = 2 << 20
 """A schema of the largest size, with escapes."""

@@ -9,7 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
 from moldau.adapters.worker_calls import WorkerCalls
-from moldau.ports.workers import WorkerError, WorkerLimitError
+from moldau.ports.background import WorkerError, WorkerLimitError
 from moldau.registry.errors import RestError, timed_out
 from moldau.registry.limits import WorkLimits
 from moldau.registry.schemas.answers import WARM_UP, WORK, Answer, AnswerCache, HeldAnswers, SchemaQuestion, UnansweredError, decode_answer

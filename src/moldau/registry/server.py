@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Self
 
 from moldau.client.cluster import Cluster
+from moldau.model.config.tables.registry import MEMORY_BYTES_MAX
 from moldau.model.host_port import parse_host_port
-from moldau.model.registry_defaults import MEMORY_BYTES_MAX
 from moldau.registry.access import Access
 from moldau.registry.app import App
 from moldau.registry.binding import bind

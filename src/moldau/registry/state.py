@@ -17,8 +17,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from moldau.model.config.tables.registry import MEMORY_BYTES_MAX
 from moldau.model.log_throttle import LogThrottle
-from moldau.model.registry_defaults import MEMORY_BYTES_MAX
 from moldau.registry import records
 from moldau.registry.limits import record_size
 from moldau.registry.omitted_keys import OmittedKeys

@@ -1,9 +1,12 @@
-"""Background work that happens when the test says so."""
+"""Background work and workers without threads and processes: the work happens in the test when it says so, step by step or at once."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from moldau.ports.background import HereAndNow
+from moldau.adapters.worker_main import describe_failure, find_work
+from moldau.ports.background import HereAndNow, WorkerError, WorkerTools
+from moldau.ports.filesystem import FileSystem
 
 
 class FakeBackground:
@@ -27,3 +30,76 @@ class FakeBackground:
         """Do every job, those that follow from answers too."""
         while self.jobs:
             self.run_next()
+
+
+class FakeJob:
+    """A job that goes on when `FakeWorkers` says so."""
+
+    def __init__(self, work: str, task: bytes, told: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> None:
+        self.work = work
+        self.task = task
+        self.told = told
+        self.done = done
+        self.messages: Iterator[bytes] | None = None
+        self.failure: WorkerError | None = None
+
+    def cancel(self) -> None:
+        """It has ended the next time that it is asked to go on."""
+        self.failure = self.failure or WorkerError("cancelled")
+
+
+class FakeWorkers:
+    """A :class:`moldau.ports.background.Workers`: each `step` brings the oldest job to its next message, or to its end.
+
+    Time stands still for the work, but for what it sleeps: `slept_s`.
+    """
+
+    def __init__(self, files: FileSystem) -> None:
+        self.jobs: deque[FakeJob] = deque()
+        self.slept_s = 0.0
+        self._tools = WorkerTools(files, lambda: self.slept_s, self._sleep)
+
+    def run(self, work: str, task: bytes, told: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> FakeJob:
+        """Take a job; nothing happens yet."""
+        job = FakeJob(work, task, told, done)
+        self.jobs.append(job)
+        return job
+
+    @property
+    def running(self) -> int:
+        """Jobs whose `done` has not been called yet."""
+        return len(self.jobs)
+
+    def step(self) -> None:
+        """One message of the oldest job, or its end."""
+        job = self.jobs[0]
+        message = None
+        if job.failure is None:
+            try:
+                if job.messages is None:
+                    job.messages = find_work(job.work)(job.task, self._tools)
+                message = next(job.messages, None)
+            except Exception as error:
+                job.failure = WorkerError(describe_failure(error))
+        if message is not None:
+            job.told(message)
+            return
+        self.jobs.popleft()
+        job.done(job.failure)
+
+    def run_all(self) -> None:
+        """Every job to its end, those that follow from answers too."""
+        while self.jobs:
+            self.step()
+
+    def die(self) -> None:
+        """The oldest job's process is no more."""
+        self.jobs[0].failure = WorkerError("worker process 0 has died: signal 9")
+        self.step()
+
+    def close(self) -> None:
+        """Forget all jobs."""
+        self.jobs.clear()
+
+    def _sleep(self, seconds: float) -> None:
+        self.slept_s += seconds

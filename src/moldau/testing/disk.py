@@ -21,8 +21,7 @@ from random import Random
 
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import LockHeldError, MissingFileError, NotRegularError
-from moldau.testing.disk_files import ForgetfulFile, ForgetfulLock
-from moldau.testing.disk_nodes import Content, Directory, Node, Special, close_all, crash, used
+from moldau.testing.disk_nodes import Content, Directory, ForgetfulFile, ForgetfulLock, Node, Special, close_all, crash, used
 
 PATHS_MAX = 4096
 """Paths whose names are remembered."""

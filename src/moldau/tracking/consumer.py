@@ -30,8 +30,7 @@ from moldau.registry.untrusted_avro import Read, checked_schema
 from moldau.registry.wire import WireFormatError, unframe
 from moldau.tracking.errors import EventDecodeError, TrackingError
 from moldau.tracking.header import HEADER_FIELD, EventHeader, is_tracked_schema, read_header
-from moldau.tracking.registry_port import SchemaRegistry, open_registry
-from moldau.tracking.routes import SchemaSource
+from moldau.tracking.routes import SchemaRegistry, SchemaSource, open_registry
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema, shares_defaults, unshared
 from moldau.tracking.schemas.python_values import Build, builder_of
 

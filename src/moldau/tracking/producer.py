@@ -27,8 +27,7 @@ from moldau.tracking.clock import now_ms
 from moldau.tracking.errors import EventError
 from moldau.tracking.header import HEADER_FIELD, TIME_MAX_MS, TIME_MIN_MS
 from moldau.tracking.instance import CountedDelivery, CountPublisher, Instance, Origin, log, watch_for_the_end
-from moldau.tracking.registry_port import SchemaRegistry, open_registry
-from moldau.tracking.routes import EventRoute, Routes, SchemaSource, SubjectNaming
+from moldau.tracking.routes import EventRoute, Routes, SchemaRegistry, SchemaSource, SubjectNaming, open_registry
 from moldau.tracking.schemas.encoders import varint_encoder
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
 from moldau.tracking.topics import CategoryName, category

@@ -1,17 +1,58 @@
-"""Which schema and topic an event has, and the id under which the registry knows that schema: found once, then kept.
+"""Which schema and topic an event has, and the id under which the registry knows that schema: found once, then kept. `SchemaRegistry` is
+what that needs of a registry.
 
 The topic is created before its first event, by the defaults of its category, if it does not exist.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, assert_never, get_args
+from typing import Any, Final, Literal, Protocol, assert_never, get_args
 
 from moldau.registry.wire import frame
-from moldau.tracking.registry_port import SchemaRegistry
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
 from moldau.tracking.topics import TRACKING, Category, check_topic
+
+
+class FoundSchema(Protocol):
+    """A schema out of the registry. Besides this it knows what it refers to, for `SchemaRegistry.referenced`."""
+
+    @property
+    def type(self) -> str:
+        """AVRO, JSON or PROTOBUF."""
+
+    @property
+    def text(self) -> str:
+        """The schema."""
+
+
+class SchemaRegistry(Protocol):
+    """Any thread may use it. Its errors name subject or id."""
+
+    def register(self, subject: str, text: str) -> int:
+        """The id of an Avro schema, which is the subject's newest now unless it was there already."""
+
+    def lookup(self, subject: str, text: str) -> Any:
+        """What the subject knows of this schema, with its `id`; raises if it is not one of the subject's."""
+
+    def schema(self, schema_id: int) -> Any:
+        """The schema of an id; a `FoundSchema`."""
+
+    def referenced(self, schema: Any) -> Iterable[FoundSchema]:
+        """The schemas that it refers to, each after those that it needs itself."""
+
+
+def open_registry(registry: "str | SchemaRegistry") -> "tuple[SchemaRegistry, Callable[[], None]]":
+    """A client for a URL, and what closes it; what is a registry already stays as it is, and open. ValueError for what is neither."""
+    if not isinstance(registry, str):
+        if not callable(getattr(registry, "schema", None)):
+            raise ValueError(f"registry is the URL of one (http://HOST:PORT) or a client of one, not {registry!r}")
+        return registry, lambda: None
+    from moldau.registry.client import RegistryClient
+
+    client = RegistryClient(registry)
+    return client, client.close
+
 
 SubjectNaming = Literal["topic", "record", "topic-record"]
 """TopicNameStrategy (one kind of event per topic), RecordNameStrategy, TopicRecordNameStrategy (several kinds in a topic)."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from moldau.adapters.asyncio_server import ACCEPT_PAUSE_S, Server, ServerLimits
-from moldau.broker.admission.connections import ConnectionQuota
+from moldau.broker.admission.admission import ConnectionQuota
 
 
 class ScriptedLoop:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moldau.assembly.running import RunningBroker
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.ports.coordination import Data, GetData, Outcome
@@ -24,7 +24,7 @@ def registered(directory: Path, *settings: str) -> tuple[dict[str, Any], list[in
         running = RunningBroker(loop, BrokerConfig(static))
         running.start()
         read: asyncio.Future[Outcome] = loop.create_future()
-        running._coordination.submit(GetData(paths.broker(0)), read.set_result)
+        running._coordination.submit(GetData(znodes.broker(0)), read.set_result)
         found = await read
         assert isinstance(found, Data)
         node = json.loads(found.data)

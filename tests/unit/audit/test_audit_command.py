@@ -14,9 +14,9 @@ from moldau.audit import auditor, follow, forgetting
 from moldau.audit.tiers import TierCounts, UnreadableRecord
 from moldau.cli import audit_forget, audit_report, audit_run
 from moldau.cli.application import application
-from moldau.client.address import Address
 from moldau.client.errors import ConnectionLostError
 from moldau.lake.table_guids import NoTableError, check_directory
+from moldau.model.host_port import Address
 from moldau.tracking.audit_record import AuditRecord, Gap
 from moldau.tracking.counts import Count, CountKey
 from support.audit_events import MINUTE, NOON, Host

@@ -6,9 +6,9 @@ import pytest
 
 from moldau.audit import auditor
 from moldau.audit.auditor import Auditor, AuditorOptions
-from moldau.client.address import Address
 from moldau.client.errors import UnreachableError, failure
 from moldau.model.errors import ErrorCode
+from moldau.model.host_port import Address
 
 
 def refused() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.admission.connections import ConnectionQuota
+from moldau.broker.admission.admission import ConnectionQuota
 from moldau.broker.admission.elements import SHORT_MAX, ElementPool
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig

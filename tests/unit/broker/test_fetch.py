@@ -7,7 +7,7 @@ import pytest
 from moldau.broker.handlers.fetch.operation import READING_S
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from moldau.testing.disk_files import ForgetfulFile
+from moldau.testing.disk_nodes import ForgetfulFile
 from support.broker_world import BrokerWorld, Client, fetch_request, values_of
 from support.turns import slow_down
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.log.names import LEADER_EPOCHS
 from moldau.model.errors import CoordinationError, ErrorCode
 from moldau.model.identity import TopicPartition
@@ -72,7 +72,7 @@ class InterruptedTree(AskedTree):
     is_failing = False
 
     def submit(self, request: Request, done: Done) -> None:
-        if self.is_failing and isinstance(request, Multi) and paths.partition("t", 100) in [write.path for write in request.writes]:
+        if self.is_failing and isinstance(request, Multi) and znodes.partition("t", 100) in [write.path for write in request.writes]:
             done(CoordinationError("the process is killed here", retriable=True))
         else:
             super().submit(request, done)
@@ -141,10 +141,10 @@ def test_with_visibility_flushed_a_start_shows_what_it_found_and_has_synced(worl
 
 def test_a_deletion_that_was_interrupted_ends_at_the_next_start(world: BrokerWorld) -> None:
     world.connect().produce("t", b"a")
-    world.store.create(paths.delete_topic("t"))
+    world.store.create(znodes.delete_topic("t"))
     world.restart()
     assert world.connect().fetch("t", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert world.store.children(paths.DELETE_TOPICS) == []
+    assert world.store.children(znodes.DELETE_TOPICS) == []
     assert "t-0" not in world.disk.list("/data")
     topic_id = world.create_topic("t")
     assert topic_id

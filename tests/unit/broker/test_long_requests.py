@@ -9,7 +9,7 @@ from moldau.broker.coordinators import state_log
 from moldau.broker.groups import deletion
 from moldau.broker.groups import offsets as offsets_module
 from moldau.broker.handlers import offsets, transactions
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.cluster import DescribeLogDirsRequest, DescribeTopicPartitionsRequest
 from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -290,7 +290,7 @@ def test_a_topic_that_is_deleted_while_it_is_opened_is_gone(world: BrokerWorld) 
         world.clock.settle()
     assert [each.error_code for each in second.answers()[0].body.responses] == [0]
     assert (len(world.broker.partitions), world.broker.metadata.partition_count) == (0, 0)
-    assert world.store.children(paths.DELETE_TOPICS) == []
+    assert world.store.children(znodes.DELETE_TOPICS) == []
 
 
 def test_a_restart_in_the_middle_of_a_creation_leaves_whole_topics(tmp_path: object) -> None:
@@ -304,4 +304,4 @@ def test_a_restart_in_the_middle_of_a_creation_leaves_whole_topics(tmp_path: obj
     sizes = {len(topic.partitions) for topic in world.broker.metadata.topics.values()}
     assert sizes <= {150}
     assert len(world.broker.partitions) == world.broker.metadata.partition_count
-    assert world.store.children(paths.DELETE_TOPICS) == []
+    assert world.store.children(znodes.DELETE_TOPICS) == []

@@ -2,8 +2,7 @@
 
 import pytest
 
-from moldau.broker.security.authorizer import Operation
-from moldau.broker.security.channel import ANONYMOUS, Channel
+from moldau.broker.security import ANONYMOUS, Channel, Operation
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.cluster import DescribableLogDirTopic, DescribeLogDirsRequest
 from moldau.protocol.messages.configs import ListConfigResourcesRequest

@@ -16,7 +16,6 @@ from moldau.broker.handlers import (
     topics,
     transaction_admin,
     transactions,
-    write_txn_markers,
 )
 from moldau.broker.handlers.fetch import operation as fetch
 from moldau.broker.handlers.produce import operation
@@ -39,7 +38,6 @@ class AllServices(
     topics.Services,
     transaction_admin.Services,
     transactions.Services,
-    write_txn_markers.Services,
     Protocol,
 ):
     """What all of them ask for."""

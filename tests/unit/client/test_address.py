@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.client.address import Address, parse_addresses
+from moldau.model.host_port import Address, parse_addresses
 
 
 @pytest.mark.parametrize(

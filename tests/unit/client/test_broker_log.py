@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from moldau.client.broker_log import QUIET_S, BrokerLog
+from moldau.client.librdkafka import QUIET_S, BrokerLog
 
 REFUSED = "[thrd:{0}/bootstrap]: {0}/bootstrap: Connect to ipv4#{0} failed: Connection refused (after 0ms in state CONNECT)"
 COORDINATOR = "[thrd:GroupCoordinator]: GroupCoordinator: {0}: Connect to ipv4#{0} failed: Connection refused (after 1ms in state CONNECT)"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from moldau.client.address import Address
 from moldau.client.errors import ConnectionLostError, RequestFailedError, Retry, failure, may_pass
 from moldau.model.errors import ErrorCode, MoldauError, StorageError
+from moldau.model.host_port import Address
 
 
 class FakeTime:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.cluster.controller.assignment import check_by_hand, in_order, spread
+from moldau.cluster.controller.planning import check_by_hand, in_order, spread
 from moldau.model.errors import ErrorCode, PeerError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.changes import MarkDeletion, NewState, NewTopic, PutTopicConfig, writes_of
 from moldau.cluster.controller.events import Effect, Event, LogEpochs
 from moldau.cluster.controller.machine import Role
@@ -46,8 +46,8 @@ def active(cluster: Cluster) -> Broker:
 
 def test_one_of_all_is_controller_and_its_epoch_is_on_the_tree(cluster: Cluster) -> None:
     assert [broker.controller.role for broker in cluster.brokers.values()] == [Role.ACTIVE, Role.FOLLOWING]
-    assert cluster.data(paths.CONTROLLER_EPOCH) == b"1"
-    assert decode_controller("", cluster.data(paths.CONTROLLER) or b"") == 0
+    assert cluster.data(znodes.CONTROLLER_EPOCH) == b"1"
+    assert decode_controller("", cluster.data(znodes.CONTROLLER) or b"") == 0
     for broker in cluster.brokers.values():
         assert (broker.snapshot.controller_id, sorted(broker.snapshot.brokers)) == (0, [0, 1])
 
@@ -61,7 +61,7 @@ def test_another_takes_over_when_its_session_expires_and_it_follows_when_it_is_b
     first.session.expire()
     cluster.settle(30)
     assert active(cluster) is second
-    assert cluster.data(paths.CONTROLLER_EPOCH) == b"2"
+    assert cluster.data(znodes.CONTROLLER_EPOCH) == b"2"
     first.session.resume()
     cluster.settle(30)
     assert first.controller.role is Role.FOLLOWING
@@ -72,23 +72,23 @@ def test_another_takes_over_when_its_session_expires_and_it_follows_when_it_is_b
 
 def test_one_whose_epoch_was_passed_resigns_with_its_next_write_and_changes_nothing(cluster: Cluster) -> None:
     broker = active(cluster)
-    write(cluster, SetData(paths.CONTROLLER_EPOCH, b"9"))
+    write(cluster, SetData(znodes.CONTROLLER_EPOCH, b"9"))
     asked = broker.create("t")
     cluster.settle(30)
     assert error_of(asked[0]) == "NOT_CONTROLLER"
-    assert cluster.children(paths.TOPICS) == []
+    assert cluster.children(znodes.TOPICS) == []
     assert broker.controller.role is Role.ACTIVE, "its node is still there: it continues with the next epoch"
-    assert cluster.data(paths.CONTROLLER_EPOCH) == b"10"
+    assert cluster.data(znodes.CONTROLLER_EPOCH) == b"10"
     assert not isinstance(broker.create("t"), CoordinationError)
     cluster.settle(30)
-    assert cluster.children(paths.TOPICS) == ["t"]
+    assert cluster.children(znodes.TOPICS) == ["t"]
 
 
 def test_removing_the_controllers_node_has_another_elected(cluster: Cluster) -> None:
-    write(cluster, Delete(paths.CONTROLLER))
+    write(cluster, Delete(znodes.CONTROLLER))
     cluster.settle(30)
     assert len(cluster.controllers()) == 1
-    assert cluster.data(paths.CONTROLLER_EPOCH) == b"2"
+    assert cluster.data(znodes.CONTROLLER_EPOCH) == b"2"
 
 
 def test_a_suspended_session_delays_and_loses_nothing(cluster: Cluster) -> None:
@@ -97,20 +97,20 @@ def test_a_suspended_session_delays_and_loses_nothing(cluster: Cluster) -> None:
     asked = broker.create("t", 150)
     cluster.settle(30)
     assert asked == []
-    write(cluster, Create(paths.delete_topic("ghost")))
+    write(cluster, Create(znodes.delete_topic("ghost")))
     broker.session.resume()
     cluster.settle(30)
     assert error_of(asked[0], "t") == "NONE"
     assert len(broker.snapshot.topics["t"].partitions) == 150
-    assert cluster.children(paths.DELETE_TOPICS) == [], "what watches have missed is read again"
+    assert cluster.children(znodes.DELETE_TOPICS) == [], "what watches have missed is read again"
 
 
 def test_a_store_that_cannot_be_read_is_reported(cluster: Cluster) -> None:
-    write(cluster, Create(paths.topic("bad"), b"?"))
-    write(cluster, Delete(paths.CONTROLLER))
+    write(cluster, Create(znodes.topic("bad"), b"?"))
+    write(cluster, Delete(znodes.CONTROLLER))
     cluster.settle(30)
     assert cluster.controllers() == []
-    assert any(paths.topic("bad") in str(error) for broker in cluster.brokers.values() for error in broker.failures)
+    assert any(znodes.topic("bad") in str(error) for broker in cluster.brokers.values() for error in broker.failures)
 
 
 # Topics
@@ -127,8 +127,8 @@ def test_a_created_topic_is_on_the_tree_led_and_announced(cluster: Cluster) -> N
     assert isinstance(plan, PlannedTopic)
     assert (plan.replicas, plan.configs) == ([(0,), (1,)], {"retention.ms": "5"})
     assert [state and (state.leader, state.leader_epoch, state.isr) for state in cluster.states("t")] == [(0, 0, (0,)), (1, 0, (1,))]
-    assert decode_topic("", cluster.data(paths.topic("t")) or b"").topic_id == plan.topic_id
-    assert decode_config("", cluster.data(paths.topic_config("t")) or b"") == {"retention.ms": "5"}
+    assert decode_topic("", cluster.data(znodes.topic("t")) or b"").topic_id == plan.topic_id
+    assert decode_config("", cluster.data(znodes.topic_config("t")) or b"") == {"retention.ms": "5"}
     assert cluster.brokers[0].take() == ["lead t-0 0 in 0 new", "update ['t'] without []"]
     assert cluster.brokers[1].take() == ["lead t-1 1 in 0 new", "update ['t'] without []"]
 
@@ -216,7 +216,7 @@ def test_a_topic_that_a_tool_has_written_first_is_refused_and_others_are_made() 
     cluster.settle(30)
     broker = active(cluster)
     made = broker.ask(CreateTopics([TopicSpec("a", 1, 1), TopicSpec("b", 1, 1), TopicSpec("c", 1, 1)]))
-    write(cluster, Create(paths.topic("b"), encode_topic(b"b" * 16, [[0]])))
+    write(cluster, Create(znodes.topic("b"), encode_topic(b"b" * 16, [[0]])))
     cluster.settle(30)
     assert [error_of(made[0], name) for name in "abc"] == ["NONE", "TOPIC_ALREADY_EXISTS", "NONE"]
     assert sorted(broker.snapshot.topics) == ["a", "b", "c"], "and that of the tool is completed"
@@ -278,7 +278,7 @@ def test_nodes_that_an_older_growth_left_are_no_hindrance(cluster: Cluster) -> N
     grown = broker.grow("t", 3)
     cluster.settle(30)
     assert error_of(grown[0], "t") == "NONE"
-    assert sorted(cluster.children(paths.partitions("t"))) == ["0", "1", "2"]
+    assert sorted(cluster.children(znodes.partitions("t"))) == ["0", "1", "2"]
     assert [each and each.leader_epoch for each in cluster.states("t")] == [0, 0, 0]
 
 
@@ -306,8 +306,8 @@ def test_a_deleted_topic_leaves_nothing(cluster: Cluster) -> None:
     assert error_of(deleted[0], "t") == "NONE"
     for each in cluster.brokers.values():
         assert each.take() == ["update [] without ['t']", "delete t"]
-    assert cluster.children(paths.TOPICS) == cluster.children(paths.CONFIG_TOPICS) == ["kept"]
-    assert cluster.children(paths.DELETE_TOPICS) == []
+    assert cluster.children(znodes.TOPICS) == cluster.children(znodes.CONFIG_TOPICS) == ["kept"]
+    assert cluster.children(znodes.DELETE_TOPICS) == []
     made = broker.create("t")
     cluster.settle(30)
     assert error_of(made[0], "t") == "NONE"
@@ -321,7 +321,7 @@ def test_many_topics_are_deleted_together(cluster: Cluster) -> None:
     deleted = broker.delete(*names)
     cluster.settle(120)
     assert set(map(error_of, deleted[0].values())) == {"NONE"}
-    assert cluster.children(paths.TOPICS) == []
+    assert cluster.children(znodes.TOPICS) == []
 
 
 @pytest.mark.parametrize("writes", range(1, 8))
@@ -340,8 +340,8 @@ def test_a_deletion_that_was_interrupted_is_completed_by_the_next_controller(wri
     broker.session.release()
     broker.session.resume()
     cluster.settle(5)
-    assert cluster.children(paths.TOPICS) == []
-    assert cluster.children(paths.DELETE_TOPICS) == []
+    assert cluster.children(znodes.TOPICS) == []
+    assert cluster.children(znodes.DELETE_TOPICS) == []
     assert all("t" not in each.snapshot.topics and not each.led for each in cluster.brokers.values())
 
 
@@ -354,13 +354,13 @@ def test_a_topic_with_a_replica_on_a_dead_broker_goes_when_that_is_back(cluster:
     deleted = first.delete("t")
     cluster.settle(30)
     assert error_of(deleted[0], "t") == "NONE"
-    assert cluster.children(paths.DELETE_TOPICS) == ["t"]
+    assert cluster.children(znodes.DELETE_TOPICS) == ["t"]
     made = first.create("t")
     cluster.settle()
     assert error_of(made[0], "t") == "TOPIC_ALREADY_EXISTS"
     second.session.resume()
     cluster.settle(30)
-    assert cluster.children(paths.DELETE_TOPICS) == []
+    assert cluster.children(znodes.DELETE_TOPICS) == []
     assert second.led == {}
 
 
@@ -381,13 +381,13 @@ def test_what_a_tool_writes_is_completed(cluster: Cluster) -> None:
     cluster.settle(30)
     write(cluster, *writes_of(NewTopic("new", b"n" * 16, [(1,), (0,)], {})))
     topic_id = broker.snapshot.topics["grows"].topic_id
-    write(cluster, SetData(paths.topic("grows"), encode_topic(topic_id, [[0], [1]])))
+    write(cluster, SetData(znodes.topic("grows"), encode_topic(topic_id, [[0], [1]])))
     write(cluster, *writes_of(MarkDeletion("old")))
     cluster.settle(30)
     assert sorted(broker.snapshot.topics) == ["grows", "new"]
     assert [info.leader for info in broker.snapshot.topics["new"].partitions] == [1, 0]
     assert [info.leader for info in broker.snapshot.topics["grows"].partitions] == [0, 1]
-    assert cluster.children(paths.TOPICS) == ["grows", "new"]
+    assert cluster.children(znodes.TOPICS) == ["grows", "new"]
 
 
 def test_a_topic_whose_node_names_no_partitions_is_removed(cluster: Cluster) -> None:
@@ -395,16 +395,16 @@ def test_a_topic_whose_node_names_no_partitions_is_removed(cluster: Cluster) -> 
     write(cluster, *writes_of(NewTopic("t", b"t" * 16, [], {})), *writes_of(NewState("t", 0, PartitionState(0, 0, (0,), 1))))
     active(cluster).session.expire()
     cluster.settle(30)
-    assert cluster.children(paths.TOPICS) == cluster.children(paths.CONFIG_TOPICS) == []
+    assert cluster.children(znodes.TOPICS) == cluster.children(znodes.CONFIG_TOPICS) == []
 
 
 def test_a_topic_written_before_topic_ids_gets_one_and_keeps_it(cluster: Cluster) -> None:
-    write(cluster, Create(paths.topic("t"), b'{"version":1,"partitions":{"0":[0]}}'), Create(paths.partitions("t")))
+    write(cluster, Create(znodes.topic("t"), b'{"version":1,"partitions":{"0":[0]}}'), Create(znodes.partitions("t")))
     write(cluster, *writes_of(NewState("t", 0, PartitionState(0, 0, (0,), 1))))
     active(cluster).session.expire()
     cluster.settle(30)
     topic_id = active(cluster).snapshot.topics["t"].topic_id
-    assert decode_topic("", cluster.data(paths.topic("t")) or b"").topic_id == topic_id
+    assert decode_topic("", cluster.data(znodes.topic("t")) or b"").topic_id == topic_id
 
 
 def test_a_topic_is_adopted_with_its_id_its_replicas_and_its_epochs(cluster: Cluster) -> None:
@@ -466,8 +466,8 @@ def test_what_a_failure_of_the_store_leaves_half_done_is_finished(
         assert len(each.led) == sum(len(topic.partitions) for topic in image.topics.values())
     assert [topic.missing for topic in image.topics.values()] == [0] * len(image.topics)
     assert image.deleting == {}
-    assert cluster.children(paths.DELETE_TOPICS) == []
-    assert sorted(cluster.children(paths.TOPICS)) == sorted(image.topics)
+    assert cluster.children(znodes.DELETE_TOPICS) == []
+    assert sorted(cluster.children(znodes.TOPICS)) == sorted(image.topics)
 
 
 @pytest.mark.parametrize("hundredths", range(90, 110, 2))
@@ -508,7 +508,7 @@ def test_what_a_write_of_unknown_outcome_has_changed_is_found_also_when_a_read_f
     fail_once(broker, after, monkeypatch)
     cluster.settle(30)
     assert {name: len(topic.partitions) for name, topic in broker.snapshot.topics.items()} == {"t": 1, "grows": 2}
-    write(cluster, Create(paths.topic("other"), encode_topic(b"o" * 16, [[0]])))
+    write(cluster, Create(znodes.topic("other"), encode_topic(b"o" * 16, [[0]])))
     cluster.settle(30)
     assert "other" in broker.snapshot.topics
 
@@ -629,7 +629,7 @@ def test_of_two_changes_at_once_none_is_lost(cluster: Cluster) -> None:
     assert first == [AlteredConfig({}, {"retention.ms": "5"}, "config_change_0000000000")]
     both = {"retention.ms": "5", "cleanup.policy": "delete,compact"}
     assert second == [AlteredConfig({"retention.ms": "5"}, both, "config_change_0000000001")]
-    assert decode_config("", cluster.data(paths.topic_config("t")) or b"") == both
+    assert decode_config("", cluster.data(znodes.topic_config("t")) or b"") == both
 
 
 def test_a_change_by_a_tool_meanwhile_is_not_overwritten(cluster: Cluster) -> None:
@@ -645,7 +645,7 @@ def test_a_change_by_a_tool_meanwhile_is_not_overwritten(cluster: Cluster) -> No
     broker.session.release()
     cluster.settle(30)
     assert altered
-    assert decode_config("", cluster.data(paths.topic_config("t")) or b"") == {"segment.bytes": "2000000", "retention.ms": "5"}
+    assert decode_config("", cluster.data(znodes.topic_config("t")) or b"") == {"segment.bytes": "2000000", "retention.ms": "5"}
 
 
 def test_brokers_are_configured_each_and_all(cluster: Cluster) -> None:
@@ -654,7 +654,7 @@ def test_brokers_are_configured_each_and_all(cluster: Cluster) -> None:
         altered = alter(broker, resource, ConfigEdit("log.retention.ms", ConfigOperation.SET, "9"))
         cluster.settle(30)
         assert isinstance(altered[0], AlteredConfig)
-        path = paths.broker_config(resource.broker_id)
+        path = znodes.broker_config(resource.broker_id)
         assert decode_config("", cluster.data(path) or b"") == {"log.retention.ms": "9"}
         replaced = alter(broker, resource, replaces=True)
         cluster.settle(30)
@@ -677,7 +677,7 @@ def test_what_is_not_allowed_and_what_is_only_checked_writes_nothing(cluster: Cl
     assert [error_of(each[0]) for each in asked] == [
         "INVALID_CONFIG", "INVALID_CONFIG", "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REQUEST", "NONE",
     ]  # fmt: skip
-    assert cluster.children(paths.CONFIG_CHANGES) == []
+    assert cluster.children(znodes.CONFIG_CHANGES) == []
 
 
 def test_old_notifications_are_removed_and_never_too_many_are_there() -> None:
@@ -686,11 +686,11 @@ def test_old_notifications_are_removed_and_never_too_many_are_there() -> None:
     for number in range(1500):
         alter(broker, ConfigResource(None, 0), ConfigEdit("log.retention.ms", ConfigOperation.SET, str(number)))
     cluster.settle()
-    assert 1000 <= len(cluster.children(paths.CONFIG_CHANGES)) <= 1100
+    assert 1000 <= len(cluster.children(znodes.CONFIG_CHANGES)) <= 1100
     cluster.settle(15 * 60)
     alter(broker, ConfigResource(None, 0), ConfigEdit("log.retention.ms", ConfigOperation.SET, "1"))
     cluster.settle(61)
     for _ in range(500):
         alter(broker, ConfigResource(None, 0), ConfigEdit("log.retention.ms", ConfigOperation.SET, "2"))
     cluster.settle()
-    assert len(cluster.children(paths.CONFIG_CHANGES)) <= 501
+    assert len(cluster.children(znodes.CONFIG_CHANGES)) <= 501

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.cluster.controller.election import NO_LEADER, elect
+from moldau.cluster.controller.broadcast import NO_LEADER, elect
 from moldau.cluster.znodes import PartitionState, decode_state, encode_state
 
 CONTROLLER_EPOCH = 9

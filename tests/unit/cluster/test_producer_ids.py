@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.changes import NewCluster
 from moldau.cluster.producer_ids import BLOCK_SIZE, ProducerIds
 from moldau.cluster.store import MetadataStore
@@ -38,7 +38,7 @@ class World:
     def __post_init__(self) -> None:
         self.tree = FakeTree(self.clock)
         self.other = self.tree.session()
-        MetadataStore(self.other).write([NewCluster(paths.ROOTS, "c")], lambda _outcome: None)
+        MetadataStore(self.other).write([NewCluster(znodes.ROOTS, "c")], lambda _outcome: None)
 
     def broker(self, broker_id: int = 0) -> Broker:
         session = self.tree.session()
@@ -46,13 +46,13 @@ class World:
 
     def last_block(self) -> ProducerIdBlock | None:
         outcomes: list[Outcome] = []
-        self.other.submit(GetData(paths.PRODUCER_ID_BLOCK), outcomes.append)
+        self.other.submit(GetData(znodes.PRODUCER_ID_BLOCK), outcomes.append)
         assert isinstance(outcomes[0], Data)
         return decode_block("", outcomes[0].data)
 
     def write_block(self, start: int, end: int) -> None:
         """As another broker does."""
-        self.other.submit(SetData(paths.PRODUCER_ID_BLOCK, encode_block(ProducerIdBlock(9, start, end))), lambda _outcome: None)
+        self.other.submit(SetData(znodes.PRODUCER_ID_BLOCK, encode_block(ProducerIdBlock(9, start, end))), lambda _outcome: None)
 
 
 @pytest.fixture

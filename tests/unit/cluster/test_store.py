@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import pytest
 
-from moldau.cluster import paths, queries
+from moldau.cluster import queries, znodes
 from moldau.cluster.changes import (
     Change,
     ClaimController,
@@ -71,7 +71,7 @@ ID, OTHER_ID = b"i" * 16, b"o" * 16
 STATE = PartitionState(0, 5, (0,), 1)
 NODE = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), None, 1)
 CONFIG = {"retention.ms": "5"}
-EMPTY = (paths.partitions("empty"), paths.topic("empty"), paths.topic_config("empty"))
+EMPTY = (znodes.partitions("empty"), znodes.topic("empty"), znodes.topic_config("empty"))
 CHANGES = ("config_change_0000000000", "config_change_0000000001")
 BEFORE: tuple[Change, ...] = (
     NewTopic("t", ID, [(0,)], {}),
@@ -96,43 +96,49 @@ class Case:
 
 
 CASES = [
-    Case("NewTopic", NewTopic("n", ID, [(0,), (0,)], CONFIG), paths.topic("n"), Create(paths.topic_config("n")), NodeExistsError),
-    Case("PutTopic", PutTopic("t", ID, [(0,), (0,)], 0), paths.topic("t"), SetData(paths.topic("t"), b"{}"), BadVersionError),
-    Case("NewState", NewState("t", 1, STATE), paths.partition_state("t", 1), Create(paths.partition("t", 1)), NodeExistsError),
+    Case("NewTopic", NewTopic("n", ID, [(0,), (0,)], CONFIG), znodes.topic("n"), Create(znodes.topic_config("n")), NodeExistsError),
+    Case("PutTopic", PutTopic("t", ID, [(0,), (0,)], 0), znodes.topic("t"), SetData(znodes.topic("t"), b"{}"), BadVersionError),
+    Case("NewState", NewState("t", 1, STATE), znodes.partition_state("t", 1), Create(znodes.partition("t", 1)), NodeExistsError),
     Case(
         "PutState",
         PutState("t", 0, STATE._replace(leader_epoch=6), 0),
-        paths.partition_state("t", 0),
-        SetData(paths.partition_state("t", 0), b"{}"),
+        znodes.partition_state("t", 0),
+        SetData(znodes.partition_state("t", 0), b"{}"),
         BadVersionError,
     ),
-    Case("MarkDeletion", MarkDeletion("t"), paths.delete_topic("t"), Delete(paths.DELETE_TOPICS), NoNodeError),
-    Case("DropPartitions", DropPartitions("t", [0]), paths.partition("t", 0), Delete(paths.partition_state("t", 0)), NoNodeError),
-    Case("DropTopic", DropTopic("empty", EMPTY), paths.topic("empty"), Delete(paths.topic_config("empty")), NoNodeError),
+    Case("MarkDeletion", MarkDeletion("t"), znodes.delete_topic("t"), Delete(znodes.DELETE_TOPICS), NoNodeError),
+    Case("DropPartitions", DropPartitions("t", [0]), znodes.partition("t", 0), Delete(znodes.partition_state("t", 0)), NoNodeError),
+    Case("DropTopic", DropTopic("empty", EMPTY), znodes.topic("empty"), Delete(znodes.topic_config("empty")), NoNodeError),
     Case(
-        "PutTopicConfig", PutTopicConfig("t", CONFIG, 0), paths.topic_config("t"), SetData(paths.topic_config("t"), b"{}"), BadVersionError
+        "PutTopicConfig",
+        PutTopicConfig("t", CONFIG, 0),
+        znodes.topic_config("t"),
+        SetData(znodes.topic_config("t"), b"{}"),
+        BadVersionError,
     ),
-    Case("PutBrokerConfig", PutBrokerConfig(1, CONFIG, 0), paths.broker_config(1), SetData(paths.broker_config(1), b"{}"), BadVersionError),
+    Case(
+        "PutBrokerConfig", PutBrokerConfig(1, CONFIG, 0), znodes.broker_config(1), SetData(znodes.broker_config(1), b"{}"), BadVersionError
+    ),
     Case(
         "first broker config",
         PutBrokerConfig(None, CONFIG, None),
-        paths.broker_config(None),
-        Create(paths.broker_config(None)),
+        znodes.broker_config(None),
+        Create(znodes.broker_config(None)),
         NodeExistsError,
     ),
-    Case("ClaimController", ClaimController(0, 2, 0, 9), paths.CONTROLLER, Create(paths.CONTROLLER), NodeExistsError),
-    Case("epoch moved", ClaimController(0, 2, 0, 9), paths.CONTROLLER, SetData(paths.CONTROLLER_EPOCH, b"7"), BadVersionError),
+    Case("ClaimController", ClaimController(0, 2, 0, 9), znodes.CONTROLLER, Create(znodes.CONTROLLER), NodeExistsError),
+    Case("epoch moved", ClaimController(0, 2, 0, 9), znodes.CONTROLLER, SetData(znodes.CONTROLLER_EPOCH, b"7"), BadVersionError),
     Case(
         "DropNotifications",
         DropNotifications(CHANGES),
-        paths.config_change(CHANGES[0]),
-        Delete(paths.config_change(CHANGES[1])),
+        znodes.config_change(CHANGES[0]),
+        Delete(znodes.config_change(CHANGES[1])),
         NoNodeError,
     ),
-    Case("NewCluster", NewCluster(["/new", "/new/er"], "id"), "/new", Create(paths.CLUSTER_ID), NodeExistsError),
-    Case("NewCluster, registered", NewCluster(["/new"], None, Register(0, NODE)), paths.broker(0), Create("/new"), NodeExistsError),
-    Case("NewPartitions", NewPartitions("bare"), paths.partitions("bare"), Delete(paths.topic("bare")), NoNodeError),
-    Case("Register", Register(0, NODE), paths.broker(0), Create(paths.broker(0)), NodeExistsError),
+    Case("NewCluster", NewCluster(["/new", "/new/er"], "id"), "/new", Create(znodes.CLUSTER_ID), NodeExistsError),
+    Case("NewCluster, registered", NewCluster(["/new"], None, Register(0, NODE)), znodes.broker(0), Create("/new"), NodeExistsError),
+    Case("NewPartitions", NewPartitions("bare"), znodes.partitions("bare"), Delete(znodes.topic("bare")), NoNodeError),
+    Case("Register", Register(0, NODE), znodes.broker(0), Create(znodes.broker(0)), NodeExistsError),
 ]
 
 
@@ -143,8 +149,8 @@ class World:
         self.clock = FakeClock()
         self.tree = FakeTree(self.clock)
         self.other = self.tree.session()
-        roots = [Create(path) for path in paths.ROOTS]
-        self.ask(self.other, Multi((*roots, Create(paths.CONTROLLER_EPOCH, b"1"), Create(paths.topic("bare")))))
+        roots = [Create(path) for path in znodes.ROOTS]
+        self.ask(self.other, Multi((*roots, Create(znodes.CONTROLLER_EPOCH, b"1"), Create(znodes.topic("bare")))))
         for change in BEFORE:
             self.ask(self.other, Multi(writes_of(change)))
         self.session: FakeSession = self.tree.session(latency_s)
@@ -220,7 +226,7 @@ def test_a_change_that_is_written(world: World, case: Case) -> None:
     written = world.written()
     assert has_happened(world, case)
     assert witness_is_named(world, case, written)
-    notifications = world.ask(world.other, GetChildren(paths.CONFIG_CHANGES))
+    notifications = world.ask(world.other, GetChildren(znodes.CONFIG_CHANGES))
     assert isinstance(written, Written)
     made = [] if written.notification is None else [written.notification]
     ours = [name for name in notifications.names if name in made]  # type: ignore[union-attr]
@@ -230,7 +236,7 @@ def test_a_change_that_is_written(world: World, case: Case) -> None:
 
 def test_a_change_that_conflicts_leaves_the_tree_alone(world: World, case: Case) -> None:
     if case.name == "MarkDeletion":
-        world.ask(world.other, Delete(paths.delete_topic("empty")))
+        world.ask(world.other, Delete(znodes.delete_topic("empty")))
     world.ask(world.other, case.conflict)
     before = world.content()
     world.write(case.change)
@@ -239,12 +245,12 @@ def test_a_change_that_conflicts_leaves_the_tree_alone(world: World, case: Case)
 
 
 def test_a_change_of_a_controller_whose_epoch_is_over_is_refused(world: World, case: Case) -> None:
-    world.ask(world.other, SetData(paths.CONTROLLER_EPOCH, b"2"))
+    world.ask(world.other, SetData(znodes.CONTROLLER_EPOCH, b"2"))
     before = world.content()
     world.write(case.change, epoch_version=0)
     error = world.written()
     assert isinstance(error, BadVersionError)
-    assert (error.path, error.index) == (paths.CONTROLLER_EPOCH, 0)
+    assert (error.path, error.index) == (znodes.CONTROLLER_EPOCH, 0)
     assert world.content() == before
 
 
@@ -290,7 +296,7 @@ def test_a_conflict_that_came_while_the_answer_was_lost(world: World, case: Case
     world.session.suspend()
     world.session.release()
     if case.name == "MarkDeletion":
-        world.ask(world.other, Delete(paths.delete_topic("empty")))
+        world.ask(world.other, Delete(znodes.delete_topic("empty")))
     world.ask(world.other, case.conflict)
     before = world.content()
     world.session.resume()
@@ -320,7 +326,7 @@ def test_the_second_attempt_may_be_refused_by_the_first(world: World) -> None:
     world.session.resume()
     world.settle()
     world.session.release(1)
-    world.ask(world.other, Create(paths.delete_topic("t")))
+    world.ask(world.other, Create(znodes.delete_topic("t")))
     world.session.release()
     assert isinstance(world.written(), Written)
 
@@ -353,7 +359,7 @@ def test_a_write_that_waited_for_the_next_session_is_settled_in_that(world: Worl
     world.session.resume()
     written = world.written()
     assert isinstance(written, Written)
-    found = world.data(paths.broker(0))
+    found = world.data(znodes.broker(0))
     assert found is not None
     assert (found.stat.owner, found.stat.created_id) == (world.session.session_id, written.created_id)
     states = [event.state for event in listened if isinstance(event, SessionEvent)]
@@ -374,9 +380,9 @@ def read(world: World, query: Query[T]) -> T | CoordinationError:
 def test_many_nodes_are_read_in_the_order_of_the_requests_and_missing_ones_are_none(world: World) -> None:
     names = [f"n{number}" for number in range(READS_AT_ONCE + 300)]
     for name in names[::2]:
-        world.ask(world.other, Create(paths.topic(name), name.encode()))
+        world.ask(world.other, Create(znodes.topic(name), name.encode()))
     found: list[object] = []
-    world.store.read_many([GetData(paths.topic(name)) for name in names], found.append)
+    world.store.read_many([GetData(znodes.topic(name)) for name in names], found.append)
     world.settle()
     (results,) = found
     assert isinstance(results, list)
@@ -384,10 +390,10 @@ def test_many_nodes_are_read_in_the_order_of_the_requests_and_missing_ones_are_n
 
 
 def test_topics_are_read_with_versions_and_states(world: World) -> None:
-    world.ask(world.other, SetData(paths.partition_state("t", 0), encode_state(STATE)))
+    world.ask(world.other, SetData(znodes.partition_state("t", 0), encode_state(STATE)))
     (found,) = read(world, queries.topics(["t", "none"]))  # type: ignore[misc]
     assert (found.name, found.node.topic_id, found.version, found.states) == ("t", ID, 0, (FoundState(STATE, 1),))
-    world.ask(world.other, SetData(paths.topic("t"), b"garbage"))
+    world.ask(world.other, SetData(znodes.topic("t"), b"garbage"))
     assert isinstance(read(world, queries.topics(["t"])), MalformedNodeError)
 
 
@@ -417,7 +423,7 @@ def test_a_watch_on_a_missing_controller_sees_its_creation(world: World) -> None
     found = read(world, queries.controller_nodes())
     assert isinstance(found, queries.ControllerNodes)
     assert (found.broker_id, found.epoch, found.epoch_version) == (None, 1, 0)
-    world.ask(world.other, Create(paths.CONTROLLER, b'{"version":1,"brokerid":7,"timestamp":"1"}', ephemeral=True))
+    world.ask(world.other, Create(znodes.CONTROLLER, b'{"version":1,"brokerid":7,"timestamp":"1"}', ephemeral=True))
     assert events == [ControllerChanged()]
     found = read(world, queries.controller_nodes())
     assert isinstance(found, queries.ControllerNodes)

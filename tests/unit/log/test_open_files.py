@@ -17,7 +17,7 @@ from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
-from moldau.testing.disk_files import ForgetfulFile
+from moldau.testing.disk_nodes import ForgetfulFile
 from support.one_log import NOW_MS, append, close_clean, flush, make_batch, new_disk, offsets, stage
 
 OPEN_FILES_MAX = 4

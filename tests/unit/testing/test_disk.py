@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moldau.model.errors import StorageError
 from moldau.testing.disk import ForgetfulDisk
-from moldau.testing.disk_files import ForgetfulFile
+from moldau.testing.disk_nodes import ForgetfulFile
 
 
 def disk_with_file(data: bytes = b"", capacity: int | None = None) -> tuple[ForgetfulDisk, ForgetfulFile]:

@@ -2,7 +2,7 @@
 
 from moldau.client.groups import assigned_partitions, subscribed_topics
 from moldau.model.identity import TopicPartition
-from moldau.testing.simulation.clients.assignment import (
+from moldau.testing.simulation.clients.group import (
     Subscription,
     cooperative_assignment,
     encode_assignment,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from moldau.client.broker_log import RETRIED
 from moldau.client.errors import UnreachableError
+from moldau.client.librdkafka import RETRIED
 from moldau.tracking import TrackerProducer
 
 NOWHERE = "127.0.0.1:1"

@@ -10,7 +10,7 @@ from inspect import isgeneratorfunction
 from typing import Any, Final
 
 from moldau.broker.request import Reply, Request
-from moldau.broker.security.authorizer import Operation
+from moldau.broker.security import Operation
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps
 from moldau.model.value import Value
@@ -50,7 +50,7 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: "handlers.transactions",
     ApiKey.ADD_OFFSETS_TO_TXN: "handlers.transactions",
     ApiKey.END_TXN: "handlers.transactions",
-    ApiKey.WRITE_TXN_MARKERS: "handlers.write_txn_markers",
+    ApiKey.WRITE_TXN_MARKERS: "handlers.transaction_admin",
     ApiKey.TXN_OFFSET_COMMIT: "handlers.transactions",
     ApiKey.DESCRIBE_CONFIGS: "handlers.configs",
     ApiKey.ALTER_CONFIGS: "handlers.configs",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.broker.api.catalog import SERVED_KEYS, ServedApi, UnservedError, served_api
 from moldau.broker.metrics.response_errors import error_codes
-from moldau.broker.quotas.quotas import NO_QUOTAS
+from moldau.broker.quotas import NO_QUOTAS
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
     from moldau.broker.admission.elements import LongRequest
     from moldau.broker.metrics.counters import Counters
-    from moldau.broker.quotas.quotas import Quotas
+    from moldau.broker.quotas import Quotas
     from moldau.broker.request import Request
-    from moldau.broker.security.authorizer import Authorizer
+    from moldau.broker.security import Authorizer
 
 DECODED_AT_ONCE_MAX = 8 * 1024
 """Bytes of a request that is decoded in one go: at the most a few milliseconds."""

@@ -15,8 +15,7 @@ from uuid import UUID
 from moldau.broker.coordinators.partition_coordinator import Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.coordinators.state_log import EncodedRecords
-from moldau.broker.groups.deletion import delete_group, delete_offsets, delete_topics
-from moldau.broker.groups.expiry import GroupExpiry
+from moldau.broker.groups.deletion import GroupExpiry, delete_group, delete_offsets, delete_topics
 from moldau.broker.groups.group import Group, GroupMemory, group_size
 from moldau.broker.groups.members import ROSTER_COST
 from moldau.broker.groups.offsets import NOT_SET, Commit, CommittedOffset

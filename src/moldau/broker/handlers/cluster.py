@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.broker.handlers.metadata import WithoutListener, broker_addresses, brokers_without_listener, describe, why_missing
 from moldau.broker.handlers.services import ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.request import Reply, Request
-from moldau.broker.security.authorizer import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from moldau.broker.security import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey

@@ -7,7 +7,7 @@ from moldau.broker.groups.deletion import LastOf
 from moldau.broker.groups.states import State
 from moldau.broker.handlers.services import AdminServices, GroupServices, MetadataServices
 from moldau.broker.request import Reply, Request
-from moldau.broker.security.authorizer import GROUP_OPERATIONS
+from moldau.broker.security import GROUP_OPERATIONS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey

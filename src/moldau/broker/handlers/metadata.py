@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.request import Reply, Request
-from moldau.broker.security.authorizer import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from moldau.broker.security import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo, unknown_topic
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from moldau.broker.admin_log import AdminLog
     from moldau.broker.groups.coordinator import GroupCoordinator
     from moldau.broker.local_coordinators import Coordinators
-    from moldau.broker.quotas.quotas import Quotas
+    from moldau.broker.quotas import Quotas
     from moldau.broker.replicas.hosted import HostedPartition, PartitionTable
-    from moldau.broker.security.authorizer import Authorizer
+    from moldau.broker.security import Authorizer
     from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.model.config.store import BrokerConfig

@@ -8,7 +8,7 @@ from moldau.broker.handlers.services import AdminServices, ConfigServices, Metad
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.request import Reply, Request
 from moldau.cluster.controller.requests import GrowthSpec, PlannedTopic, TopicSpec
-from moldau.cluster.protected_topics import check_unprotected
+from moldau.cluster.internal_topics import check_unprotected
 from moldau.cluster.snapshot import TopicInfo, twice, unknown_topic
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import format_id

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.metadata.applier import READ_AGAIN_S, MetadataApplier, MetadataCache
-from moldau.cluster import paths, queries
+from moldau.cluster import queries, znodes
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import CoordinationError
@@ -84,8 +84,8 @@ class ConfigApplier:
         try:
             if kind == "topics":
                 yield from self._apply_topic(name)
-            elif kind == "brokers" and name in (paths.DEFAULT_ENTITY, str(self._broker_id)):
-                yield from self._apply_broker(None if name == paths.DEFAULT_ENTITY else self._broker_id)
+            elif kind == "brokers" and name in (znodes.DEFAULT_ENTITY, str(self._broker_id)):
+                yield from self._apply_broker(None if name == znodes.DEFAULT_ENTITY else self._broker_id)
         except MalformedNodeError as error:
             _LOG.error("changed configuration malformed; the one before applies: entity=%s reason=%s", entity, error)
         except CoordinationError:
@@ -107,11 +107,11 @@ class ConfigApplier:
             yield from self._applier.reconfigure(name)
 
     def _apply_broker(self, broker_id: int | None) -> Steps:
-        values, _ = yield from self._applier.answered(queries.config(paths.broker_config(broker_id)))
+        values, _ = yield from self._applier.answered(queries.config(znodes.broker_config(broker_id)))
         cache = self._cache
         cache.snapshot = cache.snapshot.with_broker_config(broker_id, values)
         own, cluster = cache.snapshot.broker_config(self._broker_id), cache.snapshot.broker_config(None)
-        if self._config.set_dynamic(own=own, cluster=cluster, nodes=paths.broker_configs(self._broker_id)):
+        if self._config.set_dynamic(own=own, cluster=cluster, nodes=znodes.broker_configs(self._broker_id)):
             self._reconfigured()
             for topic in list(cache.snapshot.topics):
                 yield from self._applier.reconfigure(topic)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
 from moldau.broker.metadata.registration import Registration, registration_of
-from moldau.cluster import paths, queries
+from moldau.cluster import queries, znodes
 from moldau.cluster.changes import NewCluster
 from moldau.cluster.control import Control, ControlReply
 from moldau.cluster.controller.events import LogEpochs, Registered
@@ -42,7 +42,7 @@ class OtherClusterError(CoordinationError):
     """The store is another cluster's than the one that was asked for."""
 
     def __init__(self, found: str, wanted: str) -> None:
-        super().__init__(f"{paths.CLUSTER_ID}: the store belongs to cluster {found}, not to {wanted}", retriable=False)
+        super().__init__(f"{znodes.CLUSTER_ID}: the store belongs to cluster {found}, not to {wanted}", retriable=False)
         self.found = found
         self.wanted = wanted
 
@@ -114,14 +114,14 @@ class ClusterMembership:
             if missing or known is None:
                 new_id = None if known is not None else self._cache.snapshot.cluster_id
                 broker = registration_of(info, self._clock) if registers and (known, cluster_id) == (None, None) else None
-                is_empty = len(missing) == len(paths.ROOTS)
+                is_empty = len(missing) == len(znodes.ROOTS)
                 self._store.write([NewCluster(missing, new_id, broker)], partial(written, broker is not None, is_empty))
             else:
                 queries.answer(self._store, queries.notification_names(), partial(names_read, False))
 
         def written(is_registered: bool, is_empty: bool, outcome: Written | CoordinationError) -> None:
             if isinstance(outcome, NodeExistsError):  # another broker was faster, or is registered with this id
-                self.read(info, cluster_id, done, registers=outcome.path != paths.broker(self._broker_id))
+                self.read(info, cluster_id, done, registers=outcome.path != znodes.broker(self._broker_id))
             elif isinstance(outcome, CoordinationError):
                 done(outcome)
             else:
@@ -144,7 +144,7 @@ class ClusterMembership:
                 own = {name: values for name, values in outcome.topics.items() if values}
                 self._cache.snapshot = MetadataSnapshot(self._cache.snapshot.cluster_id, topic_configs=own, broker_configs=outcome.brokers)
                 brokers = outcome.brokers
-                nodes = paths.broker_configs(self._broker_id)
+                nodes = znodes.broker_configs(self._broker_id)
                 self._config.set_dynamic(own=brokers.get(self._broker_id, {}), cluster=brokers.get(None, {}), nodes=nodes)
             done(outcome)
 

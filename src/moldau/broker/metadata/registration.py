@@ -6,7 +6,7 @@ The broker that makes a cluster is registered by the same write: see `membership
 from collections.abc import Callable
 from functools import partial
 
-from moldau.cluster import paths, queries
+from moldau.cluster import queries, znodes
 from moldau.cluster.changes import Register
 from moldau.cluster.snapshot import BrokerInfo
 from moldau.cluster.store import MetadataStore, StoreEvent, Written
@@ -86,7 +86,7 @@ class Registration:
         if self._taken_since_s is None:
             self._taken_since_s = now
         if found is not None and now - self._taken_since_s >= TAKEN_MAX_S:
-            path = paths.broker(self._info.broker_id)
+            path = znodes.broker(self._info.broker_id)
             self._failed(CoordinationError(f"{path}: a live broker has registered there", retriable=False))
         else:
             self._clock.call_later(AGAIN_S, partial(self._write, session_id))

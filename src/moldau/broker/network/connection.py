@@ -42,7 +42,7 @@ from moldau.protocol.versions import CODEC
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SlicedWork
     from moldau.broker.api.pipeline import Pipeline
-    from moldau.broker.security.channel import Channel
+    from moldau.broker.security import Channel
 
 _LOG = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from moldau.log.manager import LogManager
     from moldau.model.config.store import BrokerConfig
     from moldau.model.steps import Steps
+    from moldau.ports.background import Workers
     from moldau.ports.clock import Clock, Timer
-    from moldau.ports.workers import Workers
 
 _LOG = logging.getLogger(__name__)
 

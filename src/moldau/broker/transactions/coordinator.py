@@ -2,6 +2,9 @@
 
 It finds the machine of an id and lets it take its steps; who asked is answered now or later. A request for an id of a partition that is
 still being read gets COORDINATOR_LOAD_IN_PROGRESS, one for a partition that is led elsewhere NOT_COORDINATOR.
+
+What becomes due with time is found by sweeps: late transactions, among those that are open, are aborted; unused ids, among all, are
+removed.
 """
 
 import logging
@@ -11,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.transactions.decisions import partitions_with, verified
-from moldau.broker.transactions.events import Add, End, Init
-from moldau.broker.transactions.expiry import TransactionExpiry
+from moldau.broker.transactions.events import Add, End, Init, Late, Unused
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, ProducerEpochs, Surroundings
 from moldau.broker.transactions.partition import NOTES_INTERVAL_S, NOTES_MAX, Reply, RunnerParts, TransactionPartition, id_size
@@ -28,6 +30,8 @@ from moldau.broker.transactions.transaction import (
 from moldau.cluster.internal_topics import TRANSACTIONS
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.log_throttle import LogThrottle
+from moldau.model.steps import Steps
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.broker.admission.state import StateBudgets
@@ -39,6 +43,58 @@ if TYPE_CHECKING:
     from moldau.ports.clock import Clock
 
 _LOG = logging.getLogger(__name__)
+
+
+class TransactionExpiry:
+    """See the module."""
+
+    def __init__(self, runtime: "CoordinatorRuntime[TransactionPartition]", config: "BrokerConfig") -> None:
+        self._clock = runtime.clock
+        self._config = config
+        self._late = runtime.add_sweep(
+            "late transactions",
+            lambda: config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            lambda: any(each.state.open for each in runtime.active()),
+            self._abort_late,
+        )
+        self._unused = runtime.add_sweep(
+            "unused ids",
+            lambda: config.int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            lambda: any(each.state.machines for each in runtime.active()),
+            self._forget_unused,
+            reloads=True,
+        )
+        self.opened = self._late.wake
+        """There is an open transaction."""
+        self.known = self._unused.wake
+        """There is an id."""
+
+    def _abort_late(self, coordinator: "PartitionCoordinator[TransactionPartition]") -> Steps:
+        partition = coordinator.state
+        for transactional_id, machine in list(partition.open.items()):
+            if not machine.is_busy and machine.current.is_late(self._clock.time_ms()):
+                try:
+                    partition.runner.take((transactional_id, machine), Late())
+                except PeerError as error:
+                    _LOG.error("late transaction not aborted yet: transactional_id=%s reason=%s", transactional_id, error)
+                else:
+                    reached("transactions: aborted one that was late")
+                    _LOG.info(
+                        "late transaction aborted: transactional_id=%s producer_id=%d timeout_ms=%d",
+                        transactional_id,
+                        machine.current.producer_id,
+                        machine.current.timeout_ms,
+                    )
+            yield None
+
+    def _forget_unused(self, coordinator: "PartitionCoordinator[TransactionPartition]") -> Steps:
+        partition = coordinator.state
+        before_ms = self._clock.time_ms() - self._config.int("transactional.id.expiration.ms")
+        for transactional_id, machine in list(partition.machines.items()):
+            if machine.current.state.is_at_rest and machine.current.updated_ms <= before_ms:
+                partition.runner.take((transactional_id, machine), Unused())
+            yield None
+
 
 PartitionsDone = Callable[["dict[TopicPartition, ErrorCode]"], object]
 

@@ -1,4 +1,9 @@
-"""What the controller sends to brokers, and elections, whose results it sends."""
+"""Elections, and what the controller sends to brokers: their results among it.
+
+A leader was elected in one *incarnation*: one registration of its broker, known by its `created_id`. A broker that comes back, however
+soon, is another one: it may have lost the tail of its log, so that its partitions get a new epoch. One rule holds for a first start, a
+restart, an unnoticed bounce, and a store that was restored from a backup.
+"""
 
 import logging
 from collections import deque
@@ -9,7 +14,6 @@ from typing import NamedTuple
 from moldau.cluster import queries
 from moldau.cluster.changes import PutState
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
-from moldau.cluster.controller.election import elect
 from moldau.cluster.controller.events import Outbox, RaisedEpochs
 from moldau.cluster.controller.image import ClusterImage, TopicImage
 from moldau.cluster.queries import FoundTopic, LiveBroker
@@ -19,6 +23,30 @@ from moldau.cluster.znodes import PartitionState
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import NodeError
+
+NO_LEADER = -1
+
+
+def elect(
+    state: PartitionState, replicas: Sequence[int], live: Mapping[int, int], controller_epoch: int, floor: int = 0
+) -> PartitionState | None:
+    """The state after an election, or None if none is needed or no replica can lead where none does.
+
+    `live` has the incarnation of each live broker. `floor` is the latest epoch that a log of the partition knows. The first live replica
+    in the in-sync set leads, with an epoch after the last one and after the floor. Without one the partition has no leader, and the
+    in-sync set stays, since only its members have all records.
+    """
+    is_led = state.leader != NO_LEADER and live.get(state.leader) == state.leader_broker_epoch
+    if is_led and state.leader_epoch >= floor:
+        return None
+    epoch = max(state.leader_epoch, floor) + 1
+    leader = next((replica for replica in replicas if replica in state.isr and replica in live), NO_LEADER)
+    if leader != NO_LEADER:
+        return PartitionState(leader, epoch, tuple(replica for replica in state.isr if replica in live), controller_epoch, live[leader])
+    if state.leader == NO_LEADER:
+        return None
+    return PartitionState(NO_LEADER, epoch, state.isr, controller_epoch)
+
 
 _LOG = logging.getLogger(__name__)
 

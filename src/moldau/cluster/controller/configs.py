@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from moldau.cluster import paths, queries
+from moldau.cluster import queries, znodes
 from moldau.cluster.changes import Change, DropNotifications, PutBrokerConfig, PutTopicConfig
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage
 from moldau.cluster.controller.planning import not_stored
 from moldau.cluster.controller.requests import AlterConfig, AlteredConfig, ConfigEdit, ConfigOperation, ConfigResource
-from moldau.cluster.protected_topics import check_change
+from moldau.cluster.internal_topics import check_change
 from moldau.cluster.snapshot import unknown_topic
 from moldau.cluster.store import Written
 from moldau.model.config import (
@@ -186,7 +186,7 @@ def _change(resource: ConfigResource, values: Mapping[str, str], version: int | 
 
 
 def _path(resource: ConfigResource) -> str:
-    return paths.broker_config(resource.broker_id) if resource.topic is None else paths.topic_config(resource.topic)
+    return znodes.broker_config(resource.broker_id) if resource.topic is None else znodes.topic_config(resource.topic)
 
 
 def _shown(resource: ConfigResource) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from moldau.cluster import paths, queries
+from moldau.cluster import queries, znodes
 from moldau.cluster.changes import Change, DropPartitions, DropTopic, MarkDeletion
 from moldau.cluster.control import StoppedTopic
 from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Works
@@ -124,7 +124,7 @@ class TopicDeletions:
         if isinstance(outcome, Written):
             self._stop([*marked, *batch])
         elif isinstance(outcome, NodeExistsError):  # marked by somebody else
-            there = [each for each in batch if paths.delete_topic(each.name) == outcome.path]
+            there = [each for each in batch if znodes.delete_topic(each.name) == outcome.path]
             self._write_marks([each for each in batch if each not in there], [*marked, *there])
         else:
             error = not_stored(f"delete topics {[each.name for each in batch]}", outcome)

@@ -10,7 +10,7 @@ Asked        Answer             Wake: call `step` with Due after a delay
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.changes import Change
 from moldau.cluster.control import Control, ControlReply
 from moldau.cluster.queries import LiveBroker, Query
@@ -161,7 +161,7 @@ class Outbox:
         epoch_version = self.epoch_version
 
         def written(outcome: Written | CoordinationError) -> None:
-            if epoch_version is not None and isinstance(outcome, NodeError) and outcome.path == paths.CONTROLLER_EPOCH:
+            if epoch_version is not None and isinstance(outcome, NodeError) and outcome.path == znodes.CONTROLLER_EPOCH:
                 self._refused()
             else:
                 then(outcome)

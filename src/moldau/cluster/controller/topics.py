@@ -13,11 +13,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from moldau.cluster import paths, queries
+from moldau.cluster import queries, znodes
 from moldau.cluster.changes import Change, DropPartitions, NewPartitions, NewState, NewTopic, PutTopic
 from moldau.cluster.control import LedPartition
-from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, Works
-from moldau.cluster.controller.election import NO_LEADER
+from moldau.cluster.controller.broadcast import NO_LEADER, PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, Works
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, Replicas, TopicImage
 from moldau.cluster.controller.planning import Outcomes, Plan, Planner, new_partitions, not_stored
@@ -364,7 +363,7 @@ class TopicChanges:
         def nodes_read(nodes: TopicNodes | CoordinationError) -> None:
             if isinstance(nodes, CoordinationError):
                 completed(nodes)
-            elif paths.partitions(topic.name) in nodes.nodes:
+            elif znodes.partitions(topic.name) in nodes.nodes:
                 self._complete(topic, completed, floors)
             else:
                 self._outbox.write([NewPartitions(topic.name)], parent_written)
@@ -413,5 +412,5 @@ def _first(replicas: Sequence[Replicas]) -> range:
 
 def _is_of(path: str, name: str) -> bool:
     """Whether a node is one of a topic."""
-    topic = paths.topic(name)
-    return path in (topic, paths.topic_config(name)) or path.startswith(f"{topic}/")
+    topic = znodes.topic(name)
+    return path in (topic, znodes.topic_config(name)) or path.startswith(f"{topic}/")

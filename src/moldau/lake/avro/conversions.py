@@ -4,9 +4,19 @@ from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
-from moldau.lake.avro.nodes import ArrayNode, EnumNode, FixedNode, MapNode, Node, PrimitiveNode, RecordNode, UnionNode, not_null
-from moldau.lake.avro.physical import default_value
-from moldau.lake.avro.schemas import AvroSchemaError
+from moldau.lake.avro.schemas import (
+    ArrayNode,
+    AvroSchemaError,
+    EnumNode,
+    FixedNode,
+    MapNode,
+    Node,
+    PrimitiveNode,
+    RecordNode,
+    UnionNode,
+    default_value,
+    not_null,
+)
 from moldau.lake.avro.types import MILLISECONDS, date_range, decimal_type, merged_numbers
 
 Convert = Callable[[Any], Any] | None

@@ -5,6 +5,10 @@ which reads one field of all rows. It follows records, arrays, maps, primitives,
 of null and one of these, one in another; with promotions, defaults, aliases, and fields that only one side has. For any other pair it
 gives None, and so it does wherever fastavro would resolve differently: what is decoded here is what fastavro decodes. The doubtful rows of
 a batch are left to it.
+
+What is not read is passed over: elements that the reader's schema does not have, and items on the way to the next. What fastavro finds
+wrong in an element that it drops (see `evolution`) makes its row doubtful here too: that it ends too early, or that the name of an entry in
+a map is no UTF-8. The rest of its bytes are not looked at.
 """
 
 from typing import Any
@@ -12,14 +16,117 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from moldau.lake.avro.blocks import array_step, map_step
+from moldau.lake.avro.blocks import BlockLayout, array_step, map_step, walk
 from moldau.lake.avro.conversions import convert_default
 from moldau.lake.avro.leaves import UnlikeError, leaf_step, nulls, same_name
-from moldau.lake.avro.nodes import MISSING, ArrayNode, FieldNode, MapNode, Node, PrimitiveNode, RecordNode, UnionNode, not_null
-from moldau.lake.avro.schemas import SchemaTree
-from moldau.lake.avro.skips import entry_layout, item_layout, skip
+from moldau.lake.avro.schemas import (
+    MISSING,
+    ArrayNode,
+    EnumNode,
+    FieldNode,
+    FixedNode,
+    MapNode,
+    Node,
+    PrimitiveNode,
+    RecordNode,
+    SchemaTree,
+    UnionNode,
+    least_size,
+    not_null,
+    width,
+)
 from moldau.lake.avro.types import arrow_schema, arrow_type
 from moldau.lake.avro.vectors import Bytes, Int64s, RowCursor, Step
+
+
+def skip(node: Node) -> Step:
+    """Passes over an element."""
+    match node:
+        case PrimitiveNode(name, _):
+            return _SKIPS[name]
+        case FixedNode():
+            size = node.size
+            return lambda cursor: cursor.move(cursor.position + size)
+        case EnumNode():
+            return _skip_number  # fastavro does not look at the symbol either
+        case RecordNode(_, fields):
+            steps = [skip(each.type) for each in fields]
+
+            def record(cursor: RowCursor) -> None:
+                for step in steps:
+                    step(cursor)
+
+            return record
+        case UnionNode():
+            return _skip_union(node)
+        case ArrayNode(items):
+            layout = item_layout(items)
+            return lambda cursor: walk(cursor, layout)
+        case MapNode(values):
+            return _skip_map(entry_layout(values))
+
+
+def item_layout(items: Node) -> BlockLayout:
+    """How the items of an array lie. Items that take no bytes are refused before."""
+    return BlockLayout(skip(items), least_size(items), width(items))
+
+
+def entry_layout(values: Node) -> BlockLayout:
+    """How the entries of a map lie: a string and a value each."""
+    value = skip(values)
+
+    def entry(cursor: RowCursor) -> None:
+        cursor.spans()
+        value(cursor)
+
+    return BlockLayout(entry, 1 + least_size(values), None)
+
+
+def _skip_number(cursor: RowCursor) -> None:
+    cursor.longs()
+
+
+def _skip_span(cursor: RowCursor) -> None:
+    cursor.spans()
+
+
+def _skip_union(union: UnionNode) -> Step:
+    members = not_null(union)
+    if len(members) != 1 or len(union.branches) > 2:
+        raise UnlikeError
+    inner, full, count = skip(members[0]), union.branches.index(members[0]), len(union.branches)
+
+    def step(cursor: RowCursor) -> None:
+        rows = np.flatnonzero(cursor.choices(count) == full)
+        if len(rows) == len(cursor):
+            inner(cursor)
+            return
+        part = cursor.part(rows)
+        inner(part)
+        cursor.join(rows, part)
+
+    return step
+
+
+def _skip_map(layout: BlockLayout) -> Step:
+    def step(cursor: RowCursor) -> None:
+        entries = walk(cursor, layout)
+        entries.cursor.strings(entries.cursor.gather(*entries.cursor.spans()))
+        entries.doubt()
+
+    return step
+
+
+_SKIPS: dict[str, Step] = {
+    "null": lambda cursor: None,
+    "boolean": lambda cursor: cursor.move(cursor.position + 1),
+    "int": _skip_number,
+    "long": _skip_number,
+    "float": lambda cursor: cursor.move(cursor.position + 4),
+    "double": lambda cursor: cursor.move(cursor.position + 8),
+    "bytes": _skip_span,
+    "string": _skip_span,
+}
 
 
 class FastDecoder:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from moldau.lake.avro.nodes import EnumNode, FixedNode, LogicalType, Node, PrimitiveNode, RecordNode
+from moldau.lake.avro.schemas import EnumNode, FixedNode, LogicalType, Node, PrimitiveNode, RecordNode
 from moldau.lake.avro.types import MILLISECONDS, arrow_type, date_range, decimal_type
 from moldau.lake.avro.vectors import Int64s, RowCursor, Step
 

@@ -15,9 +15,20 @@ from typing import Any
 import pyarrow as pa
 
 from moldau.lake.avro.conversions import YearError, conversion, has_named_choice
-from moldau.lake.avro.nodes import ArrayNode, EnumNode, FieldNode, MapNode, Node, PrimitiveNode, RecordNode, UnionNode, not_null
-from moldau.lake.avro.physical import physical
-from moldau.lake.avro.schemas import SchemaTree, check_sizes
+from moldau.lake.avro.schemas import (
+    ArrayNode,
+    EnumNode,
+    FieldNode,
+    MapNode,
+    Node,
+    PrimitiveNode,
+    RecordNode,
+    SchemaTree,
+    UnionNode,
+    check_sizes,
+    not_null,
+    physical,
+)
 from moldau.lake.avro.types import arrow_schema
 from moldau.registry.untrusted_avro import NegativeNumberError, checked_numbers
 

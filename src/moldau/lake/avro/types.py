@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from moldau.lake.avro.nodes import (
+from moldau.lake.avro.schemas import (
     ArrayNode,
+    AvroText,
     EnumNode,
     FixedNode,
     LogicalType,
@@ -18,8 +19,8 @@ from moldau.lake.avro.nodes import (
     RecordNode,
     UnionNode,
     not_null,
+    parse,
 )
-from moldau.lake.avro.schemas import AvroText, parse
 
 DECIMAL_PRECISION_MAX = 38
 _PLAIN = {

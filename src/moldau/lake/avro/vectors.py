@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from moldau.lake import spans
-
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 SLACK = 24
@@ -162,7 +160,7 @@ class RowCursor:
 
     def gather(self, start: Int64s, end: Int64s) -> Any:
         """An Arrow binary array of spans, which ascend."""
-        return spans.gather(self.data.buffer, start, end)
+        return gather(self.data.buffer, start, end)
 
     def strings(self, raw: Any) -> Any:
         """Bytes as text; rows whose bytes are no UTF-8 are doubtful."""
@@ -186,3 +184,18 @@ def _signed(zigzag: Any) -> Int64s:
 
 Step = Callable[[RowCursor], Any]
 """Reads an element of all rows of a cursor: an Arrow array; nothing of one that is passed over."""
+
+
+def gather(buffer: Any, start: Int64s, end: Int64s, null: Any = None) -> Any:
+    """A binary array of the spans from `start` to `end` of an Arrow buffer; they ascend. `null`: which of them are null; None: none is.
+
+    Seen through offsets start, end, start, end, ... the buffer is an array of spans and gaps in turn; Arrow takes every other one.
+    """
+    count = len(start)
+    if count == 0:
+        return pa.array([], pa.binary())
+    offsets = np.empty(2 * count, np.int32)
+    offsets[0::2] = start
+    offsets[1::2] = end
+    spans = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), buffer])
+    return spans.take(pa.array(np.arange(0, 2 * count, 2), mask=null if null is not None and null.any() else None))

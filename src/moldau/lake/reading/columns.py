@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from moldau.lake.spans import gather
+from moldau.lake.avro.vectors import gather
 from moldau.model.errors import CorruptBatchError
 from moldau.protocol.records.vectors import SLACK, Bytes8, Int64s, record_starts, spans, varints
 from moldau.protocol.records.walk import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX, refuse_batch_headers, refuse_record_headers

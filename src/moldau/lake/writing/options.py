@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from moldau.lake.reading.offsets import OptionError
-from moldau.lake.reading.option_values import choice, duration_ms, flag, number, spelt_right
+from moldau.lake.reading.options import choice, duration_ms, flag, number, spelt_right
 from moldau.lake.writing.decisions import DECISIONS_TOPIC
 from moldau.lake.writing.producing import ACKS_ALL
 from moldau.protocol.records.compression import Compression

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from moldau.log.partition_log import PartitionLog
     from moldau.log.segments import RemovedSegment
     from moldau.model.identity import TopicPartition
-    from moldau.ports.background import Background
+    from moldau.ports.background import Background, Workers
     from moldau.ports.filesystem import FileSystem
-    from moldau.ports.workers import Workers
 
 _LOG = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from moldau.log.log_set import Placement
     from moldau.log.segment import Segment
     from moldau.log.segments import RemovedSegment
+    from moldau.ports.background import Job, WorkerError, Workers
     from moldau.ports.filesystem import FileSystem
-    from moldau.ports.workers import Job, WorkerError, Workers
 
 
 class Host(Protocol):

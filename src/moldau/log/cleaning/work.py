@@ -14,8 +14,8 @@ from moldau.log.cleaning.key_map import KeyMap, UnreadableRecordsError
 from moldau.log.cleaning.task import BadBatch, EntryMissing, GroupWritten, Message, PassDone, Source, StorageFailed, Task, encode_message
 from moldau.log.segment import Segment
 from moldau.model.errors import ProtocolError, StorageError
+from moldau.ports.background import WorkerTools
 from moldau.ports.filesystem import File
-from moldau.ports.workers import WorkerTools
 from moldau.protocol.records.header import CRC_DATA_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, peek_header, read_header
 
 if TYPE_CHECKING:

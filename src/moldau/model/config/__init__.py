@@ -4,7 +4,6 @@ The table (:data:`BROKER`, :data:`TOPIC`) serves parsing, DescribeConfigs, Alter
 types, ranges and defaults are those of Kafka 4.3; where one differs, its definition says why. Standard library only, and quick to load.
 """
 
-from moldau.model.config.checks import check_dynamic_broker, check_text, check_topic, dynamic_definition, topic_definition
 from moldau.model.config.definition import (
     ConfigDefinition,
     ConfigSource,
@@ -18,8 +17,17 @@ from moldau.model.config.definition import (
     parse_value,
 )
 from moldau.model.config.static import StaticConfig, read_static, without_effect
-from moldau.model.config.store import BrokerConfig, Setting, TopicConfig
-from moldau.model.config.tables.broker import BROKER
+from moldau.model.config.store import (
+    BrokerConfig,
+    Setting,
+    TopicConfig,
+    check_dynamic_broker,
+    check_text,
+    check_topic,
+    dynamic_definition,
+    topic_definition,
+)
+from moldau.model.config.tables import BROKER
 from moldau.model.config.tables.topic import TOPIC
 
 __all__ = [

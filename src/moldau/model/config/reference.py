@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from moldau.model.config.definition import ConfigDefinition, describe_allowed, format_value
-from moldau.model.config.tables.broker import BROKER
+from moldau.model.config.tables import BROKER
 from moldau.model.config.tables.coordinators import COORDINATORS
 from moldau.model.config.tables.logs import LOGS
 from moldau.model.config.tables.network import NETWORK

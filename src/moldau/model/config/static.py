@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from moldau.model.config.definition import ConfigDefinition, ConfigValue, InvalidConfigError, parse_value
 from moldau.model.config.listeners import listeners_of
-from moldau.model.config.tables.broker import BROKER
+from moldau.model.config.tables import BROKER
 from moldau.model.near_names import nearest
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _read_file(static: StaticConfig, text: str, file_name: str) -> None:
         for entry in read_file(text, file_name):
             static.put(entry.name, entry.text, entry.origin)
         return
-    from moldau.model.config.properties import read_properties
+    from moldau.model.config.file import read_properties
 
     for entry in read_properties(text, file_name):
         missing = None if entry.name in BROKER else _missing(entry.name, near_names(entry.name, BROKER))

@@ -5,8 +5,7 @@ from typing import Any, Protocol, TypeVar
 
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.ports.filesystem import Bytes
-from moldau.protocol.codec.primitives import UnencodableError, Writer
-from moldau.protocol.decoded_bounds import NO_BOUND
+from moldau.protocol.codec.primitives import NO_BOUND, UnencodableError, Writer
 from moldau.protocol.versions import CODEC, FLEXIBLE_FROM
 
 M = TypeVar("M")

@@ -20,8 +20,8 @@ from typing import Any
 from moldau.model.errors import ProtocolError
 from moldau.protocol.codec import primitives
 from moldau.protocol.codec.fields import Blob, Field, Fixed, ListOf, Nested, Text, WireType, fields_of
+from moldau.protocol.codec.primitives import NO_BOUND, too_many_elements
 from moldau.protocol.codec.source import Source
-from moldau.protocol.decoded_bounds import NO_BOUND, too_many_elements
 from moldau.protocol.varint import read_uvarint, skip_fields
 
 MALFORMED = (struct_error, IndexError, UnicodeDecodeError, ProtocolError)

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 
 from moldau.model.errors import ProtocolError
-from moldau.protocol.decoded_bounds import NO_BOUND, too_many_elements
-from moldau.protocol.fast.produce_response import FIRST_FLEXIBLE
+from moldau.protocol.codec.primitives import NO_BOUND, too_many_elements
 from moldau.protocol.headers import decode_request_header
 from moldau.protocol.varint import read_uvarint
 
 UUID_BYTES = 16
 STRING_BYTES_MAX = 32767
+FIRST_FLEXIBLE = 9
+"""Version of Produce."""
 
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from

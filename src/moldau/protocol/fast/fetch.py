@@ -5,7 +5,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from moldau.model.steps import Pause, drain
-from moldau.protocol.decoded_bounds import NO_BOUND
+from moldau.protocol.codec.primitives import NO_BOUND
 from moldau.protocol.fast.cursor import Cursor
 from moldau.protocol.fast.fetch_response import (
     FIRST_FLEXIBLE,

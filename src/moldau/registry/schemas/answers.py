@@ -24,7 +24,7 @@ from moldau.registry.schemas.language import Incompatibility, InvalidSchemaError
 from moldau.registry.schemas.languages import LANGUAGES, UnknownLanguageError, parsed
 
 if TYPE_CHECKING:
-    from moldau.ports.workers import WorkerTools
+    from moldau.ports.background import WorkerTools
 
 
 WORK = "moldau.registry.schemas.answers:work"

@@ -4,16 +4,22 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from moldau.testing.history.copy_checks import check_copies
 from moldau.testing.history.evidence import Evidence
-from moldau.testing.history.flow_check import check_flow
 from moldau.testing.history.history import History
 from moldau.testing.history.kinds import Anomaly, Kind
-from moldau.testing.history.log_checks import check_fencing, check_send_order, check_whole_transactions, check_writes
 from moldau.testing.history.offset_checks import check_ends, check_group_offsets, check_stale_commits
-from moldau.testing.history.poll_checks import check_early_reads, check_out_of_range, check_polls
 from moldau.testing.history.progress_check import check_progress
+from moldau.testing.history.record_checks import (
+    check_early_reads,
+    check_fencing,
+    check_out_of_range,
+    check_polls,
+    check_send_order,
+    check_whole_transactions,
+    check_writes,
+)
 from moldau.testing.history.saving import save
+from moldau.testing.history.transaction_checks import check_copies, check_flow
 
 CHECKS = (
     check_writes,

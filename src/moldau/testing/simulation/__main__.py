@@ -22,9 +22,8 @@ from typing import Any
 from moldau.testing.simulation.fleet import clients_of, options_of
 from moldau.testing.simulation.mutants import BLOCKS, MUTANTS, SEEDS_MAX, first_of_block, seeds_until_found
 from moldau.testing.simulation.probes import points_of_the_product
-from moldau.testing.simulation.regressions import Regression, to_toml
+from moldau.testing.simulation.regressions import Regression, shrink, to_toml
 from moldau.testing.simulation.report import Report
-from moldau.testing.simulation.shrinking import shrink
 from moldau.testing.simulation.trial import run_trial
 
 TWICE_EVERY = 20

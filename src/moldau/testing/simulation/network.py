@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from moldau.model.errors import StorageError
-from moldau.ports.network import ConnectError
-from moldau.ports.transport import Receiver, Transport
+from moldau.ports.transport import ConnectError, Receiver, Transport
 from moldau.testing.network import QueuedTransport
 from moldau.testing.simulation.schedule import Actor, Event, Group, Schedule
 
@@ -357,7 +356,7 @@ class Attempt:
 
 
 class ClientNetwork:
-    """A :class:`moldau.ports.network.Network`."""
+    """A :class:`moldau.ports.transport.Network`."""
 
     def __init__(self, network: SimulatedNetwork, party: Party) -> None:
         self._network = network

@@ -21,12 +21,12 @@ from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import WorldError
 from moldau.model.steps import Steps
-from moldau.ports.workers import WorkerError
+from moldau.ports.background import WorkerError
+from moldau.testing.background import FakeJob, FakeWorkers
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.network import Party, SimulatedNetwork
 from moldau.testing.simulation.schedule import Actor, Event, Group, Schedule
 from moldau.testing.simulation.tree import SimulatedTree
-from moldau.testing.workers import FakeJob, FakeWorkers
 
 T = TypeVar("T")
 LISTENER = "PLAINTEXT"
@@ -349,7 +349,7 @@ class SimulatedBackground:
 
 
 class SimulatedWorkers:
-    """:class:`moldau.ports.workers.Workers`: one process beside the broker's, that ends with it."""
+    """:class:`moldau.ports.background.Workers`: one process beside the broker's, that ends with it."""
 
     def __init__(self, process: Incarnation) -> None:
         self._process = process

@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 from moldau.testing.history.history import History
 from moldau.testing.simulation.clients.context import ClientContext, OperationBudget, PartitionNumbers
 from moldau.testing.simulation.disk import SimulatedDisk
-from moldau.testing.simulation.loop import VirtualLoop
 from moldau.testing.simulation.network import SimulatedNetwork
 from moldau.testing.simulation.options import Options, generator
 from moldau.testing.simulation.process import PORT, Host, ignore_crashes_of_the_collector
-from moldau.testing.simulation.schedule import Event, Schedule
+from moldau.testing.simulation.schedule import Event, Schedule, VirtualLoop
 from moldau.testing.simulation.tree import SimulatedTree
 
 T = TypeVar("T")

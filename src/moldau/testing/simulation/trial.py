@@ -26,8 +26,8 @@ from moldau.testing.simulation.power_cuts import PowerCuts
 from moldau.testing.simulation.probes import Hit, SimulatedProbe
 from moldau.testing.simulation.process import Crashed
 from moldau.testing.simulation.replay import check_coordinators
+from moldau.testing.simulation.report import Transcript
 from moldau.testing.simulation.simulation import Simulation
-from moldau.testing.simulation.transcript import Transcript
 from moldau.testing.simulation.workloads import Workload
 from moldau.testing.simulation.workloads.recording import drain
 

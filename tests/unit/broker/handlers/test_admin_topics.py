@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.topics import (
     CreatableReplicaAssignment,
@@ -187,7 +187,7 @@ def test_a_store_that_fails_leaves_no_topic_and_says_so(broker: Administered) ->
         "INVALID_TOPIC_EXCEPTION",
     ]
     broker.tree.full = False
-    assert broker.tree.children(paths.TOPICS) == []
+    assert broker.tree.children(znodes.TOPICS) == []
     assert create(broker, topic("t"))[0].error_code == 0
 
 
@@ -241,8 +241,8 @@ def test_a_deleted_topic_is_gone_with_its_logs(broker: Administered) -> None:
     assert delete(broker, DeleteTopicState("t")) == [("t", topic_id, "NONE")]
     assert broker.host.take() == ["remove t-0", "remove t-1"]
     assert list(broker.metadata.topics) == ["kept"]
-    assert broker.tree.children(paths.TOPICS) == ["kept"]
-    assert broker.tree.children(paths.DELETE_TOPICS) == []
+    assert broker.tree.children(znodes.TOPICS) == ["kept"]
+    assert broker.tree.children(znodes.DELETE_TOPICS) == []
 
 
 @pytest.mark.parametrize("version", range(1, 7))

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.broker.groups.offsets import NO_TOPIC_ID
 from moldau.broker.groups.records import decode_offset, offset_key
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from moldau.protocol.records.batch import iterate_log
@@ -262,7 +262,7 @@ def test_a_deletion_that_a_crash_interrupted_takes_the_offsets_too(tmp_path: Pat
     world = group_world(store=str(tmp_path / "store"))
     world.create_topic("u")
     commit(world.connect(), "g", {("t", 0): 1, ("u", 0): 2})
-    world.store.create(paths.delete_topic("u"))
+    world.store.create(znodes.delete_topic("u"))
     world.restart()
     world.clock.settle()
     assert fetch(world.connect(), "g") == {("t", 0): 1}

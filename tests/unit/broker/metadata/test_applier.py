@@ -6,7 +6,7 @@ import pytest
 
 from moldau.broker.configs import Change, Edit, Resource, ResourceType
 from moldau.broker.metadata.applier import READ_AGAIN_S
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica
 from moldau.cluster.znodes import encode_config, encode_config_change
 from moldau.log.partition_metadata import write_topic_id
@@ -160,8 +160,8 @@ def test_what_a_deletion_brings_to_disk_keeps_other_changes_from_nothing(world: 
 def test_of_many_topics_only_the_one_whose_configuration_is_malformed_has_defaults(
     world: BrokerWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.store.create(paths.topic_config("good"), encode_config({"retention.ms": "5"}))
-    world.store.create(paths.topic_config("bad"), b"{")
+    world.store.create(znodes.topic_config("good"), encode_config({"retention.ms": "5"}))
+    world.store.create(znodes.topic_config("bad"), b"{")
     info = world.broker.metadata.topics["t"].partitions[0]
     names = ("bad", "good")
     assert (
@@ -171,17 +171,17 @@ def test_of_many_topics_only_the_one_whose_configuration_is_malformed_has_defaul
     assert world.partition("bad").log.config == world.partition("other").log.config
     (record,) = caplog.records
     assert "topic=bad" in record.message
-    assert paths.topic_config("bad") in record.message
+    assert znodes.topic_config("bad") in record.message
 
 
 def test_a_configuration_that_becomes_malformed_stays_as_it_was_and_others_are_changed(
     world: BrokerWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     def notify(data: bytes) -> None:
-        world.store.create(paths.config_change("config_change_"), data, sequential=True)
+        world.store.create(znodes.config_change("config_change_"), data, sequential=True)
 
     def change(name: str, data: bytes) -> None:
-        path = paths.topic_config(name)
+        path = znodes.topic_config(name)
         world.store.set(path, data)
         notify(encode_config_change(f"topics/{name}"))
         world.clock.settle()
@@ -192,8 +192,8 @@ def test_a_configuration_that_becomes_malformed_stays_as_it_was_and_others_are_c
     assert [world.partition(name).log.config.retention_ms for name in ("t", "other")] == [111, 222]
     malformed, skipped = (record.message for record in caplog.records)
     assert "entity=topics/t" in malformed
-    assert paths.topic_config("t") in malformed
-    assert paths.CONFIG_CHANGES in skipped
+    assert znodes.topic_config("t") in malformed
+    assert znodes.CONFIG_CHANGES in skipped
     change("t", encode_config({"retention.ms": "333"}))
     assert world.partition("t").log.config.retention_ms == 333
 
@@ -202,7 +202,7 @@ def test_a_value_in_the_tree_that_is_not_allowed_is_named_with_its_node_and_the_
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = BrokerWorld(store=str(tmp_path / "metadata.db"))
-    name, path = "max.connections.per.ip.overrides", paths.broker_config(None)
+    name, path = "max.connections.per.ip.overrides", znodes.broker_config(None)
     world.configure(None, log_retention_ms=5)
     world.store.set(path, encode_config({name: "nonsense", "log.retention.ms": "6"}))
     world.restart()
@@ -216,12 +216,12 @@ def test_a_value_of_a_topic_in_the_tree_that_is_not_allowed_is_named_with_its_no
 ) -> None:
     world = BrokerWorld(store=str(tmp_path / "metadata.db"))
     world.create_topic("t", retention_ms=111)
-    path = paths.topic_config("t")
+    path = znodes.topic_config("t")
     world.store.set(path, encode_config({"retention.ms": "soon", "retention.bytes": "222"}))
     if restarts:
         world.restart()
     else:
-        world.store.create(paths.config_change("config_change_"), encode_config_change("topics/t"), sequential=True)
+        world.store.create(znodes.config_change("config_change_"), encode_config_change("topics/t"), sequential=True)
         world.clock.settle()
     config = world.partition("t").log.config
     assert (config.retention_ms, config.retention_bytes) == (7 * 24 * 3_600_000, 222)
@@ -259,7 +259,7 @@ class FailingOnce(AskedTree):
             super().submit(request, done)
 
 
-@pytest.mark.parametrize("path", [paths.CONFIG_CHANGES, paths.topic_config("t")])
+@pytest.mark.parametrize("path", [znodes.CONFIG_CHANGES, znodes.topic_config("t")])
 def test_a_changed_configuration_that_could_not_be_read_is_read_again_and_those_that_change_then_too(path: str) -> None:
     world = BrokerWorld(tree=FailingOnce)
     world.create_topic("t")

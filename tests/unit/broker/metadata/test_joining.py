@@ -5,7 +5,7 @@ from typing import Any
 
 from moldau.broker.metadata.applier import MetadataCache
 from moldau.broker.metadata.membership import ClusterMembership
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.queries import Configs
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.cluster.store import MetadataStore
@@ -53,7 +53,7 @@ def read(session: Coordination, clock: FakeClock) -> Any:
 def owner(session: Coordination) -> int:
     """The session that has registered broker 0; 0 for none."""
     found: list[object] = []
-    session.submit(GetData(paths.broker(0)), found.append)
+    session.submit(GetData(znodes.broker(0)), found.append)
     return found[0].stat.owner if isinstance(found[0], Data) else 0
 
 
@@ -61,8 +61,8 @@ def test_a_first_start_writes_twice_the_cluster_with_the_registration_and_the_cl
     world = BrokerWorld(tree=WrittenTree)
     assert isinstance(world.store, WrittenTree)
     made, claim = ([write.path for write in each.writes] for each in world.store.written)
-    assert made[-2:] == [paths.CLUSTER_ID, paths.broker(0)]
-    assert claim == [paths.CONTROLLER, paths.CONTROLLER_EPOCH]
+    assert made[-2:] == [znodes.CLUSTER_ID, znodes.broker(0)]
+    assert claim == [znodes.CONTROLLER, znodes.CONTROLLER_EPOCH]
 
 
 def test_who_makes_the_cluster_is_registered_by_that_and_who_finds_it_is_not() -> None:
@@ -80,10 +80,10 @@ def test_a_cluster_is_made_also_where_another_session_is_registered_with_the_sam
     clock = FakeClock()
     tree = FakeTree(clock)
     old, new = tree.session(), tree.session()
-    registered = (Create("/brokers"), Create(paths.BROKER_IDS), Create(paths.broker(0), b"{}", ephemeral=True))
+    registered = (Create("/brokers"), Create(znodes.BROKER_IDS), Create(znodes.broker(0), b"{}", ephemeral=True))
     old.submit(Multi(registered), lambda _outcome: None)
     assert read(new, clock) == Configs({}, {})
     assert owner(new) == old.session_id
     made: list[object] = []
-    new.submit(GetData(paths.CLUSTER_ID), made.append)
+    new.submit(GetData(znodes.CLUSTER_ID), made.append)
     assert isinstance(made[0], Data)

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.broker.metadata.registration import AGAIN_S, TAKEN_MAX_S, Registration
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.changes import NewCluster, Register
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.cluster.store import MetadataStore
@@ -14,7 +14,7 @@ from moldau.testing.clock import FakeClock
 from moldau.testing.coordination import FakeSession, FakeTree
 
 ENDPOINTS = (Endpoint("PLAINTEXT", "192.0.2.2", 9092),)
-PATH = paths.broker(3)
+PATH = znodes.broker(3)
 
 
 class World:
@@ -24,7 +24,7 @@ class World:
         self.clock = FakeClock()
         self.tree = FakeTree(self.clock)
         self.other = self.tree.session()
-        MetadataStore(self.other).write([NewCluster(paths.ROOTS, "c")], lambda _outcome: None)
+        MetadataStore(self.other).write([NewCluster(znodes.ROOTS, "c")], lambda _outcome: None)
         self.session = self.tree.session()
         self.registered: list[tuple[int, int]] = []
         self.failures: list[CoordinationError] = []

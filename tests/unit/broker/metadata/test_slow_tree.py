@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.broker import Broker
 from moldau.broker.configs import Change, Edit, Resource, ResourceType
-from moldau.cluster import paths
+from moldau.cluster import znodes
 from moldau.cluster.controller.requests import GrowthSpec, PlannedTopic, TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
@@ -239,8 +239,8 @@ def test_a_configuration_that_another_changes_during_a_start_is_obeyed_whenever_
         assert world.fake_tree is not None
         other = world.fake_tree.session()
         let_pass(world, moment_s)
-        config = SetData(paths.topic_config("served"), b'{"version":1,"config":{"retention.ms":"12345"}}')
-        notification = Create(paths.config_change("config_change_"), b'{"version":2,"entity_path":"topics/served"}', sequential=True)
+        config = SetData(znodes.topic_config("served"), b'{"version":1,"config":{"retention.ms":"12345"}}')
+        notification = Create(znodes.config_change("config_change_"), b'{"version":2,"entity_path":"topics/served"}', sequential=True)
         other.submit(Multi((config, notification)), lambda _outcome: None)
         start_to_end(world)
         let_pass(world, 5 * LATENCY_S)

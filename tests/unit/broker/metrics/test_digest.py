@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.broker.metrics.digest import BUCKETS, WINDOW_S, TimeDigest
+from moldau.broker.metrics.counters import BUCKETS, WINDOW_S, TimeDigest
 
 
 def test_count_and_sum_are_exact_and_nothing_is_too_long() -> None:

@@ -6,10 +6,10 @@ Nothing is skipped in silence: what would be dangerous to ignore is refused, the
 import pytest
 
 from moldau.model.config import InvalidConfigError, format_value, read_static
+from moldau.model.config.file import read_properties
 from moldau.model.config.kafka_names import absent
-from moldau.model.config.properties import read_properties
 from moldau.model.config.static import StaticConfig
-from moldau.model.config.tables.broker import BROKER
+from moldau.model.config.tables import BROKER
 
 KRAFT = """\
 # one node

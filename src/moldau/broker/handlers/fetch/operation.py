@@ -24,10 +24,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.handlers.services import Guards, PartitionServices
-from moldau.broker.quotas.quotas import NO_QUOTAS
+from moldau.broker.quotas import NO_QUOTAS
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.purgatory import DelayedFetch, FetchIsolation
-from moldau.broker.security.authorizer import Operation
+from moldau.broker.security import Operation
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
 from moldau.ports.transport import FileRange, Part
 from moldau.protocol.api_keys import ApiKey

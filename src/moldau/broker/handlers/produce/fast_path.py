@@ -17,7 +17,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
-from moldau.broker.quotas.quotas import NO_QUOTAS
+from moldau.broker.quotas import NO_QUOTAS
 from moldau.broker.replicas.append_run import AppendRun
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.model.errors import ErrorCode, PeerError, StorageError

@@ -20,7 +20,7 @@ from moldau.broker.handlers.services import Guards, PartitionServices, Transacti
 from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
-from moldau.broker.security.authorizer import Operation
+from moldau.broker.security import Operation
 from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError
 from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_response
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from moldau.broker.replicas.appends import PendingAppend
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.replicas.manager import ReplicaManager
-    from moldau.broker.security.channel import Channel
+    from moldau.broker.security import Channel
     from moldau.ports.clock import Clock
     from moldau.protocol.fast.produce import ProduceFrame
     from moldau.protocol.records.header import BatchHeader

@@ -22,7 +22,7 @@ from moldau.model.steps import UNFINISHED, Steps
 
 if TYPE_CHECKING:
     from moldau.broker.replicas.hosted import HostedPartition
-    from moldau.broker.security.channel import Channel
+    from moldau.broker.security import Channel
     from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.log.open_transactions import Verification
     from moldau.log.partition_log import AppendResult

@@ -4,8 +4,7 @@ Those of parts that a broker of this version does not have are here because tool
 (`in_effect`).
 """
 
-from moldau.model.config.definition import INT_MAX, ConfigDefinition
-from moldau.model.config.tables.rows import CLUSTER, DAY_MS, boolean, integer, items, long, short, string, table
+from moldau.model.config.definition import CLUSTER, DAY_MS, INT_MAX, ConfigDefinition, boolean, integer, items, long, short, string, table
 from moldau.model.config.validators import Between, DifferentItems, OneOf, SomeOf, at_least
 
 SEGMENT_BYTES_MIN = 1_048_576

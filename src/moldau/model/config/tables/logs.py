@@ -1,7 +1,6 @@
 """Configurations of the log: where it lies, when it rolls, flushes, drops, compacts. Most are what a topic takes that sets nothing."""
 
-from moldau.model.config.definition import LONG_MAX, Synonym
-from moldau.model.config.tables.rows import CLUSTER, DAY_MS, boolean, double, integer, items, long, string, table
+from moldau.model.config.definition import CLUSTER, DAY_MS, LONG_MAX, Synonym, boolean, double, integer, items, long, string, table
 from moldau.model.config.tables.topic import CODECS
 from moldau.model.config.validators import Between, DifferentItems, OneOf, SomeOf, at_least
 

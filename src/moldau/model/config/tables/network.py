@@ -1,8 +1,7 @@
 """Configurations of the broker's identity, its listeners, connections and requests."""
 
-from moldau.model.config.definition import INT_MAX, LONG_MAX, Synonym
+from moldau.model.config.definition import CLUSTER, INT_MAX, LONG_MAX, Synonym, boolean, integer, items, long, string, table
 from moldau.model.config.listeners import ListenerAddresses, ProtocolMap
-from moldau.model.config.tables.rows import CLUSTER, boolean, integer, items, long, string, table
 from moldau.model.config.validators import AddressLimits, OneOf, at_least
 
 THREADS = "One thread runs the broker and a small pool does what waits for the disk; the number is known so that tools which read it work."

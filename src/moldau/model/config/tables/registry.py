@@ -1,8 +1,14 @@
-"""Configurations of the schema registry that `moldau serve --registry` runs beside the broker."""
+"""Configurations of the schema registry that `moldau serve --registry` runs beside the broker, and the defaults that ``moldau registry``
+shares.
+"""
 
-from moldau.model.config.tables.rows import integer, items, table
+from moldau.model.config.definition import integer, items, table
 from moldau.model.config.validators import at_least
-from moldau.model.registry_defaults import CONNECTIONS_MAX, MEMORY_BYTES_MAX
+
+CONNECTIONS_MAX = 1_000
+"""Connections at once."""
+MEMORY_BYTES_MAX = 24 << 20
+"""Of schemas, configurations and modes that are kept."""
 
 OWN = "Of our own: in Kafka's world the registry is another program."
 

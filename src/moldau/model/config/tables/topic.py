@@ -1,7 +1,6 @@
 """Configurations of a topic. Where one is not set, its synonyms among the broker's configurations stand in."""
 
-from moldau.model.config.definition import LONG_MAX, Synonym
-from moldau.model.config.tables.rows import DAY_MS, boolean, double, from_broker, integer, items, long, string, table
+from moldau.model.config.definition import DAY_MS, LONG_MAX, Synonym, boolean, double, from_broker, integer, items, long, string, table
 from moldau.model.config.validators import Between, OneOf, SomeOf, ThrottledReplicas, at_least
 
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")

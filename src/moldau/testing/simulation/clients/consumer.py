@@ -18,10 +18,8 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.versions import VersionRange
 from moldau.testing.simulation.clients.admin import EARLIEST, LATEST, list_offset
-from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Brokers, may_pass
-from moldau.testing.simulation.clients.connection import Address, RequestLostError
+from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Address, Brokers, Cause, RequestLostError, may_pass
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.errors import Cause
 from moldau.testing.simulation.clients.fetching import Message, messages_of
 from moldau.testing.simulation.clients.group import RANGE, GroupMetadata, Membership, commit_offsets, fetch_offsets
 

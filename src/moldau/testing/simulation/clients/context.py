@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from moldau.ports.clock import Clock
-from moldau.ports.network import Network
+from moldau.ports.transport import Network
 from moldau.testing.history.history import History
 
 

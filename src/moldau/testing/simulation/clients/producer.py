@@ -25,10 +25,17 @@ from moldau.protocol.messages.produce import PartitionProduceData, ProduceReques
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.versions import VersionRange
-from moldau.testing.simulation.clients.brokers import BACKOFF_S, REQUEST_TIMEOUT_S, Brokers, check, may_pass
-from moldau.testing.simulation.clients.connection import Address, RequestLostError
+from moldau.testing.simulation.clients.brokers import (
+    BACKOFF_S,
+    REQUEST_TIMEOUT_S,
+    Address,
+    Brokers,
+    Cause,
+    RequestLostError,
+    check,
+    may_pass,
+)
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.errors import Cause
 
 IN_FLIGHT_MAX = 5
 RECORDS_MAX = 16

@@ -23,9 +23,8 @@ from moldau.protocol.messages.transactions import (
     TxnOffsetCommitRequestTopic,
 )
 from moldau.protocol.versions import VersionRange
-from moldau.testing.simulation.clients.brokers import CoordinatorType
+from moldau.testing.simulation.clients.brokers import Cause, CoordinatorType
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.errors import Cause
 from moldau.testing.simulation.clients.group import GroupMetadata
 from moldau.testing.simulation.clients.producer import NO_PRODUCER_ID, Delivery, PartitionQueue, Producer
 

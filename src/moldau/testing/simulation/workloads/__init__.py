@@ -5,13 +5,10 @@ from typing import Any
 
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.workloads.administrating import administrate, look
-from moldau.testing.simulation.workloads.copying import copy
 from moldau.testing.simulation.workloads.joining import commit_plainly, join
 from moldau.testing.simulation.workloads.keeping import compact, delete
-from moldau.testing.simulation.workloads.reading import read
-from moldau.testing.simulation.workloads.succeeding import succeed
-from moldau.testing.simulation.workloads.transacting import transact
-from moldau.testing.simulation.workloads.writing import write, write_carelessly
+from moldau.testing.simulation.workloads.plain import read, write, write_carelessly
+from moldau.testing.simulation.workloads.transactional import copy, succeed, transact
 
 Workload = Callable[[ClientContext], Coroutine[Any, Any, None]]
 

@@ -9,8 +9,8 @@ from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.producer import Producer
 from moldau.testing.simulation.workloads.joining import look_at_offsets
 from moldau.testing.simulation.workloads.keeping import KeptError
+from moldau.testing.simulation.workloads.plain import PARTITIONS, TOPIC
 from moldau.testing.simulation.workloads.recording import ensure_topic, pause
-from moldau.testing.simulation.workloads.writing import PARTITIONS, TOPIC
 
 
 async def administrate(context: ClientContext) -> None:

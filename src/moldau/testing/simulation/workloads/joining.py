@@ -11,8 +11,8 @@ from moldau.testing.history.history import NONE, Outcome
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.group import COOPERATIVE, RANGE
+from moldau.testing.simulation.workloads.plain import PARTITIONS, TOPIC
 from moldau.testing.simulation.workloads.recording import RecordedReader, ensure_topic, pause
-from moldau.testing.simulation.workloads.writing import PARTITIONS, TOPIC
 
 _NOT_COMMITTED = (
     ErrorCode.ILLEGAL_GENERATION,

@@ -7,9 +7,9 @@ acknowledgement, and its own model of what must be there.
 from moldau.client.failures import SendError
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import Admin
+from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.errors import took_effect_perhaps
 from moldau.testing.simulation.clients.fetching import Message
 from moldau.testing.simulation.clients.producer import Producer
 from moldau.testing.simulation.workloads.recording import ensure_topic, pause

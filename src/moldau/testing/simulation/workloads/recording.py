@@ -9,9 +9,9 @@ from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.testing.history.history import NONE, NOT_OURS, Outcome
 from moldau.testing.simulation.clients.admin import Admin
+from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.errors import took_effect_perhaps
 from moldau.testing.simulation.clients.fetching import Message
 from moldau.testing.simulation.clients.producer import Producer
 

@@ -9,7 +9,7 @@ is muted as for others, and its next Produce request goes the general way.
 
 from typing import Final, Protocol
 
-from moldau.broker.security.channel import Channel
+from moldau.broker.security import Channel
 
 
 class Quotas(Protocol):

@@ -1,1 +1,0 @@
-"""How much clients may ask of the broker in a time."""

@@ -1,1 +1,0 @@
-"""Who is at the other end of a connection."""

@@ -1,8 +1,0 @@
-"""Configurations of a broker, of all subjects."""
-
-from moldau.model.config.tables.coordinators import COORDINATORS
-from moldau.model.config.tables.logs import LOGS
-from moldau.model.config.tables.network import NETWORK
-from moldau.model.config.tables.registry import REGISTRY
-
-BROKER = {**NETWORK, **LOGS, **COORDINATORS, **REGISTRY}
