@@ -11,7 +11,7 @@ from moldau.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRes
 
 
 def test_load_gives_classes_versions_and_the_first_flexible_one() -> None:
-    assert messages.load(ApiKey.CREATE_TOPICS) == (CreateTopicsRequest, CreateTopicsResponse, (2, 7), 5)
+    assert tuple(messages.load(ApiKey.CREATE_TOPICS)) == (CreateTopicsRequest, CreateTopicsResponse, (2, 7), 5)
 
 
 @pytest.mark.parametrize("api_key", ApiKey, ids=lambda key: key.name)
