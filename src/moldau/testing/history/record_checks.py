@@ -1,4 +1,4 @@
-"""What the log must hold (A1, A2, A5, A8, A10), and nothing of producers that were fenced; and what consumers must be given: everything
+"""What the log must hold: A1, A2, A5, A8, A10, and nothing of producers that were fenced; and what consumers must be given: everything
 once and in order, nothing before its commit, and no false alarm.
 """
 
