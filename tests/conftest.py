@@ -10,7 +10,8 @@ that a test starts would inherit it.
 And no thread of ours outlives the run: what a test has left at work behind it would meet the functions that later tests replace and count.
 Nor does it outlive a test how its command has set up logging: later tests look at what is logged.
 
-The modules and the thousands of collected tests stay until the end of the run: the garbage collector does not examine them again and again.
+The modules and the thousands of collected tests stay until the end of the run, and so do the strategies and the compiled codecs that a file
+of tests leaves: the garbage collector does not examine them, neither during collection nor later.
 """
 
 import gc
@@ -57,9 +58,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("drawn")
 
 
-def pytest_collection_finish() -> None:
+def _freeze() -> None:
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        _freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -76,9 +87,11 @@ def pytest_runtest_call() -> Generator[None]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     for thread in _ours():
         _first_seen.setdefault(thread, item.nodeid)
+    if nextitem is not None and nextitem.path != item.path:
+        _freeze()
 
 
 def _outlived() -> list[str]:
