@@ -1,14 +1,16 @@
 """Every (message class, version), and hypothesis strategies for their values, built from the declarations of the fields."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from moldau.model.errors import ErrorCode
+from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.protocol import messages
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec import decode
 from moldau.protocol.codec.fields import Blob, Field, Fixed, ListOf, Nested, Text, WireType, fields_of, int8, int32, int64
 from support.sizes import sized
 
@@ -46,6 +48,12 @@ def cases(api_key: ApiKey) -> Iterator[Case]:
 def all_cases() -> list[Case]:
     """Everything there is."""
     return [case for api_key in ApiKey for case in cases(api_key)]
+
+
+def decode_or_refuse(case: Case, data: bytes) -> None:
+    """Decode what may be damaged: a message or a ProtocolError."""
+    with suppress(ProtocolError):
+        decode(*case, memoryview(data))
 
 
 def carried(cls: type[Any], version: int) -> list[Field]:
