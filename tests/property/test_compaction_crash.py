@@ -6,6 +6,7 @@ that one new segment stands for, exactly what was there before or exactly what c
 compaction must end with what an undisturbed one ends with.
 """
 
+import copy
 import logging
 from functools import cache
 from itertools import pairwise
@@ -80,6 +81,15 @@ def cut_power_at(world: CompactionWorld, step: int) -> None:
     world.disk.fail = count
 
 
+def crashed(world: CompactionWorld, seed: int) -> CompactionWorld:
+    """Another world, not started yet, over what a crash leaves of the disk as it is now."""
+    after = copy.copy(world)
+    after.disk = copy.deepcopy(world.disk)
+    after.disk.fail = None
+    after.disk.crash(Random(seed))
+    return after
+
+
 def restarted(world: CompactionWorld, seed: int) -> None:
     world.disk.fail = None
     world.disk.crash(Random(seed))
@@ -109,12 +119,13 @@ def test_at_every_step(part: int) -> None:
         _, after, _, count = expected()
         seen = set()
         for step in range(part, count, SLICES):
+            cut = fill()
+            cut_power_at(cut, step)
+            with pytest.raises(PowerCutError):
+                cut.clean()
             for seed in range(SEEDS):
-                world = fill()
-                cut_power_at(world, step)
-                with pytest.raises(PowerCutError):
-                    world.clean()
-                restarted(world, 1000 * step + seed)
+                world = crashed(cut, 1000 * step + seed)
+                world.start()
                 seen.add(check(world))
                 world.clean()
                 assert world.content() == after
@@ -147,16 +158,10 @@ def test_at_every_step_of_the_start_that_finishes_a_swap(part: int) -> None:
             cut_power_at(world, first)
             with pytest.raises(PowerCutError):
                 world.clean()
-            world.disk.fail = None
-            world.disk.crash(Random(first))
-            if not world.names(names.SWAP):
+            if not crashed(world, first).names(names.SWAP):
                 continue
             for second in range(first // SLICES % APART, 40, APART):
-                again = fill()
-                cut_power_at(again, first)
-                with pytest.raises(PowerCutError):
-                    again.clean()
-                again.disk.crash(Random(first))
+                again = crashed(world, first)
                 cut_power_at(again, second)
                 try:
                     again.start()
