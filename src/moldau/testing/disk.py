@@ -102,10 +102,11 @@ class ForgetfulDisk:
         """The node of a name; links before it are followed."""
         node: Node | None = self._root
         for name in _names(path):
-            node = self._follow(node)
-            node = node.entries.get(name) if isinstance(node, Directory) else None
-            if node is None:
+            if isinstance(node, Special):
+                node = self._follow(node)
+            if not isinstance(node, Directory):
                 return None
+            node = node.entries.get(name)
         return node
 
     def _follow(self, node: Node | None) -> Node | None:
