@@ -19,7 +19,7 @@ from moldau.protocol.messages.produce import PartitionProduceData, ProduceReques
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
 from support.turns import served_before_answer, slow_down
 
-COUNT = 10 * PARTITIONS_AT_ONCE
+COUNT = 5 * PARTITIONS_AT_ONCE
 
 
 @pytest.fixture
@@ -67,12 +67,13 @@ def lengths(world: BrokerWorld, topic: str = "wide", count: int = COUNT) -> list
 
 
 def test_others_are_served_while_it_runs(world: BrokerWorld) -> None:
+    world.create_topic("wider", 2 * COUNT)
     client = world.connect()
-    client.send(to_all(world), 9)
+    client.send(to_all(world, count=2 * COUNT, topic="wider"), 9)
     served, answer = served_before_answer(world, client)
     assert served >= 4
-    assert results(answer) == [(index, 0, 0) for index in range(COUNT)]
-    assert lengths(world) == [1] * COUNT
+    assert results(answer) == [(index, 0, 0) for index in range(2 * COUNT)]
+    assert lengths(world, "wider", 2 * COUNT) == [1] * (2 * COUNT)
     assert nothing_is_left(world)
 
 
@@ -366,7 +367,7 @@ def test_a_broker_that_stops_drops_the_rest(world: BrokerWorld) -> None:
 
 def test_one_that_fails_while_the_broker_stops_does_not_hold_up_the_stop(world: BrokerWorld) -> None:
     client = world.connect()
-    client.send(to_all(world, acks=0, topic="nowhere"), 9, answered=False)
+    client.send(to_all(world, acks=0, count=2 * COUNT, topic="nowhere"), 9, answered=False)
     world.broker.finish_connections()
     assert not client.closed
     settle(world)

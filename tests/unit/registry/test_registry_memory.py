@@ -66,9 +66,14 @@ SHAPES: dict[str, Callable[[int], Write]] = {
 }
 
 
+def most(shape: str) -> int:
+    """A quarter is enough where records are small against it."""
+    return MOST if shape in ("tags", "rules", "empty lists", "empty texts") else MOST // 4
+
+
 def measure(shape: str) -> tuple[int, int, int]:
     """Bytes that a state takes which is full of such records, those that it counts, and how many records that took."""
-    state = RegistryState(memory_bytes_max=MOST)
+    state = RegistryState(memory_bytes_max=most(shape))
     state.apply(0, 0, *SHAPES[shape](0))  # what is made once
     gc.collect()
     tracemalloc.start()
@@ -95,7 +100,7 @@ def measured() -> dict[str, tuple[int, int, int]]:
 def test_what_is_kept_takes_no_more_memory_than_is_counted(shape: str, measured: dict[str, tuple[int, int, int]]) -> None:
     """Counted in bytes of JSON, 48 MiB of references, tags or empty lists took 600 to 1,200 MB."""
     taken, counted, number = measured[shape]
-    assert taken <= counted <= MOST
+    assert taken <= counted <= most(shape)
     assert number > 1
 
 

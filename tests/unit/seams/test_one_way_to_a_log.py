@@ -13,6 +13,8 @@ ROOMS = ("log/", "broker/replicas/")
 
 def findings(code: str) -> Iterator[str]:
     """What a module names that appends to a log, as an attribute, a variable, an import or a text."""
+    if not any(name in code for name in APPENDS):
+        return
     for node in ast.walk(ast.parse(code)):
         match node:
             case ast.Attribute(attr=name) | ast.Name(id=name) | ast.alias(name=name) | ast.Constant(value=str(name)) if name in APPENDS:
