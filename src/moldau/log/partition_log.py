@@ -325,6 +325,11 @@ class PartitionLog(LogOffsets):
         return self._flush.flushed_batches
 
     @property
+    def is_settled(self) -> bool:
+        """Whether everything is on disk and before the recovery point that a start would go by, so that no flush is wanted."""
+        return self._appender.written_batches == self.checkpointed_batches and not self._unsynced.has_files
+
+    @property
     def must_flush(self) -> bool:
         """Whether `flush.messages` is reached: acknowledgements of what is not flushed wait for the disk."""
         return self._flush.must_flush

@@ -235,6 +235,21 @@ def test_a_rolled_segment_wants_to_be_flushed_without_acknowledgements_waiting()
     assert not log.must_flush
 
 
+def test_a_log_is_settled_when_a_start_has_nothing_to_read_and_no_file_waits_for_a_sync() -> None:
+    log = open_log(new_disk(), LogConfig(segment_bytes=2 * SIZE))
+    assert log.is_settled
+    append(log, make_batch(b"x" * 30))
+    assert not log.is_settled, "not on disk"
+    flush(log)
+    assert not log.is_settled, "a start would still read it: the recovery point is not written down"
+    log.checkpointed_batches = log.flushed_batches
+    assert log.is_settled
+    assert not log.flush_wanted(NOW_MS + 10**12)
+    append(log, *[make_batch(b"x" * 30) for _ in range(2)])
+    log.checkpointed_batches = log.written_batches
+    assert not log.is_settled, "the rolled segment is not synced"
+
+
 def test_a_long_active_segment_gets_a_producer_snapshot_with_a_flush_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """It bounds what a start has to walk: of the snapshots only the newest is kept."""
     monkeypatch.setattr(roller, "SNAPSHOT_INTERVAL_BYTES", 4 * SIZE)

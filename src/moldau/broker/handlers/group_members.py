@@ -157,10 +157,11 @@ def heartbeat(services: Services, message: HeartbeatRequest, request: Request, r
     While groups are loaded no member receives an error: its session has not been renewed yet.
     """
     try:
-        group = services.groups.group_for(message.group_id)
+        groups = services.groups
+        group = groups.group_for(message.group_id)
         code = ErrorCode.UNKNOWN_MEMBER_ID
         if group is not None:
-            code = services.groups.heartbeat(group, message.member_id, message.group_instance_id, message.generation_id)
+            code = groups.heartbeat(group, message.member_id, message.group_instance_id, message.generation_id)
     except PeerError as error:
         code = ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
     reply(HeartbeatResponse(0, code))

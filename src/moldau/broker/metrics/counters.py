@@ -143,13 +143,14 @@ class Counters:
         for name in names:
             self.topics.pop(name, None)
 
-    def answered(self, api_key: int, received_s: float, started_s: float, codes: Iterable[int]) -> None:
+    def answered(self, api_key: int, received_s: float, started_s: float, codes: Sequence[int]) -> None:
         """Count one request of any API that is answered now, with the error codes of its response."""
         counters = self.apis.get(api_key)
         if counters is None:
             counters = self.apis[api_key] = RequestCounters()
         counters.add(received_s, started_s, self._monotonic())
-        counters.failed(codes)
+        if any(codes):
+            counters.failed(codes)
 
     def fetched(self, traffic: TopicTraffic | None, results: "Iterable[FetchPartitionResult]") -> None:
         """Count the results for one topic in an answered Fetch request; without `traffic` the topic is not known here."""
@@ -164,7 +165,8 @@ class Counters:
         if traffic is not None:
             traffic.bytes_out += size
             traffic.failed_fetches += len(codes)
-        self.fetch.failed(codes)
+        if codes:
+            self.fetch.failed(codes)
 
     def refused(self, traffic: TopicTraffic | None, results: "Iterable[ProducePartitionResult]") -> None:
         """Count the errors for one topic in an answered Produce request; without `traffic` the topic is not known here."""

@@ -131,17 +131,18 @@ class Housekeeping:
         broker = self._broker
         now_ms = broker.clock.time_ms()
         checkpoint = broker.logs.has_new
-        busy = 0
+        unsettled = []
         self._shortest_ms = UNLIMITED
         for number, partition in enumerate(broker.replicas.partitions):
             log = partition.log
-            busy += log.written_batches > log.checkpointed_batches
+            if not log.is_settled:
+                unsettled.append(partition)
             if log.config.flush_ms < self._shortest_ms:
                 self.hurry(log.config.flush_ms)
             if number % PARTITIONS_PER_STEP == 0:
                 yield None
-        most = self._unflushed_batches_max(busy)
-        for number, partition in enumerate(broker.replicas.partitions):
+        most = self._unflushed_batches_max(sum(each.log.written_batches > each.log.checkpointed_batches for each in unsettled))
+        for number, partition in enumerate(unsettled):
             log = partition.log
             if log.flush_wanted(now_ms) or log.written_batches - log.flushed_batches >= most:
                 broker.replicas.flusher.request(partition)
