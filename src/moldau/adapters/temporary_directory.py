@@ -31,8 +31,8 @@ def keep(directory: str) -> None:
 def remove_left_behind(prefix: str) -> None:
     """Remove this user's temporary directories of this prefix whose owner is dead."""
     folder, found = tempfile.gettempdir(), list[str]()
-    with suppress(OSError), os.scandir(folder) as entries:
-        found += [entry.name for entry in entries if entry.name.startswith(prefix)]
+    with suppress(OSError):
+        found += [name for name in os.listdir(folder) if name.startswith(prefix)]
     for path in (Path(folder, name) for name in found):
         try:
             if path.lstat().st_uid != os.getuid() or not (path / _OWNER_FILE).is_file():
