@@ -8,6 +8,7 @@ import sys
 from collections import _tuplegetter  # type: ignore[attr-defined]  # reads twice as fast as a property, as in a NamedTuple
 from typing import Any, Self, dataclass_transform
 
+_NO_DEFAULTS: dict[str, object] = {}
 _PLACES = tuple(_tuplegetter(place, "") for place in range(24))
 
 
@@ -20,7 +21,7 @@ def _annotated(namespace: dict[str, Any]) -> tuple[str, ...]:
         if annotate is None:
             return ()
         return tuple(annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF))
-    return tuple(namespace.get("__annotations__", ()))
+    return tuple(namespace.pop("__annotations__", ()))  # not read afterwards, and a quarter of the memory of a class
 
 
 @dataclass_transform(frozen_default=True)
@@ -35,7 +36,7 @@ class _ValueType(type):
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "_ValueType":
         fields = _annotated(namespace)
         defaults = {field: namespace[field] for field in fields if field in namespace}
-        namespace["_count"], namespace["_defaults"], namespace["_last"] = len(fields), defaults, tuple(defaults.values())
+        namespace["_count"], namespace["_defaults"], namespace["_last"] = len(fields), defaults or _NO_DEFAULTS, tuple(defaults.values())
         namespace.update(zip(fields, _PLACES[: len(fields)], strict=True))
         namespace["__match_args__"] = fields
         namespace["__slots__"] = ()
