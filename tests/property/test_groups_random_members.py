@@ -19,10 +19,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from moldau.broker.groups.events import Event, Joined, Synced
 from moldau.broker.groups.joining import NEW_MEMBER_TIMEOUT_MS
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import State
+from moldau.broker.groups.states import Event, Joined, State, Synced
 from moldau.model.errors import ErrorCode
 from support.budgets import membership_bytes, roster_bytes
 from support.memberships import GroupTable, subscription

@@ -7,7 +7,7 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.assembly.allocator import resident_bytes
+from moldau.assembly.interpreter import resident_bytes
 from moldau.model.errors import PeerError, ProtocolError
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataResponse

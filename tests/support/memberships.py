@@ -14,25 +14,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from moldau.broker.groups.events import (
+from moldau.broker.groups.membership import Membership
+from moldau.broker.groups.rebalance import Limits
+from moldau.broker.groups.states import (
     Due,
     Effect,
     Event,
+    GroupState,
     Join,
     Joined,
     Leave,
     Leaver,
     Left,
     Loaded,
+    State,
     Store,
     Stored,
     Sync,
     Synced,
     Unloaded,
 )
-from moldau.broker.groups.membership import Membership
-from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import GroupState, State
 from moldau.model.errors import ErrorCode
 
 NO_LIMITS = Limits(initial_rebalance_delay_ms=0, size_max=1 << 30, bytes_max=1 << 30)

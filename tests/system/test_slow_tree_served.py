@@ -18,11 +18,11 @@ import pytest
 
 from moldau.adapters.asyncio_server import Server, ServerLimits
 from moldau.adapters.binding import bind
+from moldau.adapters.event_loop import LoopClock
 from moldau.adapters.posix_files import PosixFiles
-from moldau.adapters.system_clock import LoopClock
 from moldau.adapters.threads import LoopBackground
 from moldau.adapters.worker_process import LoopWorkers
-from moldau.assembly.garbage import GarbagePauses
+from moldau.assembly.interpreter import GarbagePauses
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.configs import Change, Edit, Resource, ResourceType
 from moldau.cluster.controller.requests import GrowthSpec, PlannedTopic, TopicSpec

@@ -1,6 +1,6 @@
 """Listening sockets and the connections that come of them.
 
-Bounds: what the quota admits (`broker.admission.connections`), and the process's limit of open files. At a bound a new connection is
+Bounds: what the quota admits (`broker.admission.admission`), and the process's limit of open files. At a bound a new connection is
 accepted and closed at once, so that the peer is told rather than left waiting, and the log says so once a second. A quarter of the open
 files is kept from connections (`FILES_KEPT_MIN` at least, unless that is more than half, and `FILES_KEPT_MAX` at most), or peers could take
 the logs' files away. Descriptors are given out from the lowest free number on, so the number of an accepted socket tells how many are in
@@ -20,10 +20,29 @@ import socket
 from collections.abc import Callable, Iterable
 
 from moldau.adapters.asyncio_transport import SocketTransport
-from moldau.adapters.log_limit import LogLimit
 from moldau.broker.admission.admission import ConnectionQuota
 from moldau.model.value import Value
 from moldau.ports.transport import Receiver, Transport
+
+
+class LogLimit:
+    """Lets one event in `interval_s` seconds through to the log."""
+
+    def __init__(self, logger: logging.Logger, interval_s: float = 1.0) -> None:
+        self._logger = logger
+        self._interval_s = interval_s
+        self._next = float("-inf")
+        self._left_out = 0
+
+    def warning(self, now: float, event: str, *fields: object) -> None:
+        """Log `event` with its `fields`, if the last line is long enough ago; `now` in seconds of any clock that never goes back."""
+        if now < self._next:
+            self._left_out += 1
+            return
+        self._next = now + self._interval_s
+        self._logger.warning(event + " left_out=%d", *fields, self._left_out)
+        self._left_out = 0
+
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,8 +1,28 @@
-"""Which event loop runs the broker: uvloop where it is installed, else asyncio's own."""
+"""Which event loop runs the broker: uvloop where it is installed, else asyncio's own. And the real clock: the system's time, and the timers
+of that loop.
+"""
 
 import asyncio
 import importlib.util
 import os
+import time
+from collections.abc import Callable
+
+
+class LoopClock:
+    """A :class:`moldau.ports.clock.Clock` whose calls run on the thread of `loop`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.monotonic: Callable[[], float] = time.monotonic
+
+    def time_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC."""
+        return time.time_ns() // 1_000_000
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        """Run `callback` on the loop after `delay_s` seconds."""
+        return self._loop.call_later(delay_s, callback)
 
 
 def uvloop_installed() -> bool:

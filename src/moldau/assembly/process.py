@@ -6,13 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from moldau.adapters.event_loop import new_event_loop
-from moldau.adapters.system_clock import LoopClock
-from moldau.assembly.allocator import HeapTrimmer, use_one_heap
-from moldau.assembly.garbage import GarbagePauses
+from moldau.adapters.event_loop import LoopClock, new_event_loop
+from moldau.assembly.interpreter import SWITCH_INTERVAL_S, GarbagePauses, HeapTrimmer, use_one_heap
 from moldau.assembly.open_files import raise_open_files_limit
 from moldau.assembly.running import RunningBroker
-from moldau.assembly.switch_interval import SWITCH_INTERVAL_S
 from moldau.assembly.termination import TerminationWatch
 from moldau.model.config.store import BrokerConfig
 

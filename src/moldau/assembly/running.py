@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from moldau.adapters.asyncio_server import Server, ServerLimits
 from moldau.adapters.binding import bind
+from moldau.adapters.event_loop import LoopClock
 from moldau.adapters.posix_files import PosixFiles
 from moldau.adapters.sqlite_coordination import SqliteCoordination
-from moldau.adapters.system_clock import LoopClock
 from moldau.adapters.threads import LoopBackground
 from moldau.assembly.data_directory import check_directory
 from moldau.assembly.exposure import warn_if_exposed

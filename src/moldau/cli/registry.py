@@ -91,9 +91,8 @@ def registry(
 
     Exit code 1 for a port that cannot be had, a cluster that does not answer or a topic that is not compacted.
     """
-    from moldau.assembly.allocator import use_one_heap
     from moldau.assembly.exposure import warn_if_exposed
-    from moldau.assembly.switch_interval import SWITCH_INTERVAL_S
+    from moldau.assembly.interpreter import SWITCH_INTERVAL_S, use_one_heap
     from moldau.cli.server_log import set_up_logging
     from moldau.model.extras import require
 

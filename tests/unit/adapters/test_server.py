@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
+from moldau.adapters.asyncio_server import LogLimit
 from moldau.adapters.binding import bind
-from moldau.adapters.log_limit import LogLimit
 
 
 def test_port_0_is_the_same_port_on_all_addresses() -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.assembly.allocator import GROWTH, LONGEST_S, LOOK_S, RESIDENT_MIN, HeapTrimmer, glibc_trim
+from moldau.assembly.interpreter import GROWTH, LONGEST_S, RESIDENT_MIN, TRIM_LOOK_S, HeapTrimmer, glibc_trim
 from moldau.testing.clock import FakeClock
 
 KEEPS_PARTS = """
-from moldau.assembly.allocator import glibc_trim, resident_bytes
+from moldau.assembly.interpreter import glibc_trim, resident_bytes
 trim = glibc_trim()
 if trim is None:
     print("none")
@@ -23,7 +23,7 @@ else:
 """
 
 FREES_LARGE_BLOCKS = """
-from moldau.assembly.allocator import resident_bytes, use_one_heap
+from moldau.assembly.interpreter import resident_bytes, use_one_heap
 use_one_heap()
 del [bytearray(30_000_000)][:]
 kept = [bytearray(b"x") * 3_000_000 for _ in range(60)]
@@ -59,7 +59,7 @@ class World:
         self.clock.advance_within(self._takes_s)
 
     def look(self) -> None:
-        self.clock.advance(LOOK_S)
+        self.clock.advance(TRIM_LOOK_S)
 
 
 def test_a_small_process_is_left_alone() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from moldau.assembly.garbage import FROZEN_S_MAX, LONG_S, LOOK_S, WHOLE_EVERY_S, GarbagePauses, Phase
+from moldau.assembly.interpreter import FROZEN_S_MAX, LONG_S, LOOK_S, WHOLE_EVERY_S, GarbagePauses, Phase
 from moldau.testing.clock import FakeClock
 
 

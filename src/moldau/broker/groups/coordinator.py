@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from moldau.broker.admission.state import StateBudgets
     from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
     from moldau.broker.coordinators.state_log import Done, StateLog, TransactionalProducer
-    from moldau.broker.groups.events import Event
+    from moldau.broker.groups.states import Event
     from moldau.model.config import BrokerConfig
     from moldau.ports.clock import Clock
 

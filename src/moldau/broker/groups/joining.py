@@ -12,9 +12,8 @@ receive their former id as the leader's, so that they do not compute one that a 
 import logging
 from typing import TYPE_CHECKING
 
-from moldau.broker.groups.events import NO_MEMBER, Join, Joined, Protocols, Store
 from moldau.broker.groups.members import Member, member_size, pending_size, protocols_size
-from moldau.broker.groups.states import State
+from moldau.broker.groups.states import NO_MEMBER, Join, Joined, Protocols, State, Store
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:

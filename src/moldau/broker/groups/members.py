@@ -12,8 +12,7 @@ from struct import Struct, error
 from sys import getsizeof
 
 from moldau.broker.admission.state import Account, Budget
-from moldau.broker.groups.events import JoinedMember, Protocols, Token
-from moldau.broker.groups.states import NO_REBALANCE_TIMEOUT, GroupState, MemberState
+from moldau.broker.groups.states import NO_REBALANCE_TIMEOUT, GroupState, JoinedMember, MemberState, Protocols, Token
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NAMES_MAX = 20_000

@@ -27,11 +27,25 @@ from math import inf
 from typing import assert_never
 
 from moldau.broker.admission.state import Account
-from moldau.broker.groups.events import NO_MEMBER, Due, Effect, Event, Join, Leave, Leaver, Left, Loaded, Stored, Sync, Unloaded
 from moldau.broker.groups.joining import Replacement, join, replacement_stored
 from moldau.broker.groups.members import Member
 from moldau.broker.groups.rebalance import AssignmentTicket, Limits, RebalanceMachine
-from moldau.broker.groups.states import GroupState, State
+from moldau.broker.groups.states import (
+    NO_MEMBER,
+    Due,
+    Effect,
+    Event,
+    GroupState,
+    Join,
+    Leave,
+    Leaver,
+    Left,
+    Loaded,
+    State,
+    Stored,
+    Sync,
+    Unloaded,
+)
 from moldau.model.errors import ErrorCode
 
 _LOG = logging.getLogger(__name__)

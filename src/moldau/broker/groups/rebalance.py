@@ -19,9 +19,8 @@ from math import inf
 from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.broker.groups.events import NO_MEMBER, Effect, Join, Joined, Store, Sync, Synced, Token
 from moldau.broker.groups.members import CONSUMER_PROTOCOL_TYPE, Member, Roster, subscribed_topics
-from moldau.broker.groups.states import MOVES, NO_TIMESTAMP, GroupState, State
+from moldau.broker.groups.states import MOVES, NO_MEMBER, NO_TIMESTAMP, Effect, GroupState, Join, Joined, State, Store, Sync, Synced, Token
 from moldau.model.errors import ErrorCode
 from moldau.ports.probe import reached
 

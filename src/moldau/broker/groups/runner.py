@@ -10,7 +10,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from moldau.broker.coordinators.machine_runner import MachineRunner
-from moldau.broker.groups.events import (
+from moldau.broker.groups.group import Group
+from moldau.broker.groups.membership import Membership
+from moldau.broker.groups.rebalance import Limits
+from moldau.broker.groups.records import group_key, group_value
+from moldau.broker.groups.states import (
     NO_MEMBER,
     Due,
     Effect,
@@ -26,10 +30,6 @@ from moldau.broker.groups.events import (
     Synced,
     Unloaded,
 )
-from moldau.broker.groups.group import Group
-from moldau.broker.groups.membership import Membership
-from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.records import group_key, group_value
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.groups.events import NO_MEMBER, Join, Joined, Leave, Leaver, Left, Protocols, Sync, Synced
+from moldau.broker.groups.states import NO_MEMBER, Join, Joined, Leave, Leaver, Left, Protocols, Sync, Synced
 from moldau.broker.handlers.services import ConfigServices, GroupServices
 from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError

@@ -8,11 +8,10 @@ import pytest
 from moldau.broker.admission.slices import TURN_S
 from moldau.broker.coordinators.state_log import KeyValue, TransactionalProducer
 from moldau.broker.groups.deletion import OFFSETS_AT_ONCE, PENDING_AT_ONCE
-from moldau.broker.groups.events import Join, Joined
 from moldau.broker.groups.group import Group
 from moldau.broker.groups.offsets import NO_TOPIC_ID, PENDING_COST, TRANSACTION_COST, Commit
 from moldau.broker.groups.records import group_key, group_value, offset_key
-from moldau.broker.groups.states import GroupState, MemberState
+from moldau.broker.groups.states import GroupState, Join, Joined, MemberState
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import UNFINISHED, Steps, drain
 from support.budgets import check_group_budgets

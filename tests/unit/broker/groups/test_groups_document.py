@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.groups.events import Joined, Left, Synced
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import State
+from moldau.broker.groups.states import Joined, Left, State, Synced
 from moldau.model.errors import ErrorCode
 from support.groups_document import NO_SUCH_REQUEST, STATES, cell, title_and_rows
 from support.memberships import RANGE, GroupTable, subscription

@@ -2,10 +2,9 @@
 
 import pytest
 
-from moldau.broker.groups.events import JoinedMember
 from moldau.broker.groups.joining import NEW_MEMBER_TIMEOUT_MS
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import State
+from moldau.broker.groups.states import JoinedMember, State
 from moldau.model.errors import ErrorCode
 from support.memberships import RANGE, SESSION_MS, START_MS, GroupTable, subscription
 
