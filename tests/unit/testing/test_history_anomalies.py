@@ -484,6 +484,17 @@ def test_copy_doubled(told: Told) -> None:
     assert told.anomalies() == {Kind.COPY_DOUBLED}
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_record_that_a_careless_producer_has_stored_twice_is_copied_twice_and_not_more_often(told: Told, times: int) -> None:
+    careless = told.history.add_producer("careless", idempotent=False)
+    twice, later = told.stored(0, by=careless), told.stored(1)
+    told.polled((0, twice), (1, later), *([(2, twice)] if times == 2 else []))
+    producer = told.transactional("copier", "id", copies_for="g")
+    copies = [copy(told, producer, original, offset, offset + 1) for offset, original in enumerate((twice, later, twice))]
+    told.polled(*enumerate(copies), of=told.right)
+    assert told.anomalies() == (set() if times == 2 else {Kind.COPY_DOUBLED, Kind.COPY_REORDERED})
+
+
 def test_copy_lost(told: Told) -> None:
     """T2: the group's offset went past a record of which there is no copy."""
     producer, (_, second) = copying(told)

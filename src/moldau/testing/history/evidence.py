@@ -254,16 +254,8 @@ class Evidence:
             return
         if self.place[value] == NONE:
             self.place[value] = offset
-        elif self.place[value] != offset and self._is_once(value):
+        elif self.place[value] != offset and self.is_once(value):
             self._found(Kind.DUPLICATE, f"also at offset {offset} of {self.name(partition)} ({how}): {self.describe(value)}")
-
-    def _is_once(self, value: int) -> bool:
-        """Whether the value is stored once, however often it was sent."""
-        sends, evictions = self.history.sends, self.history.evictions
-        if not self.history.producers[sends.producer[value]].idempotent:
-            return False
-        first = bisect_left(evictions, sends.begun[value], key=lambda eviction: eviction.at)
-        return first == len(evictions) or evictions[first].at > sends.ended[value]
 
     def _found_phantom(self, reader: str, partition: int, offset: int, value: int, at: float) -> None:
         what = f"; {self.describe(value)}" if 0 <= value < len(self.history.sends) else ""
@@ -290,6 +282,18 @@ class Evidence:
         if transaction == NONE or told == Outcome.FAILED:
             return Outcome(told)
         return self.transaction_outcome[transaction]
+
+    def is_once(self, value: int) -> bool:
+        """Whether the value is stored once, however often it was sent."""
+        sends, evictions = self.history.sends, self.history.evictions
+        if not self.history.producers[sends.producer[value]].idempotent:
+            return False
+        first = bisect_left(evictions, sends.begun[value], key=lambda eviction: eviction.at)
+        return first == len(evictions) or evictions[first].at > sends.ended[value]
+
+    def places(self, value: int) -> int:
+        """At how many offsets the value is known to stand."""
+        return 1 if self.is_once(value) else self.stored[self.history.sends.partition[value]].count(value)
 
     def must_be_kept(self, value: int) -> bool:
         """Whether the broker promised to keep the value."""

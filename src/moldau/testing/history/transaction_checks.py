@@ -1,5 +1,6 @@
 """Transactions that read and write. Consume, transform, produce: each record up to the group's offset has one copy, and copies stand in the
-order of their originals. A9: no circle of transactions of which each read what the next one wrote (G1c by write-read edges only).
+order of their originals; an original that a producer without idempotence has stored at several offsets is as many records. A9: no circle of
+transactions of which each read what the next one wrote (G1c by write-read edges only).
 """
 
 from collections import Counter
@@ -51,7 +52,7 @@ def _copies(evidence: Evidence) -> dict[str, dict[int, list[int]]]:
 
 def _doubled(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Iterator[Anomaly]:
     for source, found in copies.items():
-        if len(found) > 1:
+        if len(found) > 1 and len(found) > evidence.places(source):
             which = "; ".join(evidence.describe(copy) for copy in found)
             yield Anomaly(Kind.COPY_DOUBLED, f"group {group} copied {evidence.describe(source)} {len(found)} times: {which}")
 
@@ -68,7 +69,11 @@ def _lost(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Itera
 def _reordered(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Iterator[Anomaly]:
     sends, place = evidence.history.sends, evidence.place
     stored = sorted(
-        (sends.partition[copy], place[copy], source, copy) for source, found in copies.items() for copy in found if place[copy] != NONE
+        (sends.partition[copy], place[copy], source, copy)
+        for source, found in copies.items()
+        if len(found) == 1 or evidence.places(source) == 1
+        for copy in found
+        if place[copy] != NONE
     )
     last: dict[tuple[int, int], tuple[int, int]] = {}
     for partition, _, source, copy in stored:
