@@ -50,9 +50,9 @@ class PowerCuts:
         """By topic id and index."""
         self._cuts: dict[tuple[bytes, int], float] = {}
         """When the power was cut since a log was last open."""
-        self._ends: list[dict[str, LogEnd]] = []
-        """Where the logs end that the next process recovers, by folder, as the slow reader has it; with and without what a failed sync
-        has lost and the system still shows.
+        self._ends: list[dict[tuple[bytes, int], LogEnd]] = []
+        """Where the logs end that the next process recovers, by topic id and index, as the slow reader has it; with and without what a
+        failed sync has lost and the system still shows.
         """
         self._seen: dict[tuple[bytes, int], None] = {}
         """Those that the process that runs has opened."""
@@ -76,7 +76,7 @@ class PowerCuts:
         cut_at, before = self._cuts.pop(key, None), self._logs.get(key)
         if before is None:
             return
-        found = [each[name] for each in self._ends if name in each]
+        found = [each[key] for each in self._ends if key in each]
         ends = [_end_of_epoch(log, each.epoch) for each in found]
         if found and all(end not in (None, max(each.offset, log.start_offset)) for end, each in zip(ends, found, strict=True)):
             raise InvariantError(f"{name} was recovered up to {ends[0]}; the disk had whole batches up to {found[0].offset}")
@@ -122,10 +122,8 @@ class PowerCuts:
     def _ended(self, _process: Incarnation) -> None:
         disk = self._host.disk
         self._failed_syncs = disk.failed_syncs
-        self._ends = [{} for _ in range(1 + (disk.failed_syncs > 0))]
-        for directory in self._host.directories:
-            for cached, ends in zip((True, False), self._ends, strict=False):
-                ends |= ends_of_logs(disk, directory, cached=cached)
+        views = (True, False) if disk.failed_syncs else (True,)
+        self._ends = [ends_of_logs(disk, self._host.directories, cached=cached) for cached in views]
         for key, log in self._logs.items():
             if f"{log.topic}-{log.partition}" in disk.damaged:
                 self._cuts.setdefault(key, self._history.now())

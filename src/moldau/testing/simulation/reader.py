@@ -5,7 +5,8 @@ follows the one before. Before the recovery point compaction may have left holes
 do not fall.
 """
 
-from collections.abc import Iterator
+from base64 import urlsafe_b64decode
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -28,17 +29,31 @@ class LogEnd(NamedTuple):
     """The newest leader epoch of its records; -1 without any."""
 
 
-def ends_of_logs(disk: SimulatedDisk, directory: str, *, cached: bool = True) -> dict[str, LogEnd]:
-    """Per folder of a partition where its log ends after recovery. A folder where compaction has not ended is left out.
+def ends_of_logs(disk: SimulatedDisk, directories: Iterable[str], *, cached: bool = True) -> dict[tuple[bytes, int], LogEnd]:
+    """By topic id and index where the log of a partition ends after recovery. A folder where compaction has not ended is left out, and so
+    is one that never held a record beside one of the same partition that did.
 
     `cached`: see `SimulatedDisk.contents`.
     """
-    points = recovery_points(disk, directory)
-    return {
-        folder: _end_of(disk, f"{directory}/{folder}", bases, points.get(folder, 0), cached=cached)
-        for folder in folders_of(disk, directory)
-        if (bases := bases_of(disk, f"{directory}/{folder}"))
-    }
+    ends: dict[tuple[bytes, int], LogEnd] = {}
+    for directory in directories:
+        points = recovery_points(disk, directory)
+        for folder in folders_of(disk, directory):
+            path = f"{directory}/{folder}"
+            bases, topic_id = bases_of(disk, path), _topic_id(disk, path)
+            if bases and topic_id is not None:
+                key, end = (topic_id, int(folder.rpartition("-")[2])), _end_of(disk, path, bases, points.get(folder, 0), cached=cached)
+                ends[key] = max(ends.get(key, end), end)
+    return ends
+
+
+def _topic_id(disk: SimulatedDisk, path: str) -> bytes | None:
+    """The topic's id that a folder carries."""
+    metadata = f"{path}/partition.metadata"
+    if not disk.exists(metadata):
+        return None
+    lines = disk.contents(metadata).decode().split("\n")
+    return urlsafe_b64decode(lines[1].removeprefix("topic_id: ") + "==")
 
 
 class Place(NamedTuple):
