@@ -118,7 +118,9 @@ class Loader:
 
     def _has_folder(self, directory: LogDirectory, topic_partition: TopicPartition) -> bool:
         placement = self._logs.placements.get(topic_partition)
-        return placement is not None and any(each.directory is directory for each in (placement, *placement.rivals))
+        return placement is not None and (
+            placement.directory is directory or any(rival.directory is directory for rival in placement.rivals)
+        )
 
     def try_again(self, placement: Placement, now_ms: int) -> None:
         """Try to open a log that was kept closed, by a full disk or by another folder. StorageError: the directory fails."""
