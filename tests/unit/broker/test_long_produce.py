@@ -9,7 +9,7 @@ import pytest
 
 from moldau.broker.handlers.produce import handler
 from moldau.broker.handlers.produce.handler import BYTES_AT_ONCE
-from moldau.broker.handlers.produce.long import BATCHES_AT_ONCE
+from moldau.broker.handlers.produce.long import BATCHES_AT_ONCE, RESULTS_AT_ONCE
 from moldau.broker.replicas.manager import LeaderState
 from moldau.log.partition_log import AppendResult
 from moldau.model.errors import ErrorCode, StorageError
@@ -100,6 +100,24 @@ def test_each_partition_has_its_own_error_and_a_later_request_its_answer_behind(
     assert codes.count(0) == COUNT - 1
     assert nowhere.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert second.body.responses[0].partition_responses[0].base_offset == 1
+
+
+def test_errors_are_counted_with_each_piece_of_the_results(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count of them all in one step makes others wait as long as their number wants."""
+    count, counters = 3 * RESULTS_AT_ONCE, world.broker.counters
+    refused: list[int] = []
+    real = counters.refused
+
+    def counted(_self: object, traffic: Any, made: Any) -> None:
+        refused.append(len(made))
+        real(traffic, made)
+
+    monkeypatch.setattr(type(counters), "refused", counted)
+    missing = [PartitionProduceData(COUNT + number, None) for number in range(count)]
+    answer = in_turns(world, world.connect(), ProduceRequest(None, 1, 30_000, [TopicProduceData("wide", partition_data=missing)]))
+    assert {code for _, code, _ in results(answer)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert refused == [RESULTS_AT_ONCE] * 3
+    assert counters.produce.errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: count}
 
 
 def test_idempotent_batches_are_taken_once(world: BrokerWorld) -> None:

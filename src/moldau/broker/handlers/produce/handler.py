@@ -17,7 +17,7 @@ from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps, drain
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.cursor import produce_body
-from moldau.protocol.fast.produce import LongProduceError, decode_produce
+from moldau.protocol.fast.produce import LongProduceError, decode_produce, encode_produce_response
 from moldau.protocol.framing import kept
 
 if TYPE_CHECKING:
@@ -51,20 +51,22 @@ class _Work:
     def acknowledged(self, operation: ProduceOperation) -> None:
         """All its batches are acknowledged, or have failed."""
         try:
-            throttle_ms = self.count(operation)
+            throttle_ms = self.count()
             if operation.acks != ACKS_NONE:
-                self.exchange.reply((operation.encode(throttle_ms),))
-            elif not self.is_cut and (reason := operation.first_error) is not None:
-                self.exchange.cut(f"produce with acks 0 failed: {reason}")
+                answer = encode_produce_response(operation.version, operation.correlation_id, operation.counted_results(), throttle_ms)
+                self.exchange.reply((answer,))
+            elif (reason := operation.first_error) is not None:
+                operation.counted_results()
+                if not self.is_cut:
+                    self.exchange.cut(f"produce with acks 0 failed: {reason}")
         except Exception:
             self.exchange.abort()
             raise
 
-    def count(self, operation: ProduceOperation) -> int:
+    def count(self) -> int:
         """Count the request, which is answered now; the milliseconds for which the connection is muted."""
         broker, source = self._broker, self.exchange.holder
         broker.counters.produce.add(self._received_s, self._started_s, broker.clock.monotonic())
-        operation.count()
         throttle_ms = broker.pipeline.quotas.throttle_ms(source.channel, ApiKey.PRODUCE, 1)
         if throttle_ms:
             source.mute(throttle_ms)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart, Services
+from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart, Services, TopicResults
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.model.errors import ProtocolError
@@ -97,7 +97,7 @@ class LongProduce:
         body: int,
         version: int,
         correlation_id: int,
-        count: Callable[[ProduceOperation], int],
+        count: Callable[[], int],
     ) -> None:
         """`frame` is kept (`framing.kept`), and counts for the connection `source` from now on; its body starts at `body`. `count` counts
         the request when it is answered, and gives the milliseconds for which the client is muted.
@@ -126,11 +126,11 @@ class LongProduce:
                 reason = operation.first_error
                 if reason is not None:
                     raise ProtocolError(f"produce with acks 0 failed: {reason}")
-                self._count(operation)
+                self._count()
                 return b""
             yield Elsewhere(self.acknowledgements.wait)
             results = yield from self._results()
-            throttle_ms = self._count(operation)
+            throttle_ms = self._count()
             return (yield from encode_produce_response_in_steps(self._version, self._correlation_id, results, throttle_ms))
         finally:
             del self._frame
@@ -200,13 +200,15 @@ class LongProduce:
             self._broker.replicas.write_staged()
             acknowledgements.written(append)
 
-    def _results(self) -> Generator[Pause, None, list[tuple[bytes, list[ProducePartitionResult]]]]:
+    def _results(self) -> Generator[Pause, None, TopicResults]:
         found = []
         for topic, parts in self.operation.topics:
             results: list[ProducePartitionResult] = []
             found.append((topic, results))
             for start in range(0, len(parts), RESULTS_AT_ONCE):
-                results += [part.result() for part in parts[start : start + RESULTS_AT_ONCE]]
+                made = [part.result() for part in parts[start : start + RESULTS_AT_ONCE]]
+                self.operation.count_errors(topic, made)
+                results += made
                 yield None
         return found
 

@@ -22,7 +22,7 @@ from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.broker.security import Operation
 from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError
-from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_response
+from moldau.protocol.fast.produce import ProducePartitionResult
 
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
@@ -204,18 +204,17 @@ class ProduceOperation:
                     return str(error) if isinstance(error, StorageError) else f"{_name(topic)}-{part.index}: {error.message}"
         return None
 
-    def encode(self, throttle_ms: int = 0) -> bytes:
-        """The response as a frame. `throttle_ms`: for how long the client is muted after it."""
-        results = [(topic, [part.result() for part in parts]) for topic, parts in self.topics]
-        return encode_produce_response(self.version, self.correlation_id, results, throttle_ms)
+    def counted_results(self) -> TopicResults:
+        """What the response says of each batch; its errors are counted."""
+        found = [(topic, [part.result() for part in parts]) for topic, parts in self.topics]
+        for topic, results in found:
+            self.count_errors(topic, results)
+        return found
 
-    def count(self) -> None:
-        """Count the errors of the response."""
-        broker = self._broker
-        for topic, parts in self.topics:
-            if any(part.error is not None for part in parts):
-                traffic = broker.partitions.traffic_of(topic, by_id=self._by_id)
-                broker.counters.refused(traffic, [part.result() for part in parts])
+    def count_errors(self, topic: bytes, results: Sequence[ProducePartitionResult]) -> None:
+        """Count the errors among results for a topic."""
+        if any(result.error_code for result in results):
+            self._broker.counters.refused(self._broker.partitions.traffic_of(topic, by_id=self._by_id), results)
 
     def _prepare(self, part: ProducePart, topic: bytes, records: memoryview | None, now_ms: int) -> None:
         broker, acks = self._broker, self.acks
