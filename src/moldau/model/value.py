@@ -51,10 +51,11 @@ class Value(tuple[object, ...], metaclass=_ValueType):
     def __new__(cls, *values: object, **named: object) -> Self:
         """TypeError for fields that are missing or not known."""
         missing = cls._count - len(values)
-        if named or missing < 0 or missing > len(cls._last):
-            values = cls._completed(values, named)
-        elif missing:
-            values += cls._last[-missing:]
+        if missing or named:
+            if named or missing < 0 or missing > len(cls._last):
+                values = cls._completed(values, named)
+            else:
+                values += cls._last[-missing:]
         return tuple.__new__(cls, values)
 
     @classmethod
