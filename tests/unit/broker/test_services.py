@@ -1,46 +1,47 @@
 """A broker has what each module of handlers asks for. mypy checks it; the modules are loaded by name, so nothing else would."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.api.catalog import MODULES, OWN_WAY, served_api
-from moldau.broker.handlers import (
-    cluster,
-    configs,
-    coordinators,
-    group_admin,
-    group_members,
-    init_producer_id,
-    metadata,
-    offset_lookups,
-    offsets,
-    topics,
-    transaction_admin,
-    transactions,
-)
-from moldau.broker.handlers.fetch import operation as fetch
-from moldau.broker.handlers.produce import operation
 from moldau.protocol.messages import load
 from support.broker_world import BrokerWorld
 
+if TYPE_CHECKING:
+    from moldau.broker.handlers import (
+        cluster,
+        configs,
+        coordinators,
+        group_admin,
+        group_members,
+        init_producer_id,
+        metadata,
+        offset_lookups,
+        offsets,
+        topics,
+        transaction_admin,
+        transactions,
+    )
+    from moldau.broker.handlers.fetch import operation as fetch
+    from moldau.broker.handlers.produce import operation
 
-class AllServices(
-    cluster.Services,
-    configs.Services,
-    coordinators.Services,
-    fetch.Services,
-    group_admin.Services,
-    group_members.Services,
-    init_producer_id.Services,
-    metadata.Services,
-    offset_lookups.Services,
-    offsets.Services,
-    operation.Services,
-    topics.Services,
-    transaction_admin.Services,
-    transactions.Services,
-    Protocol,
-):
-    """What all of them ask for."""
+    class AllServices(
+        cluster.Services,
+        configs.Services,
+        coordinators.Services,
+        fetch.Services,
+        group_admin.Services,
+        group_members.Services,
+        init_producer_id.Services,
+        metadata.Services,
+        offset_lookups.Services,
+        offsets.Services,
+        operation.Services,
+        topics.Services,
+        transaction_admin.Services,
+        transactions.Services,
+        Protocol,
+    ):
+        """What all of them ask for."""
 
 
 def test_a_broker_has_what_each_module_of_handlers_asks_for() -> None:

@@ -26,10 +26,8 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.broker.admission.memory import READ_BYTES
 from moldau.broker.api.catalog import UnservedError
 from moldau.broker.handlers.fetch.handler import FetchHandler
-from moldau.broker.handlers.fetch.operation import Services as FetchServices
 from moldau.broker.handlers.produce.handler import ProduceHandler
 from moldau.broker.handlers.produce.operation import LAST_VERSION
-from moldau.broker.handlers.produce.operation import Services as ProduceServices
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
 from moldau.broker.request import FastPath, Request
 from moldau.model.errors import ProtocolError
@@ -42,6 +40,8 @@ from moldau.protocol.versions import CODEC
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SlicedWork
     from moldau.broker.api.pipeline import Pipeline
+    from moldau.broker.handlers.fetch.operation import Services as FetchServices
+    from moldau.broker.handlers.produce.operation import Services as ProduceServices
     from moldau.broker.security import Channel
 
 _LOG = logging.getLogger(__name__)
@@ -55,12 +55,14 @@ _PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 _FETCH_VERSIONS = CODEC[ApiKey.FETCH]
 
 
-class Services(FetchServices, ProduceServices, Protocol):
-    """What a connection uses of the broker, Produce and Fetch included."""
+if TYPE_CHECKING:
 
-    connections: "dict[Connection, None]"
-    pipeline: "Pipeline"
-    receive_buffer: ReceiveBuffer
+    class Services(FetchServices, ProduceServices, Protocol):
+        """What a connection uses of the broker, Produce and Fetch included."""
+
+        connections: "dict[Connection, None]"
+        pipeline: "Pipeline"
+        receive_buffer: ReceiveBuffer
 
 
 class Connection:
@@ -90,7 +92,7 @@ class Connection:
         "started_s",
     )
 
-    def __init__(self, broker: Services, transport: Transport, channel: "Channel") -> None:
+    def __init__(self, broker: "Services", transport: Transport, channel: "Channel") -> None:
         self._broker = broker
         self._pipeline = broker.pipeline
         self._transport = transport

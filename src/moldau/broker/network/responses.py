@@ -8,7 +8,7 @@ Invariant: the first of `pending` has no response yet, except while `collect` ha
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.request import DelayedOperation, FastPath, RequestSource
 from moldau.model.steps import Steps
@@ -18,32 +18,34 @@ RANGE_COST = 512
 """What a file range counts among the bytes that wait; its own bytes stay in the file."""
 
 
-class ResponseSource(RequestSource, Protocol):
-    """The connection, as its pending responses see it."""
+if TYPE_CHECKING:
 
-    def respond(self, pending: "PendingResponse", parts: Sequence[Part]) -> None:
-        """The response is there."""
+    class ResponseSource(RequestSource, Protocol):
+        """The connection, as its pending responses see it."""
 
-    def place(self, pending: "PendingResponse", waiting_cost: int) -> None:
-        """Give it the place after all responses so far."""
+        def respond(self, pending: "PendingResponse", parts: Sequence[Part]) -> None:
+            """The response is there."""
 
-    def withdraw(self, pending: "PendingResponse") -> None:
-        """Forget it."""
+        def place(self, pending: "PendingResponse", waiting_cost: int) -> None:
+            """Give it the place after all responses so far."""
 
-    def hold(self) -> None:
-        """Handle no frame until `release`, or until a response that holds is there; once for each call."""
+        def withdraw(self, pending: "PendingResponse") -> None:
+            """Forget it."""
 
-    def resume(self, work: Callable[[], object]) -> None:
-        """Call `work` at the clock's turn, after one hold."""
+        def hold(self) -> None:
+            """Handle no frame until `release`, or until a response that holds is there; once for each call."""
 
-    def run(self, pending: "PendingResponse", steps: Steps, *, droppable: bool) -> None:
-        """Run steps in turns."""
+        def resume(self, work: Callable[[], object]) -> None:
+            """Call `work` at the clock's turn, after one hold."""
 
-    def abort(self) -> None:
-        """Close at once."""
+        def run(self, pending: "PendingResponse", steps: Steps, *, droppable: bool) -> None:
+            """Run steps in turns."""
 
-    def remember(self, fast: FastPath | None) -> None:
-        """Try `fast` first."""
+        def abort(self) -> None:
+            """Close at once."""
+
+        def remember(self, fast: FastPath | None) -> None:
+            """Try `fast` first."""
 
 
 class PendingResponse:
@@ -51,7 +53,7 @@ class PendingResponse:
 
     __slots__ = ("abandoned", "cost", "delayed", "holder", "holds", "is_placed", "parts", "requests")
 
-    def __init__(self, source: ResponseSource) -> None:
+    def __init__(self, source: "ResponseSource") -> None:
         self.holder = source
         self.parts: Sequence[Part] | None = None
         """The response, once it is there."""
@@ -126,7 +128,7 @@ class ResponseQueue:
         self._ready_cost = 0
         """What those of `ready` have in `cost`."""
 
-    def place(self, parts: Sequence[Part], source: ResponseSource) -> None:
+    def place(self, parts: Sequence[Part], source: "ResponseSource") -> None:
         """A response that is there, to the request after the last one."""
         if self.pending:
             self.fill(self.append(PendingResponse(source)), parts)

@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 _base_offset = itemgetter(1)
 
 
-class RunOwner(Protocol):
-    """Answers the rows of a run."""
+if TYPE_CHECKING:
 
-    def settle(self, run: "AppendRun", failures: "Mapping[HostedPartition, PeerError | StorageError]") -> None:
-        """The write is over, and failed for these logs (see `AppendRun.written`): answer the rows, and empty the run."""
+    class RunOwner(Protocol):
+        """Answers the rows of a run."""
 
-    def abort(self) -> None:
-        """A bug in `settle` leaves requests without an answer: end the connection, so that their client learns of it."""
+        def settle(self, run: "AppendRun", failures: "Mapping[HostedPartition, PeerError | StorageError]") -> None:
+            """The write is over, and failed for these logs (see `AppendRun.written`): answer the rows, and empty the run."""
 
+        def abort(self) -> None:
+            """A bug in `settle` leaves requests without an answer: end the connection, so that their client learns of it."""
 
-class RunQueue(Protocol):
-    """Where runs are kept that have rows."""
+    class RunQueue(Protocol):
+        """Where runs are kept that have rows."""
 
-    def append(self, run: "AppendRun", /) -> object:
-        """Add one."""
+        def append(self, run: "AppendRun", /) -> object:
+            """Add one."""
 
+    class StagedAppends(Protocol):
+        """What an `AppendPipeline` has staged."""
 
-class StagedAppends(Protocol):
-    """What an `AppendPipeline` has staged."""
+        @property
+        def dirty(self) -> "list[HostedPartition]":
+            """The partitions with staged bytes."""
 
-    @property
-    def dirty(self) -> "list[HostedPartition]":
-        """The partitions with staged bytes."""
-
-    @property
-    def unwritten(self) -> RunQueue:
-        """Appends that are staged, in this order."""
+        @property
+        def unwritten(self) -> "RunQueue":
+            """Appends that are staged, in this order."""
 
 
 class PermitEpoch:
@@ -64,10 +64,10 @@ class AppendRun:
 
     __slots__ = ("_appends", "append_time_ms", "epoch", "owner", "partition", "rows", "stage")
 
-    owner: RunOwner | None
+    owner: "RunOwner | None"
     """While it has rows: it keeps the run."""
 
-    def __init__(self, appends: StagedAppends, partition: "HostedPartition", epoch: int) -> None:
+    def __init__(self, appends: "StagedAppends", partition: "HostedPartition", epoch: int) -> None:
         self._appends = appends
         self.partition = partition
         self.stage = partition.log.append_as_leader
@@ -79,7 +79,7 @@ class AppendRun:
         self.rows: list[tuple[int, int]] = []
         """Ticket and base offset of each batch."""
 
-    def begin(self, append_time_ms: int, owner: RunOwner) -> None:
+    def begin(self, append_time_ms: int, owner: "RunOwner") -> None:
         """The first row was staged in the log, and is about to be noted."""
         self.append_time_ms = append_time_ms
         self.owner = owner

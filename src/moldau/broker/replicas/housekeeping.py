@@ -38,38 +38,40 @@ EXPIRY_MS = 600_000
 """How often idle producers are forgotten (Kafka's `producer.id.expiration.check.interval.ms`)."""
 
 
-class Services(Protocol):
-    """What housekeeping uses of the broker."""
+if TYPE_CHECKING:
 
-    @property
-    def clock(self) -> "Clock":
-        """Its time."""
+    class Services(Protocol):
+        """What housekeeping uses of the broker."""
 
-    @property
-    def config(self) -> "BrokerConfig":
-        """As it is now."""
+        @property
+        def clock(self) -> "Clock":
+            """Its time."""
 
-    @property
-    def logs(self) -> "LogManager":
-        """All logs; there since the start."""
+        @property
+        def config(self) -> "BrokerConfig":
+            """As it is now."""
 
-    @property
-    def replicas(self) -> "ReplicaManager":
-        """Its partitions, and their syncs."""
+        @property
+        def logs(self) -> "LogManager":
+            """All logs; there since the start."""
 
-    @property
-    def slices(self) -> "SliceScheduler":
-        """Work in turns."""
+        @property
+        def replicas(self) -> "ReplicaManager":
+            """Its partitions, and their syncs."""
 
-    @property
-    def workers(self) -> "Callable[[], Workers] | None":
-        """Gives the processes that compact; None if nothing is compacted."""
+        @property
+        def slices(self) -> "SliceScheduler":
+            """Work in turns."""
+
+        @property
+        def workers(self) -> "Callable[[], Workers] | None":
+            """Gives the processes that compact; None if nothing is compacted."""
 
 
 class Housekeeping:
     """The timers of one broker."""
 
-    def __init__(self, broker: Services) -> None:
+    def __init__(self, broker: "Services") -> None:
         self._broker = broker
         self._timers: dict[str, Timer] = {}
         self._running: set[str] = set()

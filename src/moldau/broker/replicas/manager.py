@@ -48,12 +48,14 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-class MetadataSource(Protocol):
-    """The cluster as this broker knows it."""
+if TYPE_CHECKING:
 
-    @property
-    def snapshot(self) -> "MetadataSnapshot":
-        """All of it, at this moment."""
+    class MetadataSource(Protocol):
+        """The cluster as this broker knows it."""
+
+        @property
+        def snapshot(self) -> "MetadataSnapshot":
+            """All of it, at this moment."""
 
 
 class LeaderState(Value):
@@ -86,14 +88,16 @@ class _Offline(Value):
     """Whether the log could not be made on a full disk."""
 
 
-class PartitionListener(Protocol):
-    """Serves the state that partitions of internal topics hold."""
+if TYPE_CHECKING:
 
-    def elected(self, topic_partition: TopicPartition) -> None:
-        """This broker leads a partition now, in a new term."""
+    class PartitionListener(Protocol):
+        """Serves the state that partitions of internal topics hold."""
 
-    def resigned(self, topic_partition: TopicPartition) -> None:
-        """It leads it no more."""
+        def elected(self, topic_partition: TopicPartition) -> None:
+            """This broker leads a partition now, in a new term."""
+
+        def resigned(self, topic_partition: TopicPartition) -> None:
+            """It leads it no more."""
 
 
 class ReplicaManager:
@@ -108,10 +112,10 @@ class ReplicaManager:
         *,
         clock: "Clock",
         background: "Background",
-        metadata: MetadataSource,
+        metadata: "MetadataSource",
         purgatory: "Purgatory",
         counters: "Counters",
-        listener: Callable[[], PartitionListener],
+        listener: "Callable[[], PartitionListener]",
         flush_interval: Callable[[int], object],
     ) -> None:
         """`background` runs syncs. `listener` gives who is notified of partitions of internal topics, when there is the first one;

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.ports.clock import Clock, Timer
 
@@ -36,13 +36,15 @@ class FetchIsolation(Enum):
     """Of consumers that read committed records only: they wait for what is decided, not for what is appended."""
 
 
-class Watched(Protocol):
-    """A partition, as far as waiting requests care."""
+if TYPE_CHECKING:
 
-    watchers: "dict[DelayedFetch, None]"
+    class Watched(Protocol):
+        """A partition, as far as waiting requests care."""
 
-    def stable_growth(self, count: int) -> int:
-        """As `count` bytes were appended, how many more there are for who reads committed records only, at most."""
+        watchers: "dict[DelayedFetch, None]"
+
+        def stable_growth(self, count: int) -> int:
+            """As `count` bytes were appended, how many more there are for who reads committed records only, at most."""
 
 
 class DelayedFetch:
@@ -57,7 +59,7 @@ class DelayedFetch:
     def __init__(
         self,
         attempt: Callable[[bool], bool],
-        partitions: Sequence[Watched],
+        partitions: "Sequence[Watched]",
         missing_bytes: int,
         give_up: Callable[[], object],
         *,
@@ -110,7 +112,7 @@ class Purgatory:
         if deadline < self._timer_due:
             self._set_timer(deadline)
 
-    def appended(self, grown: Iterable[tuple[Watched, int, int]]) -> None:
+    def appended(self, grown: "Iterable[tuple[Watched, int, int]]") -> None:
         """Partitions have grown: of each so many more bytes lie before its high watermark, and so many before its log end."""
         enough: dict[DelayedFetch, None] = {}
         for partition, shown, written in grown:
@@ -125,7 +127,7 @@ class Purgatory:
                     enough[request] = None
         self._attempt_all(list(enough))
 
-    def changed(self, partitions: Iterable[Watched]) -> None:
+    def changed(self, partitions: "Iterable[Watched]") -> None:
         """Something other than an append happened to partitions: attempt whatever waits for them."""
         self._attempt_all(list(dict.fromkeys(request for partition in partitions for request in partition.watchers)))
 

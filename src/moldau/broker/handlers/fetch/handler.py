@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from moldau.broker.handlers.fetch.operation import Answer, Fetch, ReadPermit, Services, release_ranges, request_refusal, wanted_only
+from moldau.broker.handlers.fetch.operation import Answer, Fetch, ReadPermit, release_ranges, request_refusal, wanted_only
 from moldau.broker.replicas.purgatory import DelayedFetch
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.protocol.fast.fetch import decode_fetch
 from moldau.protocol.headers import decode_request_header
 
 if TYPE_CHECKING:
+    from moldau.broker.handlers.fetch.operation import Services
     from moldau.broker.request import Exchange, RequestSource
     from moldau.ports.transport import Part
 
@@ -22,7 +23,7 @@ class FetchHandler:
 
     __slots__ = ("_broker", "_permit")
 
-    def __init__(self, broker: Services) -> None:
+    def __init__(self, broker: "Services") -> None:
         self._broker = broker
         self._permit = ReadPermit()
 

@@ -14,7 +14,6 @@ from moldau.broker.handlers.fetch.operation import (
     Fetch,
     ReadPermit,
     Results,
-    Services,
     release_ranges,
     request_refusal,
     wanted_only,
@@ -32,6 +31,7 @@ from moldau.protocol.fast.fetch import (
 
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SlicedWork
+    from moldau.broker.handlers.fetch.operation import Services
     from moldau.broker.request import Exchange
     from moldau.protocol.fast.fetch import FetchPartitionResult
 
@@ -48,7 +48,7 @@ class LongFetch:
 
     def __init__(
         self,
-        broker: Services,
+        broker: "Services",
         exchange: "Exchange",
         permit: ReadPermit,
         frame: bytes,

@@ -23,7 +23,6 @@ A request of many partitions is handled in steps: see `long`.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.handlers.services import Guards, PartitionServices
 from moldau.broker.quotas import NO_QUOTAS
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.purgatory import DelayedFetch, FetchIsolation
@@ -35,6 +34,7 @@ from moldau.protocol.fast.fetch import FetchFrame, FetchPartition, FetchPartitio
 
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
+    from moldau.broker.handlers.services import Guards, PartitionServices
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.manager import ReplicaManager
     from moldau.broker.replicas.purgatory import Purgatory
@@ -62,32 +62,34 @@ Answer = Callable[[Sequence[Part]], object]
 Results = tuple[bytes, list[FetchPartitionResult]]
 
 
-class Services(PartitionServices, Protocol):
-    """What Fetch uses of the broker."""
+if TYPE_CHECKING:
 
-    @property
-    def admission(self) -> "Admission":
-        """Bounds of requests, and turns for long ones."""
+    class Services(PartitionServices, Protocol):
+        """What Fetch uses of the broker."""
 
-    @property
-    def clock(self) -> "Clock":
-        """Its time."""
+        @property
+        def admission(self) -> "Admission":
+            """Bounds of requests, and turns for long ones."""
 
-    @property
-    def counters(self) -> "Counters":
-        """What is counted of requests."""
+        @property
+        def clock(self) -> "Clock":
+            """Its time."""
 
-    @property
-    def purgatory(self) -> "Purgatory":
-        """Fetches that wait."""
+        @property
+        def counters(self) -> "Counters":
+            """What is counted of requests."""
 
-    @property
-    def pipeline(self) -> Guards:
-        """Authoriser and quotas."""
+        @property
+        def purgatory(self) -> "Purgatory":
+            """Fetches that wait."""
 
-    @property
-    def replicas(self) -> "ReplicaManager":
-        """Progress of followers, and the permit epoch."""
+        @property
+        def pipeline(self) -> Guards:
+            """Authoriser and quotas."""
+
+        @property
+        def replicas(self) -> "ReplicaManager":
+            """Progress of followers, and the permit epoch."""
 
 
 class ReadPermit:
@@ -131,7 +133,7 @@ class Fetch:
 
     def __init__(
         self,
-        broker: Services,
+        broker: "Services",
         source: "RequestSource",
         permit: ReadPermit,
         frame: FetchFrame,

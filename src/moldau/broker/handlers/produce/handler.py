@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from moldau.broker.handlers.produce.fast_path import ProduceFastPath
-from moldau.broker.handlers.produce.operation import FIRST_VERSION, ProduceOperation, Services
+from moldau.broker.handlers.produce.operation import FIRST_VERSION, ProduceOperation
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.model.errors import ErrorCode, ProtocolError
@@ -21,6 +21,7 @@ from moldau.protocol.fast.produce import LongProduceError, decode_produce, encod
 from moldau.protocol.framing import kept
 
 if TYPE_CHECKING:
+    from moldau.broker.handlers.produce.operation import Services
     from moldau.broker.handlers.produce.transactional import TransactionalProduce
     from moldau.broker.handlers.produce.walks import RunningWalks
     from moldau.broker.request import Exchange, FastPath
@@ -34,7 +35,7 @@ class _Work:
 
     __slots__ = ("_broker", "_received_s", "_size", "_started_s", "exchange", "is_cut")
 
-    def __init__(self, broker: Services, exchange: "Exchange", received_s: float, size: int) -> None:
+    def __init__(self, broker: "Services", exchange: "Exchange", received_s: float, size: int) -> None:
         """The request has `size` bytes."""
         self.exchange = exchange
         self.is_cut = False
@@ -78,7 +79,7 @@ class ProduceHandler:
 
     __slots__ = ("_broker", "_walks")
 
-    def __init__(self, broker: Services) -> None:
+    def __init__(self, broker: "Services") -> None:
         self._broker = broker
         self._walks: RunningWalks | None = None
 

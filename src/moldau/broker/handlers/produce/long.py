@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart, Services, TopicResults
+from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart, TopicResults
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.model.errors import ProtocolError
@@ -18,6 +18,7 @@ from moldau.model.steps import UNFINISHED, Elsewhere, Pause
 from moldau.protocol.fast.produce import ProducePartitionResult, decode_produce_in_steps, encode_produce_response_in_steps
 
 if TYPE_CHECKING:
+    from moldau.broker.handlers.produce.operation import Services
     from moldau.broker.replicas.appends import PendingAppend
     from moldau.broker.request import RequestSource
     from moldau.protocol.fast.produce import ProduceFrame
@@ -91,7 +92,7 @@ class LongProduce:
 
     def __init__(
         self,
-        broker: Services,
+        broker: "Services",
         source: "RequestSource",
         frame: memoryview,
         body: int,

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.handlers.produce.validation import check_segment, prepare
-from moldau.broker.handlers.services import Guards, PartitionServices, TransactionServices
 from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
@@ -27,6 +26,7 @@ from moldau.protocol.fast.produce import ProducePartitionResult
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
     from moldau.broker.handlers.produce.walks import BatchWalks, Walk
+    from moldau.broker.handlers.services import Guards, PartitionServices, TransactionServices
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.appends import PendingAppend
     from moldau.broker.replicas.hosted import HostedPartition
@@ -78,46 +78,47 @@ class ProducePart(AppendBatch):
         return ProducePartitionResult(self.index, error.code, error_message=error.message)
 
 
-class Services(PartitionServices, TransactionServices, Protocol):
-    """What Produce uses of the broker."""
+if TYPE_CHECKING:
 
-    @property
-    def admission(self) -> "Admission":
-        """Bounds of requests."""
+    class Services(PartitionServices, TransactionServices, Protocol):
+        """What Produce uses of the broker."""
 
-    @property
-    def batch_walks(self) -> "BatchWalks":
-        """Checks of batches on another thread."""
+        @property
+        def admission(self) -> "Admission":
+            """Bounds of requests."""
 
-    @property
-    def clock(self) -> "Clock":
-        """Its time."""
+        @property
+        def batch_walks(self) -> "BatchWalks":
+            """Checks of batches on another thread."""
 
-    @property
-    def counters(self) -> "Counters":
-        """What is counted of requests."""
+        @property
+        def clock(self) -> "Clock":
+            """Its time."""
 
-    @property
-    def pipeline(self) -> Guards:
-        """Authoriser and quotas."""
+        @property
+        def counters(self) -> "Counters":
+            """What is counted of requests."""
 
-    @property
-    def replicas(self) -> "ReplicaManager":
-        """Appends."""
+        @property
+        def pipeline(self) -> Guards:
+            """Authoriser and quotas."""
 
+        @property
+        def replicas(self) -> "ReplicaManager":
+            """Appends."""
 
-class BatchAdmission(Protocol):
-    """What admits batches on the shortest way that their logs do not admit by themselves."""
+    class BatchAdmission(Protocol):
+        """What admits batches on the shortest way that their logs do not admit by themselves."""
 
-    def admit(self, header: "BatchHeader", now_ms: int) -> bool:
-        """Whether the log may take this batch now."""
+        def admit(self, header: "BatchHeader", now_ms: int) -> bool:
+            """Whether the log may take this batch now."""
 
 
 class ProduceOperation:
     """One Produce request while it is worked on: `prepare`, then, once the `held` parts are checked, `append`, then `encode`."""
 
     def __init__(
-        self, broker: Services, channel: "Channel", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False
+        self, broker: "Services", channel: "Channel", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False
     ) -> None:
         """`channel`: who produces. `is_kept`: whether the memory of the batches is the request's own."""
         self.version = version
@@ -190,7 +191,7 @@ class ProduceOperation:
                 part.error = error.with_traceback(None)  # whose frames refer to the part
         return part.error is None
 
-    def first_batches(self) -> BatchAdmission | None:
+    def first_batches(self) -> "BatchAdmission | None":
         """What lets first batches of transactions into the only partition of the request; None if the coordinator has to be asked."""
         return None
 

@@ -16,11 +16,12 @@ Errors of the coordinator as producers know them, after Kafka's `ReplicaManager`
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart, Services
+from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import UNFINISHED, Steps
 
 if TYPE_CHECKING:
+    from moldau.broker.handlers.produce.operation import Services
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.security import Channel
     from moldau.broker.transactions.coordinator import TransactionCoordinator
@@ -95,7 +96,7 @@ class TransactionalProduce(ProduceOperation):
     """
 
     def __init__(
-        self, broker: Services, channel: "Channel", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False
+        self, broker: "Services", channel: "Channel", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False
     ) -> None:
         super().__init__(broker, channel, request, version, correlation_id, is_kept=is_kept)
         self.has_waited = True

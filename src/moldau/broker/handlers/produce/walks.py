@@ -75,13 +75,15 @@ class Walk:
         return True
 
 
-class WaitingBatch(Protocol):
-    """A batch that is, or may be, checked on another thread; without its `records` where it has an `error`."""
+if TYPE_CHECKING:
 
-    records: memoryview
-    header: "BatchHeader"
-    error: PeerError | StorageError | None
-    walk: Walk | None
+    class WaitingBatch(Protocol):
+        """A batch that is, or may be, checked on another thread; without its `records` where it has an `error`."""
+
+        records: memoryview
+        header: "BatchHeader"
+        error: PeerError | StorageError | None
+        walk: Walk | None
 
 
 class RunningWalks:
@@ -89,7 +91,7 @@ class RunningWalks:
 
     __slots__ = ("_batches", "_dropped", "_holder", "_left", "_memory", "_size", "_then")
 
-    def __init__(self, memory: "RequestMemory", holder: "Holder", batches: Sequence[WaitingBatch], then: Callable[[], object]) -> None:
+    def __init__(self, memory: "RequestMemory", holder: "Holder", batches: "Sequence[WaitingBatch]", then: Callable[[], object]) -> None:
         self._memory = memory
         self._holder = holder
         self._batches = batches
@@ -99,7 +101,7 @@ class RunningWalks:
         self._dropped = False
         memory.keep(holder, self._size)
 
-    def done(self, batch: WaitingBatch, walked: "Walked | None", error: BaseException | None) -> None:
+    def done(self, batch: "WaitingBatch", walked: "Walked | None", error: BaseException | None) -> None:
         """The outcome for a batch."""
         batch.walk = None
         if self._dropped:
@@ -170,7 +172,7 @@ class BatchWalks:
                 return walk_decompressed(rules, batch, data, header, now_ms)
         return Walk(rules, batch if is_kept else memoryview(bytearray(batch)), header, now_ms)
 
-    def run(self, holder: "Holder", batches: Sequence[WaitingBatch], then: Callable[[], object]) -> "RunningWalks":
+    def run(self, holder: "Holder", batches: "Sequence[WaitingBatch]", then: Callable[[], object]) -> "RunningWalks":
         """Check those that have a `walk`, one after the other: each gets its batch and header, or its refusal. Then call `then`.
 
         `batches` count for the connection `holder` until then.
