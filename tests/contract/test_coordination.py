@@ -375,6 +375,23 @@ def test_a_multi_happens_whole_and_its_writes_see_each_other(tree: Client) -> No
 
 
 @pytest.mark.parametrize(
+    ("before", "error"),
+    [
+        ((Create("/n"), Delete("/n")), NoNodeError),
+        ((Create("/n"), Create("/n/first"), Delete("/n/first"), Delete("/n")), NoNodeError),
+        ((Create("/n", ephemeral=True),), EphemeralParentError),
+        ((Create("/n"), Delete("/n"), Create("/n", ephemeral=True)), EphemeralParentError),
+    ],
+)
+def test_a_multi_makes_no_child_of_a_node_that_it_has_deleted_or_made_ephemeral(
+    tree: Client, before: tuple[Write, ...], error: type[NodeError]
+) -> None:
+    refused = tree.refused(Multi((*before, Create("/n/child"))), error)
+    assert (refused.path, refused.index) == ("/n", len(before))
+    assert tree.refused(Create("/n/child"), NoNodeError).path == "/n", "nor does a later write take it to be there"
+
+
+@pytest.mark.parametrize(
     ("last", "error", "path"),
     [
         (Create("/a"), NodeExistsError, "/a"),
@@ -397,6 +414,7 @@ def test_a_multi_that_fails_at_its_last_write_leaves_nothing(tree: Client, last:
     assert (refused.path, refused.index) == (path, 4)
     assert tree.ask(GetData("/a")) == before
     assert tree.ask(Exists("/new")) is None
+    assert tree.refused(Create("/new/child"), NoNodeError).path == "/new"
     assert tree.names("/full") == ["child"]
     assert tree.take() == []
 

@@ -169,11 +169,9 @@ def node_checksum(
     return crc32c(before.encode() + (data if isinstance(data, bytes) else str(data).encode()) + after.encode())
 
 
-def next_of(database: sqlite3.Connection, counter: str) -> int:
-    """Raise a counter, inside the transaction that uses it."""
-    value = last_of(database, counter) + 1
+def note_last(database: sqlite3.Connection, counter: str, value: int) -> None:
+    """Store a counter's value, inside the transaction that uses it."""
     database.execute("UPDATE counter SET value = ?, checksum = ? WHERE name = ?", (value, _checksum(counter, value), counter))
-    return value
 
 
 def last_of(database: sqlite3.Connection, counter: str) -> int:

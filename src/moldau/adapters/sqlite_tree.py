@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import assert_never
 
-from moldau.adapters.sqlite_file import SESSION, TRANSACTION, last_of, next_of, node_checksum
+from moldau.adapters.sqlite_file import SESSION, TRANSACTION, last_of, node_checksum, note_last
 from moldau.model.errors import CoordinationError
 from moldau.ports.coordination import (
     BadVersionError,
@@ -41,7 +41,6 @@ _STAT = f"version, created_id, created_ms, modified_ms, owner, {_CHILDREN} FROM 
 _SELECT_DATA = f"SELECT data, {_STAT}"
 _SELECT_STAT = f"SELECT {_STAT}"
 _SELECT_OWNER = "SELECT owner FROM node WHERE path = ?"
-"""For two nodes twice: one statement with ``IN`` takes three times as long as both, since SQLite makes a table for it."""
 
 
 class SqliteTree:
@@ -53,8 +52,12 @@ class SqliteTree:
         self.session_id = last_of(database, SESSION) + 1
         """Larger than that of every session which wrote something."""
         self._has_written = False
+        self._last_transaction = last_of(database, TRANSACTION)
         self._transaction_id = 0
+        """That of the present write; 0 before it creates a node."""
         self._now_ms = 0
+        self._parents: set[str] = set()
+        """Nodes that the present write knows to exist and to be persistent."""
         self._changes: list[Change] = []
 
     def read(self, request: Read) -> Data | NodeStat | Children | None:
@@ -72,16 +75,18 @@ class SqliteTree:
     def write(self, request: Create | SetData | Delete | Multi) -> tuple[Created | NodeStat | MultiDone | None, list[Change]]:
         """Carry out a write inside a transaction that is rolled back on errors: its result, and what changed."""
         self._changes = []
+        self._parents.clear()
         self._transaction_id = 0
         self._now_ms = self._time_ms()
         if not self._has_written:
-            next_of(self._database, SESSION)
+            note_last(self._database, SESSION, self.session_id)
         result = self._multi(request) if isinstance(request, Multi) else self._write(request)
         return result, self._changes
 
     def committed(self) -> None:
         """The transaction of the last write is committed."""
         self._has_written = True
+        self._last_transaction = self._transaction_id or self._last_transaction
 
     def end_session(self) -> None:
         """Remove all ephemeral nodes, inside a transaction."""
@@ -114,22 +119,31 @@ class SqliteTree:
     def _create(self, write: Create) -> Created:
         parent = parent_of(write.path)
         path = f"{write.path}{self._next_number(parent)}" if write.sequential else write.path
-        if self._database.execute(_SELECT_OWNER, (path,)).fetchone() is not None:
-            raise NodeExistsError(path)
+        if parent not in self._parents:
+            self._check_parent(parent)
+        if not self._transaction_id:
+            self._transaction_id = self._last_transaction + 1
+            note_last(self._database, TRANSACTION, self._transaction_id)
+        now = self._now_ms
+        stat = NodeStat(0, self._transaction_id, now, now, self.session_id if write.ephemeral else 0, 0)
+        columns = (path, parent, write.data, 0, 0, stat.created_id, now, now, stat.owner)
+        try:
+            self._database.execute("INSERT INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*columns, node_checksum(*columns)))
+        except sqlite3.IntegrityError as error:  # of its primary key, the path: no other column can break a rule
+            raise NodeExistsError(path) from error
+        if not write.ephemeral:
+            self._parents.add(path)
+        self._changes.append((EventType.CREATED, path))
+        self._changes.append((EventType.CHILDREN, parent))
+        return Created(path, stat)
+
+    def _check_parent(self, parent: str) -> None:
         row = self._database.execute(_SELECT_OWNER, (parent,)).fetchone()
         if row is None:
             raise NoNodeError(parent)
         if row[0]:
             raise EphemeralParentError(parent)
-        if not self._transaction_id:
-            self._transaction_id = next_of(self._database, TRANSACTION)
-        now = self._now_ms
-        stat = NodeStat(0, self._transaction_id, now, now, self.session_id if write.ephemeral else 0, 0)
-        columns = (path, parent, write.data, 0, 0, stat.created_id, now, now, stat.owner)
-        self._database.execute("INSERT INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*columns, node_checksum(*columns)))
-        self._changes.append((EventType.CREATED, path))
-        self._changes.append((EventType.CHILDREN, parent))
-        return Created(path, stat)
+        self._parents.add(parent)
 
     def _next_number(self, parent: str) -> str:
         row = self._database.execute(
@@ -165,6 +179,7 @@ class SqliteTree:
         if self._database.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone() is not None:
             raise NotEmptyError(path)
         self._database.execute("DELETE FROM node WHERE path = ?", (path,))
+        self._parents.discard(path)
         self._changes.append((EventType.DELETED, path))
         self._changes.append((EventType.CHILDREN, parent_of(path)))
 
