@@ -8,44 +8,42 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.coordinators.state_topic import Services as StateTopicServices
 from moldau.broker.coordinators.state_topic import StateTopic
 from moldau.broker.groups.coordinator import GroupCoordinator
-from moldau.broker.transactions.markers import Services as MarkerServices
-from moldau.broker.transactions.markers import write_markers
 from moldau.cluster.internal_topics import OFFSETS, TRANSACTIONS
 
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
+    from moldau.broker.coordinators.state_topic import Services as StateTopicServices
     from moldau.broker.transactions.coordinator import TransactionCoordinator
+    from moldau.broker.transactions.markers import Services as MarkerServices
     from moldau.cluster.producer_ids import ProducerIds
     from moldau.model.identity import TopicPartition
     from moldau.model.steps import Steps
 
+    class Services(MarkerServices, StateTopicServices, Protocol):
+        """What they use of the broker."""
 
-class Services(MarkerServices, StateTopicServices, Protocol):
-    """What they use of the broker."""
+        on_reconfigured: list[Callable[[], object]]
+        """Called after the broker's configuration has changed."""
 
-    on_reconfigured: list[Callable[[], object]]
-    """Called after the broker's configuration has changed."""
+        @property
+        def admission(self) -> "Admission":
+            """Budgets of state."""
 
-    @property
-    def admission(self) -> "Admission":
-        """Budgets of state."""
+        @property
+        def producer_ids(self) -> "ProducerIds":
+            """Gives out the ids of producers."""
 
-    @property
-    def producer_ids(self) -> "ProducerIds":
-        """Gives out the ids of producers."""
-
-    @property
-    def random_bytes(self) -> Callable[[int], bytes]:
-        """So many of them."""
+        @property
+        def random_bytes(self) -> Callable[[int], bytes]:
+            """So many of them."""
 
 
 class Coordinators:
     """See the module."""
 
-    def __init__(self, broker: Services) -> None:
+    def __init__(self, broker: "Services") -> None:
         self._broker = broker
         self.offsets_topic = StateTopic(broker, OFFSETS)
         self.transactions_topic = StateTopic(broker, TRANSACTIONS)
@@ -59,6 +57,7 @@ class Coordinators:
         """The coordinator of transactions; loaded when first asked for."""
         if self._transactions is None:
             from moldau.broker.transactions.coordinator import TransactionCoordinator
+            from moldau.broker.transactions.markers import write_markers
 
             broker = self._broker
             self._transactions = TransactionCoordinator(

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
 
 from moldau.broker.coordinators.partition_coordinator import Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
@@ -23,6 +22,7 @@ from moldau.broker.groups.partition import GroupPartition, GroupParts
 from moldau.broker.groups.records import offset_key_start, offset_value, pack_partition
 from moldau.cluster.internal_topics import OFFSETS
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import ID_BYTES, format_uuid
 from moldau.model.steps import Pause, Steps, drain, no_steps
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class GroupCoordinator:
 
     def new_member_id(self, name: str) -> str:
         """An id for a new member, beginning with its client's or its instance's name, as Kafka's do."""
-        return f"{name}-{UUID(bytes=self._random_bytes(16), version=4)}"
+        return f"{name}-{format_uuid(self._random_bytes(ID_BYTES))}"
 
     def commit(
         self,

@@ -3,7 +3,6 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.configs import topic_view
 from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.request import Reply, Request
@@ -87,6 +86,8 @@ def create_topics(services: Services, message: CreateTopicsRequest, request: Req
 def _created(services: Services, name: str, outcome: PlannedTopic | PeerError, validate_only: bool) -> CreatableTopicResult:
     if isinstance(outcome, PeerError):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message, configs=[])
+    from moldau.broker.configs import topic_view
+
     return CreatableTopicResult(
         name=name,
         topic_id=NO_ID if validate_only else outcome.topic_id,

@@ -2,13 +2,11 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from moldau.cluster import queries
 from moldau.cluster.changes import PutTopic
 from moldau.cluster.controller.broadcast import Broadcast, Elections, Works
-from moldau.cluster.controller.configs import ConfigChanges
-from moldau.cluster.controller.deletions import TopicDeletions
 from moldau.cluster.controller.events import Asked, Outbox, Wake
 from moldau.cluster.controller.image import ClusterImage
 from moldau.cluster.controller.planning import Planner
@@ -19,6 +17,10 @@ from moldau.cluster.store import DeletionsChanged, TopicChanged, TopicsChanged
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config import BrokerConfig
 from moldau.model.errors import CoordinationError
+
+if TYPE_CHECKING:
+    from moldau.cluster.controller.configs import ConfigChanges
+    from moldau.cluster.controller.deletions import TopicDeletions
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,10 +43,13 @@ class ClusterChanges:
     ) -> None:
         planner = Planner(image, config, new_topic_id)
         self.topics = TopicChanges(image, outbox, broadcast, elections, works, planner, self._wake, self.seen)
-        self.deletions = TopicDeletions(image, outbox, broadcast, works, self._wake)
-        self._configs = ConfigChanges(image, outbox, config)
+        self._deletions: TopicDeletions | None = None
+        self._configs: ConfigChanges | None = None
         self._image = image
         self._outbox = outbox
+        self._broadcast = broadcast
+        self._works = works
+        self._config = config
         self._new_topic_id = new_topic_id
         self._changed: dict[str, None] | None = None
         """Topics to read when the timer is due; None if nothing has changed."""
@@ -60,9 +65,30 @@ class ClusterChanges:
             case DeleteTopics() as request:
                 self.deletions.delete(asked.ticket, request)
             case AlterConfig() as request:
-                self._configs.alter(asked.ticket, request, now_ms)
+                self._config_changes().alter(asked.ticket, request, now_ms)
             case _:
                 assert_never(asked.request)
+
+    @property
+    def deletions(self) -> "TopicDeletions":
+        """Loaded when first needed: most brokers delete no topic."""
+        if self._deletions is None:
+            from moldau.cluster.controller.deletions import TopicDeletions
+
+            self._deletions = TopicDeletions(self._image, self._outbox, self._broadcast, self._works, self._wake)
+        return self._deletions
+
+    def _config_changes(self) -> "ConfigChanges":
+        if self._configs is None:
+            from moldau.cluster.controller.configs import ConfigChanges
+
+            self._configs = ConfigChanges(self._image, self._outbox, self._config)
+        return self._configs
+
+    def brokers_changed(self) -> None:
+        """Brokers were registered, or have ended."""
+        if self._deletions is not None:
+            self._deletions.brokers_changed()
 
     # What others write
 
@@ -83,7 +109,8 @@ class ClusterChanges:
         """Continue what a failure of the store has left unfinished, and read what has changed."""
         self._is_waking = False
         self.topics.resume_unfinished()
-        self.deletions.resume_unfinished()
+        if self._deletions is not None:
+            self._deletions.resume_unfinished()
         if self._changed is None:
             return
         changed, self._changed = self._changed, None

@@ -340,7 +340,7 @@ class Controller:
         self._send_all(new)
         self._elections.run(list(self.image.topics))
         if self._changes is not None:
-            self._changes.deletions.brokers_changed()
+            self._changes.brokers_changed()
 
     # Requests
 
