@@ -1,12 +1,16 @@
 """Requests without a connection, for handlers that are called by a test."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from moldau.broker.request import DelayedOperation, FastPath, Request, RequestSource
+from moldau.broker.request import Request
 from moldau.broker.security import Channel
 from moldau.cluster.snapshot import Endpoint
 from moldau.model.steps import Steps
 from moldau.ports.transport import Part
+
+if TYPE_CHECKING:
+    from moldau.broker.request import DelayedOperation, FastPath, RequestSource
 
 
 class NotedExchange:
@@ -18,7 +22,7 @@ class NotedExchange:
         self.aborted = False
 
     @property
-    def holder(self) -> RequestSource:
+    def holder(self) -> "RequestSource":
         raise NotImplementedError
 
     def take_place(self, waiting_cost: int) -> None:
@@ -30,7 +34,7 @@ class NotedExchange:
     def reply(self, parts: Sequence[Part]) -> None:
         self.replies.append(parts)
 
-    def delay(self, operation: DelayedOperation) -> None:
+    def delay(self, operation: "DelayedOperation") -> None:
         raise NotImplementedError
 
     def hold(self, abandoned: Callable[[], object] | None = None) -> None:
@@ -48,7 +52,7 @@ class NotedExchange:
     def cut(self, reason: object) -> None:
         raise NotImplementedError
 
-    def remember(self, fast: FastPath | None) -> None:
+    def remember(self, fast: "FastPath | None") -> None:
         raise NotImplementedError
 
 

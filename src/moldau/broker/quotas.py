@@ -7,16 +7,17 @@ Requests on the shortest way of Produce are counted once for each read; their re
 is muted as for others, and its next Produce request goes the general way.
 """
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.security import Channel
 
+if TYPE_CHECKING:
 
-class Quotas(Protocol):
-    """Keeps the rate of each client."""
+    class Quotas(Protocol):
+        """Keeps the rate of each client."""
 
-    def throttle_ms(self, channel: Channel, api_key: int, requests: int) -> int:
-        """Count answered requests of one API; the milliseconds for which their client is to be muted, 0 within its quota."""
+        def throttle_ms(self, channel: Channel, api_key: int, requests: int) -> int:
+            """Count answered requests of one API; the milliseconds for which their client is to be muted, 0 within its quota."""
 
 
 class NoQuotas:

@@ -1,7 +1,7 @@
 """Who is at the other end of a connection, and who may do what. There are no access control lists yet, and everything is allowed."""
 
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.cluster.snapshot import Endpoint
 
@@ -55,15 +55,17 @@ NOT_ASKED: Final = -2_147_483_648
 """In an answer to a client that did not ask for them."""
 
 
-class Authorizer(Protocol):
-    """Decides by the principal and the address of a channel.
+if TYPE_CHECKING:
 
-    Who takes an operation away from a client afterwards counts up the broker's `PermitEpoch`: the shortest way of Produce does not ask
-    again before that.
-    """
+    class Authorizer(Protocol):
+        """Decides by the principal and the address of a channel.
 
-    def allows(self, channel: Channel, operation: Operation, topic: str | None = None) -> bool:
-        """Whether the client may do `operation` on a topic, or on the cluster as a whole."""
+        Who takes an operation away from a client afterwards counts up the broker's `PermitEpoch`: the shortest way of Produce does not ask
+        again before that.
+        """
+
+        def allows(self, channel: Channel, operation: Operation, topic: str | None = None) -> bool:
+            """Whether the client may do `operation` on a topic, or on the cluster as a whole."""
 
 
 class AllowAll:

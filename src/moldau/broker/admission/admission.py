@@ -15,13 +15,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from moldau.broker.admission.elements import ElementPools, LongRequest
-from moldau.broker.admission.memory import Holder, RequestMemory
+from moldau.broker.admission.memory import RequestMemory
 from moldau.broker.admission.slices import SliceScheduler
 from moldau.broker.admission.state import StateBudgets
 from moldau.model.config.validators import address_limits
 from moldau.model.value import Value
 
 if TYPE_CHECKING:
+    from moldau.broker.admission.memory import Holder
     from moldau.model.config.store import BrokerConfig
     from moldau.ports.clock import Clock
 
@@ -129,11 +130,11 @@ class Admission:
         self.memory.bytes_max = sys.maxsize if queued_max < 0 else queued_max
         self.memory.incomplete_max_s = config.int("incomplete.request.timeout.ms") / 1000
 
-    def long_request(self, holder: Holder, size: int) -> LongRequest:
+    def long_request(self, holder: "Holder", size: int) -> LongRequest:
         """A long request of `size` bytes, which count for the connection `holder` until `LongRequest.end`; the caller sees to that."""
         return LongRequest(self.memory, holder, size, self.others, self.limits.decoded_elements_max)
 
-    def long_data_request(self, holder: Holder, size: int) -> LongRequest:
+    def long_data_request(self, holder: "Holder", size: int) -> LongRequest:
         """The same for Produce and Fetch."""
         return LongRequest(self.memory, holder, size, self.data, self.limits.decoded_elements_max)
 

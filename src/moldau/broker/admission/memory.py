@@ -42,20 +42,22 @@ STEADY_S = 64
 NOTES_INTERVAL_S = 60.0
 
 
-class Holder(Protocol):
-    """A connection, as far as the memory of its requests matters."""
+if TYPE_CHECKING:
 
-    def release(self) -> None:
-        """Continue reading: there is memory again."""
+    class Holder(Protocol):
+        """A connection, as far as the memory of its requests matters."""
 
-    def starve(self) -> None:
-        """Close: there is none, and the request has had its time."""
+        def release(self) -> None:
+            """Continue reading: there is memory again."""
+
+        def starve(self) -> None:
+            """Close: there is none, and the request has had its time."""
 
 
 class _Held:
     __slots__ = ("bytes", "connection", "kept", "position", "received", "seen", "since")
 
-    def __init__(self, size: int, position: int, since: float, connection: Holder) -> None:
+    def __init__(self, size: int, position: int, since: float, connection: "Holder") -> None:
         self.bytes = size
         """Of the connection's own buffer."""
         self.kept = 0
@@ -104,7 +106,7 @@ class RequestMemory:
         """Connections that are not read until there is memory."""
         return len(self._waiting)
 
-    def note(self, holder: Holder, size: int, position: int, received: int, *, has_room: bool) -> bool:
+    def note(self, holder: "Holder", size: int, position: int, received: int, *, has_room: bool) -> bool:
         """`holder` holds `size` bytes now, the first of which is at `position` of the `received` ones; whether it has to wait for memory.
 
         `has_room`: its request fits into the bytes that it holds. One that has to wait is released, once.
@@ -117,7 +119,7 @@ class RequestMemory:
         self._waiting[holder] = None
         return True
 
-    def keep(self, holder: Holder, size: int) -> None:
+    def keep(self, holder: "Holder", size: int) -> None:
         """A request of `holder` has come whole, and keeps `size` bytes until `finish`, besides what `note` counts."""
         self.held += size
         self.kept += size
@@ -127,7 +129,7 @@ class RequestMemory:
                 held = self._holders[holder] = _Held(0, 0, self._clock.monotonic(), holder)
             held.kept += size
 
-    def finish(self, holder: Holder, size: int) -> None:
+    def finish(self, holder: "Holder", size: int) -> None:
         """The request for which `keep` was called is handled, or its connection is lost and nothing more is done of it."""
         self.held -= size
         self.kept -= size
@@ -140,7 +142,7 @@ class RequestMemory:
                     self._append(holder, held.bytes, held.position)
         self._balance()
 
-    def forget(self, holder: Holder) -> None:
+    def forget(self, holder: "Holder") -> None:
         """The connection is closed; its whole requests are still handled."""
         self._waiting.pop(holder, None)
         if holder in self._holders:
@@ -150,7 +152,7 @@ class RequestMemory:
         """Numbers for a person who looks into a running broker."""
         return {"request_bytes_held": self.held, "requests_waiting_for_memory": self.waiting, "requests_cut_for_memory": self.cut}
 
-    def _count(self, holder: Holder, size: int, position: int) -> None:
+    def _count(self, holder: "Holder", size: int, position: int) -> None:
         held = self._holders.get(holder)
         self.held += size - (0 if held is None else held.bytes)
         if held is not None and (held.kept or (size and held.position == position)):
@@ -161,7 +163,7 @@ class RequestMemory:
                 self._append(holder, size, position)
         self._balance()
 
-    def _append(self, holder: Holder, size: int, position: int) -> None:
+    def _append(self, holder: "Holder", size: int, position: int) -> None:
         """Put it at the end of the line: it gets on."""
         self._holders[holder] = _Held(size, position, self._clock.monotonic(), holder)
 
@@ -181,7 +183,7 @@ class RequestMemory:
         if first is not None and first in self._waiting:
             self._release_one(first)
 
-    def _release_one(self, holder: Holder) -> None:
+    def _release_one(self, holder: "Holder") -> None:
         held = self._holders.get(holder)
         if held is not None:
             held.seen = None

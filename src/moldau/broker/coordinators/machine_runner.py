@@ -26,31 +26,33 @@ Event = TypeVar("Event")
 Effect = TypeVar("Effect")
 
 
-class MachineKind(Protocol[Machine, Event, Effect]):
-    """What the runner has to know of one kind of machine."""
+if TYPE_CHECKING:
 
-    def step(self, machine: Machine, event: Event) -> Iterable[Effect]:
-        """Let the machine take an event."""
+    class MachineKind(Protocol[Machine, Event, Effect]):
+        """What the runner has to know of one kind of machine."""
 
-    @property
-    def store(self) -> type:
-        """The class of the effects that are stores."""
+        def step(self, machine: Machine, event: Event) -> Iterable[Effect]:
+            """Let the machine take an event."""
 
-    @property
-    def requests(self) -> tuple[type, ...]:
-        """The classes of the events that are requests."""
+        @property
+        def store(self) -> type:
+            """The class of the effects that are stores."""
 
-    def records(self, machine: Machine, effect: Any) -> "Sequence[KeyValue]":
-        """What a store appends."""
+        @property
+        def requests(self) -> tuple[type, ...]:
+            """The classes of the events that are requests."""
 
-    def stored(self, machine: Machine, effect: Any, error: PeerError | None) -> Event | None:
-        """The event that follows a store; None if the machine does not want to know."""
+        def records(self, machine: Machine, effect: Any) -> "Sequence[KeyValue]":
+            """What a store appends."""
 
-    def carry_out(self, machine: Machine, effect: Effect) -> object:
-        """Do what an effect other than a store asks for: answer a token, write markers."""
+        def stored(self, machine: Machine, effect: Any, error: PeerError | None) -> Event | None:
+            """The event that follows a store; None if the machine does not want to know."""
 
-    def refuse(self, cause: Event | Effect) -> bool:
-        """A bug: answer UNKNOWN_SERVER_ERROR to the request that this is, or to the one that this would have answered. False for others."""
+        def carry_out(self, machine: Machine, effect: Effect) -> object:
+            """Do what an effect other than a store asks for: answer a token, write markers."""
+
+        def refuse(self, cause: Event | Effect) -> bool:
+            """A bug: answer UNKNOWN_SERVER_ERROR to the request that this is, or that it would have answered. False for others."""
 
 
 class MachineRunner(Generic[Machine, Event, Effect]):
@@ -58,7 +60,7 @@ class MachineRunner(Generic[Machine, Event, Effect]):
 
     __slots__ = ("_coordinator", "_events", "_is_running", "_kind")
 
-    def __init__(self, coordinator: "PartitionCoordinator[Any]", kind: MachineKind[Machine, Event, Effect]) -> None:
+    def __init__(self, coordinator: "PartitionCoordinator[Any]", kind: "MachineKind[Machine, Event, Effect]") -> None:
         self._coordinator = coordinator
         self._kind = kind
         self._events: deque[tuple[Machine, Event]] = deque()

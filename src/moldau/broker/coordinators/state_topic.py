@@ -44,38 +44,40 @@ _WRITTEN = Level.WRITTEN
 _CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
 
 
-class Services(Protocol):
-    """What an internal topic uses of the broker."""
+if TYPE_CHECKING:
 
-    @property
-    def admin(self) -> "ClusterAdmin":
-        """Creates the topic; loaded when first asked for."""
+    class Services(Protocol):
+        """What an internal topic uses of the broker."""
 
-    @property
-    def broker_id(self) -> int:
-        """Its own number."""
+        @property
+        def admin(self) -> "ClusterAdmin":
+            """Creates the topic; loaded when first asked for."""
 
-    @property
-    def clock(self) -> "Clock":
-        """Its time."""
+        @property
+        def broker_id(self) -> int:
+            """Its own number."""
 
-    @property
-    def config(self) -> "BrokerConfig":
-        """As it is now."""
+        @property
+        def clock(self) -> "Clock":
+            """Its time."""
 
-    @property
-    def metadata(self) -> "MetadataSnapshot":
-        """The cluster, at this moment."""
+        @property
+        def config(self) -> "BrokerConfig":
+            """As it is now."""
 
-    @property
-    def replicas(self) -> "ReplicaManager":
-        """Partitions and appends."""
+        @property
+        def metadata(self) -> "MetadataSnapshot":
+            """The cluster, at this moment."""
+
+        @property
+        def replicas(self) -> "ReplicaManager":
+            """Partitions and appends."""
 
 
 class StateTopic:
     """See the module."""
 
-    def __init__(self, broker: Services, spec: InternalTopic) -> None:
+    def __init__(self, broker: "Services", spec: InternalTopic) -> None:
         self.name = spec.name
         self._topic = spec.name.encode()
         self._spec = spec

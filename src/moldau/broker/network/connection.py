@@ -29,7 +29,7 @@ from moldau.broker.handlers.fetch.handler import FetchHandler
 from moldau.broker.handlers.produce.handler import ProduceHandler
 from moldau.broker.handlers.produce.operation import LAST_VERSION
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
-from moldau.broker.request import FastPath, Request
+from moldau.broker.request import Request
 from moldau.model.errors import ProtocolError
 from moldau.model.steps import Steps
 from moldau.ports.transport import Part, Transport, release_parts
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from moldau.broker.api.pipeline import Pipeline
     from moldau.broker.handlers.fetch.operation import Services as FetchServices
     from moldau.broker.handlers.produce.operation import Services as ProduceServices
+    from moldau.broker.request import FastPath
     from moldau.broker.security import Channel
 
 _LOG = logging.getLogger(__name__)
@@ -171,7 +172,7 @@ class Connection:
         """Run the rest of a request that was held, see `Exchange.resume`."""
         self._broker.clock.call_later(0.0, lambda: self._complete(work))
 
-    def remember(self, fast: FastPath | None) -> None:
+    def remember(self, fast: "FastPath | None") -> None:
         """Try `fast` first for the next Produce requests."""
         self._fast = fast
 

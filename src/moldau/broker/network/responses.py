@@ -10,9 +10,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.request import DelayedOperation, FastPath, RequestSource
 from moldau.model.steps import Steps
 from moldau.ports.transport import FileRange, Part, release_parts
+
+if TYPE_CHECKING:
+    from moldau.broker.request import DelayedOperation, FastPath, RequestSource
 
 RANGE_COST = 512
 """What a file range counts among the bytes that wait; its own bytes stay in the file."""
@@ -80,7 +82,7 @@ class PendingResponse:
         """Give up the place: there will be no response."""
         self.holder.withdraw(self)
 
-    def delay(self, operation: DelayedOperation) -> None:
+    def delay(self, operation: "DelayedOperation") -> None:
         """Finish or cancel `operation` if the connection ends before `reply`."""
         self.delayed = operation
 
@@ -108,7 +110,7 @@ class PendingResponse:
         """Close the connection after the responses before this one."""
         self.holder.cut(reason)
 
-    def remember(self, fast: FastPath | None) -> None:
+    def remember(self, fast: "FastPath | None") -> None:
         """Try `fast` first for the next Produce requests."""
         self.holder.remember(fast)
 
