@@ -75,11 +75,11 @@ class Driver:
                 self._decisions.ensure()
                 self._owner = self._transactions.take_over(driver_id(self._how.query), TIMEOUT_MS)
                 reached("driver taken over")
-                return machine.Owned()
+                return machine.DriverConfirmed()
             case machine.ResumeDriver():
                 self._go_on()
                 reached("going on")
-                return machine.Owned()
+                return machine.DriverConfirmed()
             case machine.ReadDecision():
                 return machine.DecisionFound(self._decisions.last())
             case machine.Look(transactions):

@@ -28,12 +28,12 @@ from moldau.model.errors import MoldauError
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Become the query's driver. → Owned"""
+    """Become the query's driver. → DriverConfirmed"""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeDriver:
-    """Continue as the query's driver, if no other has taken over. → Owned; a fenced driver ends here."""
+    """Continue as the query's driver, if no other has taken over. → DriverConfirmed; a fenced driver ends here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ Effect = TakeOver | ResumeDriver | ReadDecision | Look | Note | CommitTransactio
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class DriverConfirmed:
     """This is the query's driver."""
 
 
@@ -117,7 +117,7 @@ class Aborted:
     """Nothing of the query is open."""
 
 
-Event = Owned | DecisionFound | Seen | Noted | Ended | Aborted
+Event = DriverConfirmed | DecisionFound | Seen | Noted | Ended | Aborted
 
 
 class WriteFailedError(MoldauError):
@@ -142,7 +142,7 @@ class Begin:
     def step(self, event: Event) -> Effect:
         """The next effect. LostBatchError."""
         match event:
-            case Owned():
+            case DriverConfirmed():
                 return ReadDecision()
             case DecisionFound(decision):
                 self._last = decision
@@ -183,7 +183,7 @@ class Commitment:
     def step(self, event: Event) -> Effect:
         """The next effect. WriteFailedError, LostBatchError."""
         match event:
-            case Owned():
+            case DriverConfirmed():
                 return Look(self._decision.transactions)
             case Seen(gone):
                 if gone:
@@ -220,7 +220,7 @@ class Abandonment:
     def step(self, event: Event) -> Effect:
         """The next effect."""
         match event:
-            case Owned():
+            case DriverConfirmed():
                 return ReadDecision()
             case DecisionFound(decision):
                 self._last = decision

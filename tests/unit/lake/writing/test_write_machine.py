@@ -13,6 +13,7 @@ from moldau.lake.writing.machine import (
     Commitment,
     CommitTransactions,
     DecisionFound,
+    DriverConfirmed,
     Effect,
     Ended,
     Event,
@@ -21,7 +22,6 @@ from moldau.lake.writing.machine import (
     LostBatchError,
     Note,
     Noted,
-    Owned,
     ReadDecision,
     ResumeDriver,
     Seen,
@@ -48,12 +48,19 @@ def dialogue(errand: Any, *lines: Event | Effect) -> None:
 
 
 def test_the_first_batch_of_a_query() -> None:
-    dialogue(Begin(), TakeOver(), Owned(), ReadDecision(), DecisionFound(None), AbortTransactions(), Aborted(), Finish(None))
+    dialogue(Begin(), TakeOver(), DriverConfirmed(), ReadDecision(), DecisionFound(None), AbortTransactions(), Aborted(), Finish(None))
 
 
 def test_a_start_behind_a_batch_that_is_done() -> None:
     dialogue(
-        Begin(), TakeOver(), Owned(), ReadDecision(), DecisionFound(DECIDED.done), AbortTransactions(), Aborted(), Finish(DECIDED.done)
+        Begin(),
+        TakeOver(),
+        DriverConfirmed(),
+        ReadDecision(),
+        DecisionFound(DECIDED.done),
+        AbortTransactions(),
+        Aborted(),
+        Finish(DECIDED.done),
     )
 
 
@@ -62,7 +69,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
     dialogue(
         Begin(),
         TakeOver(),
-        *(Owned(), ReadDecision()),
+        *(DriverConfirmed(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
         *(Noted(), AbortTransactions()),
@@ -73,7 +80,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
 def test_a_transaction_lost_behind_the_decision_fails_every_start_by_name() -> None:
     for _ in range(2):
         errand = Begin()
-        dialogue(errand, TakeOver(), Owned(), ReadDecision(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
+        dialogue(errand, TakeOver(), DriverConfirmed(), ReadDecision(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
         with pytest.raises(LostBatchError) as caught:
             errand.step(Ended([TWO]))
         for part in ("query q", "batch 7", "moldau-spark-q-1-0 (producer id 101, epoch 0)", "10 rows in t-1 from offset 1000 on"):
@@ -90,7 +97,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
     dialogue(
         Begin((7, skip)),
         TakeOver(),
-        *(Owned(), ReadDecision()),
+        *(DriverConfirmed(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended([TWO]), Note(last)),
         *(Noted(), AbortTransactions()),
@@ -100,7 +107,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
 
 def test_what_a_person_said_of_another_batch_does_not_count() -> None:
     errand = Begin((6, True))
-    dialogue(errand, TakeOver(), Owned(), ReadDecision(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
+    dialogue(errand, TakeOver(), DriverConfirmed(), ReadDecision(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
     with pytest.raises(LostBatchError):
         errand.step(Ended([TWO]))
 
@@ -109,7 +116,7 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
     dialogue(
         Commitment("q", "r", 7, [ONE, TWO], 5),
         ResumeDriver(),
-        *(Owned(), Look((ONE, TWO))),
+        *(DriverConfirmed(), Look((ONE, TWO))),
         *(Seen(()), Note(DECIDED)),
         *(Noted(), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
@@ -120,14 +127,14 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
 
 def test_a_transaction_gone_before_the_decision_fails_the_batch_undecided() -> None:
     errand = Commitment("q", "r", 7, [ONE, TWO], 5)
-    dialogue(errand, ResumeDriver(), Owned(), Look((ONE, TWO)))
+    dialogue(errand, ResumeDriver(), DriverConfirmed(), Look((ONE, TWO)))
     with pytest.raises(WriteFailedError, match=r"query q: batch 7 is not written, and none of its rows is seen.*moldau-spark-q-1-0"):
         errand.step(Seen([TWO]))
 
 
 def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> None:
     errand = Commitment("q", "r", 7, [ONE, TWO], 5)
-    dialogue(errand, ResumeDriver(), Owned(), Look((ONE, TWO)), Seen(()), Note(DECIDED), Noted(), CommitTransactions((ONE, TWO)))
+    dialogue(errand, ResumeDriver(), DriverConfirmed(), Look((ONE, TWO)), Seen(()), Note(DECIDED), Noted(), CommitTransactions((ONE, TWO)))
     with pytest.raises(LostBatchError, match=r"batch 7 was decided, but 1 of its 2 transactions.*q-0-0"):
         errand.step(Ended([ONE]))
 
@@ -135,7 +142,9 @@ def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> No
 def test_a_batch_without_rows_is_decided_too() -> None:
     """So that its number is not written again."""
     empty = Decision("q", "r", 7, DecisionState.DECIDED, (), 5)
-    dialogue(Commitment("q", "r", 7, [], 5), ResumeDriver(), Owned(), Look(()), Seen(()), Note(empty), Noted(), CommitTransactions(()))
+    dialogue(
+        Commitment("q", "r", 7, [], 5), ResumeDriver(), DriverConfirmed(), Look(()), Seen(()), Note(empty), Noted(), CommitTransactions(())
+    )
 
 
 def test_a_batch_that_failed_is_aborted_whole() -> None:
@@ -143,7 +152,7 @@ def test_a_batch_that_failed_is_aborted_whole() -> None:
     dialogue(
         Abandonment("r", 7, [ONE]),
         ResumeDriver(),
-        Owned(),
+        DriverConfirmed(),
         ReadDecision(),
         DecisionFound(before),
         AbortTransactions([ONE]),
@@ -155,13 +164,18 @@ def test_a_batch_that_failed_is_aborted_whole() -> None:
 @pytest.mark.parametrize("decision", [DECIDED, DECIDED.done], ids=["decided", "done"])
 def test_a_commit_that_failed_behind_its_decision_is_not_aborted(decision: Decision) -> None:
     """Spark calls abort then too; the next start commits the rest."""
-    dialogue(Abandonment("r", 7, [ONE, TWO]), ResumeDriver(), Owned(), ReadDecision(), DecisionFound(decision), Finish(decision))
+    dialogue(Abandonment("r", 7, [ONE, TWO]), ResumeDriver(), DriverConfirmed(), ReadDecision(), DecisionFound(decision), Finish(decision))
 
 
 def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None:
     """Batches of a new checkpoint are counted from 0 again."""
     dialogue(
-        Abandonment("another run", 3, [ONE]), ResumeDriver(), Owned(), ReadDecision(), DecisionFound(DECIDED.done), AbortTransactions([ONE])
+        Abandonment("another run", 3, [ONE]),
+        ResumeDriver(),
+        DriverConfirmed(),
+        ReadDecision(),
+        DecisionFound(DECIDED.done),
+        AbortTransactions([ONE]),
     )
     assert not DECIDED.covers("another run", 3)
     assert DECIDED.covers("r", 7)
