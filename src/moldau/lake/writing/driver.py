@@ -85,7 +85,7 @@ class Driver:
             case machine.Look(transactions):
                 gone = self._gone(transactions)
                 reached("looked at")
-                return machine.Seen(gone)
+                return machine.TransactionsChecked(gone)
             case machine.Note(decision):
                 self._note(decision)
                 return machine.Noted()

@@ -43,7 +43,7 @@ class ReadDecision:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """See how transactions stand. → Seen"""
+    """See how transactions stand. → TransactionsChecked"""
 
     transactions: Sequence[TaskTransaction]
 
@@ -94,7 +94,7 @@ class DecisionFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TransactionsChecked:
     """Which transactions are no longer open."""
 
     gone: Sequence[TaskTransaction]
@@ -117,7 +117,7 @@ class Aborted:
     """Nothing of the query is open."""
 
 
-Event = DriverConfirmed | DecisionFound | Seen | Noted | Ended | Aborted
+Event = DriverConfirmed | DecisionFound | TransactionsChecked | Noted | Ended | Aborted
 
 
 class WriteFailedError(MoldauError):
@@ -185,7 +185,7 @@ class Commitment:
         match event:
             case DriverConfirmed():
                 return Look(self._decision.transactions)
-            case Seen(gone):
+            case TransactionsChecked(gone):
                 if gone:
                     raise _gone(self._decision, gone)
                 return Note(self._decision)

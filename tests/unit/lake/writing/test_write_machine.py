@@ -24,8 +24,8 @@ from moldau.lake.writing.machine import (
     Noted,
     ReadDecision,
     ResumeDriver,
-    Seen,
     TakeOver,
+    TransactionsChecked,
     WriteFailedError,
 )
 from moldau.lake.writing.transactions import ProducerIdentity
@@ -117,7 +117,7 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
         Commitment("q", "r", 7, [ONE, TWO], 5),
         ResumeDriver(),
         *(DriverConfirmed(), Look((ONE, TWO))),
-        *(Seen(()), Note(DECIDED)),
+        *(TransactionsChecked(()), Note(DECIDED)),
         *(Noted(), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
         *(Noted(), AbortTransactions()),
@@ -129,12 +129,21 @@ def test_a_transaction_gone_before_the_decision_fails_the_batch_undecided() -> N
     errand = Commitment("q", "r", 7, [ONE, TWO], 5)
     dialogue(errand, ResumeDriver(), DriverConfirmed(), Look((ONE, TWO)))
     with pytest.raises(WriteFailedError, match=r"query q: batch 7 is not written, and none of its rows is seen.*moldau-spark-q-1-0"):
-        errand.step(Seen([TWO]))
+        errand.step(TransactionsChecked([TWO]))
 
 
 def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> None:
     errand = Commitment("q", "r", 7, [ONE, TWO], 5)
-    dialogue(errand, ResumeDriver(), DriverConfirmed(), Look((ONE, TWO)), Seen(()), Note(DECIDED), Noted(), CommitTransactions((ONE, TWO)))
+    dialogue(
+        errand,
+        ResumeDriver(),
+        DriverConfirmed(),
+        Look((ONE, TWO)),
+        TransactionsChecked(()),
+        Note(DECIDED),
+        Noted(),
+        CommitTransactions((ONE, TWO)),
+    )
     with pytest.raises(LostBatchError, match=r"batch 7 was decided, but 1 of its 2 transactions.*q-0-0"):
         errand.step(Ended([ONE]))
 
@@ -143,7 +152,14 @@ def test_a_batch_without_rows_is_decided_too() -> None:
     """So that its number is not written again."""
     empty = Decision("q", "r", 7, DecisionState.DECIDED, (), 5)
     dialogue(
-        Commitment("q", "r", 7, [], 5), ResumeDriver(), DriverConfirmed(), Look(()), Seen(()), Note(empty), Noted(), CommitTransactions(())
+        Commitment("q", "r", 7, [], 5),
+        ResumeDriver(),
+        DriverConfirmed(),
+        Look(()),
+        TransactionsChecked(()),
+        Note(empty),
+        Noted(),
+        CommitTransactions(()),
     )
 
 
@@ -185,7 +201,7 @@ def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None
 
 @pytest.mark.parametrize(
     ("errand", "event"),
-    [(Begin(), Seen(())), (Commitment("q", "r", 1, [], 0), DecisionFound(None)), (Abandonment("r", 1, []), Ended(()))],
+    [(Begin(), TransactionsChecked(())), (Commitment("q", "r", 1, [], 0), DecisionFound(None)), (Abandonment("r", 1, []), Ended(()))],
     ids=["begin", "commit", "abort"],
 )
 def test_events_of_another_errand_are_a_bug(errand: Any, event: Event) -> None:
