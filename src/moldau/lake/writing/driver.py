@@ -82,7 +82,7 @@ class Driver:
                 return machine.DriverConfirmed()
             case machine.ReadDecision():
                 return machine.DecisionFound(self._decisions.last())
-            case machine.Look(transactions):
+            case machine.CheckTransactions(transactions):
                 gone = self._gone(transactions)
                 reached("looked at")
                 return machine.TransactionsChecked(gone)

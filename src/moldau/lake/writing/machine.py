@@ -42,7 +42,7 @@ class ReadDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CheckTransactions:
     """See how transactions stand. → TransactionsChecked"""
 
     transactions: Sequence[TaskTransaction]
@@ -76,7 +76,7 @@ class Finish:
     last: Decision | None
 
 
-Effect = TakeOver | ResumeDriver | ReadDecision | Look | Note | CommitTransactions | AbortTransactions | Finish
+Effect = TakeOver | ResumeDriver | ReadDecision | CheckTransactions | Note | CommitTransactions | AbortTransactions | Finish
 
 # Events.
 
@@ -184,7 +184,7 @@ class Commitment:
         """The next effect. WriteFailedError, LostBatchError."""
         match event:
             case DriverConfirmed():
-                return Look(self._decision.transactions)
+                return CheckTransactions(self._decision.transactions)
             case TransactionsChecked(gone):
                 if gone:
                     raise _gone(self._decision, gone)

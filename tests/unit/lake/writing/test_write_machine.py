@@ -10,6 +10,7 @@ from moldau.lake.writing.machine import (
     Aborted,
     AbortTransactions,
     Begin,
+    CheckTransactions,
     Commitment,
     CommitTransactions,
     DecisionFound,
@@ -18,7 +19,6 @@ from moldau.lake.writing.machine import (
     Ended,
     Event,
     Finish,
-    Look,
     LostBatchError,
     Note,
     Noted,
@@ -116,7 +116,7 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
     dialogue(
         Commitment("q", "r", 7, [ONE, TWO], 5),
         ResumeDriver(),
-        *(DriverConfirmed(), Look((ONE, TWO))),
+        *(DriverConfirmed(), CheckTransactions((ONE, TWO))),
         *(TransactionsChecked(()), Note(DECIDED)),
         *(Noted(), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
@@ -127,7 +127,7 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
 
 def test_a_transaction_gone_before_the_decision_fails_the_batch_undecided() -> None:
     errand = Commitment("q", "r", 7, [ONE, TWO], 5)
-    dialogue(errand, ResumeDriver(), DriverConfirmed(), Look((ONE, TWO)))
+    dialogue(errand, ResumeDriver(), DriverConfirmed(), CheckTransactions((ONE, TWO)))
     with pytest.raises(WriteFailedError, match=r"query q: batch 7 is not written, and none of its rows is seen.*moldau-spark-q-1-0"):
         errand.step(TransactionsChecked([TWO]))
 
@@ -138,7 +138,7 @@ def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> No
         errand,
         ResumeDriver(),
         DriverConfirmed(),
-        Look((ONE, TWO)),
+        CheckTransactions((ONE, TWO)),
         TransactionsChecked(()),
         Note(DECIDED),
         Noted(),
@@ -155,7 +155,7 @@ def test_a_batch_without_rows_is_decided_too() -> None:
         Commitment("q", "r", 7, [], 5),
         ResumeDriver(),
         DriverConfirmed(),
-        Look(()),
+        CheckTransactions(()),
         TransactionsChecked(()),
         Note(empty),
         Noted(),
