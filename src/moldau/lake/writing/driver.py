@@ -88,7 +88,7 @@ class Driver:
                 return machine.TransactionsChecked(gone)
             case machine.Note(decision):
                 self._note(decision)
-                return machine.Noted()
+                return machine.DecisionWritten()
             case machine.CommitTransactions(transactions):
                 lost = [each for number, each in enumerate(transactions) if not self._committed(each, number)]
                 reached("all committed")

@@ -50,7 +50,7 @@ class CheckTransactions:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Write a decision down, durably. → Noted"""
+    """Write a decision down, durably. → DecisionWritten"""
 
     decision: Decision
 
@@ -101,7 +101,7 @@ class TransactionsChecked:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class DecisionWritten:
     """The decision is written down."""
 
 
@@ -117,7 +117,7 @@ class Aborted:
     """Nothing of the query is open."""
 
 
-Event = DriverConfirmed | DecisionFound | TransactionsChecked | Noted | Ended | Aborted
+Event = DriverConfirmed | DecisionFound | TransactionsChecked | DecisionWritten | Ended | Aborted
 
 
 class WriteFailedError(MoldauError):
@@ -153,7 +153,7 @@ class Begin:
                 assert self._last is not None
                 self._last = self._judged(self._last, lost)
                 return Note(self._last)
-            case Noted():
+            case DecisionWritten():
                 return AbortTransactions()
             case Aborted():
                 return Finish(self._last)
@@ -189,7 +189,7 @@ class Commitment:
                 if gone:
                     raise _gone(self._decision, gone)
                 return Note(self._decision)
-            case Noted():
+            case DecisionWritten():
                 return (
                     CommitTransactions(self._decision.transactions)
                     if self._decision.state is DecisionState.DECIDED

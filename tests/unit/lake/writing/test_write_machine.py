@@ -14,6 +14,7 @@ from moldau.lake.writing.machine import (
     Commitment,
     CommitTransactions,
     DecisionFound,
+    DecisionWritten,
     DriverConfirmed,
     Effect,
     Ended,
@@ -21,7 +22,6 @@ from moldau.lake.writing.machine import (
     Finish,
     LostBatchError,
     Note,
-    Noted,
     ReadDecision,
     ResumeDriver,
     TakeOver,
@@ -72,7 +72,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
         *(DriverConfirmed(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
-        *(Noted(), AbortTransactions()),
+        *(DecisionWritten(), AbortTransactions()),
         *(Aborted(), Finish(DECIDED.done)),
     )
 
@@ -100,7 +100,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
         *(DriverConfirmed(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended([TWO]), Note(last)),
-        *(Noted(), AbortTransactions()),
+        *(DecisionWritten(), AbortTransactions()),
         *(Aborted(), Finish(last)),
     )
 
@@ -118,9 +118,9 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
         ResumeDriver(),
         *(DriverConfirmed(), CheckTransactions((ONE, TWO))),
         *(TransactionsChecked(()), Note(DECIDED)),
-        *(Noted(), CommitTransactions((ONE, TWO))),
+        *(DecisionWritten(), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
-        *(Noted(), AbortTransactions()),
+        *(DecisionWritten(), AbortTransactions()),
         *(Aborted(), Finish(DECIDED.done)),
     )
 
@@ -141,7 +141,7 @@ def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> No
         CheckTransactions((ONE, TWO)),
         TransactionsChecked(()),
         Note(DECIDED),
-        Noted(),
+        DecisionWritten(),
         CommitTransactions((ONE, TWO)),
     )
     with pytest.raises(LostBatchError, match=r"batch 7 was decided, but 1 of its 2 transactions.*q-0-0"):
@@ -158,7 +158,7 @@ def test_a_batch_without_rows_is_decided_too() -> None:
         CheckTransactions(()),
         TransactionsChecked(()),
         Note(empty),
-        Noted(),
+        DecisionWritten(),
         CommitTransactions(()),
     )
 
