@@ -86,7 +86,7 @@ class Driver:
                 gone = self._gone(transactions)
                 reached("looked at")
                 return machine.TransactionsChecked(gone)
-            case machine.Note(decision):
+            case machine.WriteDecision(decision):
                 self._note(decision)
                 return machine.DecisionWritten()
             case machine.CommitTransactions(transactions):

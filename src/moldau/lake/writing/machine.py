@@ -49,7 +49,7 @@ class CheckTransactions:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class WriteDecision:
     """Write a decision down, durably. → DecisionWritten"""
 
     decision: Decision
@@ -76,7 +76,7 @@ class Finish:
     last: Decision | None
 
 
-Effect = TakeOver | ResumeDriver | ReadDecision | CheckTransactions | Note | CommitTransactions | AbortTransactions | Finish
+Effect = TakeOver | ResumeDriver | ReadDecision | CheckTransactions | WriteDecision | CommitTransactions | AbortTransactions | Finish
 
 # Events.
 
@@ -152,7 +152,7 @@ class Begin:
             case Ended(lost):
                 assert self._last is not None
                 self._last = self._judged(self._last, lost)
-                return Note(self._last)
+                return WriteDecision(self._last)
             case DecisionWritten():
                 return AbortTransactions()
             case Aborted():
@@ -188,7 +188,7 @@ class Commitment:
             case TransactionsChecked(gone):
                 if gone:
                     raise _gone(self._decision, gone)
-                return Note(self._decision)
+                return WriteDecision(self._decision)
             case DecisionWritten():
                 return (
                     CommitTransactions(self._decision.transactions)
@@ -199,7 +199,7 @@ class Commitment:
                 if lost:
                     raise lost_batch(self._decision, lost)
                 self._decision = self._decision.done
-                return Note(self._decision)
+                return WriteDecision(self._decision)
             case Aborted():
                 return Finish(self._decision)
             case _:

@@ -21,11 +21,11 @@ from moldau.lake.writing.machine import (
     Event,
     Finish,
     LostBatchError,
-    Note,
     ReadDecision,
     ResumeDriver,
     TakeOver,
     TransactionsChecked,
+    WriteDecision,
     WriteFailedError,
 )
 from moldau.lake.writing.transactions import ProducerIdentity
@@ -71,7 +71,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
         TakeOver(),
         *(DriverConfirmed(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
-        *(Ended(()), Note(DECIDED.done)),
+        *(Ended(()), WriteDecision(DECIDED.done)),
         *(DecisionWritten(), AbortTransactions()),
         *(Aborted(), Finish(DECIDED.done)),
     )
@@ -99,7 +99,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
         TakeOver(),
         *(DriverConfirmed(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
-        *(Ended([TWO]), Note(last)),
+        *(Ended([TWO]), WriteDecision(last)),
         *(DecisionWritten(), AbortTransactions()),
         *(Aborted(), Finish(last)),
     )
@@ -117,9 +117,9 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
         Commitment("q", "r", 7, [ONE, TWO], 5),
         ResumeDriver(),
         *(DriverConfirmed(), CheckTransactions((ONE, TWO))),
-        *(TransactionsChecked(()), Note(DECIDED)),
+        *(TransactionsChecked(()), WriteDecision(DECIDED)),
         *(DecisionWritten(), CommitTransactions((ONE, TWO))),
-        *(Ended(()), Note(DECIDED.done)),
+        *(Ended(()), WriteDecision(DECIDED.done)),
         *(DecisionWritten(), AbortTransactions()),
         *(Aborted(), Finish(DECIDED.done)),
     )
@@ -140,7 +140,7 @@ def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> No
         DriverConfirmed(),
         CheckTransactions((ONE, TWO)),
         TransactionsChecked(()),
-        Note(DECIDED),
+        WriteDecision(DECIDED),
         DecisionWritten(),
         CommitTransactions((ONE, TWO)),
     )
@@ -157,7 +157,7 @@ def test_a_batch_without_rows_is_decided_too() -> None:
         DriverConfirmed(),
         CheckTransactions(()),
         TransactionsChecked(()),
-        Note(empty),
+        WriteDecision(empty),
         DecisionWritten(),
         CommitTransactions(()),
     )
