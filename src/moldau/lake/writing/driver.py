@@ -92,7 +92,7 @@ class Driver:
             case machine.CommitTransactions(transactions):
                 lost = [each for number, each in enumerate(transactions) if not self._committed(each, number)]
                 reached("all committed")
-                return machine.Ended(lost)
+                return machine.TransactionsCommitted(lost)
             case machine.AbortTransactions(transactions):
                 self._abort(transactions)
                 return machine.Aborted()

@@ -57,7 +57,7 @@ class WriteDecision:
 
 @dataclass(frozen=True, slots=True)
 class CommitTransactions:
-    """Commit transactions. → Ended"""
+    """Commit transactions. → TransactionsCommitted"""
 
     transactions: Sequence[TaskTransaction]
 
@@ -106,7 +106,7 @@ class DecisionWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TransactionsCommitted:
     """All are committed but those that were lost."""
 
     lost: Sequence[TaskTransaction]
@@ -117,7 +117,7 @@ class Aborted:
     """Nothing of the query is open."""
 
 
-Event = DriverConfirmed | DecisionFound | TransactionsChecked | DecisionWritten | Ended | Aborted
+Event = DriverConfirmed | DecisionFound | TransactionsChecked | DecisionWritten | TransactionsCommitted | Aborted
 
 
 class WriteFailedError(MoldauError):
@@ -149,7 +149,7 @@ class Begin:
                 if decision is not None and decision.state is DecisionState.DECIDED:
                     return CommitTransactions(decision.transactions)
                 return AbortTransactions()
-            case Ended(lost):
+            case TransactionsCommitted(lost):
                 assert self._last is not None
                 self._last = self._judged(self._last, lost)
                 return WriteDecision(self._last)
@@ -195,7 +195,7 @@ class Commitment:
                     if self._decision.state is DecisionState.DECIDED
                     else AbortTransactions()
                 )
-            case Ended(lost):
+            case TransactionsCommitted(lost):
                 if lost:
                     raise lost_batch(self._decision, lost)
                 self._decision = self._decision.done

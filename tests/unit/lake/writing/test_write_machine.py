@@ -17,7 +17,6 @@ from moldau.lake.writing.machine import (
     DecisionWritten,
     DriverConfirmed,
     Effect,
-    Ended,
     Event,
     Finish,
     LostBatchError,
@@ -25,6 +24,7 @@ from moldau.lake.writing.machine import (
     ResumeDriver,
     TakeOver,
     TransactionsChecked,
+    TransactionsCommitted,
     WriteDecision,
     WriteFailedError,
 )
@@ -71,7 +71,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
         TakeOver(),
         *(DriverConfirmed(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
-        *(Ended(()), WriteDecision(DECIDED.done)),
+        *(TransactionsCommitted(()), WriteDecision(DECIDED.done)),
         *(DecisionWritten(), AbortTransactions()),
         *(Aborted(), Finish(DECIDED.done)),
     )
@@ -82,7 +82,7 @@ def test_a_transaction_lost_behind_the_decision_fails_every_start_by_name() -> N
         errand = Begin()
         dialogue(errand, TakeOver(), DriverConfirmed(), ReadDecision(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
         with pytest.raises(LostBatchError) as caught:
-            errand.step(Ended([TWO]))
+            errand.step(TransactionsCommitted([TWO]))
         for part in ("query q", "batch 7", "moldau-spark-q-1-0 (producer id 101, epoch 0)", "10 rows in t-1 from offset 1000 on"):
             assert part in str(caught.value)
         assert "q-0-0" not in str(caught.value), "what is committed is not missing"
@@ -99,7 +99,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
         TakeOver(),
         *(DriverConfirmed(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
-        *(Ended([TWO]), WriteDecision(last)),
+        *(TransactionsCommitted([TWO]), WriteDecision(last)),
         *(DecisionWritten(), AbortTransactions()),
         *(Aborted(), Finish(last)),
     )
@@ -109,7 +109,7 @@ def test_what_a_person_said_of_another_batch_does_not_count() -> None:
     errand = Begin((6, True))
     dialogue(errand, TakeOver(), DriverConfirmed(), ReadDecision(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
     with pytest.raises(LostBatchError):
-        errand.step(Ended([TWO]))
+        errand.step(TransactionsCommitted([TWO]))
 
 
 def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
@@ -119,7 +119,7 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
         *(DriverConfirmed(), CheckTransactions((ONE, TWO))),
         *(TransactionsChecked(()), WriteDecision(DECIDED)),
         *(DecisionWritten(), CommitTransactions((ONE, TWO))),
-        *(Ended(()), WriteDecision(DECIDED.done)),
+        *(TransactionsCommitted(()), WriteDecision(DECIDED.done)),
         *(DecisionWritten(), AbortTransactions()),
         *(Aborted(), Finish(DECIDED.done)),
     )
@@ -145,7 +145,7 @@ def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> No
         CommitTransactions((ONE, TWO)),
     )
     with pytest.raises(LostBatchError, match=r"batch 7 was decided, but 1 of its 2 transactions.*q-0-0"):
-        errand.step(Ended([ONE]))
+        errand.step(TransactionsCommitted([ONE]))
 
 
 def test_a_batch_without_rows_is_decided_too() -> None:
@@ -201,7 +201,11 @@ def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None
 
 @pytest.mark.parametrize(
     ("errand", "event"),
-    [(Begin(), TransactionsChecked(())), (Commitment("q", "r", 1, [], 0), DecisionFound(None)), (Abandonment("r", 1, []), Ended(()))],
+    [
+        (Begin(), TransactionsChecked(())),
+        (Commitment("q", "r", 1, [], 0), DecisionFound(None)),
+        (Abandonment("r", 1, []), TransactionsCommitted(())),
+    ],
     ids=["begin", "commit", "abort"],
 )
 def test_events_of_another_errand_are_a_bug(errand: Any, event: Event) -> None:
