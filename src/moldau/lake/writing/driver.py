@@ -95,7 +95,7 @@ class Driver:
                 return machine.TransactionsCommitted(lost)
             case machine.AbortTransactions(transactions):
                 self._abort(transactions)
-                return machine.Aborted()
+                return machine.TransactionsAborted()
             case machine.Finish():
                 raise AssertionError(effect)
 

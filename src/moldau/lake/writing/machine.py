@@ -64,7 +64,7 @@ class CommitTransactions:
 
 @dataclass(frozen=True, slots=True)
 class AbortTransactions:
-    """Abort transactions, and whatever else the query's tasks have open. → Aborted"""
+    """Abort transactions, and whatever else the query's tasks have open. → TransactionsAborted"""
 
     transactions: Sequence[TaskTransaction] = ()
 
@@ -113,11 +113,11 @@ class TransactionsCommitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Aborted:
+class TransactionsAborted:
     """Nothing of the query is open."""
 
 
-Event = DriverConfirmed | DecisionFound | TransactionsChecked | DecisionWritten | TransactionsCommitted | Aborted
+Event = DriverConfirmed | DecisionFound | TransactionsChecked | DecisionWritten | TransactionsCommitted | TransactionsAborted
 
 
 class WriteFailedError(MoldauError):
@@ -155,7 +155,7 @@ class Begin:
                 return WriteDecision(self._last)
             case DecisionWritten():
                 return AbortTransactions()
-            case Aborted():
+            case TransactionsAborted():
                 return Finish(self._last)
             case _:
                 raise AssertionError(event)
@@ -200,7 +200,7 @@ class Commitment:
                     raise lost_batch(self._decision, lost)
                 self._decision = self._decision.done
                 return WriteDecision(self._decision)
-            case Aborted():
+            case TransactionsAborted():
                 return Finish(self._decision)
             case _:
                 raise AssertionError(event)
@@ -227,7 +227,7 @@ class Abandonment:
                 if decision is not None and decision.covers(self._run, self._batch):
                     return Finish(decision)
                 return AbortTransactions(self._transactions)
-            case Aborted():
+            case TransactionsAborted():
                 return Finish(self._last)
             case _:
                 raise AssertionError(event)

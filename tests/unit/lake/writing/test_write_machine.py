@@ -7,7 +7,6 @@ import pytest
 from moldau.lake.writing.decisions import Decision, DecisionState, TaskTransaction, WrittenRange
 from moldau.lake.writing.machine import (
     Abandonment,
-    Aborted,
     AbortTransactions,
     Begin,
     CheckTransactions,
@@ -23,6 +22,7 @@ from moldau.lake.writing.machine import (
     ReadDecision,
     ResumeDriver,
     TakeOver,
+    TransactionsAborted,
     TransactionsChecked,
     TransactionsCommitted,
     WriteDecision,
@@ -48,7 +48,16 @@ def dialogue(errand: Any, *lines: Event | Effect) -> None:
 
 
 def test_the_first_batch_of_a_query() -> None:
-    dialogue(Begin(), TakeOver(), DriverConfirmed(), ReadDecision(), DecisionFound(None), AbortTransactions(), Aborted(), Finish(None))
+    dialogue(
+        Begin(),
+        TakeOver(),
+        DriverConfirmed(),
+        ReadDecision(),
+        DecisionFound(None),
+        AbortTransactions(),
+        TransactionsAborted(),
+        Finish(None),
+    )
 
 
 def test_a_start_behind_a_batch_that_is_done() -> None:
@@ -59,7 +68,7 @@ def test_a_start_behind_a_batch_that_is_done() -> None:
         ReadDecision(),
         DecisionFound(DECIDED.done),
         AbortTransactions(),
-        Aborted(),
+        TransactionsAborted(),
         Finish(DECIDED.done),
     )
 
@@ -73,7 +82,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
         *(TransactionsCommitted(()), WriteDecision(DECIDED.done)),
         *(DecisionWritten(), AbortTransactions()),
-        *(Aborted(), Finish(DECIDED.done)),
+        *(TransactionsAborted(), Finish(DECIDED.done)),
     )
 
 
@@ -101,7 +110,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
         *(TransactionsCommitted([TWO]), WriteDecision(last)),
         *(DecisionWritten(), AbortTransactions()),
-        *(Aborted(), Finish(last)),
+        *(TransactionsAborted(), Finish(last)),
     )
 
 
@@ -121,7 +130,7 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
         *(DecisionWritten(), CommitTransactions((ONE, TWO))),
         *(TransactionsCommitted(()), WriteDecision(DECIDED.done)),
         *(DecisionWritten(), AbortTransactions()),
-        *(Aborted(), Finish(DECIDED.done)),
+        *(TransactionsAborted(), Finish(DECIDED.done)),
     )
 
 
@@ -172,7 +181,7 @@ def test_a_batch_that_failed_is_aborted_whole() -> None:
         ReadDecision(),
         DecisionFound(before),
         AbortTransactions([ONE]),
-        Aborted(),
+        TransactionsAborted(),
         Finish(before),
     )
 
