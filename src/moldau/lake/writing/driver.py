@@ -48,7 +48,7 @@ class Driver:
 
     def begin(self) -> DriverClaim:
         """Before a batch: become the query's driver, finish what was decided, abort what was not. LostBatchError."""
-        last = self._run(machine.Begin(self._how.lost_batch))
+        last = self._run(machine.BatchStart(self._how.lost_batch))
         assert self._owner is not None
         return DriverClaim(self._owner, last)
 

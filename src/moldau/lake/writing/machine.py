@@ -128,7 +128,7 @@ class LostBatchError(MoldauError):
     """A batch that was decided and of which transactions were lost after that."""
 
 
-class Begin:
+class BatchStart:
     """Before a batch. `verdict` is a person's decision about a batch that lost transactions: its number and whether to skip it."""
 
     def __init__(self, verdict: tuple[int, bool] | None = None) -> None:
@@ -233,7 +233,7 @@ class Abandonment:
                 raise AssertionError(event)
 
 
-Errand = Begin | Commitment | Abandonment
+Errand = BatchStart | Commitment | Abandonment
 
 
 def lost_batch(decision: Decision, lost: Sequence[TaskTransaction]) -> LostBatchError:

@@ -8,7 +8,7 @@ from moldau.lake.writing.decisions import Decision, DecisionState, TaskTransacti
 from moldau.lake.writing.machine import (
     Abandonment,
     AbortTransactions,
-    Begin,
+    BatchStart,
     CheckTransactions,
     Commitment,
     CommitTransactions,
@@ -49,7 +49,7 @@ def dialogue(errand: Any, *lines: Event | Effect) -> None:
 
 def test_the_first_batch_of_a_query() -> None:
     dialogue(
-        Begin(),
+        BatchStart(),
         TakeOver(),
         DriverConfirmed(),
         ReadDecision(),
@@ -62,7 +62,7 @@ def test_the_first_batch_of_a_query() -> None:
 
 def test_a_start_behind_a_batch_that_is_done() -> None:
     dialogue(
-        Begin(),
+        BatchStart(),
         TakeOver(),
         DriverConfirmed(),
         ReadDecision(),
@@ -76,7 +76,7 @@ def test_a_start_behind_a_batch_that_is_done() -> None:
 def test_a_decided_batch_is_finished_at_the_next_start() -> None:
     """Its transactions are committed before anything else of the query is ended, and before a task can take their ids over."""
     dialogue(
-        Begin(),
+        BatchStart(),
         TakeOver(),
         *(DriverConfirmed(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
@@ -88,7 +88,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
 
 def test_a_transaction_lost_behind_the_decision_fails_every_start_by_name() -> None:
     for _ in range(2):
-        errand = Begin()
+        errand = BatchStart()
         dialogue(errand, TakeOver(), DriverConfirmed(), ReadDecision(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
         with pytest.raises(LostBatchError) as caught:
             errand.step(TransactionsCommitted([TWO]))
@@ -104,7 +104,7 @@ def test_a_transaction_lost_behind_the_decision_fails_every_start_by_name() -> N
 )
 def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
     dialogue(
-        Begin((7, skip)),
+        BatchStart((7, skip)),
         TakeOver(),
         *(DriverConfirmed(), ReadDecision()),
         *(DecisionFound(DECIDED), CommitTransactions((ONE, TWO))),
@@ -115,7 +115,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
 
 
 def test_what_a_person_said_of_another_batch_does_not_count() -> None:
-    errand = Begin((6, True))
+    errand = BatchStart((6, True))
     dialogue(errand, TakeOver(), DriverConfirmed(), ReadDecision(), DecisionFound(DECIDED), CommitTransactions((ONE, TWO)))
     with pytest.raises(LostBatchError):
         errand.step(TransactionsCommitted([TWO]))
@@ -211,7 +211,7 @@ def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None
 @pytest.mark.parametrize(
     ("errand", "event"),
     [
-        (Begin(), TransactionsChecked(())),
+        (BatchStart(), TransactionsChecked(())),
         (Commitment("q", "r", 1, [], 0), DecisionFound(None)),
         (Abandonment("r", 1, []), TransactionsCommitted(())),
     ],
