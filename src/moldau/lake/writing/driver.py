@@ -55,7 +55,7 @@ class Driver:
     def commit(self, claim: DriverClaim, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
         """After a batch: decide that it is visible, and make it so. WriteFailedError, FencedError: it is not; LostBatchError."""
         self._owner = claim.owner
-        errand = machine.Commitment(self._how.query, run, batch, transactions, now_ms())
+        errand = machine.BatchCommit(self._how.query, run, batch, transactions, now_ms())
         self._run(errand)
 
     def abort(self, claim: DriverClaim, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:

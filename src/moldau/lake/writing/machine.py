@@ -170,7 +170,7 @@ class BatchStart:
         return Decision(decision.query, decision.run, decision.batch - 1, DecisionState.DONE, (), decision.time_ms)
 
 
-class Commitment:
+class BatchCommit:
     """What is done after a batch whose tasks have all written: `transactions` has those that count."""
 
     def __init__(self, query: str, run: str, batch: int, transactions: Sequence[TaskTransaction], time_ms: int) -> None:
@@ -233,7 +233,7 @@ class Abandonment:
                 raise AssertionError(event)
 
 
-Errand = BatchStart | Commitment | Abandonment
+Errand = BatchStart | BatchCommit | Abandonment
 
 
 def lost_batch(decision: Decision, lost: Sequence[TaskTransaction]) -> LostBatchError:

@@ -8,9 +8,9 @@ from moldau.lake.writing.decisions import Decision, DecisionState, TaskTransacti
 from moldau.lake.writing.machine import (
     Abandonment,
     AbortTransactions,
+    BatchCommit,
     BatchStart,
     CheckTransactions,
-    Commitment,
     CommitTransactions,
     DecisionFound,
     DecisionWritten,
@@ -123,7 +123,7 @@ def test_what_a_person_said_of_another_batch_does_not_count() -> None:
 
 def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
     dialogue(
-        Commitment("q", "r", 7, [ONE, TWO], 5),
+        BatchCommit("q", "r", 7, [ONE, TWO], 5),
         ResumeDriver(),
         *(DriverConfirmed(), CheckTransactions((ONE, TWO))),
         *(TransactionsChecked(()), WriteDecision(DECIDED)),
@@ -135,14 +135,14 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
 
 
 def test_a_transaction_gone_before_the_decision_fails_the_batch_undecided() -> None:
-    errand = Commitment("q", "r", 7, [ONE, TWO], 5)
+    errand = BatchCommit("q", "r", 7, [ONE, TWO], 5)
     dialogue(errand, ResumeDriver(), DriverConfirmed(), CheckTransactions((ONE, TWO)))
     with pytest.raises(WriteFailedError, match=r"query q: batch 7 is not written, and none of its rows is seen.*moldau-spark-q-1-0"):
         errand.step(TransactionsChecked([TWO]))
 
 
 def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> None:
-    errand = Commitment("q", "r", 7, [ONE, TWO], 5)
+    errand = BatchCommit("q", "r", 7, [ONE, TWO], 5)
     dialogue(
         errand,
         ResumeDriver(),
@@ -161,7 +161,7 @@ def test_a_batch_without_rows_is_decided_too() -> None:
     """So that its number is not written again."""
     empty = Decision("q", "r", 7, DecisionState.DECIDED, (), 5)
     dialogue(
-        Commitment("q", "r", 7, [], 5),
+        BatchCommit("q", "r", 7, [], 5),
         ResumeDriver(),
         DriverConfirmed(),
         CheckTransactions(()),
@@ -212,7 +212,7 @@ def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None
     ("errand", "event"),
     [
         (BatchStart(), TransactionsChecked(())),
-        (Commitment("q", "r", 1, [], 0), DecisionFound(None)),
+        (BatchCommit("q", "r", 1, [], 0), DecisionFound(None)),
         (Abandonment("r", 1, []), TransactionsCommitted(())),
     ],
     ids=["begin", "commit", "abort"],
