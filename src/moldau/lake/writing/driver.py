@@ -61,7 +61,7 @@ class Driver:
     def abort(self, claim: DriverClaim, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
         """After a batch that failed: abort it, unless it is decided."""
         self._owner = claim.owner
-        self._run(machine.Abandonment(run, batch, transactions))
+        self._run(machine.BatchAbort(run, batch, transactions))
 
     def _run(self, errand: machine.Errand) -> Decision | None:
         effect = errand.start()

@@ -206,7 +206,7 @@ class BatchCommit:
                 raise AssertionError(event)
 
 
-class Abandonment:
+class BatchAbort:
     """What is done after a batch that failed. Spark asks for it also where a commit failed, perhaps after its decision."""
 
     def __init__(self, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
@@ -233,7 +233,7 @@ class Abandonment:
                 raise AssertionError(event)
 
 
-Errand = BatchStart | BatchCommit | Abandonment
+Errand = BatchStart | BatchCommit | BatchAbort
 
 
 def lost_batch(decision: Decision, lost: Sequence[TaskTransaction]) -> LostBatchError:

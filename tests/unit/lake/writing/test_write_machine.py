@@ -6,8 +6,8 @@ import pytest
 
 from moldau.lake.writing.decisions import Decision, DecisionState, TaskTransaction, WrittenRange
 from moldau.lake.writing.machine import (
-    Abandonment,
     AbortTransactions,
+    BatchAbort,
     BatchCommit,
     BatchStart,
     CheckTransactions,
@@ -175,7 +175,7 @@ def test_a_batch_without_rows_is_decided_too() -> None:
 def test_a_batch_that_failed_is_aborted_whole() -> None:
     before = Decision("q", "r", 6, DecisionState.DONE, (), 5)
     dialogue(
-        Abandonment("r", 7, [ONE]),
+        BatchAbort("r", 7, [ONE]),
         ResumeDriver(),
         DriverConfirmed(),
         ReadDecision(),
@@ -189,13 +189,13 @@ def test_a_batch_that_failed_is_aborted_whole() -> None:
 @pytest.mark.parametrize("decision", [DECIDED, DECIDED.done], ids=["decided", "done"])
 def test_a_commit_that_failed_behind_its_decision_is_not_aborted(decision: Decision) -> None:
     """Spark calls abort then too; the next start commits the rest."""
-    dialogue(Abandonment("r", 7, [ONE, TWO]), ResumeDriver(), DriverConfirmed(), ReadDecision(), DecisionFound(decision), Finish(decision))
+    dialogue(BatchAbort("r", 7, [ONE, TWO]), ResumeDriver(), DriverConfirmed(), ReadDecision(), DecisionFound(decision), Finish(decision))
 
 
 def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None:
     """Batches of a new checkpoint are counted from 0 again."""
     dialogue(
-        Abandonment("another run", 3, [ONE]),
+        BatchAbort("another run", 3, [ONE]),
         ResumeDriver(),
         DriverConfirmed(),
         ReadDecision(),
@@ -213,7 +213,7 @@ def test_the_decision_of_another_checkpoint_says_nothing_of_this_batch() -> None
     [
         (BatchStart(), TransactionsChecked(())),
         (BatchCommit("q", "r", 1, [], 0), DecisionFound(None)),
-        (Abandonment("r", 1, []), TransactionsCommitted(())),
+        (BatchAbort("r", 1, []), TransactionsCommitted(())),
     ],
     ids=["begin", "commit", "abort"],
 )
