@@ -63,7 +63,7 @@ class Driver:
         self._owner = claim.owner
         self._run(machine.BatchAbort(run, batch, transactions))
 
-    def _run(self, errand: machine.Errand) -> Decision | None:
+    def _run(self, errand: machine.DriverOperation) -> Decision | None:
         effect = errand.start()
         while not isinstance(effect, machine.Finish):
             effect = errand.step(self._carry_out(effect))

@@ -233,7 +233,7 @@ class BatchAbort:
                 raise AssertionError(event)
 
 
-Errand = BatchStart | BatchCommit | BatchAbort
+DriverOperation = BatchStart | BatchCommit | BatchAbort
 
 
 def lost_batch(decision: Decision, lost: Sequence[TaskTransaction]) -> LostBatchError:
