@@ -14,7 +14,7 @@ from typing import Any
 from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError, set_properties
 from moldau.lake.tables.format import Snapshot, TableError, TableFormat, TableMismatchError
 from moldau.lake.tables.opening import format_of, open_table, opened
-from moldau.lake.tables.rewriting import Compacted, compact_table
+from moldau.lake.tables.rewriting import CompactionResult, compact_table
 from moldau.lake.tables.schemas import to_json
 
 COMPLETION_WATERMARK = "completionWatermark"
@@ -67,7 +67,7 @@ def wait_until_complete(
 
 
 __all__ = [
-    "Compacted", "IncompleteTableError", "LoadConflictError", "LoadFencedError", "OtherJobError", "Snapshot", "TableError",
+    "CompactionResult", "IncompleteTableError", "LoadConflictError", "LoadFencedError", "OtherJobError", "Snapshot", "TableError",
     "TableMismatchError", "compact_table", "completion_watermark", "open_table", "read_table", "remove_orphans", "wait_until_complete",
 ]  # fmt: skip
 

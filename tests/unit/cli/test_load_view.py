@@ -11,7 +11,7 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.load import LoadResult
 from moldau.lake.loading.service import LoadOutcome
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.tables.rewriting import Compacted
+from moldau.lake.tables.rewriting import CompactionResult
 
 JOB = LoadJob("j", "b:1", "clicks", "/lake/clicks", "/lake/dead-letters/clicks", registry="http://r")
 GONE = "; skipped, no longer in the log: "
@@ -23,7 +23,7 @@ def result(rows: int, dead: int = 0, **more: Any) -> LoadResult:
 
 def test_what_came_into_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     show_outcome(LoadOutcome(JOB, (result(1),), seconds=0.25), as_json=False)
-    show_outcome(LoadOutcome(JOB, (result(1_000, 1), result(234, 1)), compacted=Compacted(1, 12, 1, 9), seconds=0.5), as_json=False)
+    show_outcome(LoadOutcome(JOB, (result(1_000, 1), result(234, 1)), compacted=CompactionResult(1, 12, 1, 9), seconds=0.5), as_json=False)
     assert capsys.readouterr().out.splitlines() == [
         "clicks: 1 row, 1 file, version 7, in 0.2 s",
         "clicks: 1,234 rows, 2 dead letters, 2 files, version 7, in 0.5 s",

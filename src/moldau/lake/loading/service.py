@@ -28,7 +28,7 @@ from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, Ta
 from moldau.lake.tables.data_files import FileError
 from moldau.lake.tables.format import TableError
 from moldau.lake.tables.opening import format_of, open_table
-from moldau.lake.tables.rewriting import Compacted, compact_table
+from moldau.lake.tables.rewriting import CompactionResult, compact_table
 from moldau.model.errors import MoldauError, PeerError, WorldError
 from moldau.tracking.clock import now_ms
 
@@ -88,7 +88,7 @@ class LoadOutcome:
     job: LoadJob
     loads: tuple[LoadResult, ...]
     error: Exception | None = None
-    compacted: Compacted | None = None
+    compacted: CompactionResult | None = None
     seconds: float = 0.0
     """From when its turn came, with the start of Spark if that was waited for, to its end."""
 

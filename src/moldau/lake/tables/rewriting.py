@@ -135,7 +135,7 @@ LATENESS = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     """What a compaction did."""
 
     partitions: int
@@ -145,7 +145,9 @@ class Compacted:
     """The last version that it made."""
 
 
-def compact_table(path: str, *, now: datetime | None = None, files_min: int = 2, file_bytes_target: int = FILE_BYTES_TARGET) -> Compacted:
+def compact_table(
+    path: str, *, now: datetime | None = None, files_min: int = 2, file_bytes_target: int = FILE_BYTES_TARGET
+) -> CompactionResult:
     """Put together the files of closed days or hours that have at least `files_min` small ones (below half of `file_bytes_target`).
 
     TableError if there is no table; FileError from the disk: what was committed before stays.
@@ -167,7 +169,7 @@ def compact_table(path: str, *, now: datetime | None = None, files_min: int = 2,
         partitions += len({tuple(group[0].partition.items()) for group in some})
         before += sum(len(group) for group in some)
         after += len(some)
-    return Compacted(partitions, before, after, version)
+    return CompactionResult(partitions, before, after, version)
 
 
 def _commit(tables: TableFormat, path: str, snapshot: Snapshot, groups: Sequence[Sequence[DataFile]]) -> int:
