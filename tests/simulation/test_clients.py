@@ -18,7 +18,7 @@ from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.group import COOPERATIVE, RANGE
 from moldau.testing.simulation.clients.producer import Producer
-from moldau.testing.simulation.clients.transactions import TransactionalProducer
+from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.simulation import BROKER, Simulation
 
@@ -201,7 +201,7 @@ def test_a_record_without_an_answer_is_given_up_as_one_that_may_be_stored(sim: S
 def test_transactions_are_seen_whole_or_not_at_all(sim: Simulation, protocol: int) -> None:
     async def main() -> None:
         await create(sim, 3)
-        async with TransactionalProducer(sim.client(), "id", protocol=protocol) as producer:
+        async with SimulatedTransactionalProducer(sim.client(), "id", protocol=protocol) as producer:
             await producer.init_transactions()
             for number in range(6):
                 await producer.begin()
@@ -227,11 +227,11 @@ def test_transactions_are_seen_whole_or_not_at_all(sim: Simulation, protocol: in
 def test_an_heir_fences_the_producer_before_it(sim: Simulation, protocol: int) -> None:
     async def main() -> None:
         await create(sim)
-        zombie = TransactionalProducer(sim.client(), "id", protocol=protocol)
+        zombie = SimulatedTransactionalProducer(sim.client(), "id", protocol=protocol)
         await zombie.init_transactions()
         await zombie.begin()
         await zombie.send_and_wait("t", b"of the zombie", partition=0)
-        heir = TransactionalProducer(sim.client(), "id", protocol=protocol)
+        heir = SimulatedTransactionalProducer(sim.client(), "id", protocol=protocol)
         await heir.init_transactions()
         with pytest.raises(FencedError):
             await zombie.commit()
@@ -249,7 +249,7 @@ def test_an_heir_fences_the_producer_before_it(sim: Simulation, protocol: int) -
 def test_after_a_failed_record_a_transaction_can_only_be_aborted_and_the_next_one_succeeds(sim: Simulation, protocol: int) -> None:
     async def main() -> None:
         await create(sim, max_message_bytes=1000)
-        producer = TransactionalProducer(sim.client(), "id", protocol=protocol)
+        producer = SimulatedTransactionalProducer(sim.client(), "id", protocol=protocol)
         await producer.init_transactions()
         await producer.begin()
         await producer.send("t", b"small", partition=0)
@@ -283,7 +283,7 @@ def test_transactions_survive_restarts_of_the_broker(seed: int, protocol: int) -
     async def main() -> None:
         await create(sim)
         disturbance = sim.loop.create_task(disturb())
-        producer = TransactionalProducer(sim.client(), "id", protocol=protocol, timeout_s=60.0, delivery_timeout_s=50.0)
+        producer = SimulatedTransactionalProducer(sim.client(), "id", protocol=protocol, timeout_s=60.0, delivery_timeout_s=50.0)
         await producer.init_transactions()
         expected = []
         number = 0
@@ -433,7 +433,7 @@ def test_offsets_are_committed_with_a_transaction_or_rewound(sim: Simulation, pr
         async with Producer(sim.client()) as plain:
             for value in numbers(10):
                 await plain.send("t", value, partition=0)
-        producer = TransactionalProducer(sim.client(), "id", protocol=protocol)
+        producer = SimulatedTransactionalProducer(sim.client(), "id", protocol=protocol)
         await producer.init_transactions()
         consumer = Consumer(sim.client(), group_id="g", topics=["t"])
         async with producer.transaction(consumer):

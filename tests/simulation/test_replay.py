@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from moldau.testing.simulation.clients.consumer import Consumer
-from moldau.testing.simulation.clients.transactions import TransactionalProducer
+from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.nemesis import Nemesis
@@ -23,7 +23,7 @@ async def use(simulation: Simulation) -> None:
     await write(simulation, 0, 3)
     consumer = Consumer(simulation.client("plain"), group_id="plain")
     await consumer.commit({T0: 1})
-    producer = TransactionalProducer(simulation.client("producer"), "id")
+    producer = SimulatedTransactionalProducer(simulation.client("producer"), "id")
     await producer.init_transactions()
     for group, offset, is_kept in (("g", 2, True), ("g", 3, False), ("other", 1, False)):
         await producer.begin()

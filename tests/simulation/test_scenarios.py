@@ -12,7 +12,7 @@ from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import Admin
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.producer import Producer
-from moldau.testing.simulation.clients.transactions import TransactionalProducer
+from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.network import End
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.simulation import BROKER, Simulation
@@ -82,14 +82,14 @@ def test_a_batch_whose_answer_was_lost_with_the_process_is_stored_once(sim: Simu
 def test_a_zombie_whose_batch_was_held_cannot_write_into_its_heirs_log(sim: Simulation) -> None:
     async def main() -> None:
         await Admin(sim.client()).create_topic("t")
-        zombie = TransactionalProducer(sim.client("zombie"), "id")
+        zombie = SimulatedTransactionalProducer(sim.client("zombie"), "id")
         await zombie.init_transactions()
         await zombie.begin()
         await zombie.send_and_wait("t", b"before", partition=0)
         sim.network.hold(of(zombie.context.name, requests))
         late = zombie.send_nowait(T0, Message(b"late"))
         await sim.until(lambda: sim.network.held > 0)
-        heir = TransactionalProducer(sim.client("heir"), "id")
+        heir = SimulatedTransactionalProducer(sim.client("heir"), "id")
         await heir.init_transactions()
         async with heir.transaction():
             await heir.send_and_wait("t", b"heir", partition=0)

@@ -10,7 +10,7 @@ from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import Admin
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.producer import Producer
-from moldau.testing.simulation.clients.transactions import TransactionalProducer
+from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.invariants import Invariants
 from moldau.testing.simulation.nemesis import Nemesis, draw_faults
 from moldau.testing.simulation.options import FAULTS, Options, draw_options
@@ -39,7 +39,11 @@ class World:
     def producer(self, *, transactional_id: str | None = None, **options: Any) -> Any:
         """A producer with the methods of `moldau.client.AsyncProducer`; with a `transactional_id` one with its transactions."""
         context = self.simulation.client("producer")
-        return Producer(context, **options) if transactional_id is None else TransactionalProducer(context, transactional_id, **options)
+        return (
+            Producer(context, **options)
+            if transactional_id is None
+            else SimulatedTransactionalProducer(context, transactional_id, **options)
+        )
 
     def consumer(self, *, group: str | None = None, topics: Iterable[str] = (), **options: Any) -> Consumer:
         """A consumer with the methods of `moldau.client.AsyncConsumer`."""

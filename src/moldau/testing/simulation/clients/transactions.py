@@ -48,7 +48,7 @@ _FATAL = (
 )
 
 
-class TransactionalProducer(Producer):
+class SimulatedTransactionalProducer(Producer):
     """See the module. `init_transactions` comes first; then `transaction()`, or `begin` and `commit` or `abort`, again and again."""
 
     def __init__(
@@ -259,7 +259,7 @@ class TransactionalProducer(Producer):
 class Transaction:
     """One transaction of a block: it commits at the end, and aborts where an exception leaves it."""
 
-    def __init__(self, producer: TransactionalProducer, consumers: tuple["Consumer", ...]) -> None:
+    def __init__(self, producer: SimulatedTransactionalProducer, consumers: tuple["Consumer", ...]) -> None:
         self._producer = producer
         self._consumers = list(consumers)
         self._committed: list[Consumer] = []

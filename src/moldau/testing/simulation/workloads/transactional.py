@@ -9,7 +9,7 @@ from moldau.testing.history.history import Outcome
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.fetching import Message
 from moldau.testing.simulation.clients.group import COOPERATIVE, RANGE
-from moldau.testing.simulation.clients.transactions import TransactionalProducer
+from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.workloads.joining import RecordedMember
 from moldau.testing.simulation.workloads.plain import PARTITIONS, TOPIC
 from moldau.testing.simulation.workloads.recording import RecordedProducer, ensure_topic, outcome_of, pause, value_of
@@ -24,7 +24,7 @@ async def transact(context: ClientContext) -> None:
     while context.budget.left > 0:
         lives += 1
         number = history.add_producer(f"{context.name}.{lives}", transactional_id=context.name)
-        producer = TransactionalProducer(context, context.name, protocol=protocol or 1, timeout_s=random.choice((3.0, 20.0)))
+        producer = SimulatedTransactionalProducer(context, context.name, protocol=protocol or 1, timeout_s=random.choice((3.0, 20.0)))
         try:
             await producer.init_transactions()
         except ClientError:
@@ -44,7 +44,7 @@ async def transact(context: ClientContext) -> None:
 async def _one(context: ClientContext, recorded: RecordedProducer) -> bool:
     """One transaction; whether the producer can go on."""
     history, random, producer = context.history, context.random, recorded.producer
-    assert isinstance(producer, TransactionalProducer)
+    assert isinstance(producer, SimulatedTransactionalProducer)
     transaction = history.begin(recorded.number)
     try:
         await producer.begin()
@@ -105,7 +105,7 @@ async def succeed(context: ClientContext) -> None:
 
 async def _made(context: ClientContext, name: str, protocol: int) -> RecordedProducer | None:
     number = context.history.add_producer(name, transactional_id=context.name)
-    producer = TransactionalProducer(context, context.name, protocol=protocol, timeout_s=10.0)
+    producer = SimulatedTransactionalProducer(context, context.name, protocol=protocol, timeout_s=10.0)
     try:
         await producer.init_transactions()
     except ClientError:
@@ -118,7 +118,7 @@ async def _made(context: ClientContext, name: str, protocol: int) -> RecordedPro
 
 async def _begin(context: ClientContext, recorded: RecordedProducer) -> int | None:
     """The number of a new transaction; None if the producer is of no more use."""
-    assert isinstance(recorded.producer, TransactionalProducer)
+    assert isinstance(recorded.producer, SimulatedTransactionalProducer)
     try:
         await recorded.producer.begin()
     except ClientError:
@@ -136,7 +136,7 @@ async def _send(context: ClientContext, recorded: RecordedProducer, transaction:
 
 
 async def _commit(context: ClientContext, recorded: RecordedProducer, transaction: int) -> bool:
-    assert isinstance(recorded.producer, TransactionalProducer)
+    assert isinstance(recorded.producer, SimulatedTransactionalProducer)
     context.history.ask_commit(transaction)
     try:
         await recorded.producer.commit()
@@ -165,7 +165,7 @@ async def copy(context: ClientContext) -> None:
         lives += 1
         name = f"{context.name}.{lives}"
         number = history.add_producer(name, transactional_id=context.name, copies_for=GROUP)
-        producer = TransactionalProducer(context, context.name, protocol=protocol, timeout_s=random.choice((5.0, 20.0)))
+        producer = SimulatedTransactionalProducer(context, context.name, protocol=protocol, timeout_s=random.choice((5.0, 20.0)))
         member = RecordedMember(context, name, GROUP, assignor=assignor)
         try:
             await producer.init_transactions()
@@ -197,7 +197,7 @@ async def _live(context: ClientContext, recorded: RecordedProducer, member: Reco
 async def _copy(context: ClientContext, recorded: RecordedProducer, member: RecordedMember, begun: float, found: list[Message]) -> bool:
     """Copy these in one transaction; whether it was committed."""
     history, producer = context.history, recorded.producer
-    assert isinstance(producer, TransactionalProducer)
+    assert isinstance(producer, SimulatedTransactionalProducer)
     transaction = history.begin(recorded.number)
     member.reader.take(begun, found, transaction=transaction)
     await producer.begin()
