@@ -77,9 +77,9 @@ class SimulatedTransactionalProducer(Producer):
         """Take over the transactional id: what an older producer has open is aborted, and it may do nothing any more. TransactionError."""
         await self._init(NO_PRODUCER_ID, -1, timeout)
 
-    def transaction(self, *consumers: "Consumer") -> "Transaction":
+    def transaction(self, *consumers: "Consumer") -> "SimulatedTransaction":
         """All of it or nothing: ``async with producer.transaction():``; consumers are committed with it, and rewound after an abort."""
-        return Transaction(self, consumers)
+        return SimulatedTransaction(self, consumers)
 
     async def begin(self) -> None:
         """Begin; records from now on are part of the transaction."""
@@ -256,7 +256,7 @@ class SimulatedTransactionalProducer(Producer):
             self._empty(queue, self._failure)
 
 
-class Transaction:
+class SimulatedTransaction:
     """One transaction of a block: it commits at the end, and aborts where an exception leaves it."""
 
     def __init__(self, producer: SimulatedTransactionalProducer, consumers: tuple["Consumer", ...]) -> None:
