@@ -17,7 +17,7 @@ from moldau.testing.simulation.clients.admin import LATEST, Admin
 from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.group import COOPERATIVE, RANGE
-from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.simulation import BROKER, Simulation
@@ -88,7 +88,7 @@ async def poll_until(sim: Simulation, are_met: Callable[[], bool], *consumers: C
 def test_records_stand_in_the_order_of_sending(sim: Simulation) -> None:
     async def main() -> None:
         await create(sim)
-        async with Producer(sim.client()) as producer:
+        async with SimulatedProducer(sim.client()) as producer:
             deliveries = [await producer.send("t", value, partition=0) for value in numbers(100)]
         assert [(await delivery).offset for delivery in deliveries] == list(range(100))
         assert await read(sim, T0) == numbers(100)
@@ -117,7 +117,7 @@ def test_an_idempotent_producer_neither_doubles_nor_reorders_through_faults(faul
 
     async def main() -> None:
         await create(sim, 3)
-        producer = Producer(sim.client())
+        producer = SimulatedProducer(sim.client())
         disturbance = sim.loop.create_task(disturb())
         values: dict[int, list[bytes | None]] = {0: [], 1: [], 2: []}
         number = 0
@@ -145,7 +145,7 @@ def test_a_careless_producer_may_double_records(sim: Simulation) -> None:
 
     async def main() -> None:
         await create(sim)
-        producer = Producer(sim.client(), acks=1)
+        producer = SimulatedProducer(sim.client(), acks=1)
         await producer.send_and_wait("t", b"first", partition=0)
         delivery = await producer.send("t", b"second", partition=0)
         while b"second" not in await read(sim, T0):
@@ -163,7 +163,7 @@ def test_a_record_that_is_too_large_fails_for_certain_and_the_next_one_is_stored
 
     async def main() -> None:
         await create(sim, max_message_bytes=1000)
-        producer = Producer(sim.client())
+        producer = SimulatedProducer(sim.client())
         await producer.send_and_wait("t", b"first", partition=0)
         failed = await producer.send("t", bytes(2000), partition=0)
         await producer.flush()
@@ -179,7 +179,7 @@ def test_a_record_that_is_too_large_fails_for_certain_and_the_next_one_is_stored
 def test_a_record_without_an_answer_is_given_up_as_one_that_may_be_stored(sim: Simulation) -> None:
     async def main() -> None:
         await create(sim)
-        producer = Producer(sim.client(), delivery_timeout_s=3.0)
+        producer = SimulatedProducer(sim.client(), delivery_timeout_s=3.0)
         await producer.send_and_wait("t", b"first", partition=0)
         lost = await producer.send("t", b"second", partition=0)
         sim.host.pause(3600)
@@ -312,7 +312,7 @@ def test_transactions_survive_restarts_of_the_broker(seed: int, protocol: int) -
 def test_a_consumer_seeks_and_reads_by_position(sim: Simulation) -> None:
     async def main() -> None:
         await create(sim)
-        async with Producer(sim.client()) as producer:
+        async with SimulatedProducer(sim.client()) as producer:
             for value in numbers(50):
                 await producer.send("t", value, partition=0)
         consumer = Consumer(sim.client())
@@ -335,7 +335,7 @@ def test_a_consumer_seeks_and_reads_by_position(sim: Simulation) -> None:
 def test_a_position_out_of_range_is_reported_and_reset(sim: Simulation) -> None:
     async def main() -> None:
         await create(sim)
-        async with Producer(sim.client()) as producer:
+        async with SimulatedProducer(sim.client()) as producer:
             await producer.send_and_wait("t", b"0", partition=0)
         reported: list[tuple[TopicPartition, int]] = []
         consumer = Consumer(sim.client(), on_reset=lambda *where: reported.append(where))
@@ -408,7 +408,7 @@ def test_a_static_member_comes_back_to_what_it_had_and_fences_its_older_self(sim
 def test_a_member_reads_on_where_its_group_has_committed(sim: Simulation) -> None:
     async def main() -> None:
         await create(sim)
-        async with Producer(sim.client()) as producer:
+        async with SimulatedProducer(sim.client()) as producer:
             for value in numbers(10):
                 await producer.send("t", value, partition=0)
         one = Consumer(sim.client(), group_id="g", topics=["t"])
@@ -430,7 +430,7 @@ def test_a_member_reads_on_where_its_group_has_committed(sim: Simulation) -> Non
 def test_offsets_are_committed_with_a_transaction_or_rewound(sim: Simulation, protocol: int) -> None:
     async def main() -> None:
         await create(sim)
-        async with Producer(sim.client()) as plain:
+        async with SimulatedProducer(sim.client()) as plain:
             for value in numbers(10):
                 await plain.send("t", value, partition=0)
         producer = SimulatedTransactionalProducer(sim.client(), "id", protocol=protocol)
@@ -462,7 +462,7 @@ def test_topics_are_created_grown_configured_and_deleted(sim: Simulation) -> Non
         await admin.grow_topic("t", 3)
         assert await admin.partitions_for("t") == 3
         await admin.configure_topic("t", {"max.message.bytes": 100})
-        async with Producer(sim.client()) as producer:
+        async with SimulatedProducer(sim.client()) as producer:
             with pytest.raises(SendError, match="MESSAGE_TOO_LARGE"):
                 await producer.send_and_wait("t", bytes(200), partition=2)
             await producer.send_and_wait("t", b"1", partition=2)

@@ -9,7 +9,7 @@ import pytest
 
 from moldau.model.errors import StorageError
 from moldau.testing.simulation.clients.admin import Admin
-from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.options import draw_options
 from moldau.testing.simulation.power_cuts import PowerCuts
 from moldau.testing.simulation.process import Incarnation
@@ -136,7 +136,7 @@ def test_what_a_log_took_after_it_was_last_seen_counts_as_lost_only_where_it_is(
         host.start()
         context = simulation.client("writer")
         await ensure_topic(context, "t", 1)
-        producer = RecordedProducer(context, Producer(context), history.add_producer("writer"))
+        producer = RecordedProducer(context, SimulatedProducer(context), history.add_producer("writer"))
         await producer.send(T0)
         assert host.broker is not None
         for partition in host.broker.partitions:

@@ -10,7 +10,7 @@ import pytest
 
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.consumer import Consumer
-from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.options import draw_options
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.workloads.recording import ensure_topic
@@ -22,7 +22,7 @@ async def write(simulation: Simulation, first: int, count: int, name: str = "wri
     """Send one number after the other, and retry until each is acknowledged."""
     context = simulation.client(name)
     await ensure_topic(context, "t", 2)
-    producer = Producer(context)
+    producer = SimulatedProducer(context)
     for value in range(first, first + count):
         await producer.send_and_wait("t", b"%d" % value, partition=0)
     await producer.close()

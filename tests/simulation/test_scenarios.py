@@ -11,7 +11,7 @@ from moldau.client.message import Message
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import Admin
 from moldau.testing.simulation.clients.consumer import Consumer
-from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.network import End
 from moldau.testing.simulation.options import Options
@@ -59,7 +59,7 @@ def end_offset(sim: Simulation) -> int:
 def test_a_batch_whose_answer_was_lost_with_the_process_is_stored_once(sim: Simulation, end: str) -> None:
     async def main() -> None:
         await Admin(sim.client()).create_topic("t")
-        producer = Producer(sim.client())
+        producer = SimulatedProducer(sim.client())
         await producer.send_and_wait("t", b"0", partition=0)
         sim.network.hold(answers)
         delivery = await producer.send("t", b"1", partition=0)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import Admin
 from moldau.testing.simulation.clients.consumer import Consumer
-from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.invariants import Invariants
 from moldau.testing.simulation.nemesis import Nemesis, draw_faults
@@ -40,7 +40,7 @@ class World:
         """A producer with the methods of `moldau.client.AsyncProducer`; with a `transactional_id` one with its transactions."""
         context = self.simulation.client("producer")
         return (
-            Producer(context, **options)
+            SimulatedProducer(context, **options)
             if transactional_id is None
             else SimulatedTransactionalProducer(context, transactional_id, **options)
         )

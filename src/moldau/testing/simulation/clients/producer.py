@@ -99,7 +99,7 @@ class PartitionQueue:
         return not (self.waiting or self.again or self.in_flight or self.failed)
 
 
-class Producer:
+class SimulatedProducer:
     """See the module. With the methods of `moldau.client.AsyncProducer`; idempotent, unless `acks` is 0 or 1.
 
     `delivery_timeout_s` bounds a delivery; without idempotence nothing else does.

@@ -26,7 +26,7 @@ from moldau.protocol.versions import VersionRange
 from moldau.testing.simulation.clients.brokers import Cause, CoordinatorType
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.group import GroupMetadata
-from moldau.testing.simulation.clients.producer import NO_PRODUCER_ID, Delivery, PartitionQueue, Producer
+from moldau.testing.simulation.clients.producer import NO_PRODUCER_ID, Delivery, PartitionQueue, SimulatedProducer
 
 if TYPE_CHECKING:
     from moldau.testing.simulation.clients.consumer import Consumer
@@ -48,7 +48,7 @@ _FATAL = (
 )
 
 
-class SimulatedTransactionalProducer(Producer):
+class SimulatedTransactionalProducer(SimulatedProducer):
     """See the module. `init_transactions` comes first; then `transaction()`, or `begin` and `commit` or `abort`, again and again."""
 
     def __init__(

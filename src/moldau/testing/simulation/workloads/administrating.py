@@ -6,7 +6,7 @@ from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import LATEST, Admin
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.workloads.joining import look_at_offsets
 from moldau.testing.simulation.workloads.keeping import KeptError
 from moldau.testing.simulation.workloads.plain import PARTITIONS, TOPIC
@@ -34,7 +34,7 @@ async def administrate(context: ClientContext) -> None:
 async def _live(context: ClientContext, admin: Admin, topic: str, partitions: int) -> None:
     """From an empty topic on: records get the offsets from 0, and the topic has as many partitions as it was given."""
     random = context.random
-    producer = Producer(context, delivery_timeout_s=600.0)
+    producer = SimulatedProducer(context, delivery_timeout_s=600.0)
     written = 0
     for _ in range(random.randint(1, 6)):
         if not context.budget.take():

@@ -11,7 +11,7 @@ from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.fetching import Message
-from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.workloads.recording import ensure_topic, pause
 
 KEYS = 8
@@ -31,7 +31,7 @@ async def compact(context: ClientContext) -> None:
     await ensure_topic(
         context, topic, 1, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01, delete_retention_ms=retention_ms, **SMALL
     )
-    producer = Producer(context, delivery_timeout_s=600.0)
+    producer = SimulatedProducer(context, delivery_timeout_s=600.0)
     possible: dict[bytes, list[bytes | None]] = {}
     """Per key: the newest value that was acknowledged, and those after it of which nothing is known."""
     kept: dict[bytes, None] = {}
@@ -83,7 +83,7 @@ async def delete(context: ClientContext) -> None:
     partition = TopicPartition(topic, 0)
     by_size = random.random() < 0.5
     await ensure_topic(context, topic, 1, retention_bytes=4096 if by_size else -1, **SMALL)
-    producer, admin = Producer(context, delivery_timeout_s=600.0), Admin(context)
+    producer, admin = SimulatedProducer(context, delivery_timeout_s=600.0), Admin(context)
     stored: dict[int, bytes] = {}
     count = 0
     while context.budget.take():

@@ -5,7 +5,7 @@ either isolation level, which go back and forth, and those that read to the end 
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.workloads.recording import RecordedProducer, RecordedReader, ensure_topic, pause
 
 TOPIC, PARTITIONS = "plain", 2
@@ -28,7 +28,7 @@ async def _write(context: ClientContext, *, idempotent: bool) -> None:
         lives += 1
         number = context.history.add_producer(f"{context.name}.{lives}", idempotent=idempotent)
         recorded = RecordedProducer(
-            context, Producer(context, idempotent=idempotent, delivery_timeout_s=context.random.choice((5, 60))), number
+            context, SimulatedProducer(context, idempotent=idempotent, delivery_timeout_s=context.random.choice((5, 60))), number
         )
         context.history.producer_ready(number)
         is_killed = False

@@ -13,7 +13,7 @@ from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import Consumer
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.fetching import Message
-from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.clients.producer import SimulatedProducer
 
 PAUSE_S = 0.2
 """Mean time between two operations of a client."""
@@ -46,7 +46,7 @@ def outcome_of(error: BaseException | None) -> Outcome:
 class RecordedProducer:
     """A producer whose sends are in the history."""
 
-    def __init__(self, context: ClientContext, producer: Producer, number: int) -> None:
+    def __init__(self, context: ClientContext, producer: SimulatedProducer, number: int) -> None:
         self.producer = producer
         self.number = number
         self._context = context
