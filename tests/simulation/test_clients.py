@@ -15,7 +15,7 @@ from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import Create, Created
 from moldau.testing.simulation.clients.admin import LATEST, Admin
 from moldau.testing.simulation.clients.brokers import took_effect_perhaps
-from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.group import COOPERATIVE, RANGE
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
@@ -47,7 +47,7 @@ async def create(sim: Simulation, partitions: int = 1, name: str = "t", **config
 
 async def read(sim: Simulation, *partitions: TopicPartition, committed: bool = True) -> list[bytes | None]:
     """Everything up to the end, by partition."""
-    consumer = Consumer(sim.client("reader"), isolation_level="read_committed" if committed else "read_uncommitted")
+    consumer = SimulatedConsumer(sim.client("reader"), isolation_level="read_committed" if committed else "read_uncommitted")
     await consumer.assign(dict.fromkeys(partitions, 0))
     ends = await consumer.end_offsets(partitions)
     found: list[Message] = []
@@ -67,10 +67,10 @@ def break_connections(sim: Simulation, random: Random) -> None:
         random.choice(connection.ends).abort()
 
 
-async def poll_until(sim: Simulation, are_met: Callable[[], bool], *consumers: Consumer) -> None:
+async def poll_until(sim: Simulation, are_met: Callable[[], bool], *consumers: SimulatedConsumer) -> None:
     """Each polls by itself, since members wait for each other in a rebalance."""
 
-    async def poll(consumer: Consumer) -> None:
+    async def poll(consumer: SimulatedConsumer) -> None:
         while True:
             await consumer.consume(10, 0.05)
 
@@ -315,7 +315,7 @@ def test_a_consumer_seeks_and_reads_by_position(sim: Simulation) -> None:
         async with SimulatedProducer(sim.client()) as producer:
             for value in numbers(50):
                 await producer.send("t", value, partition=0)
-        consumer = Consumer(sim.client())
+        consumer = SimulatedConsumer(sim.client())
         await consumer.assign({T0: 10})
         first = await consumer.poll(1)
         assert first is not None
@@ -338,7 +338,7 @@ def test_a_position_out_of_range_is_reported_and_reset(sim: Simulation) -> None:
         async with SimulatedProducer(sim.client()) as producer:
             await producer.send_and_wait("t", b"0", partition=0)
         reported: list[tuple[TopicPartition, int]] = []
-        consumer = Consumer(sim.client(), on_reset=lambda *where: reported.append(where))
+        consumer = SimulatedConsumer(sim.client(), on_reset=lambda *where: reported.append(where))
         await consumer.assign({T0: 100})
         assert (await consumer.consume(1))[0].offset == 0
         assert reported == [(T0, 100)]
@@ -349,7 +349,7 @@ def test_a_position_out_of_range_is_reported_and_reset(sim: Simulation) -> None:
 
 @pytest.mark.parametrize("assignor", [RANGE, COOPERATIVE])
 def test_members_share_partitions_and_take_over_from_those_that_leave_or_crash(sim: Simulation, assignor: str) -> None:
-    async def until_assigned(consumers: list[Consumer], counts: list[int]) -> None:
+    async def until_assigned(consumers: list[SimulatedConsumer], counts: list[int]) -> None:
         def are_met() -> bool:
             return sorted(len(consumer.assigned) for consumer in consumers) == counts
 
@@ -357,7 +357,7 @@ def test_members_share_partitions_and_take_over_from_those_that_leave_or_crash(s
 
     async def main() -> None:
         await create(sim, 3)
-        one, two, three = (Consumer(sim.client(), group_id="g", topics=["t"], assignor=assignor) for _ in range(3))
+        one, two, three = (SimulatedConsumer(sim.client(), group_id="g", topics=["t"], assignor=assignor) for _ in range(3))
         await until_assigned([one], [3])
         await until_assigned([one, two, three], [1, 1, 1])
         owned = [each for consumer in (one, two, three) for each in consumer.assigned]
@@ -376,10 +376,10 @@ def test_a_cooperative_member_keeps_what_stays_through_a_rebalance(sim: Simulati
     async def main() -> None:
         await create(sim, 2)
         revoked: list[list[TopicPartition]] = []
-        one = Consumer(sim.client(), group_id="g", assignor=COOPERATIVE)
+        one = SimulatedConsumer(sim.client(), group_id="g", assignor=COOPERATIVE)
         await one.subscribe(["t"], on_revoke=revoked.append)
         await poll_until(sim, lambda: len(one.assigned) == 2, one)
-        two = Consumer(sim.client(), group_id="g", topics=["t"], assignor=COOPERATIVE)
+        two = SimulatedConsumer(sim.client(), group_id="g", topics=["t"], assignor=COOPERATIVE)
         await poll_until(sim, lambda: len(two.assigned) == 1, one, two)
         assert revoked == [[T1]]
         await one.close()
@@ -391,10 +391,10 @@ def test_a_cooperative_member_keeps_what_stays_through_a_rebalance(sim: Simulati
 def test_a_static_member_comes_back_to_what_it_had_and_fences_its_older_self(sim: Simulation) -> None:
     async def main() -> None:
         await create(sim, 2)
-        one = Consumer(sim.client(), group_id="g", topics=["t"], group_instance_id="i")
+        one = SimulatedConsumer(sim.client(), group_id="g", topics=["t"], group_instance_id="i")
         await poll_until(sim, lambda: len(one.assigned) == 2, one)
         generation = one.group_metadata().generation_id
-        again = Consumer(sim.client(), group_id="g", topics=["t"], group_instance_id="i")
+        again = SimulatedConsumer(sim.client(), group_id="g", topics=["t"], group_instance_id="i")
         await poll_until(sim, lambda: len(again.assigned) == 2, again)
         assert again.group_metadata().generation_id == generation
         with pytest.raises(Exception, match="FENCED_INSTANCE_ID"):
@@ -411,14 +411,14 @@ def test_a_member_reads_on_where_its_group_has_committed(sim: Simulation) -> Non
         async with SimulatedProducer(sim.client()) as producer:
             for value in numbers(10):
                 await producer.send("t", value, partition=0)
-        one = Consumer(sim.client(), group_id="g", topics=["t"])
+        one = SimulatedConsumer(sim.client(), group_id="g", topics=["t"])
         assert [message.value for message in await one.consume(4)] == numbers(4)
         await one.commit()
         await one.consume(2)
         await one.rewind()
         assert (await one.consume(1))[0].offset == 4
         one.crash()
-        two = Consumer(sim.client(), group_id="g", topics=["t"])
+        two = SimulatedConsumer(sim.client(), group_id="g", topics=["t"])
         assert (await two.consume(1))[0].offset == 4
         assert await two.committed() == {T0: 4}
         await two.close()
@@ -435,7 +435,7 @@ def test_offsets_are_committed_with_a_transaction_or_rewound(sim: Simulation, pr
                 await plain.send("t", value, partition=0)
         producer = SimulatedTransactionalProducer(sim.client(), "id", protocol=protocol)
         await producer.init_transactions()
-        consumer = Consumer(sim.client(), group_id="g", topics=["t"])
+        consumer = SimulatedConsumer(sim.client(), group_id="g", topics=["t"])
         async with producer.transaction(consumer):
             await consumer.consume(3)
         assert await consumer.committed() == {T0: 3}

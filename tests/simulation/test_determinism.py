@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moldau.model.identity import TopicPartition
-from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.options import draw_options
 from moldau.testing.simulation.simulation import Simulation
@@ -30,7 +30,7 @@ async def write(simulation: Simulation, first: int, count: int, name: str = "wri
 
 async def read(simulation: Simulation) -> list[bytes | None]:
     """All that is there."""
-    consumer = Consumer(simulation.client("reader"))
+    consumer = SimulatedConsumer(simulation.client("reader"))
     await consumer.assign({T0: 0})
     end = (await consumer.end_offsets([T0]))[T0]
     found: list[bytes | None] = []

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.invariants import InvariantError
@@ -21,13 +21,13 @@ async def use(simulation: Simulation) -> None:
     Nemesis(simulation.host, [], may_cut_power=False)
     simulation.host.start()
     await write(simulation, 0, 3)
-    consumer = Consumer(simulation.client("plain"), group_id="plain")
+    consumer = SimulatedConsumer(simulation.client("plain"), group_id="plain")
     await consumer.commit({T0: 1})
     producer = SimulatedTransactionalProducer(simulation.client("producer"), "id")
     await producer.init_transactions()
     for group, offset, is_kept in (("g", 2, True), ("g", 3, False), ("other", 1, False)):
         await producer.begin()
-        member = Consumer(simulation.client(group), group_id=group)
+        member = SimulatedConsumer(simulation.client(group), group_id=group)
         await producer.commit_offsets({T0: offset}, member.group_metadata())
         await (producer.commit() if is_kept else producer.abort())
         await member.close()

@@ -10,7 +10,7 @@ from moldau.client.failures import ClientError
 from moldau.client.message import Message
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import Admin
-from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.network import End
@@ -109,7 +109,7 @@ def test_a_commit_that_is_not_in_the_log_yet_is_not_shown(sim: Simulation) -> No
 
     async def main() -> None:
         await Admin(sim.client()).create_topic("t")
-        member = Consumer(sim.client("member"), group_id="g")
+        member = SimulatedConsumer(sim.client("member"), group_id="g")
         await member.assign({T0: 0})
         await member.commit({T0: 1})
         sim.disk.slowness = 10_000
@@ -118,7 +118,7 @@ def test_a_commit_that_is_not_in_the_log_yet_is_not_shown(sim: Simulation) -> No
         sim.disk.slowness = 1
         sim.host.power_cut()
         sim.host.start()
-        other = Consumer(sim.client("other"), group_id="g")
+        other = SimulatedConsumer(sim.client("other"), group_id="g")
         found = await other.committed([T0])
         await asyncio.wait([second])
         assert found == {T0: 1} or (second.exception() is None and found == {T0: 2})
@@ -127,7 +127,7 @@ def test_a_commit_that_is_not_in_the_log_yet_is_not_shown(sim: Simulation) -> No
 
 
 async def committed(sim: Simulation) -> list[bytes | None]:
-    consumer = Consumer(sim.client("reader"))
+    consumer = SimulatedConsumer(sim.client("reader"))
     await consumer.assign({T0: 0})
     end = (await consumer.end_offsets([T0]))[T0]
     found: list[bytes | None] = []

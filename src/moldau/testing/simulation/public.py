@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import Admin
-from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.invariants import Invariants
@@ -45,9 +45,9 @@ class World:
             else SimulatedTransactionalProducer(context, transactional_id, **options)
         )
 
-    def consumer(self, *, group: str | None = None, topics: Iterable[str] = (), **options: Any) -> Consumer:
+    def consumer(self, *, group: str | None = None, topics: Iterable[str] = (), **options: Any) -> SimulatedConsumer:
         """A consumer with the methods of `moldau.client.AsyncConsumer`."""
-        return Consumer(self.simulation.client("consumer"), group_id=group, topics=topics, **options)
+        return SimulatedConsumer(self.simulation.client("consumer"), group_id=group, topics=topics, **options)
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
         """Create a topic. Its configurations have underscores for dots."""
@@ -59,7 +59,9 @@ class World:
 
     async def read(self, topic: str, *, committed: bool = True) -> list[bytes | None]:
         """The values of a topic, partition by partition, from the beginning up to the end."""
-        consumer = Consumer(self.simulation.client("reader"), isolation_level="read_committed" if committed else "read_uncommitted")
+        consumer = SimulatedConsumer(
+            self.simulation.client("reader"), isolation_level="read_committed" if committed else "read_uncommitted"
+        )
         try:
             partitions = [TopicPartition(topic, number) for number in range(await consumer.partitions_for(topic))]
             await consumer.assign(await consumer.beginning_offsets(partitions))

@@ -44,7 +44,7 @@ _REFRESH = (
 Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
 
 
-class Consumer:
+class SimulatedConsumer:
     """See the module. With the methods of `moldau.client.AsyncConsumer`; nothing is committed by itself.
 
     `on_reset(partition, offset)` is called where the broker says that a position is out of range.

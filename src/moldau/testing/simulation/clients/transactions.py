@@ -29,7 +29,7 @@ from moldau.testing.simulation.clients.group import GroupMetadata
 from moldau.testing.simulation.clients.producer import NO_PRODUCER_ID, Delivery, PartitionQueue, SimulatedProducer
 
 if TYPE_CHECKING:
-    from moldau.testing.simulation.clients.consumer import Consumer
+    from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 
 INSIST_S = 60.0
 """How long a request to a coordinator is repeated."""
@@ -77,7 +77,7 @@ class SimulatedTransactionalProducer(SimulatedProducer):
         """Take over the transactional id: what an older producer has open is aborted, and it may do nothing any more. TransactionError."""
         await self._init(NO_PRODUCER_ID, -1, timeout)
 
-    def transaction(self, *consumers: "Consumer") -> "SimulatedTransaction":
+    def transaction(self, *consumers: "SimulatedConsumer") -> "SimulatedTransaction":
         """All of it or nothing: ``async with producer.transaction():``; consumers are committed with it, and rewound after an abort."""
         return SimulatedTransaction(self, consumers)
 
@@ -259,12 +259,12 @@ class SimulatedTransactionalProducer(SimulatedProducer):
 class SimulatedTransaction:
     """One transaction of a block: it commits at the end, and aborts where an exception leaves it."""
 
-    def __init__(self, producer: SimulatedTransactionalProducer, consumers: tuple["Consumer", ...]) -> None:
+    def __init__(self, producer: SimulatedTransactionalProducer, consumers: tuple["SimulatedConsumer", ...]) -> None:
         self._producer = producer
         self._consumers = list(consumers)
-        self._committed: list[Consumer] = []
+        self._committed: list[SimulatedConsumer] = []
 
-    async def commit_offsets(self, consumer: "Consumer", offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    async def commit_offsets(self, consumer: "SimulatedConsumer", offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit with the transaction where the consumer's group reads next."""
         if consumer not in self._consumers:
             self._consumers.append(consumer)

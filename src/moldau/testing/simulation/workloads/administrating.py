@@ -4,7 +4,7 @@ from moldau.client.failures import ClientError
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import LATEST, Admin
-from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.workloads.joining import look_at_offsets
@@ -61,7 +61,7 @@ async def look(context: ClientContext) -> None:
     """Look at ends in both isolations, at groups' offsets, at epochs and producers."""
     await ensure_topic(context, TOPIC, PARTITIONS)
     admin, history, random = Admin(context), context.history, context.random
-    consumers: dict[str, Consumer] = {}
+    consumers: dict[str, SimulatedConsumer] = {}
     while context.budget.take():
         partition = TopicPartition(TOPIC, random.randrange(PARTITIONS))
         try:
@@ -74,7 +74,7 @@ async def look(context: ClientContext) -> None:
                     groups = list(dict.fromkeys(commit.group for commit in history.offset_commits))
                     if groups:
                         group = random.choice(groups)
-                        consumer = consumers.setdefault(group, Consumer(context, group_id=group))
+                        consumer = consumers.setdefault(group, SimulatedConsumer(context, group_id=group))
                         await look_at_offsets(context, consumer, group, [partition])
                 case _:
                     await admin.producers(partition)

@@ -8,7 +8,7 @@ from moldau.client.failures import ClientError, CommitError, ConsumeError
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.testing.history.history import NONE, Outcome
-from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.group import COOPERATIVE, RANGE
 from moldau.testing.simulation.workloads.plain import PARTITIONS, TOPIC
@@ -30,7 +30,7 @@ class RecordedMember:
         self.context = context
         self.group = group
         timeout_s = context.random.choice((6.0, 10.0))
-        self.consumer = Consumer(
+        self.consumer = SimulatedConsumer(
             context,
             group_id=group,
             assignor=assignor,
@@ -69,7 +69,7 @@ class RecordedMember:
 
 
 async def look_at_offsets(
-    context: ClientContext, consumer: Consumer, group: str, partitions: list[TopicPartition]
+    context: ClientContext, consumer: SimulatedConsumer, group: str, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """A group's offsets there, noted."""
     begun = context.history.now()
@@ -79,7 +79,7 @@ async def look_at_offsets(
     return found
 
 
-async def commit(context: ClientContext, consumer: Consumer, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+async def commit(context: ClientContext, consumer: SimulatedConsumer, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Commit a group's offsets, noted, with what is known of the outcome."""
     history = context.history
     numbers = [history.commit_offset(group, context.partitions.number(*partition), offset) for partition, offset in offsets.items()]
@@ -140,7 +140,7 @@ async def commit_plainly(context: ClientContext) -> None:
     """Commit any offsets for a group that has no members, and look at them."""
     await ensure_topic(context, TOPIC, PARTITIONS)
     group, random = f"plain-{context.name}", context.random
-    consumer = Consumer(context, group_id=group)
+    consumer = SimulatedConsumer(context, group_id=group)
     while context.budget.take():
         partition = TopicPartition(TOPIC, random.randrange(PARTITIONS))
         await commit(context, consumer, group, {partition: random.randrange(1_000_000)})

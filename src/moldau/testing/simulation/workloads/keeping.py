@@ -8,7 +8,7 @@ from moldau.client.failures import SendError
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import Admin
 from moldau.testing.simulation.clients.brokers import took_effect_perhaps
-from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.fetching import Message
 from moldau.testing.simulation.clients.producer import SimulatedProducer
@@ -122,7 +122,7 @@ async def read_all(context: ClientContext, partition: TopicPartition) -> list[Me
     """A partition's records from its beginning to its present end; read again from the start where the beginning has moved meanwhile."""
     has_moved: list[object] = []
     while True:
-        consumer = Consumer(context, on_reset=lambda *where: has_moved.append(where))
+        consumer = SimulatedConsumer(context, on_reset=lambda *where: has_moved.append(where))
         (begin,) = (await consumer.beginning_offsets([partition])).values()
         (end,) = (await consumer.end_offsets([partition])).values()
         await consumer.assign({partition: begin})

@@ -3,7 +3,7 @@ either isolation level, which go back and forth, and those that read to the end 
 """
 
 from moldau.model.identity import TopicPartition
-from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.workloads.recording import RecordedProducer, RecordedReader, ensure_topic, pause
@@ -53,7 +53,7 @@ async def read(context: ClientContext) -> None:
     """Poll, and seek to the beginning now and then."""
     await ensure_topic(context, TOPIC, PARTITIONS)
     is_committed = context.random.random() < 0.5
-    consumer = Consumer(
+    consumer = SimulatedConsumer(
         context, isolation_level="read_committed" if is_committed else "read_uncommitted", on_reset=lambda *at: reader.reset(*at)
     )
     reader = RecordedReader(context, consumer, context.name)

@@ -10,7 +10,7 @@ from moldau.model.identity import TopicPartition
 from moldau.testing.history.history import NONE, NOT_OURS, Outcome
 from moldau.testing.simulation.clients.admin import Admin
 from moldau.testing.simulation.clients.brokers import took_effect_perhaps
-from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.fetching import Message
 from moldau.testing.simulation.clients.producer import SimulatedProducer
@@ -83,7 +83,7 @@ class RecordedProducer:
 class RecordedReader:
     """What a consumer of assigned partitions is given, in the history."""
 
-    def __init__(self, context: ClientContext, consumer: Consumer, name: str, *, group: str = "") -> None:
+    def __init__(self, context: ClientContext, consumer: SimulatedConsumer, name: str, *, group: str = "") -> None:
         self.consumer = consumer
         self._context = context
         self.number = context.history.add_reader(name, committed=consumer.is_committed, group=group)
@@ -121,7 +121,7 @@ def value_of(message: Message) -> int:
 
 async def drain(context: ClientContext, partitions: Iterable[TopicPartition], *, committed: bool) -> None:
     """Read partitions from their beginning to the end that they have now."""
-    consumer = Consumer(context, isolation_level="read_committed" if committed else "read_uncommitted")
+    consumer = SimulatedConsumer(context, isolation_level="read_committed" if committed else "read_uncommitted")
     reader = RecordedReader(context, consumer, context.name)
     try:
         places = await consumer.beginning_offsets(list(partitions))
