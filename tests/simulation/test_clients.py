@@ -13,7 +13,7 @@ from moldau.cluster import znodes
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import Create, Created
-from moldau.testing.simulation.clients.admin import LATEST, Admin
+from moldau.testing.simulation.clients.admin import LATEST, SimulatedAdmin
 from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.group import COOPERATIVE, RANGE
@@ -39,8 +39,8 @@ def sim() -> Iterator[Simulation]:
     simulation.close()
 
 
-async def create(sim: Simulation, partitions: int = 1, name: str = "t", **configs: object) -> Admin:
-    admin = Admin(sim.client("admin"))
+async def create(sim: Simulation, partitions: int = 1, name: str = "t", **configs: object) -> SimulatedAdmin:
+    admin = SimulatedAdmin(sim.client("admin"))
     await admin.create_topic(name, partitions, {key.replace("_", "."): value for key, value in configs.items()})
     return admin
 
@@ -366,7 +366,7 @@ def test_members_share_partitions_and_take_over_from_those_that_leave_or_crash(s
         await until_assigned([one, three], [1, 2])
         three.crash()
         await until_assigned([one], [3])
-        assert (await Admin(sim.client()).group("g")).group_state == "Stable"
+        assert (await SimulatedAdmin(sim.client()).group("g")).group_state == "Stable"
         await one.close()
 
     sim.run(main())

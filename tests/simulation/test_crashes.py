@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moldau.model.errors import StorageError
-from moldau.testing.simulation.clients.admin import Admin
+from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.options import draw_options
 from moldau.testing.simulation.power_cuts import PowerCuts
@@ -96,7 +96,7 @@ def test_an_orderly_stop_ends_the_process_and_loses_nothing() -> None:
 def test_a_client_learns_of_a_kill_and_not_of_a_power_cut() -> None:
     async def main(simulation: Simulation, power_cut: bool) -> float:
         simulation.host.start()
-        admin = Admin(simulation.client())
+        admin = SimulatedAdmin(simulation.client())
         await admin.create_topic("t")
         waiting = asyncio.ensure_future(admin.create_topic("u"))
         await asyncio.sleep(0)
@@ -117,7 +117,7 @@ def test_a_client_learns_of_a_kill_and_not_of_a_power_cut() -> None:
 def test_a_paused_process_answers_when_it_is_resumed() -> None:
     async def main(simulation: Simulation) -> float:
         simulation.host.start()
-        admin = Admin(simulation.client())
+        admin = SimulatedAdmin(simulation.client())
         begun = simulation.schedule.now
         simulation.host.pause(3.0)
         await admin.create_topic("t")

@@ -9,7 +9,7 @@ import pytest
 from moldau.client.failures import ClientError
 from moldau.client.message import Message
 from moldau.model.identity import TopicPartition
-from moldau.testing.simulation.clients.admin import Admin
+from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
@@ -58,7 +58,7 @@ def end_offset(sim: Simulation) -> int:
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_a_batch_whose_answer_was_lost_with_the_process_is_stored_once(sim: Simulation, end: str) -> None:
     async def main() -> None:
-        await Admin(sim.client()).create_topic("t")
+        await SimulatedAdmin(sim.client()).create_topic("t")
         producer = SimulatedProducer(sim.client())
         await producer.send_and_wait("t", b"0", partition=0)
         sim.network.hold(answers)
@@ -81,7 +81,7 @@ def test_a_batch_whose_answer_was_lost_with_the_process_is_stored_once(sim: Simu
 
 def test_a_zombie_whose_batch_was_held_cannot_write_into_its_heirs_log(sim: Simulation) -> None:
     async def main() -> None:
-        await Admin(sim.client()).create_topic("t")
+        await SimulatedAdmin(sim.client()).create_topic("t")
         zombie = SimulatedTransactionalProducer(sim.client("zombie"), "id")
         await zombie.init_transactions()
         await zombie.begin()
@@ -108,7 +108,7 @@ def test_a_commit_that_is_not_in_the_log_yet_is_not_shown(sim: Simulation) -> No
     sim.host.start()
 
     async def main() -> None:
-        await Admin(sim.client()).create_topic("t")
+        await SimulatedAdmin(sim.client()).create_topic("t")
         member = SimulatedConsumer(sim.client("member"), group_id="g")
         await member.assign({T0: 0})
         await member.commit({T0: 1})

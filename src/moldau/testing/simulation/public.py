@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from moldau.model.identity import TopicPartition
-from moldau.testing.simulation.clients.admin import Admin
+from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
@@ -51,7 +51,7 @@ class World:
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
         """Create a topic. Its configurations have underscores for dots."""
-        admin = Admin(self.simulation.client("admin"))
+        admin = SimulatedAdmin(self.simulation.client("admin"))
         try:
             await admin.create_topic(name, partitions, {key.replace("_", "."): value for key, value in configs.items()})
         finally:

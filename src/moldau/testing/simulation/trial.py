@@ -18,7 +18,7 @@ from typing import NamedTuple, TextIO
 
 from moldau.model.identity import TopicPartition
 from moldau.testing.history.checker import check
-from moldau.testing.simulation.clients.admin import Admin
+from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.invariants import Invariants
 from moldau.testing.simulation.nemesis import Fault, Nemesis, draw_faults
 from moldau.testing.simulation.options import Options
@@ -209,7 +209,7 @@ async def _abort_hanging(simulation: Simulation) -> None:
     if not _undecided(simulation):
         return
     await simulation.sleep(LATE_S)
-    admin = Admin(simulation.client("operator"))
+    admin = SimulatedAdmin(simulation.client("operator"))
     for partition in _undecided(simulation) or ():
         await admin.abort_transactions(partition)
     admin.close()

@@ -71,7 +71,7 @@ async def list_offset(brokers: Brokers, partition: TopicPartition, timestamp: in
     return int(found.offset)
 
 
-class Admin:
+class SimulatedAdmin:
     """Each method insists while errors pass, and raises PeerError for those that do not.
 
     A request whose answer was lost is made again, and then refused because it has succeeded: that counts as success where it was lost.

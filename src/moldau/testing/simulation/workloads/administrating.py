@@ -3,7 +3,7 @@
 from moldau.client.failures import ClientError
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import TopicPartition
-from moldau.testing.simulation.clients.admin import LATEST, Admin
+from moldau.testing.simulation.clients.admin import LATEST, SimulatedAdmin
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.producer import SimulatedProducer
@@ -15,7 +15,7 @@ from moldau.testing.simulation.workloads.recording import ensure_topic, pause
 
 async def administrate(context: ClientContext) -> None:
     """One topic's life after another. Its records are synced before they are acknowledged: the history does not know of it."""
-    admin, random = Admin(context), context.random
+    admin, random = SimulatedAdmin(context), context.random
     topic = f"owned-{context.name}"
     while context.budget.take():
         partitions = random.randint(1, 3)
@@ -31,7 +31,7 @@ async def administrate(context: ClientContext) -> None:
     admin.close()
 
 
-async def _live(context: ClientContext, admin: Admin, topic: str, partitions: int) -> None:
+async def _live(context: ClientContext, admin: SimulatedAdmin, topic: str, partitions: int) -> None:
     """From an empty topic on: records get the offsets from 0, and the topic has as many partitions as it was given."""
     random = context.random
     producer = SimulatedProducer(context, delivery_timeout_s=600.0)
@@ -60,7 +60,7 @@ async def _live(context: ClientContext, admin: Admin, topic: str, partitions: in
 async def look(context: ClientContext) -> None:
     """Look at ends in both isolations, at groups' offsets, at epochs and producers."""
     await ensure_topic(context, TOPIC, PARTITIONS)
-    admin, history, random = Admin(context), context.history, context.random
+    admin, history, random = SimulatedAdmin(context), context.history, context.random
     consumers: dict[str, SimulatedConsumer] = {}
     while context.budget.take():
         partition = TopicPartition(TOPIC, random.randrange(PARTITIONS))

@@ -6,7 +6,7 @@ acknowledgement, and its own model of what must be there.
 
 from moldau.client.failures import SendError
 from moldau.model.identity import TopicPartition
-from moldau.testing.simulation.clients.admin import Admin
+from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
@@ -83,7 +83,7 @@ async def delete(context: ClientContext) -> None:
     partition = TopicPartition(topic, 0)
     by_size = random.random() < 0.5
     await ensure_topic(context, topic, 1, retention_bytes=4096 if by_size else -1, **SMALL)
-    producer, admin = SimulatedProducer(context, delivery_timeout_s=600.0), Admin(context)
+    producer, admin = SimulatedProducer(context, delivery_timeout_s=600.0), SimulatedAdmin(context)
     stored: dict[int, bytes] = {}
     count = 0
     while context.budget.take():

@@ -8,7 +8,7 @@ from moldau.client.message import Message as Outgoing
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.testing.history.history import NONE, NOT_OURS, Outcome
-from moldau.testing.simulation.clients.admin import Admin
+from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
@@ -21,7 +21,7 @@ PAUSE_S = 0.2
 
 async def ensure_topic(context: ClientContext, topic: str, partitions: int, **configs: object) -> None:
     """Create a topic unless it is there. Configurations have underscores for dots."""
-    admin = Admin(context)
+    admin = SimulatedAdmin(context)
     try:
         await admin.create_topic(topic, partitions, {key.replace("_", "."): value for key, value in configs.items()})
     except PeerError as error:
