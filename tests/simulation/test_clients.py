@@ -23,7 +23,7 @@ from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.simulation import BROKER, Simulation
 
 if TYPE_CHECKING:
-    from moldau.testing.simulation.clients.fetching import Message
+    from moldau.testing.simulation.clients.fetching import SimulatedMessage
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
@@ -50,7 +50,7 @@ async def read(sim: Simulation, *partitions: TopicPartition, committed: bool = T
     consumer = SimulatedConsumer(sim.client("reader"), isolation_level="read_committed" if committed else "read_uncommitted")
     await consumer.assign(dict.fromkeys(partitions, 0))
     ends = await consumer.end_offsets(partitions)
-    found: list[Message] = []
+    found: list[SimulatedMessage] = []
     while (more := await consumer.consume(1000, 0.0)) or any(consumer._fetch_at[partition] != end for partition, end in ends.items()):
         found += more
     await consumer.close()

@@ -20,7 +20,7 @@ from moldau.protocol.versions import VersionRange
 from moldau.testing.simulation.clients.admin import EARLIEST, LATEST, list_offset
 from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Address, Brokers, Cause, RequestLostError, may_pass
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.fetching import Message, messages_of
+from moldau.testing.simulation.clients.fetching import SimulatedMessage, messages_of
 from moldau.testing.simulation.clients.group import RANGE, GroupMetadata, Membership, commit_offsets, fetch_offsets
 
 WAIT_S = 0.5
@@ -82,7 +82,7 @@ class SimulatedConsumer:
         self._positions: dict[TopicPartition, int] = {}
         """Per assigned partition: the offset after what was handed out, or where it was placed."""
         self._paused: dict[TopicPartition, None] = {}
-        self._buffer: deque[Message] = deque()
+        self._buffer: deque[SimulatedMessage] = deque()
         self._turn = 0
         self._topics = tuple(topics)
         if self._topics:
@@ -139,12 +139,12 @@ class SimulatedConsumer:
 
     # Messages
 
-    async def poll(self, timeout: float | None = None) -> Message | None:
+    async def poll(self, timeout: float | None = None) -> SimulatedMessage | None:
         """The next record; None if there is none within `timeout` seconds. ConsumeError."""
         found = await self.consume(1, timeout)
         return found[0] if found else None
 
-    async def consume(self, count: int = 500, timeout: float | None = None) -> list[Message]:
+    async def consume(self, count: int = 500, timeout: float | None = None) -> list[SimulatedMessage]:
         """The records that are there, at most `count`; the first is waited for as with `poll`. ConsumeError."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
@@ -168,12 +168,12 @@ class SimulatedConsumer:
         """Records for ever: where there are none, it waits."""
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> SimulatedMessage:
         message = await self.poll()
         assert message is not None, "without a timeout there is a record"
         return message
 
-    def _take(self, count: int) -> list[Message]:
+    def _take(self, count: int) -> list[SimulatedMessage]:
         found = [self._buffer.popleft() for _ in range(min(count, len(self._buffer)))]
         for message in found:
             self._positions[TopicPartition(message.topic, message.partition)] = message.offset + 1

@@ -14,7 +14,7 @@ _DECOMPRESSED_BYTES_MAX = 1 << 24
 
 
 @dataclass(slots=True)
-class Message(ConsumedMessage):
+class SimulatedMessage(ConsumedMessage):
     """A record with the leader epoch of its batch, which tells the log before a loss from the one after it."""
 
     leader_epoch: int = -1
@@ -39,13 +39,13 @@ class AbortedTransactions:
         return header.is_transactional and header.producer_id in self._open
 
 
-def messages_of(partition: TopicPartition, fetched: Any, position: int, *, committed: bool) -> tuple[Sequence[Message], int]:
+def messages_of(partition: TopicPartition, fetched: Any, position: int, *, committed: bool) -> tuple[Sequence[SimulatedMessage], int]:
     """The records of one partition's response from a position on, and the position after them.
 
     AssertionError for a batch with a wrong checksum: a broker must never send one.
     """
     aborted = AbortedTransactions((fetched.aborted_transactions or ()) if committed else ())
-    found: list[Message] = []
+    found: list[SimulatedMessage] = []
     for header, batch in batches(memoryview(bytes(fetched.records or b""))):
         assert verify_crc(batch), f"{partition}: the batch at offset {header.base_offset} has a wrong checksum"
         if header.last_offset < position:
@@ -55,7 +55,7 @@ def messages_of(partition: TopicPartition, fetched: Any, position: int, *, commi
             epoch = header.partition_leader_epoch
             records = iterate(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES_MAX)
             found += [
-                Message(record.value, record.key, record.headers, record.timestamp, *partition, record.offset, epoch)
+                SimulatedMessage(record.value, record.key, record.headers, record.timestamp, *partition, record.offset, epoch)
                 for record in records
                 if record.offset >= position
             ]

@@ -10,7 +10,7 @@ from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.fetching import Message
+from moldau.testing.simulation.clients.fetching import SimulatedMessage
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.workloads.recording import ensure_topic, pause
 
@@ -105,7 +105,7 @@ async def delete(context: ClientContext) -> None:
     admin.close()
 
 
-def _check_left(partition: TopicPartition, stored: dict[int, bytes], found: list[Message]) -> None:
+def _check_left(partition: TopicPartition, stored: dict[int, bytes], found: list[SimulatedMessage]) -> None:
     if not found:
         return
     first = found[0].offset
@@ -118,7 +118,7 @@ def _check_left(partition: TopicPartition, stored: dict[int, bytes], found: list
         raise KeptError(f"{partition}: it ends after {found[-1].offset}, and {max(stored)} was acknowledged")
 
 
-async def read_all(context: ClientContext, partition: TopicPartition) -> list[Message]:
+async def read_all(context: ClientContext, partition: TopicPartition) -> list[SimulatedMessage]:
     """A partition's records from its beginning to its present end; read again from the start where the beginning has moved meanwhile."""
     has_moved: list[object] = []
     while True:
@@ -126,7 +126,7 @@ async def read_all(context: ClientContext, partition: TopicPartition) -> list[Me
         (begin,) = (await consumer.beginning_offsets([partition])).values()
         (end,) = (await consumer.end_offsets([partition])).values()
         await consumer.assign({partition: begin})
-        found: list[Message] = []
+        found: list[SimulatedMessage] = []
         while consumer.next_offset(partition) < end and not has_moved:
             found += await consumer.consume(1000, 0.2)
         while not has_moved and (more := await consumer.consume(1000, 0.0)):

@@ -12,7 +12,7 @@ from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.clients.brokers import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.fetching import Message
+from moldau.testing.simulation.clients.fetching import SimulatedMessage
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 
 PAUSE_S = 0.2
@@ -99,14 +99,14 @@ class RecordedReader:
         self._context.history.told_out_of_range(self.number, number, offset)
         self._context.history.position(self.number, number, NONE)
 
-    async def poll(self, timeout_s: float, *, transaction: int = NONE) -> list[Message]:
+    async def poll(self, timeout_s: float, *, transaction: int = NONE) -> list[SimulatedMessage]:
         """Read what is there."""
         begun = self._context.history.now()
         found = await self.consumer.consume(500, timeout_s)
         self.take(begun, found, transaction=transaction)
         return found
 
-    def take(self, begun: float, found: Iterable[Message], *, transaction: int = NONE) -> None:
+    def take(self, begun: float, found: Iterable[SimulatedMessage], *, transaction: int = NONE) -> None:
         """Note what a poll that began then has given."""
         rows = [
             (self._context.partitions.number(each.topic, each.partition), each.offset, value_of(each), each.leader_epoch) for each in found
@@ -114,7 +114,7 @@ class RecordedReader:
         self._context.history.polled(self.number, begun, rows, transaction=transaction)
 
 
-def value_of(message: Message) -> int:
+def value_of(message: SimulatedMessage) -> int:
     """The number of the send that a record is from."""
     return int(message.value) if message.value is not None and message.value.isdigit() else NOT_OURS
 
@@ -128,7 +128,7 @@ async def drain(context: ClientContext, partitions: Iterable[TopicPartition], *,
         await consumer.assign(places)
         reader.placed(places)
         ends = await consumer.end_offsets(list(places))
-        found: list[Message] = []
+        found: list[SimulatedMessage] = []
         while found or any(consumer.next_offset(partition) < end for partition, end in ends.items()):
             found = await reader.poll(0.2)
     finally:

@@ -7,7 +7,7 @@ from moldau.client.failures import ClientError, ConsumeError, TransactionAborted
 from moldau.model.identity import TopicPartition
 from moldau.testing.history.history import Outcome
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.fetching import Message
+from moldau.testing.simulation.clients.fetching import SimulatedMessage
 from moldau.testing.simulation.clients.group import COOPERATIVE, RANGE
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.workloads.joining import RecordedMember
@@ -194,7 +194,9 @@ async def _live(context: ClientContext, recorded: RecordedProducer, member: Reco
         await pause(context)
 
 
-async def _copy(context: ClientContext, recorded: RecordedProducer, member: RecordedMember, begun: float, found: list[Message]) -> bool:
+async def _copy(
+    context: ClientContext, recorded: RecordedProducer, member: RecordedMember, begun: float, found: list[SimulatedMessage]
+) -> bool:
     """Copy these in one transaction; whether it was committed."""
     history, producer = context.history, recorded.producer
     assert isinstance(producer, SimulatedTransactionalProducer)
