@@ -21,7 +21,7 @@ from moldau.testing.simulation.clients.admin import EARLIEST, LATEST, list_offse
 from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Address, Brokers, Cause, RequestLostError, may_pass
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.fetching import SimulatedMessage, messages_of
-from moldau.testing.simulation.clients.group import RANGE, GroupMetadata, Membership, commit_offsets, fetch_offsets
+from moldau.testing.simulation.clients.group import RANGE, GroupMetadata, SimulatedMembership, commit_offsets, fetch_offsets
 
 WAIT_S = 0.5
 """How long a fetch waits for records."""
@@ -74,7 +74,7 @@ class SimulatedConsumer:
         self._instance_id = group_instance_id
         self._assignor = assignor
         self._session_timeout_s = session_timeout_s
-        self._membership: Membership | None = None
+        self._membership: SimulatedMembership | None = None
         self._on_assign: Listener | None = None
         self._on_revoke: Listener | None = None
         self._fetch_at: dict[TopicPartition, int | None] = {}
@@ -100,7 +100,7 @@ class SimulatedConsumer:
     def _join(self, topics: tuple[str, ...]) -> None:
         if self.group_id is None:
             raise ValueError("subscribe needs a group_id; without a group use assign")
-        self._membership = Membership(
+        self._membership = SimulatedMembership(
             self.brokers,
             self.group_id,
             topics,

@@ -142,7 +142,7 @@ class GroupMetadata:
     instance_id: str | None = None
 
 
-class Membership:
+class SimulatedMembership:
     """See the module."""
 
     def __init__(
