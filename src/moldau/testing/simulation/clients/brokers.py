@@ -72,7 +72,7 @@ class RequestLostError(WorldError):
         self.was_sent = was_sent
 
 
-class Connection:
+class ClientConnection:
     """A :class:`moldau.ports.transport.Receiver`. Made by `connect`.
 
     A request without a response within its time-out ends the connection, as with Kafka's clients: a half-open one is noticed so.
@@ -80,7 +80,7 @@ class Connection:
 
     def __init__(self, address: Address, client_id: str, loop: asyncio.AbstractEventLoop) -> None:
         self.address = address
-        self.opened: asyncio.Future[Connection] = loop.create_future()
+        self.opened: asyncio.Future[ClientConnection] = loop.create_future()
         self._loop = loop
         self._rpc = Rpc(client_id, FRAME_BYTES_MAX, IN_FLIGHT_MAX)
         self._transport: Transport | None = None
@@ -92,7 +92,7 @@ class Connection:
         """Whether nothing can be asked any more."""
         return self._is_closed
 
-    def accept(self, transport: Transport) -> "Connection":
+    def accept(self, transport: Transport) -> "ClientConnection":
         """The connection is made: ask for the broker's versions."""
         self._transport = transport
         self._loop.call_soon(self._hello)
@@ -179,10 +179,10 @@ class Connection:
         self._end(error or "closed by the broker")
 
 
-async def connect(network: Network, address: Address, client_id: str, timeout_s: float) -> Connection:
+async def connect(network: Network, address: Address, client_id: str, timeout_s: float) -> ClientConnection:
     """An open connection. RequestLostError (not sent) if there is none within the time-out."""
     loop = asyncio.get_running_loop()
-    connection = Connection(address, client_id, loop)
+    connection = ClientConnection(address, client_id, loop)
 
     def failed(error: ConnectError) -> None:
         connection.abort(error)
@@ -240,15 +240,15 @@ class Brokers:
 
     def __init__(self, context: ClientContext) -> None:
         self.context = context
-        self._connections: dict[tuple[Address, str], Connection] = {}
-        self._opening: dict[tuple[Address, str], asyncio.Task[Connection]] = {}
+        self._connections: dict[tuple[Address, str], ClientConnection] = {}
+        self._opening: dict[tuple[Address, str], asyncio.Task[ClientConnection]] = {}
         self._topics: dict[str, Topic] = {}
         self._coordinators: dict[tuple[CoordinatorType, str], Address] = {}
         self._is_closed = False
 
     # Connections
 
-    async def connection(self, address: Address, purpose: str = "") -> Connection:
+    async def connection(self, address: Address, purpose: str = "") -> ClientConnection:
         """The open connection to a broker, made where there is none. RequestLostError (not sent)."""
         if self._is_closed:
             raise RequestLostError(address, "the client is closed", was_sent=False)
@@ -263,7 +263,7 @@ class Brokers:
             opening.add_done_callback(lambda task: self._opened(key, task))
         return await asyncio.shield(opening)
 
-    def _opened(self, key: tuple[Address, str], task: "asyncio.Task[Connection]") -> None:
+    def _opened(self, key: tuple[Address, str], task: "asyncio.Task[ClientConnection]") -> None:
         del self._opening[key]
         if task.cancelled() or task.exception() is not None:
             return
@@ -272,7 +272,7 @@ class Brokers:
         else:
             self._connections[key] = task.result()
 
-    async def any(self) -> Connection:
+    async def any(self) -> ClientConnection:
         """A connection to some broker: an open one, or to a bootstrap address at random."""
         for (_, purpose), connection in self._connections.items():
             if not purpose and not connection.is_closed:
