@@ -175,7 +175,7 @@ class End(QueuedTransport):
             self.end(None, None)
 
 
-class Connection:
+class ConnectionPair:
     """What connects a client's end with a server's."""
 
     __slots__ = ("ends",)
@@ -195,7 +195,7 @@ class SimulatedNetwork:
     def __init__(self, schedule: Schedule, random: Random, options: NetworkOptions) -> None:
         self.schedule = schedule
         self.options = options
-        self.connections: list[Connection] = []
+        self.connections: list[ConnectionPair] = []
         self.bytes_moved = 0
         self.refuse_rate = 0.0
         """How many attempts to connect are refused, also by a server that listens."""
@@ -284,11 +284,11 @@ class SimulatedNetwork:
         delay = self.options.latency_s * (0.5 + random())
         return delay * (1 + 99 * random()) if random() < self.options.tail else delay
 
-    def open_connections(self) -> list[Connection]:
+    def open_connections(self) -> list[ConnectionPair]:
         """Those that both ends have open."""
         return [connection for connection in self._open() if not any(end.closed for end in connection.ends)]
 
-    def cut(self, connection: Connection, random: Random) -> None:
+    def cut(self, connection: ConnectionPair, random: Random) -> None:
         """Break a connection; of what is on its way a part still arrives."""
         for end in connection.ends:
             if end.in_flight:
@@ -319,11 +319,11 @@ class SimulatedNetwork:
         """Ends for which something is held."""
         return len(self._held)
 
-    def half_open(self, connection: Connection, random: Random) -> None:
+    def half_open(self, connection: ConnectionPair, random: Random) -> None:
         """Nothing of one end arrives any more; the other way works."""
         random.choice(connection.ends).is_mute = True
 
-    def _open(self) -> list[Connection]:
+    def _open(self) -> list[ConnectionPair]:
         self.connections = [connection for connection in self.connections if not connection.is_over]
         return self.connections
 
@@ -333,7 +333,7 @@ class SimulatedNetwork:
         self._next_port += 1
         ends = End(self, party, own, address), End(self, server, address, own)
         ends[0].other, ends[1].other = ends[1], ends[0]
-        self.connections.append(Connection(*ends))
+        self.connections.append(ConnectionPair(*ends))
         for end, start in ((ends[1], begin), (ends[0], accept)):
 
             def connected(end: End = end, start: Accept = start) -> None:
