@@ -13,7 +13,7 @@ from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
-from moldau.testing.simulation.network import End
+from moldau.testing.simulation.network import ConnectionEnd
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.simulation import BROKER, Simulation
 from simulation.test_determinism import read
@@ -29,17 +29,17 @@ def sim() -> Iterator[Simulation]:
     simulation.close()
 
 
-def requests(end: End) -> bool:
+def requests(end: ConnectionEnd) -> bool:
     """Messages to the broker."""
     return end.party.host == BROKER
 
 
-def answers(end: End) -> bool:
+def answers(end: ConnectionEnd) -> bool:
     """Messages of the broker."""
     return end.other.party.host == BROKER
 
 
-def of(name: str, which: Callable[[End], bool]) -> Callable[[End], bool]:
+def of(name: str, which: Callable[[ConnectionEnd], bool]) -> Callable[[ConnectionEnd], bool]:
     """Those of a client."""
     return lambda end: which(end) and name in (end.party.host, end.other.party.host)
 

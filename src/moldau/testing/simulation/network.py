@@ -50,14 +50,14 @@ def run_directly(call: Callable[[], object]) -> object:
     return call()
 
 
-class End(QueuedTransport):
+class ConnectionEnd(QueuedTransport):
     """One end of a connection: its :class:`moldau.ports.transport.Transport`."""
 
     def __init__(self, network: "SimulatedNetwork", party: Party, local: Address, peer: Address) -> None:
         super().__init__(network.options.window)
         self.local = local
         self.peer = peer
-        self.other: End
+        self.other: ConnectionEnd
         self.party = party
         self.is_mute = False
         """What it sends from now on does not arrive, nor does its end: the direction is dead."""
@@ -180,7 +180,7 @@ class ConnectionPair:
 
     __slots__ = ("ends",)
 
-    def __init__(self, client: End, server: End) -> None:
+    def __init__(self, client: ConnectionEnd, server: ConnectionEnd) -> None:
         self.ends = client, server
 
     @property
@@ -204,8 +204,8 @@ class SimulatedNetwork:
         self._silent: dict[str, None] = {}
         """Hosts without power."""
         self._next_port = FIRST_PORT
-        self._holding: Callable[[End], bool] | None = None
-        self._held: dict[End, None] = {}
+        self._holding: Callable[[ConnectionEnd], bool] | None = None
+        self._held: dict[ConnectionEnd, None] = {}
         self._connects = schedule.actor("connects")
 
     # Servers
@@ -297,7 +297,7 @@ class SimulatedNetwork:
             if not end.closed:
                 end.party.run(lambda end=end: end.end(ConnectionResetError("reset by peer"), ConnectionResetError("reset by peer")))  # type: ignore[misc]
 
-    def hold(self, matches: Callable[[End], bool]) -> None:
+    def hold(self, matches: Callable[[ConnectionEnd], bool]) -> None:
         """From now on keep what arrives at the ends that match, until `release`."""
         self._holding = matches
 
@@ -307,7 +307,7 @@ class SimulatedNetwork:
         for end in held:
             end.expect()
 
-    def holds(self, end: End) -> bool:
+    def holds(self, end: ConnectionEnd) -> bool:
         """Whether something for this end is held; then it is noted."""
         if self._holding is None or not self._holding(end):
             return False
@@ -331,12 +331,12 @@ class SimulatedNetwork:
         server, begin = listener
         own = party.host, self._next_port
         self._next_port += 1
-        ends = End(self, party, own, address), End(self, server, address, own)
+        ends = ConnectionEnd(self, party, own, address), ConnectionEnd(self, server, address, own)
         ends[0].other, ends[1].other = ends[1], ends[0]
         self.connections.append(ConnectionPair(*ends))
         for end, start in ((ends[1], begin), (ends[0], accept)):
 
-            def connected(end: End = end, start: Accept = start) -> None:
+            def connected(end: ConnectionEnd = end, start: Accept = start) -> None:
                 receiver = start(end)
                 if not end.closed:
                     end.receiver = receiver
