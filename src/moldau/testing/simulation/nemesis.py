@@ -15,7 +15,7 @@ from moldau.testing.simulation.process import Host, Incarnation
 from moldau.testing.simulation.reader import folders_of, unsynced_batches
 
 if TYPE_CHECKING:
-    from moldau.testing.simulation.schedule import Event
+    from moldau.testing.simulation.schedule import ScheduledCall
     from moldau.testing.simulation.tree import SimulatedSession
 
 _CHECKED_FROM = 21
@@ -76,7 +76,7 @@ class Nemesis:
         self._schedule = host.schedule
         self._network = host.network
         self._actor = host.schedule.actor("nemesis")
-        self._events: list[Event] = []
+        self._events: list[ScheduledCall] = []
         self._is_over = False
         self._down_s = DOWN_S
         self._start_crash: tuple[int, bool] | None = None

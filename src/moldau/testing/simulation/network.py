@@ -11,7 +11,7 @@ from random import Random
 from moldau.model.errors import StorageError
 from moldau.ports.transport import ConnectError, Receiver, Transport
 from moldau.testing.network import QueuedTransport
-from moldau.testing.simulation.schedule import Actor, Event, Group, Schedule
+from moldau.testing.simulation.schedule import Actor, Group, Schedule, ScheduledCall
 
 Accept = Callable[[Transport], Receiver]
 Run = Callable[[Callable[[], object]], object]
@@ -62,7 +62,7 @@ class ConnectionEnd(QueuedTransport):
         self.is_mute = False
         """What it sends from now on does not arrive, nor does its end: the direction is dead."""
         self._network = network
-        self._arrival: Event | None = None
+        self._arrival: ScheduledCall | None = None
         """The next transfer to this end."""
         self._actor: Actor = network.schedule.actor(f"{peer[0]}:{peer[1]}>{local[0]}", party.group)
         self._fin: Exception | bool | None = False

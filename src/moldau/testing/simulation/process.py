@@ -25,7 +25,7 @@ from moldau.ports.background import WorkerError
 from moldau.testing.background import FakeJob, FakeWorkers
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.network import Party, SimulatedNetwork
-from moldau.testing.simulation.schedule import Actor, Event, Group, Schedule
+from moldau.testing.simulation.schedule import Actor, Group, Schedule, ScheduledCall
 from moldau.testing.simulation.tree import SimulatedTree
 
 T = TypeVar("T")
@@ -192,7 +192,7 @@ class Incarnation:
             self.end(power_cut=self.crash_with_power)
             return None
 
-    def post(self, actor: Actor, call: Callable[[], object], delay_s: float = 0.0) -> Event:
+    def post(self, actor: Actor, call: Callable[[], object], delay_s: float = 0.0) -> ScheduledCall:
         """Have the process make a call later."""
         return self.host.schedule.post(actor, partial(self.run, call), delay_s)
 
@@ -302,7 +302,7 @@ class ProcessClock:
         schedule.now += self._process.host.reading_cost_s
         return schedule.now
 
-    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Event:
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> ScheduledCall:
         """Have the broker's thread make a call."""
         process = self._process
         process.enter("call_later")

@@ -26,7 +26,7 @@ START_MS = 1_700_000_000_000
 """The wall's clock when a run starts, in milliseconds since 1970."""
 
 
-class Event:
+class ScheduledCall:
     """A call that is due at a time. It serves as the timer of a clock."""
 
     __slots__ = ("actor", "call", "due")
@@ -50,7 +50,7 @@ class Actor:
         self.name = name
         self.number = number
         self.group = group
-        self.due: deque[Event] = deque()
+        self.due: deque[ScheduledCall] = deque()
         self.place = -1
         """In the list of those that may run; -1 outside."""
         self.slowness = 1.0
@@ -80,7 +80,7 @@ class Schedule:
         self.observer: Callable[[Actor], object] | None = None
         """Called after each step, with the actor that ran."""
         self._random = random
-        self._later: list[tuple[float, int, Event]] = []
+        self._later: list[tuple[float, int, ScheduledCall]] = []
         self._ready: list[Actor] = []
         self._posted = 0
         self._actors = 0
@@ -93,10 +93,10 @@ class Schedule:
             group.actors.append(actor)
         return actor
 
-    def post(self, actor: Actor, call: Callable[[], object], delay_s: float = 0.0) -> Event:
+    def post(self, actor: Actor, call: Callable[[], object], delay_s: float = 0.0) -> ScheduledCall:
         """Have an actor make a call, after what it has to do by then."""
         self._posted += 1
-        event = Event(actor, self.now + delay_s * actor.slowness, call)
+        event = ScheduledCall(actor, self.now + delay_s * actor.slowness, call)
         if actor.group is None or not actor.group.is_over:
             heappush(self._later, (event.due, self._posted, event))
         return event

@@ -12,7 +12,7 @@ from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.network import SimulatedNetwork
 from moldau.testing.simulation.options import Options, generator
 from moldau.testing.simulation.process import PORT, Host, ignore_crashes_of_the_collector
-from moldau.testing.simulation.schedule import Event, Schedule, VirtualLoop
+from moldau.testing.simulation.schedule import Schedule, ScheduledCall, VirtualLoop
 from moldau.testing.simulation.tree import SimulatedTree
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class LoopClock:
         """Seconds since the run began."""
         return self._schedule.now
 
-    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Event:
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> ScheduledCall:
         """Call later."""
         return self._schedule.post(self._actor, callback, max(delay_s, 0.0))
 
