@@ -2,12 +2,12 @@
 
 from random import Random
 
-from moldau.testing.simulation.schedule import Group, Schedule
+from moldau.testing.simulation.schedule import ActorGroup, Schedule
 
 
 def test_an_event_of_a_process_that_stands_still_does_not_make_time_jump_to_the_next_one() -> None:
     """The loop has timers of its own between the two."""
-    schedule, group, done = Schedule(Random(1)), Group("process"), list[str]()
+    schedule, group, done = Schedule(Random(1)), ActorGroup("process"), list[str]()
     schedule.post(schedule.actor("thread", group), lambda: done.append("first"), 1.0)
     schedule.post(schedule.actor("other"), lambda: done.append("second"), 600.0)
     schedule.pause(group)
@@ -22,7 +22,7 @@ def test_an_event_of_a_process_that_stands_still_does_not_make_time_jump_to_the_
 
 
 def test_events_of_a_process_that_has_ended_are_not_waited_for() -> None:
-    schedule, group = Schedule(Random(1)), Group("process")
+    schedule, group = Schedule(Random(1)), ActorGroup("process")
     schedule.post(schedule.actor("thread", group), lambda: None, 1.0)
     schedule.end(group)
     assert schedule.next_due() is None

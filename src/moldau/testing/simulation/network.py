@@ -11,7 +11,7 @@ from random import Random
 from moldau.model.errors import StorageError
 from moldau.ports.transport import ConnectError, Receiver, Transport
 from moldau.testing.network import QueuedTransport
-from moldau.testing.simulation.schedule import Actor, Group, Schedule, ScheduledCall
+from moldau.testing.simulation.schedule import Actor, ActorGroup, Schedule, ScheduledCall
 
 Accept = Callable[[Transport], Receiver]
 Run = Callable[[Callable[[], object]], object]
@@ -41,7 +41,7 @@ class Party:
     """A process at the network: who it is, what it ends with, how it makes calls."""
 
     host: str
-    group: Group | None
+    group: ActorGroup | None
     run: Run
 
 

@@ -25,7 +25,7 @@ from moldau.ports.background import WorkerError
 from moldau.testing.background import FakeJob, FakeWorkers
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.network import Party, SimulatedNetwork
-from moldau.testing.simulation.schedule import Actor, Group, Schedule, ScheduledCall
+from moldau.testing.simulation.schedule import Actor, ActorGroup, Schedule, ScheduledCall
 from moldau.testing.simulation.tree import SimulatedTree
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class Incarnation:
     def __init__(self, host: Host, number: int) -> None:
         self.host = host
         self.name = f"{host.name}/{number}"
-        self.group = Group(self.name)
+        self.group = ActorGroup(self.name)
         self.thread = host.schedule.actor(f"{self.name} thread", self.group)
         self.broker: Broker | None = None
         self.failure: WorldError | None = None

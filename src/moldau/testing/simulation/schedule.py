@@ -46,7 +46,7 @@ class Actor:
 
     __slots__ = ("due", "group", "name", "number", "place", "slowness")
 
-    def __init__(self, name: str, number: int, group: "Group | None") -> None:
+    def __init__(self, name: str, number: int, group: "ActorGroup | None") -> None:
         self.name = name
         self.number = number
         self.group = group
@@ -57,7 +57,7 @@ class Actor:
         """Its delays are multiplied by this."""
 
 
-class Group:
+class ActorGroup:
     """See the module."""
 
     __slots__ = ("actors", "is_over", "is_paused", "name")
@@ -85,7 +85,7 @@ class Schedule:
         self._posted = 0
         self._actors = 0
 
-    def actor(self, name: str, group: Group | None = None) -> Actor:
+    def actor(self, name: str, group: ActorGroup | None = None) -> Actor:
         """One more."""
         self._actors += 1
         actor = Actor(name, self._actors, group)
@@ -154,13 +154,13 @@ class Schedule:
             break
         return True
 
-    def pause(self, group: Group) -> None:
+    def pause(self, group: ActorGroup) -> None:
         """Nothing of the group happens until `resume`."""
         group.is_paused = True
         for actor in group.actors:
             self._withdraw(actor)
 
-    def resume(self, group: Group) -> None:
+    def resume(self, group: ActorGroup) -> None:
         """Have it continue."""
         group.is_paused = False
         for actor in group.actors:
@@ -168,7 +168,7 @@ class Schedule:
                 actor.place = len(self._ready)
                 self._ready.append(actor)
 
-    def end(self, group: Group) -> None:
+    def end(self, group: ActorGroup) -> None:
         """Forget the group's events, and those to come."""
         group.is_over = True
         for actor in group.actors:
