@@ -25,7 +25,7 @@ CLOSE_S = 60.0
 """How much virtual time coroutines have to end when they are cancelled at the end of a run."""
 
 
-class LoopClock:
+class VirtualClock:
     """A :class:`moldau.ports.clock.Clock` for clients, whose calls happen in the order of the schedule."""
 
     def __init__(self, schedule: Schedule) -> None:
@@ -53,7 +53,7 @@ class Simulation:
         self.options = options
         self.schedule = Schedule(self.random("schedule"))
         self.loop = VirtualLoop(self.schedule)
-        self.clock = LoopClock(self.schedule)
+        self.clock = VirtualClock(self.schedule)
         self.network = SimulatedNetwork(self.schedule, self.random("network"), options.network)
         self.disk = SimulatedDisk(self.random("disk"), options.disk, self.schedule.time_ms)
         self.tree = SimulatedTree(self.clock)
