@@ -15,7 +15,7 @@ from moldau.testing.history.history import History, Outcome
 from moldau.testing.simulation.clients.context import PartitionNumbers
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.process import Host, Incarnation
-from moldau.testing.simulation.reader import LogEnd, ends_of_logs
+from moldau.testing.simulation.reader import DiskLogEnd, ends_of_logs
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
@@ -50,7 +50,7 @@ class PowerCuts:
         """By topic id and index."""
         self._cuts: dict[tuple[bytes, int], float] = {}
         """When the power was cut since a log was last open."""
-        self._ends: list[dict[tuple[bytes, int], LogEnd]] = []
+        self._ends: list[dict[tuple[bytes, int], DiskLogEnd]] = []
         """Where the logs end that the next process recovers, by topic id and index, as the slow reader has it; with and without what a
         failed sync has lost and the system still shows.
         """

@@ -20,7 +20,7 @@ _LENGTH_FROM, _CHECKED_FROM, _BYTES_MIN = 12, 21, 61
 _RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
 
-class LogEnd(NamedTuple):
+class DiskLogEnd(NamedTuple):
     """Where a log ends."""
 
     offset: int
@@ -29,13 +29,13 @@ class LogEnd(NamedTuple):
     """The newest leader epoch of its records; -1 without any."""
 
 
-def ends_of_logs(disk: SimulatedDisk, directories: Iterable[str], *, cached: bool = True) -> dict[tuple[bytes, int], LogEnd]:
+def ends_of_logs(disk: SimulatedDisk, directories: Iterable[str], *, cached: bool = True) -> dict[tuple[bytes, int], DiskLogEnd]:
     """By topic id and index where the log of a partition ends after recovery. A folder where compaction has not ended is left out, and so
     is one that never held a record beside one of the same partition that did.
 
     `cached`: see `SimulatedDisk.contents`.
     """
-    ends: dict[tuple[bytes, int], LogEnd] = {}
+    ends: dict[tuple[bytes, int], DiskLogEnd] = {}
     for directory in directories:
         points = recovery_points(disk, directory)
         for folder in folders_of(disk, directory):
@@ -109,28 +109,28 @@ def recovery_points(disk: SimulatedDisk, directory: str) -> dict[str, int]:
     return points
 
 
-def _end_of(disk: SimulatedDisk, path: str, bases: list[int], recovery_point: int, *, cached: bool) -> LogEnd:
+def _end_of(disk: SimulatedDisk, path: str, bases: list[int], recovery_point: int, *, cached: bool) -> DiskLogEnd:
     due, latest = bases[0], -1
     for base in bases:
         if base != due and (base < due or due >= recovery_point):
-            return LogEnd(due, latest)
+            return DiskLogEnd(due, latest)
         due = max(due, base)
         data = disk.contents(f"{path}/{base:020}.log", cached=cached)
         position = 0
         while position < len(data):
             if position + _BYTES_MIN > len(data):
-                return LogEnd(due, latest)
+                return DiskLogEnd(due, latest)
             offset, length, epoch, magic, checksum, _, delta = _BATCH.unpack_from(data, position)
             end = position + _LENGTH_FROM + length
             if magic != 2 or length < _BYTES_MIN - _LENGTH_FROM or end > len(data) or delta < 0:
-                return LogEnd(due, latest)
+                return DiskLogEnd(due, latest)
             if crc32c(data[position + _CHECKED_FROM : end]) != checksum:
-                return LogEnd(due, latest)
+                return DiskLogEnd(due, latest)
             is_settled = offset + delta < recovery_point
             if offset != due and not (is_settled and offset > due):
-                return LogEnd(due, latest)
+                return DiskLogEnd(due, latest)
             if not is_settled and 0 <= epoch < latest:
-                return LogEnd(due, latest)
+                return DiskLogEnd(due, latest)
             latest = max(latest, epoch)
             due, position = offset + delta + 1, end
-    return LogEnd(due, latest)
+    return DiskLogEnd(due, latest)
