@@ -35,7 +35,7 @@ Place = tuple[str, str, int]
 """Group, topic, partition."""
 
 
-class Record(NamedTuple):
+class StateRecord(NamedTuple):
     """One record of a log."""
 
     offset: int
@@ -67,7 +67,7 @@ def replay(disk: SimulatedDisk, directories: list[str]) -> Replayed:
     return found
 
 
-def _offsets(records: Iterator[Record]) -> dict[Place, int]:
+def _offsets(records: Iterator[StateRecord]) -> dict[Place, int]:
     """A plain offset counts at once, one of a transaction from its marker on; of two that count the later in the log stays."""
     counted: dict[Place, tuple[int, int]] = {}
     waiting: dict[int, dict[Place, tuple[int, int]]] = {}
@@ -96,7 +96,7 @@ def _offsets(records: Iterator[Record]) -> dict[Place, int]:
     return {place: offset for place, (_, offset) in counted.items()}
 
 
-def _replay_transactions(records: Iterator[Record], transactions: dict[str, tuple[str, int, int]]) -> None:
+def _replay_transactions(records: Iterator[StateRecord], transactions: dict[str, tuple[str, int, int]]) -> None:
     for record in records:
         name, _ = _text(record.key, _SHORT.size)
         if record.value is None:
@@ -106,7 +106,7 @@ def _replay_transactions(records: Iterator[Record], transactions: dict[str, tupl
             transactions[name] = _STATES[state], producer_id, epoch
 
 
-def _records(disk: SimulatedDisk, path: str) -> Iterator[Record]:
+def _records(disk: SimulatedDisk, path: str) -> Iterator[StateRecord]:
     for base in bases_of(disk, path):
         data = disk.contents(f"{path}/{base:020}.log")
         position = 0
@@ -121,7 +121,7 @@ def _records(disk: SimulatedDisk, path: str) -> Iterator[Record]:
                 delta, at = _number(data, at)
                 key, at = _bytes(data, at)
                 value, at = _bytes(data, at)
-                yield Record(first + delta, attributes, producer_id, key or b"", value)
+                yield StateRecord(first + delta, attributes, producer_id, key or b"", value)
                 at = end
             position += _LENGTH_FROM + length
 
