@@ -23,7 +23,7 @@ from moldau.testing.simulation.fleet import clients_of, options_of
 from moldau.testing.simulation.mutants import BLOCKS, MUTANTS, SEEDS_MAX, first_of_block, seeds_until_found
 from moldau.testing.simulation.probes import points_of_the_product
 from moldau.testing.simulation.regressions import Regression, shrink, to_toml
-from moldau.testing.simulation.report import Report
+from moldau.testing.simulation.report import SeedReport
 from moldau.testing.simulation.trial import run_trial
 
 TWICE_EVERY = 20
@@ -82,7 +82,7 @@ def _hunt(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _report_seeds(given: argparse.Namespace) -> int:
-    report = Report()
+    report = SeedReport()
     for result in _results(given):
         report.add(result)
         if result["failures"]:

@@ -78,7 +78,7 @@ REACHED_FROM = 200
 
 
 @dataclass(slots=True)
-class Report:
+class SeedReport:
     """The results of the seeds so far, as the processes that run them report them."""
 
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
