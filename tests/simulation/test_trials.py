@@ -14,7 +14,7 @@ from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.fleet import clients_of, options_of
 from moldau.testing.simulation.nemesis import Fault
 from moldau.testing.simulation.options import Options, draw_options
-from moldau.testing.simulation.trial import Script, Verdict, run_trial
+from moldau.testing.simulation.trial import Script, TrialResult, run_trial
 from moldau.testing.simulation.workloads import Workload
 from moldau.testing.simulation.workloads.plain import read, write
 
@@ -36,7 +36,7 @@ def test_a_run_is_repeated_with_all_its_faults() -> None:
     assert len(verdicts[0].done) > 10
 
 
-def power_cuts(**settings: object) -> Verdict:
+def power_cuts(**settings: object) -> TrialResult:
     """Three power cuts while two write, on a disk whose syncs take long."""
     options = Options(1, faults={"power_cut": 10.0}, faults_s=20.0, operations=200, settings=settings)
     faults = [Fault(at, "power_cut", number) for number, at in enumerate((1.0, 2.0, 4.0))]

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.testing.simulation.fleet import clients_of, settle
 from moldau.testing.simulation.options import draw_options
-from moldau.testing.simulation.trial import Verdict, run_trial
+from moldau.testing.simulation.trial import TrialResult, run_trial
 
 pytestmark = pytest.mark.system
 
@@ -19,7 +19,7 @@ TOGETHER = {
 }
 
 
-def trial(clients: list[str], seed: int) -> Verdict:
+def trial(clients: list[str], seed: int) -> TrialResult:
     options = replace(draw_options(seed), clients=clients)
     settle(options)
     return run_trial(options, clients_of(options))

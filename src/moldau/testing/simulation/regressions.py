@@ -19,7 +19,7 @@ from moldau.testing.simulation.nemesis import Fault
 from moldau.testing.simulation.network import NetworkOptions
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.probes import Hit
-from moldau.testing.simulation.trial import Script, Verdict, run_trial
+from moldau.testing.simulation.trial import Script, TrialResult, run_trial
 from moldau.testing.simulation.workloads import Workload
 
 T = TypeVar("T")
@@ -34,11 +34,11 @@ class Shrunk(NamedTuple):
 
     options: Options
     workloads: Workloads
-    verdict: Verdict
+    verdict: TrialResult
     runs: int
 
 
-def shrink(options: Options, workloads: Workloads, failed: Verdict, runs_max: int = RUNS_MAX) -> Shrunk:
+def shrink(options: Options, workloads: Workloads, failed: TrialResult, runs_max: int = RUNS_MAX) -> Shrunk:
     """The smallest run found that fails as `failed` did, which these options and workloads have given."""
     wanted = failed.signature
     best = Shrunk(options, workloads, failed, 0)

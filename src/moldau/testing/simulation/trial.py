@@ -49,7 +49,7 @@ class Script(NamedTuple):
 
 
 @dataclass(slots=True)
-class Verdict:
+class TrialResult:
     """What a run has shown."""
 
     seed: int
@@ -88,14 +88,14 @@ class Verdict:
 
 def run_trial(
     options: Options, workloads: Sequence[tuple[str, Workload]], script: Script | None = None, *, transcript: TextIO | None = None
-) -> Verdict:
+) -> TrialResult:
     """Run a seed with these workloads, each under its name; with a script, what goes wrong is what that says.
 
     What happens is written to `transcript`, if there is one; the run is the same without it.
     """
     begun = time.process_time()
     simulation = Simulation(options)
-    verdict = Verdict(options.seed)
+    verdict = TrialResult(options.seed)
     bugs = BugHandler()
     with bugs, SimulatedProbe(options.seed, None if script is None else script.hits) as probe:
         probe.on_reached["producers: evicted one"] = simulation.history.evicted
