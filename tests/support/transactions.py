@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from moldau.broker.admission.state import StateBudgets
 from moldau.broker.transactions.coordinator import TransactionCoordinator
-from moldau.broker.transactions.events import Add, End, Init
+from moldau.broker.transactions.events import Add, End, InitProducer
 from moldau.broker.transactions.markers import Marker, MarkerResults, MarkersDone
 from moldau.broker.transactions.records import decode_value, encode_key
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, Partitions, State, Transaction, partitions_of
@@ -144,7 +144,7 @@ class TransactionWorld:
 
     def ask_init(self, transactional_id: str, producer_id: int = -1, epoch: int = -1, timeout_ms: int = MINUTE_MS) -> Asked:
         asked = Asked()
-        self.coordinator.init_producer_id(transactional_id, Init(asked, timeout_ms, producer_id, epoch))
+        self.coordinator.init_producer_id(transactional_id, InitProducer(asked, timeout_ms, producer_id, epoch))
         return asked
 
     def init(self, transactional_id: str, producer_id: int = -1, epoch: int = -1, timeout_ms: int = MINUTE_MS) -> Told | None:

@@ -58,9 +58,9 @@ def _handle(services: Services, message: InitProducerIdRequest, request: Request
     elif message.transactional_id is None:
         _without_transactions(services, reply)
     else:
-        from moldau.broker.transactions.events import Init
+        from moldau.broker.transactions.events import InitProducer
 
-        wanted = Init(answer, message.transaction_timeout_ms, message.producer_id, message.producer_epoch)
+        wanted = InitProducer(answer, message.transaction_timeout_ms, message.producer_id, message.producer_epoch)
         services.transactions.init_producer_id(message.transactional_id, wanted)
 
 

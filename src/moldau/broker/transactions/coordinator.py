@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.transactions.decisions import partitions_with, verified
-from moldau.broker.transactions.events import Add, End, Init, Late, Unused
+from moldau.broker.transactions.events import Add, End, InitProducer, Late, Unused
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, ProducerEpochs, Surroundings
 from moldau.broker.transactions.partition import NOTES_INTERVAL_S, NOTES_MAX, Reply, RunnerParts, TransactionPartition, id_size
@@ -164,7 +164,7 @@ class TransactionCoordinator:
 
     # What producers ask
 
-    def init_producer_id(self, transactional_id: str, wanted: Init) -> None:
+    def init_producer_id(self, transactional_id: str, wanted: InitProducer) -> None:
         """Give a producer its id and epoch. INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT; POLICY_VIOLATION at the bound on ids.
 
         Further codes as in docs/transactions.md. The token of `wanted` is a :data:`moldau.broker.transactions.partition.Reply`.

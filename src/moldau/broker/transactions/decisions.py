@@ -12,7 +12,7 @@ can never be taken for the end of the transaction after it (KIP-890).
 
 from collections.abc import Callable, Iterable
 
-from moldau.broker.transactions.events import Add, End, Init
+from moldau.broker.transactions.events import Add, End, InitProducer
 from moldau.broker.transactions.transaction import (
     EPOCH_MAX,
     EPOCH_PER_TRANSACTION,
@@ -118,7 +118,7 @@ def verified(
     return codes
 
 
-def initiated(current: Transaction, wanted: Init, new_producer_id: NewProducerId, now_ms: int) -> Transaction | ErrorCode:
+def initiated(current: Transaction, wanted: InitProducer, new_producer_id: NewProducerId, now_ms: int) -> Transaction | ErrorCode:
     """What to store for the request: the producer's new epoch in Empty, or first the abort of an open transaction.
 
     PRODUCER_FENCED for a producer that another one has replaced.
@@ -185,7 +185,7 @@ def completed(current: Transaction, now_ms: int) -> Transaction:
     )
 
 
-def _may_be(current: Transaction, wanted: Init) -> bool:
+def _may_be(current: Transaction, wanted: InitProducer) -> bool:
     """Whether the producer that asks may be the one that has the id now: its answer with a new id may have been lost."""
     return (
         current.epoch == NO_EPOCH
@@ -194,7 +194,7 @@ def _may_be(current: Transaction, wanted: Init) -> bool:
     )
 
 
-def _begun(current: Transaction, wanted: Init, producer_id: int, epoch: int, last_epoch: int, now_ms: int) -> Transaction:
+def _begun(current: Transaction, wanted: InitProducer, producer_id: int, epoch: int, last_epoch: int, now_ms: int) -> Transaction:
     return Transaction(
         producer_id,
         current.producer_id,

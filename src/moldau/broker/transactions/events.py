@@ -6,7 +6,7 @@ from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Par
 from moldau.model.errors import ErrorCode
 
 
-class Init(NamedTuple):
+class InitProducer(NamedTuple):
     """InitProducerId: a producer begins, or continues after an error; then it names the id and epoch that it had (KIP-360)."""
 
     token: Any
@@ -62,7 +62,7 @@ class Delayed(NamedTuple):
     """The last `WriteMarkers` or `StoreAgain` will take a while: who waits is not kept waiting."""
 
 
-Event = Init | Add | End | Late | Unused | Loaded | Stored | MarkersWritten | Delayed
+Event = InitProducer | Add | End | Late | Unused | Loaded | Stored | MarkersWritten | Delayed
 
 
 class Answer(NamedTuple):

@@ -25,7 +25,7 @@ from moldau.broker.transactions.events import (
     End,
     Event,
     Forget,
-    Init,
+    InitProducer,
     Late,
     Loaded,
     MarkersWritten,
@@ -65,7 +65,7 @@ class Machine:
         self._surroundings = surroundings
         self._pending: State | None = None
         self._target: Transaction | None = None
-        self._asked: Init | Add | End | None = None
+        self._asked: InitProducer | Add | End | None = None
         self._ended_over = 0
         self.counted_bytes = 0
         """What the budget of all ids has for this one."""
@@ -91,7 +91,7 @@ class Machine:
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """What to do now, in this order."""
         match event:
-            case Init():
+            case InitProducer():
                 return self._init(event, now_ms)
             case Add():
                 return self._add(event, now_ms)
@@ -119,7 +119,7 @@ class Machine:
 
     # Requests
 
-    def _init(self, asked: Init, now_ms: int) -> list[Effect]:
+    def _init(self, asked: InitProducer, now_ms: int) -> list[Effect]:
         if self.is_busy:
             return [Answer(asked.token, BUSY)]
         try:
@@ -203,7 +203,7 @@ class Machine:
         match asked:
             case None:
                 return []
-            case Init() if target.state.is_complete:
+            case InitProducer() if target.state.is_complete:
                 return self._init(asked, now_ms)
             case Add():
                 return [Answer(asked.token, ErrorCode.NONE)]

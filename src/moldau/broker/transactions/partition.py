@@ -20,7 +20,7 @@ from moldau.broker.transactions.events import (
     End,
     Event,
     Forget,
-    Init,
+    InitProducer,
     Loaded,
     MarkersWritten,
     Store,
@@ -237,7 +237,7 @@ class TransactionRunner:
     __slots__ = ("_coordinator", "_machines", "_partition", "_parts", "retries", "take")
 
     store = Store
-    requests = (Init, Add, End)
+    requests = (InitProducer, Add, End)
 
     def __init__(
         self, partition: TransactionPartition, coordinator: "PartitionCoordinator[TransactionPartition]", parts: RunnerParts
@@ -298,7 +298,7 @@ class TransactionRunner:
     def refuse(self, cause: Event | Effect) -> bool:
         """Answer UNKNOWN_SERVER_ERROR to a request, or in place of an answer."""
         match cause:
-            case Init() | Add() | End() | Answer():
+            case InitProducer() | Add() | End() | Answer():
                 cause.token(ErrorCode.UNKNOWN_SERVER_ERROR, NO_PRODUCER_ID, NO_EPOCH)
                 return True
             case _:

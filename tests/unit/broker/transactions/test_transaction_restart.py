@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from moldau.broker.transactions.events import Init
+from moldau.broker.transactions.events import InitProducer
 from moldau.broker.transactions.records import encode_key, encode_value
 from moldau.broker.transactions.transaction import State, new_transaction
 from moldau.model.errors import ErrorCode, PeerError
@@ -231,7 +231,7 @@ def test_requests_are_answered_when_the_broker_stops(world: TransactionWorld) ->
     world.init("app")
     world.log.hold()
     asked = Asked()
-    world.coordinator.init_producer_id("app", Init(asked, 1000))
+    world.coordinator.init_producer_id("app", InitProducer(asked, 1000))
     world.coordinator.close()
     assert asked.told == Told(ErrorCode.NOT_COORDINATOR)
     assert world.clock.pending == 0
