@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from moldau.broker.admission.state import StateBudgets
 from moldau.broker.transactions.coordinator import TransactionCoordinator
-from moldau.broker.transactions.events import Add, End, InitProducer
+from moldau.broker.transactions.events import AddPartitions, End, InitProducer
 from moldau.broker.transactions.markers import Marker, MarkerResults, MarkersDone
 from moldau.broker.transactions.records import decode_value, encode_key
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, Partitions, State, Transaction, partitions_of
@@ -153,7 +153,7 @@ class TransactionWorld:
     def ask_add(self, transactional_id: str, producer_id: int, epoch: int, *names: str, old: bool = False) -> Asked:
         asked = Asked()
         version = OLD_PROTOCOL if old else EPOCH_PER_TRANSACTION
-        self.coordinator.add_partitions(transactional_id, Add(asked, producer_id, epoch, partitions(*names), version))
+        self.coordinator.add_partitions(transactional_id, AddPartitions(asked, producer_id, epoch, partitions(*names), version))
         return asked
 
     def add(self, transactional_id: str, producer_id: int, epoch: int, *names: str, old: bool = False) -> ErrorCode:

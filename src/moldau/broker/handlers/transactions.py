@@ -22,7 +22,7 @@ from moldau.broker.handlers.services import (
     TransactionServices,
 )
 from moldau.broker.request import Reply, Request
-from moldau.broker.transactions.events import Add, End
+from moldau.broker.transactions.events import AddPartitions, End
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, gathered, partitions_of
 from moldau.cluster.internal_topics import INTERNAL, OFFSETS
 from moldau.model.errors import ErrorCode, PeerError
@@ -140,7 +140,7 @@ def _add(services: Services, transaction: AddPartitionsToTxnTransaction, version
 
     protocol = EPOCH_PER_TRANSACTION if version >= FIRST_FOR_BROKERS else OLD_PROTOCOL
     partitions = yield from gathered(judged)
-    transactions.add_partitions(transactional_id, Add(answered, producer_id, epoch, partitions, protocol))
+    transactions.add_partitions(transactional_id, AddPartitions(answered, producer_id, epoch, partitions, protocol))
     is_asking = False
     for code in outcomes:
         yield from answer(dict.fromkeys(judged, _known_to(version, code)))
@@ -187,7 +187,7 @@ def add_offsets(services: Services, message: AddOffsetsToTxnRequest, request: Re
 
     topic = services.coordinators.offsets_topic
     partition = TopicPartition(topic.name, topic.partition_for(message.group_id))
-    wanted = Add(answer, message.producer_id, message.producer_epoch, partitions_of([partition]), OLD_PROTOCOL)
+    wanted = AddPartitions(answer, message.producer_id, message.producer_epoch, partitions_of([partition]), OLD_PROTOCOL)
     services.transactions.add_partitions(message.transactional_id, wanted)
 
 

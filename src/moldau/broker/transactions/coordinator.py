@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.transactions.decisions import partitions_with, verified
-from moldau.broker.transactions.events import Add, End, InitProducer, Late, Unused
+from moldau.broker.transactions.events import AddPartitions, End, InitProducer, Late, Unused
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, ProducerEpochs, Surroundings
 from moldau.broker.transactions.partition import NOTES_INTERVAL_S, NOTES_MAX, Reply, RunnerParts, TransactionPartition, id_size
@@ -186,7 +186,7 @@ class TransactionCoordinator:
             return
         partition.runner.take((transactional_id, machine), wanted)
 
-    def add_partitions(self, transactional_id: str, wanted: Add) -> None:
+    def add_partitions(self, transactional_id: str, wanted: AddPartitions) -> None:
         """Take partitions into a transaction, and begin it with them. INVALID_PRODUCER_ID_MAPPING for an id that is not known,
         POLICY_VIOLATION at the bound on memory.
         """
@@ -196,10 +196,10 @@ class TransactionCoordinator:
         """Commit or abort. INVALID_PRODUCER_ID_MAPPING for an id that is not known."""
         self._ask(transactional_id, wanted)
 
-    def _ask(self, transactional_id: str, wanted: Add | End) -> None:
+    def _ask(self, transactional_id: str, wanted: AddPartitions | End) -> None:
         try:
             partition, machine = self._known(transactional_id)
-            if isinstance(wanted, Add):
+            if isinstance(wanted, AddPartitions):
                 self._check_room(transactional_id, machine, wanted)
         except PeerError as error:
             wanted.token(error.code, NO_PRODUCER_ID, NO_EPOCH)
@@ -281,7 +281,7 @@ class TransactionCoordinator:
                 done(_for_leaders(wanted, code))
 
         def attempt() -> None:
-            self.add_partitions(transactional_id, Add(answer, producer_id, producer_epoch, wanted, EPOCH_PER_TRANSACTION))
+            self.add_partitions(transactional_id, AddPartitions(answer, producer_id, producer_epoch, wanted, EPOCH_PER_TRANSACTION))
 
         attempt()
 
@@ -347,7 +347,7 @@ class TransactionCoordinator:
         self._expiry.known()
         return machine
 
-    def _check_room(self, transactional_id: str, machine: Machine, wanted: Add) -> None:
+    def _check_room(self, transactional_id: str, machine: Machine, wanted: AddPartitions) -> None:
         """PeerError POLICY_VIOLATION if the transaction would grow beyond what all may take."""
         partitions = partitions_with(machine.current, wanted).count
         if partitions <= machine.counted_partitions:

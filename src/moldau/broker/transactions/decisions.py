@@ -12,7 +12,7 @@ can never be taken for the end of the transaction after it (KIP-890).
 
 from collections.abc import Callable, Iterable
 
-from moldau.broker.transactions.events import Add, End, InitProducer
+from moldau.broker.transactions.events import AddPartitions, End, InitProducer
 from moldau.broker.transactions.transaction import (
     EPOCH_MAX,
     EPOCH_PER_TRANSACTION,
@@ -73,12 +73,12 @@ may still be on its way, and the new epoch shuts that out.
 """
 
 
-def partitions_with(current: Transaction, wanted: Add) -> Partitions:
+def partitions_with(current: Transaction, wanted: AddPartitions) -> Partitions:
     """Those that the transaction then has; the same object as now if it has them all."""
     return current.partitions | wanted.partitions if current.state is State.ONGOING else wanted.partitions
 
 
-def added(current: Transaction, wanted: Add, partitions_max: int, now_ms: int) -> Transaction | ErrorCode:
+def added(current: Transaction, wanted: AddPartitions, partitions_max: int, now_ms: int) -> Transaction | ErrorCode:
     """What to store for the request, or the answer: NONE when all partitions are in the transaction already.
 
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED; POLICY_VIOLATION for more partitions than a transaction may have.

@@ -15,7 +15,7 @@ class InitProducer(NamedTuple):
     epoch: int = NO_EPOCH
 
 
-class Add(NamedTuple):
+class AddPartitions(NamedTuple):
     """Partitions come into the transaction, which may begin with them."""
 
     token: Any
@@ -62,7 +62,7 @@ class Delayed(NamedTuple):
     """The last `WriteMarkers` or `StoreAgain` will take a while: who waits is not kept waiting."""
 
 
-Event = InitProducer | Add | End | Late | Unused | Loaded | Stored | MarkersWritten | Delayed
+Event = InitProducer | AddPartitions | End | Late | Unused | Loaded | Stored | MarkersWritten | Delayed
 
 
 class Answer(NamedTuple):

@@ -18,7 +18,7 @@ from typing import assert_never
 
 from moldau.broker.transactions.decisions import NewProducerId, added, completed, ended, fenced, initiated
 from moldau.broker.transactions.events import (
-    Add,
+    AddPartitions,
     Answer,
     Delayed,
     Effect,
@@ -65,7 +65,7 @@ class Machine:
         self._surroundings = surroundings
         self._pending: State | None = None
         self._target: Transaction | None = None
-        self._asked: InitProducer | Add | End | None = None
+        self._asked: InitProducer | AddPartitions | End | None = None
         self._ended_over = 0
         self.counted_bytes = 0
         """What the budget of all ids has for this one."""
@@ -93,7 +93,7 @@ class Machine:
         match event:
             case InitProducer():
                 return self._init(event, now_ms)
-            case Add():
+            case AddPartitions():
                 return self._add(event, now_ms)
             case End():
                 return self._end(event, now_ms)
@@ -131,7 +131,7 @@ class Machine:
         self._asked = asked
         return self._store(target, State.PREPARE_EPOCH_FENCE if target.state is State.PREPARE_ABORT else None)
 
-    def _add(self, asked: Add, now_ms: int) -> list[Effect]:
+    def _add(self, asked: AddPartitions, now_ms: int) -> list[Effect]:
         if self.is_busy:
             return [Answer(asked.token, BUSY)]
         target = added(self.current, asked, self._surroundings.partitions_max(), now_ms)
@@ -205,7 +205,7 @@ class Machine:
                 return []
             case InitProducer() if target.state.is_complete:
                 return self._init(asked, now_ms)
-            case Add():
+            case AddPartitions():
                 return [Answer(asked.token, ErrorCode.NONE)]
             case _:
                 return [Answer(asked.token, ErrorCode.NONE, target.producer_id, target.epoch)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from moldau.broker.admission.state import Account, Budget
 from moldau.broker.coordinators.machine_runner import MachineRunner
 from moldau.broker.transactions.events import (
-    Add,
+    AddPartitions,
     Answer,
     Delayed,
     Effect,
@@ -237,7 +237,7 @@ class TransactionRunner:
     __slots__ = ("_coordinator", "_machines", "_partition", "_parts", "retries", "take")
 
     store = Store
-    requests = (InitProducer, Add, End)
+    requests = (InitProducer, AddPartitions, End)
 
     def __init__(
         self, partition: TransactionPartition, coordinator: "PartitionCoordinator[TransactionPartition]", parts: RunnerParts
@@ -298,7 +298,7 @@ class TransactionRunner:
     def refuse(self, cause: Event | Effect) -> bool:
         """Answer UNKNOWN_SERVER_ERROR to a request, or in place of an answer."""
         match cause:
-            case InitProducer() | Add() | End() | Answer():
+            case InitProducer() | AddPartitions() | End() | Answer():
                 cause.token(ErrorCode.UNKNOWN_SERVER_ERROR, NO_PRODUCER_ID, NO_EPOCH)
                 return True
             case _:
