@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from moldau.broker.admission.state import StateBudgets
 from moldau.broker.transactions.coordinator import TransactionCoordinator
-from moldau.broker.transactions.events import AddPartitions, End, InitProducer
+from moldau.broker.transactions.events import AddPartitions, EndTransaction, InitProducer
 from moldau.broker.transactions.markers import Marker, MarkerResults, MarkersDone
 from moldau.broker.transactions.records import decode_value, encode_key
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, Partitions, State, Transaction, partitions_of
@@ -165,7 +165,7 @@ class TransactionWorld:
     ) -> Asked:
         asked = Asked()
         version = OLD_PROTOCOL if old else EPOCH_PER_TRANSACTION
-        self.coordinator.end(transactional_id, End(asked, producer_id, epoch, committed, version, connection))
+        self.coordinator.end(transactional_id, EndTransaction(asked, producer_id, epoch, committed, version, connection))
         return asked
 
     def end(

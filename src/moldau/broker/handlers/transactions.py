@@ -22,7 +22,7 @@ from moldau.broker.handlers.services import (
     TransactionServices,
 )
 from moldau.broker.request import Reply, Request
-from moldau.broker.transactions.events import AddPartitions, End
+from moldau.broker.transactions.events import AddPartitions, EndTransaction
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, gathered, partitions_of
 from moldau.cluster.internal_topics import INTERNAL, OFFSETS
 from moldau.model.errors import ErrorCode, PeerError
@@ -205,7 +205,7 @@ def end_transaction(services: Services, message: EndTxnRequest, request: Request
         reply(EndTxnResponse(error_code=code, producer_id=producer_id, producer_epoch=epoch))
 
     protocol = EPOCH_PER_TRANSACTION if request.api_version >= FIRST_WITH_EPOCHS else OLD_PROTOCOL
-    wanted = End(answer, message.producer_id, message.producer_epoch, message.committed, protocol, request.channel.number)
+    wanted = EndTransaction(answer, message.producer_id, message.producer_epoch, message.committed, protocol, request.channel.number)
     services.transactions.end(message.transactional_id, wanted)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.transactions.decisions import partitions_with, verified
-from moldau.broker.transactions.events import AddPartitions, End, InitProducer, Late, Unused
+from moldau.broker.transactions.events import AddPartitions, EndTransaction, InitProducer, Late, Unused
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, ProducerEpochs, Surroundings
 from moldau.broker.transactions.partition import NOTES_INTERVAL_S, NOTES_MAX, Reply, RunnerParts, TransactionPartition, id_size
@@ -192,11 +192,11 @@ class TransactionCoordinator:
         """
         self._ask(transactional_id, wanted)
 
-    def end(self, transactional_id: str, wanted: End) -> None:
+    def end(self, transactional_id: str, wanted: EndTransaction) -> None:
         """Commit or abort. INVALID_PRODUCER_ID_MAPPING for an id that is not known."""
         self._ask(transactional_id, wanted)
 
-    def _ask(self, transactional_id: str, wanted: AddPartitions | End) -> None:
+    def _ask(self, transactional_id: str, wanted: AddPartitions | EndTransaction) -> None:
         try:
             partition, machine = self._known(transactional_id)
             if isinstance(wanted, AddPartitions):

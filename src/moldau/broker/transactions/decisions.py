@@ -12,7 +12,7 @@ can never be taken for the end of the transaction after it (KIP-890).
 
 from collections.abc import Callable, Iterable
 
-from moldau.broker.transactions.events import AddPartitions, End, InitProducer
+from moldau.broker.transactions.events import AddPartitions, EndTransaction, InitProducer
 from moldau.broker.transactions.transaction import (
     EPOCH_MAX,
     EPOCH_PER_TRANSACTION,
@@ -210,7 +210,9 @@ def _begun(current: Transaction, wanted: InitProducer, producer_id: int, epoch: 
     )
 
 
-def ended(current: Transaction, wanted: End, new_producer_id: NewProducerId, now_ms: int, *, busy: bool) -> Transaction | ErrorCode:
+def ended(
+    current: Transaction, wanted: EndTransaction, new_producer_id: NewProducerId, now_ms: int, *, busy: bool
+) -> Transaction | ErrorCode:
     """What to store for the request; or the answer: NONE when it is done already, with the id and epoch that `current` has.
 
     `busy`: a change is under way, so that the client has to come again (CONCURRENT_TRANSACTIONS). INVALID_PRODUCER_ID_MAPPING for another
@@ -237,7 +239,7 @@ def ended(current: Transaction, wanted: End, new_producer_id: NewProducerId, now
     return decided(current, outcome, wanted.client_version, new_producer_id, now_ms)
 
 
-def _is_repeated(current: Transaction, wanted: End) -> bool:
+def _is_repeated(current: Transaction, wanted: EndTransaction) -> bool:
     """Whether the request is the one that led to where `current` is: the epoch has risen by one since, or begun again with a new id."""
     if current.client_version < EPOCH_PER_TRANSACTION or not current.state.is_complete:
         return False

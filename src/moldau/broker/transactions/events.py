@@ -25,7 +25,7 @@ class AddPartitions(NamedTuple):
     client_version: int
 
 
-class End(NamedTuple):
+class EndTransaction(NamedTuple):
     """EndTxn: commit or abort. `connection`: the number of the connection that it came over; later ones have higher numbers."""
 
     token: Any
@@ -62,7 +62,7 @@ class Delayed(NamedTuple):
     """The last `WriteMarkers` or `StoreAgain` will take a while: who waits is not kept waiting."""
 
 
-Event = InitProducer | AddPartitions | End | Late | Unused | Loaded | Stored | MarkersWritten | Delayed
+Event = InitProducer | AddPartitions | EndTransaction | Late | Unused | Loaded | Stored | MarkersWritten | Delayed
 
 
 class Answer(NamedTuple):

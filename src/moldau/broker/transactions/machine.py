@@ -22,7 +22,7 @@ from moldau.broker.transactions.events import (
     Answer,
     Delayed,
     Effect,
-    End,
+    EndTransaction,
     Event,
     Forget,
     InitProducer,
@@ -65,7 +65,7 @@ class Machine:
         self._surroundings = surroundings
         self._pending: State | None = None
         self._target: Transaction | None = None
-        self._asked: InitProducer | AddPartitions | End | None = None
+        self._asked: InitProducer | AddPartitions | EndTransaction | None = None
         self._ended_over = 0
         self.counted_bytes = 0
         """What the budget of all ids has for this one."""
@@ -95,7 +95,7 @@ class Machine:
                 return self._init(event, now_ms)
             case AddPartitions():
                 return self._add(event, now_ms)
-            case End():
+            case EndTransaction():
                 return self._end(event, now_ms)
             case Stored():
                 return self._stored(event.error, now_ms)
@@ -140,7 +140,7 @@ class Machine:
         self._asked = asked
         return self._store(target)
 
-    def _end(self, asked: End, now_ms: int) -> list[Effect]:
+    def _end(self, asked: EndTransaction, now_ms: int) -> list[Effect]:
         current = self.current
         if self._is_overtaken(asked):
             return [Answer(asked.token, ErrorCode.INVALID_TXN_STATE)]
@@ -155,7 +155,7 @@ class Machine:
         self._asked = asked
         return self._store(target)
 
-    def _is_overtaken(self, asked: End) -> bool:
+    def _is_overtaken(self, asked: EndTransaction) -> bool:
         """Whether an EndTxn of the older protocol comes over a connection that its producer has given up for another one since.
 
         With its epoch alone it could end a transaction that has begun meanwhile. A producer ends its transactions over one
@@ -226,7 +226,7 @@ class Machine:
         match asked:
             case None:
                 return []
-            case End():
+            case EndTransaction():
                 after = completed(self.current, self.current.updated_ms)
                 return [Answer(asked.token, ErrorCode.NONE, after.producer_id, after.epoch)]
             case _:

@@ -17,7 +17,7 @@ from moldau.broker.transactions.events import (
     Answer,
     Delayed,
     Effect,
-    End,
+    EndTransaction,
     Event,
     Forget,
     InitProducer,
@@ -237,7 +237,7 @@ class TransactionRunner:
     __slots__ = ("_coordinator", "_machines", "_partition", "_parts", "retries", "take")
 
     store = Store
-    requests = (InitProducer, AddPartitions, End)
+    requests = (InitProducer, AddPartitions, EndTransaction)
 
     def __init__(
         self, partition: TransactionPartition, coordinator: "PartitionCoordinator[TransactionPartition]", parts: RunnerParts
@@ -298,7 +298,7 @@ class TransactionRunner:
     def refuse(self, cause: Event | Effect) -> bool:
         """Answer UNKNOWN_SERVER_ERROR to a request, or in place of an answer."""
         match cause:
-            case InitProducer() | AddPartitions() | End() | Answer():
+            case InitProducer() | AddPartitions() | EndTransaction() | Answer():
                 cause.token(ErrorCode.UNKNOWN_SERVER_ERROR, NO_PRODUCER_ID, NO_EPOCH)
                 return True
             case _:

@@ -4,7 +4,17 @@ import itertools
 
 import pytest
 
-from moldau.broker.transactions.events import AddPartitions, Answer, End, Event, InitProducer, MarkersWritten, Store, Stored, WriteMarkers
+from moldau.broker.transactions.events import (
+    AddPartitions,
+    Answer,
+    EndTransaction,
+    Event,
+    InitProducer,
+    MarkersWritten,
+    Store,
+    Stored,
+    WriteMarkers,
+)
 from moldau.broker.transactions.machine import Machine, Surroundings
 from moldau.broker.transactions.transaction import EPOCH_MAX, EPOCH_PER_TRANSACTION, LAST_EPOCH, State, new_transaction
 from moldau.model.errors import ErrorCode
@@ -417,7 +427,7 @@ def test_one_producer_makes_40_000_transactions() -> None:
     _, producer_id, epoch = told[-1]
     for number in range(40_000):
         step(AddPartitions(None, producer_id, epoch, partitions("t-0"), EPOCH_PER_TRANSACTION))
-        step(End(None, producer_id, epoch, number % 3 > 0, EPOCH_PER_TRANSACTION))
+        step(EndTransaction(None, producer_id, epoch, number % 3 > 0, EPOCH_PER_TRANSACTION))
         _, producer_id, epoch = told[-1]
     assert {each.code for each in told} == {NONE}
     assert (producer_id, epoch) == (1001, 40_000 - EPOCH_MAX)
