@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.transactions.decisions import partitions_with, verified
-from moldau.broker.transactions.events import AddPartitions, EndTransaction, InitProducer, Late, Unused
+from moldau.broker.transactions.events import AddPartitions, EndTransaction, InitProducer, TimeoutCheck, Unused
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, ProducerEpochs, Surroundings
 from moldau.broker.transactions.partition import NOTES_INTERVAL_S, NOTES_MAX, Reply, RunnerParts, TransactionPartition, id_size
@@ -74,7 +74,7 @@ class TransactionExpiry:
         for transactional_id, machine in list(partition.open.items()):
             if not machine.is_busy and machine.current.is_late(self._clock.time_ms()):
                 try:
-                    partition.runner.take((transactional_id, machine), Late())
+                    partition.runner.take((transactional_id, machine), TimeoutCheck())
                 except PeerError as error:
                     _LOG.error("late transaction not aborted yet: transactional_id=%s reason=%s", transactional_id, error)
                 else:

@@ -36,7 +36,7 @@ class EndTransaction(NamedTuple):
     connection: int = 0
 
 
-class Late(NamedTuple):
+class TimeoutCheck(NamedTuple):
     """It is time to look whether the transaction is late."""
 
 
@@ -62,7 +62,7 @@ class Delayed(NamedTuple):
     """The last `WriteMarkers` or `StoreAgain` will take a while: who waits is not kept waiting."""
 
 
-Event = InitProducer | AddPartitions | EndTransaction | Late | Unused | Loaded | Stored | MarkersWritten | Delayed
+Event = InitProducer | AddPartitions | EndTransaction | TimeoutCheck | Unused | Loaded | Stored | MarkersWritten | Delayed
 
 
 class Answer(NamedTuple):

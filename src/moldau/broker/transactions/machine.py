@@ -26,12 +26,12 @@ from moldau.broker.transactions.events import (
     Event,
     Forget,
     InitProducer,
-    Late,
     Loaded,
     MarkersWritten,
     Store,
     StoreAgain,
     Stored,
+    TimeoutCheck,
     Unused,
     WriteMarkers,
 )
@@ -103,7 +103,7 @@ class Machine:
                 return self._store(completed(self.current, now_ms))
             case Delayed():
                 return self._answer_early()
-            case Late():
+            case TimeoutCheck():
                 return self._late(now_ms)
             case Unused():
                 return self._unused()
