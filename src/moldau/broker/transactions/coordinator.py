@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.transactions.decisions import partitions_with, verified
-from moldau.broker.transactions.events import AddPartitions, EndTransaction, InitProducer, TimeoutCheck, Unused
+from moldau.broker.transactions.events import AddPartitions, EndTransaction, IdExpiry, InitProducer, TimeoutCheck
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, ProducerEpochs, Surroundings
 from moldau.broker.transactions.partition import NOTES_INTERVAL_S, NOTES_MAX, Reply, RunnerParts, TransactionPartition, id_size
@@ -92,7 +92,7 @@ class TransactionExpiry:
         before_ms = self._clock.time_ms() - self._config.int("transactional.id.expiration.ms")
         for transactional_id, machine in list(partition.machines.items()):
             if machine.current.state.is_at_rest and machine.current.updated_ms <= before_ms:
-                partition.runner.take((transactional_id, machine), Unused())
+                partition.runner.take((transactional_id, machine), IdExpiry())
             yield None
 
 

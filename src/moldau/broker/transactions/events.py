@@ -40,7 +40,7 @@ class TimeoutCheck(NamedTuple):
     """It is time to look whether the transaction is late."""
 
 
-class Unused(NamedTuple):
+class IdExpiry(NamedTuple):
     """The id has not been used for so long that it is to be forgotten."""
 
 
@@ -62,7 +62,7 @@ class Delayed(NamedTuple):
     """The last `WriteMarkers` or `StoreAgain` will take a while: who waits is not kept waiting."""
 
 
-Event = InitProducer | AddPartitions | EndTransaction | TimeoutCheck | Unused | Loaded | Stored | MarkersWritten | Delayed
+Event = InitProducer | AddPartitions | EndTransaction | TimeoutCheck | IdExpiry | Loaded | Stored | MarkersWritten | Delayed
 
 
 class Answer(NamedTuple):

@@ -25,6 +25,7 @@ from moldau.broker.transactions.events import (
     EndTransaction,
     Event,
     Forget,
+    IdExpiry,
     InitProducer,
     Loaded,
     MarkersWritten,
@@ -32,7 +33,6 @@ from moldau.broker.transactions.events import (
     StoreAgain,
     Stored,
     TimeoutCheck,
-    Unused,
     WriteMarkers,
 )
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, MOVES, NO_EPOCH, State, Transaction
@@ -105,7 +105,7 @@ class Machine:
                 return self._answer_early()
             case TimeoutCheck():
                 return self._late(now_ms)
-            case Unused():
+            case IdExpiry():
                 return self._unused()
             case Loaded():
                 return [WriteMarkers(self.current)] if self.current.state.is_decided else []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from moldau.broker.transactions.events import Unused
+from moldau.broker.transactions.events import IdExpiry
 from moldau.broker.transactions.transaction import LAST_EPOCH, State
 from moldau.model.errors import ErrorCode, PeerError
 from support.transactions import Asked, Told, TransactionWorld, partitions
@@ -65,7 +65,7 @@ def unused(case: Case) -> str:
     """As after `transactional.id.expiration.ms`; a transaction that was open would be late long before."""
     coordinator = case.world.coordinator
     partition = coordinator.runtime.coordinator_of("app").state
-    partition.runner.take(("app", partition.machines["app"]), Unused())
+    partition.runner.take(("app", partition.machines["app"]), IdExpiry())
     return ""
 
 
