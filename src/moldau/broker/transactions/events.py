@@ -44,7 +44,7 @@ class IdExpiry(NamedTuple):
     """The id has not been used for so long that it is to be forgotten."""
 
 
-class Loaded(NamedTuple):
+class TransactionLoaded(NamedTuple):
     """The coordinator has begun, with the state as it was stored."""
 
 
@@ -62,7 +62,7 @@ class Delayed(NamedTuple):
     """The last `WriteMarkers` or `StoreAgain` will take a while: who waits is not kept waiting."""
 
 
-Event = InitProducer | AddPartitions | EndTransaction | TimeoutCheck | IdExpiry | Loaded | Stored | MarkersWritten | Delayed
+Event = InitProducer | AddPartitions | EndTransaction | TimeoutCheck | IdExpiry | TransactionLoaded | Stored | MarkersWritten | Delayed
 
 
 class Answer(NamedTuple):

@@ -27,12 +27,12 @@ from moldau.broker.transactions.events import (
     Forget,
     IdExpiry,
     InitProducer,
-    Loaded,
     MarkersWritten,
     Store,
     StoreAgain,
     Stored,
     TimeoutCheck,
+    TransactionLoaded,
     WriteMarkers,
 )
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, MOVES, NO_EPOCH, State, Transaction
@@ -107,7 +107,7 @@ class Machine:
                 return self._late(now_ms)
             case IdExpiry():
                 return self._unused()
-            case Loaded():
+            case TransactionLoaded():
                 return [WriteMarkers(self.current)] if self.current.state.is_decided else []
             case _:
                 assert_never(event)

@@ -21,11 +21,11 @@ from moldau.broker.transactions.events import (
     Event,
     Forget,
     InitProducer,
-    Loaded,
     MarkersWritten,
     Store,
     StoreAgain,
     Stored,
+    TransactionLoaded,
     WriteMarkers,
 )
 from moldau.broker.transactions.machine import Machine, Surroundings
@@ -179,7 +179,7 @@ class TransactionPartition:
         decided, self._decided = self._decided, {}
         for transactional_id, machine in decided.items():
             _LOG.info("finishing what was decided: transactional_id=%s state=%s", transactional_id, machine.state.label)
-            self.runner.take((transactional_id, machine), Loaded())
+            self.runner.take((transactional_id, machine), TransactionLoaded())
             yield None
 
     def resigned(self, error: PeerError) -> Steps:
