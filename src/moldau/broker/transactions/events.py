@@ -48,7 +48,7 @@ class TransactionLoaded(NamedTuple):
     """The coordinator has begun, with the state as it was stored."""
 
 
-class Stored(NamedTuple):
+class TransactionStored(NamedTuple):
     """The last `Store` is done, or `error` says why it is not."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -62,7 +62,17 @@ class Delayed(NamedTuple):
     """The last `WriteMarkers` or `StoreAgain` will take a while: who waits is not kept waiting."""
 
 
-Event = InitProducer | AddPartitions | EndTransaction | TimeoutCheck | IdExpiry | TransactionLoaded | Stored | MarkersWritten | Delayed
+Event = (
+    InitProducer
+    | AddPartitions
+    | EndTransaction
+    | TimeoutCheck
+    | IdExpiry
+    | TransactionLoaded
+    | TransactionStored
+    | MarkersWritten
+    | Delayed
+)
 
 
 class Answer(NamedTuple):
@@ -75,7 +85,7 @@ class Answer(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Append the value, None for a tombstone; then `Stored`."""
+    """Append the value, None for a tombstone; then `TransactionStored`."""
 
     value: Transaction | None
 

@@ -30,9 +30,9 @@ from moldau.broker.transactions.events import (
     MarkersWritten,
     Store,
     StoreAgain,
-    Stored,
     TimeoutCheck,
     TransactionLoaded,
+    TransactionStored,
     WriteMarkers,
 )
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, MOVES, NO_EPOCH, State, Transaction
@@ -97,7 +97,7 @@ class Machine:
                 return self._add(event, now_ms)
             case EndTransaction():
                 return self._end(event, now_ms)
-            case Stored():
+            case TransactionStored():
                 return self._stored(event.error, now_ms)
             case MarkersWritten():
                 return self._store(completed(self.current, now_ms))

@@ -24,8 +24,8 @@ from moldau.broker.transactions.events import (
     MarkersWritten,
     Store,
     StoreAgain,
-    Stored,
     TransactionLoaded,
+    TransactionStored,
     WriteMarkers,
 )
 from moldau.broker.transactions.machine import Machine, Surroundings
@@ -281,7 +281,7 @@ class TransactionRunner:
             self._parts.on_open()
         else:
             partition.open.pop(transactional_id, None)
-        return _STORED if error is None else Stored(_code_for_clients(error))
+        return _STORED if error is None else TransactionStored(_code_for_clients(error))
 
     def carry_out(self, subject: Subject, effect: Effect) -> None:
         """Answer, write markers, store later, forget."""
@@ -368,7 +368,7 @@ class TransactionRunner:
         self._coordinator.deadline(("retry", subject[0]), self._coordinator.now_ms() + RETRY_MS, again)
 
 
-_STORED = Stored()
+_STORED = TransactionStored()
 
 
 def _code_for_clients(error: PeerError) -> ErrorCode:

@@ -12,7 +12,7 @@ from moldau.broker.transactions.events import (
     InitProducer,
     MarkersWritten,
     Store,
-    Stored,
+    TransactionStored,
     WriteMarkers,
 )
 from moldau.broker.transactions.machine import Machine, Surroundings
@@ -416,7 +416,7 @@ def test_one_producer_makes_40_000_transactions() -> None:
         for effect in machine.step(event, 1):
             match effect:
                 case Store():
-                    step(Stored())
+                    step(TransactionStored())
                 case WriteMarkers(transaction):
                     markers.add((transaction.producer_id, transaction.epoch))
                     step(MarkersWritten())
