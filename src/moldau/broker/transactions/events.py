@@ -59,7 +59,7 @@ class MarkersWritten(NamedTuple):
 
 
 class Delayed(NamedTuple):
-    """The last `WriteMarkers` or `StoreAgain` will take a while: who waits is not kept waiting."""
+    """The last `WriteMarkers` or `RetryStore` will take a while: who waits is not kept waiting."""
 
 
 Event = (
@@ -90,7 +90,7 @@ class Store(NamedTuple):
     value: Transaction | None
 
 
-class StoreAgain(NamedTuple):
+class RetryStore(NamedTuple):
     """As `Store`, after a while: what is decided has to get there."""
 
     value: Transaction
@@ -106,4 +106,4 @@ class Forget(NamedTuple):
     """The machine is done with: nothing is stored under its id."""
 
 
-Effect = Answer | Store | StoreAgain | WriteMarkers | Forget
+Effect = Answer | Store | RetryStore | WriteMarkers | Forget

@@ -5,9 +5,9 @@ coordinator that crashes between any two effects finds, when it loads, either a 
 whose markers it writes again (a repeated marker is harmless). EndTxn is answered when the transaction is complete, or else at the first
 sign that this will take a while: from its first store on, the outcome cannot change.
 
-    end ──> Store(PrepareCommit) ─Stored─> WriteMarkers ─MarkersWritten─> Store(CompleteCommit) ─Stored─> Answer
-                    │                          └─Delayed─> Answer                └─error─> Answer, StoreAgain
-                    └─error─> Answer(error), the transaction is open as before
+    end ──> StoreTransaction(PrepareCommit) ──stored──> WriteMarkers ──written──> StoreTransaction(CompleteCommit) ──stored──> answer
+                    │                                       └──delayed──> answer              └──error──> answer, RetryStore
+                    └──error──> answer(error), the transaction is open as before
 
 While a change is under way, requests are answered CONCURRENT_TRANSACTIONS. An InitProducerId that finds a transaction open
 aborts it and then continues by itself; Kafka's sends the client away in between, with the same outcome.
@@ -28,8 +28,8 @@ from moldau.broker.transactions.events import (
     IdExpiry,
     InitProducer,
     MarkersWritten,
+    RetryStore,
     Store,
-    StoreAgain,
     TimeoutCheck,
     TransactionLoaded,
     TransactionStored,
@@ -213,7 +213,7 @@ class Machine:
     def _not_stored(self, target: Transaction | None, error: ErrorCode) -> list[Effect]:
         if target is not None and target.state.is_complete:
             self._target = target
-            return [*self._answer_early(), StoreAgain(target)]
+            return [*self._answer_early(), RetryStore(target)]
         self._pending = None
         effects = self.give_up(error)
         if self.current.epoch == NO_EPOCH:

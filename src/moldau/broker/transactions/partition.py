@@ -22,8 +22,8 @@ from moldau.broker.transactions.events import (
     Forget,
     InitProducer,
     MarkersWritten,
+    RetryStore,
     Store,
-    StoreAgain,
     TransactionLoaded,
     TransactionStored,
     WriteMarkers,
@@ -290,7 +290,7 @@ class TransactionRunner:
                 effect.token(effect.code, effect.producer_id, effect.epoch)
             case WriteMarkers():
                 self._write(subject, effect.transaction, None)
-            case StoreAgain():
+            case RetryStore():
                 self._retry(subject, partial(self._machines.carry_out, subject, [Store(effect.value)]))
             case Forget():
                 self._partition.forget(subject[0])
