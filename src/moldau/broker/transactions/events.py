@@ -49,7 +49,7 @@ class TransactionLoaded(NamedTuple):
 
 
 class TransactionStored(NamedTuple):
-    """The last `Store` is done, or `error` says why it is not."""
+    """The last `StoreTransaction` is done, or `error` says why it is not."""
 
     error: ErrorCode = ErrorCode.NONE
 
@@ -84,14 +84,14 @@ class Answer(NamedTuple):
     epoch: int = NO_EPOCH
 
 
-class Store(NamedTuple):
+class StoreTransaction(NamedTuple):
     """Append the value, None for a tombstone; then `TransactionStored`."""
 
     value: Transaction | None
 
 
 class RetryStore(NamedTuple):
-    """As `Store`, after a while: what is decided has to get there."""
+    """As `StoreTransaction`, after a while: what is decided has to get there."""
 
     value: Transaction
 
@@ -106,4 +106,4 @@ class Forget(NamedTuple):
     """The machine is done with: nothing is stored under its id."""
 
 
-Effect = Answer | Store | RetryStore | WriteMarkers | Forget
+Effect = Answer | StoreTransaction | RetryStore | WriteMarkers | Forget

@@ -29,7 +29,7 @@ from moldau.broker.transactions.events import (
     InitProducer,
     MarkersWritten,
     RetryStore,
-    Store,
+    StoreTransaction,
     TimeoutCheck,
     TransactionLoaded,
     TransactionStored,
@@ -179,7 +179,7 @@ class Machine:
         if self.is_busy or not self.current.state.is_at_rest:
             return []
         self._pending = State.DEAD
-        return [Store(None)]
+        return [StoreTransaction(None)]
 
     # Stores
 
@@ -187,7 +187,7 @@ class Machine:
         assert target.state in MOVES[self.current.state]
         self._target = target
         self._pending = passing or target.state
-        return [Store(target)]
+        return [StoreTransaction(target)]
 
     def _stored(self, error: ErrorCode, now_ms: int) -> list[Effect]:
         target, self._target = self._target, None

@@ -23,7 +23,7 @@ from moldau.broker.transactions.events import (
     InitProducer,
     MarkersWritten,
     RetryStore,
-    Store,
+    StoreTransaction,
     TransactionLoaded,
     TransactionStored,
     WriteMarkers,
@@ -236,7 +236,7 @@ class TransactionRunner:
 
     __slots__ = ("_coordinator", "_machines", "_partition", "_parts", "retries", "take")
 
-    store = Store
+    store = StoreTransaction
     requests = (InitProducer, AddPartitions, EndTransaction)
 
     def __init__(
@@ -265,12 +265,12 @@ class TransactionRunner:
         self._partition.count(transactional_id, machine, changed=machine.current is not before)
         return effects
 
-    def records(self, subject: Subject, effect: Store) -> "Sequence[KeyValue]":
+    def records(self, subject: Subject, effect: StoreTransaction) -> "Sequence[KeyValue]":
         """The record of the id."""
         value = effect.value
         return ((encode_key(subject[0]), None if value is None else encode_value(value)),)
 
-    def stored(self, subject: Subject, effect: Store, error: PeerError | None) -> Event:
+    def stored(self, subject: Subject, effect: StoreTransaction, error: PeerError | None) -> Event:
         """A value is stored, or not; an id whose transaction is open is among those that may be late."""
         transactional_id, machine = subject
         partition, value = self._partition, effect.value
@@ -291,7 +291,7 @@ class TransactionRunner:
             case WriteMarkers():
                 self._write(subject, effect.transaction, None)
             case RetryStore():
-                self._retry(subject, partial(self._machines.carry_out, subject, [Store(effect.value)]))
+                self._retry(subject, partial(self._machines.carry_out, subject, [StoreTransaction(effect.value)]))
             case Forget():
                 self._partition.forget(subject[0])
 

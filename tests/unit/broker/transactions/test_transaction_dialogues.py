@@ -11,7 +11,7 @@ from moldau.broker.transactions.events import (
     Event,
     InitProducer,
     MarkersWritten,
-    Store,
+    StoreTransaction,
     TransactionStored,
     WriteMarkers,
 )
@@ -415,7 +415,7 @@ def test_one_producer_makes_40_000_transactions() -> None:
     def step(event: Event) -> None:
         for effect in machine.step(event, 1):
             match effect:
-                case Store():
+                case StoreTransaction():
                     step(TransactionStored())
                 case WriteMarkers(transaction):
                     markers.add((transaction.producer_id, transaction.epoch))
