@@ -58,7 +58,7 @@ class MarkersWritten(NamedTuple):
     """Every partition has the marker of the last `WriteMarkers`."""
 
 
-class Delayed(NamedTuple):
+class EffectDelayed(NamedTuple):
     """The last `WriteMarkers` or `RetryStore` will take a while: who waits is not kept waiting."""
 
 
@@ -71,7 +71,7 @@ Event = (
     | TransactionLoaded
     | TransactionStored
     | MarkersWritten
-    | Delayed
+    | EffectDelayed
 )
 
 
@@ -97,7 +97,7 @@ class RetryStore(NamedTuple):
 
 
 class WriteMarkers(NamedTuple):
-    """Write the outcome to every partition, however often it takes; then `MarkersWritten`. `Delayed` at the first failure."""
+    """Write the outcome to every partition, however often it takes; then `MarkersWritten`. `EffectDelayed` at the first failure."""
 
     transaction: Transaction
 

@@ -20,8 +20,8 @@ from moldau.broker.transactions.decisions import NewProducerId, added, completed
 from moldau.broker.transactions.events import (
     AddPartitions,
     Answer,
-    Delayed,
     Effect,
+    EffectDelayed,
     EndTransaction,
     Event,
     Forget,
@@ -101,7 +101,7 @@ class Machine:
                 return self._stored(event.error, now_ms)
             case MarkersWritten():
                 return self._store(completed(self.current, now_ms))
-            case Delayed():
+            case EffectDelayed():
                 return self._answer_early()
             case TimeoutCheck():
                 return self._late(now_ms)

@@ -15,8 +15,8 @@ from moldau.broker.coordinators.machine_runner import MachineRunner
 from moldau.broker.transactions.events import (
     AddPartitions,
     Answer,
-    Delayed,
     Effect,
+    EffectDelayed,
     EndTransaction,
     Event,
     Forget,
@@ -324,7 +324,7 @@ class TransactionRunner:
                     _LOG.info("markers written at last: transactional_id=%s", transactional_id)
                 self.take(subject, MarkersWritten())
                 return
-            self.take(subject, Delayed())
+            self.take(subject, EffectDelayed())
             self._retry(subject, partial(self._write, subject, transaction, left_now))
 
         marker = Marker(
