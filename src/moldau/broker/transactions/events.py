@@ -75,7 +75,7 @@ Event = (
 )
 
 
-class Answer(NamedTuple):
+class AnswerRequest(NamedTuple):
     """Answer a request. Id and epoch are -1 where the answer has none."""
 
     token: Any
@@ -106,4 +106,4 @@ class Forget(NamedTuple):
     """The machine is done with: nothing is stored under its id."""
 
 
-Effect = Answer | StoreTransaction | RetryStore | WriteMarkers | Forget
+Effect = AnswerRequest | StoreTransaction | RetryStore | WriteMarkers | Forget

@@ -19,7 +19,7 @@ from typing import assert_never
 from moldau.broker.transactions.decisions import NewProducerId, added, completed, ended, fenced, initiated
 from moldau.broker.transactions.events import (
     AddPartitions,
-    Answer,
+    AnswerRequest,
     Effect,
     EffectDelayed,
     EndTransaction,
@@ -115,43 +115,43 @@ class Machine:
     def give_up(self, code: ErrorCode) -> list[Effect]:
         """Another coordinator continues from what is stored: answer the request that waits here."""
         asked, self._asked = self._asked, None
-        return [] if asked is None else [Answer(asked.token, code)]
+        return [] if asked is None else [AnswerRequest(asked.token, code)]
 
     # Requests
 
     def _init(self, asked: InitProducer, now_ms: int) -> list[Effect]:
         if self.is_busy:
-            return [Answer(asked.token, BUSY)]
+            return [AnswerRequest(asked.token, BUSY)]
         try:
             target = initiated(self.current, asked, self._surroundings.new_producer_id, now_ms)
         except PeerError as error:
-            return [Answer(asked.token, error.code)]
+            return [AnswerRequest(asked.token, error.code)]
         if isinstance(target, ErrorCode):
-            return [Answer(asked.token, target)]
+            return [AnswerRequest(asked.token, target)]
         self._asked = asked
         return self._store(target, State.PREPARE_EPOCH_FENCE if target.state is State.PREPARE_ABORT else None)
 
     def _add(self, asked: AddPartitions, now_ms: int) -> list[Effect]:
         if self.is_busy:
-            return [Answer(asked.token, BUSY)]
+            return [AnswerRequest(asked.token, BUSY)]
         target = added(self.current, asked, self._surroundings.partitions_max(), now_ms)
         if isinstance(target, ErrorCode):
-            return [Answer(asked.token, target)]
+            return [AnswerRequest(asked.token, target)]
         self._asked = asked
         return self._store(target)
 
     def _end(self, asked: EndTransaction, now_ms: int) -> list[Effect]:
         current = self.current
         if self._is_overtaken(asked):
-            return [Answer(asked.token, ErrorCode.INVALID_TXN_STATE)]
+            return [AnswerRequest(asked.token, ErrorCode.INVALID_TXN_STATE)]
         try:
             target = ended(current, asked, self._surroundings.new_producer_id, now_ms, busy=self.is_busy)
         except PeerError as error:
-            return [Answer(asked.token, error.code)]
+            return [AnswerRequest(asked.token, error.code)]
         if target is ErrorCode.NONE:
-            return [Answer(asked.token, ErrorCode.NONE, current.producer_id, current.epoch)]
+            return [AnswerRequest(asked.token, ErrorCode.NONE, current.producer_id, current.epoch)]
         if isinstance(target, ErrorCode):
-            return [Answer(asked.token, target)]
+            return [AnswerRequest(asked.token, target)]
         self._asked = asked
         return self._store(target)
 
@@ -206,9 +206,9 @@ class Machine:
             case InitProducer() if target.state.is_complete:
                 return self._init(asked, now_ms)
             case AddPartitions():
-                return [Answer(asked.token, ErrorCode.NONE)]
+                return [AnswerRequest(asked.token, ErrorCode.NONE)]
             case _:
-                return [Answer(asked.token, ErrorCode.NONE, target.producer_id, target.epoch)]
+                return [AnswerRequest(asked.token, ErrorCode.NONE, target.producer_id, target.epoch)]
 
     def _not_stored(self, target: Transaction | None, error: ErrorCode) -> list[Effect]:
         if target is not None and target.state.is_complete:
@@ -228,9 +228,9 @@ class Machine:
                 return []
             case EndTransaction():
                 after = completed(self.current, self.current.updated_ms)
-                return [Answer(asked.token, ErrorCode.NONE, after.producer_id, after.epoch)]
+                return [AnswerRequest(asked.token, ErrorCode.NONE, after.producer_id, after.epoch)]
             case _:
-                return [Answer(asked.token, BUSY)]
+                return [AnswerRequest(asked.token, BUSY)]
 
 
 class ProducerEpochs:

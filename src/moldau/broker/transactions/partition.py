@@ -14,7 +14,7 @@ from moldau.broker.admission.state import Account, Budget
 from moldau.broker.coordinators.machine_runner import MachineRunner
 from moldau.broker.transactions.events import (
     AddPartitions,
-    Answer,
+    AnswerRequest,
     Effect,
     EffectDelayed,
     EndTransaction,
@@ -286,7 +286,7 @@ class TransactionRunner:
     def carry_out(self, subject: Subject, effect: Effect) -> None:
         """Answer, write markers, store later, forget."""
         match effect:
-            case Answer():
+            case AnswerRequest():
                 effect.token(effect.code, effect.producer_id, effect.epoch)
             case WriteMarkers():
                 self._write(subject, effect.transaction, None)
@@ -298,7 +298,7 @@ class TransactionRunner:
     def refuse(self, cause: Event | Effect) -> bool:
         """Answer UNKNOWN_SERVER_ERROR to a request, or in place of an answer."""
         match cause:
-            case InitProducer() | AddPartitions() | EndTransaction() | Answer():
+            case InitProducer() | AddPartitions() | EndTransaction() | AnswerRequest():
                 cause.token(ErrorCode.UNKNOWN_SERVER_ERROR, NO_PRODUCER_ID, NO_EPOCH)
                 return True
             case _:

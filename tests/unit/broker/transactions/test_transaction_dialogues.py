@@ -6,7 +6,7 @@ import pytest
 
 from moldau.broker.transactions.events import (
     AddPartitions,
-    Answer,
+    AnswerRequest,
     EndTransaction,
     Event,
     InitProducer,
@@ -420,7 +420,7 @@ def test_one_producer_makes_40_000_transactions() -> None:
                 case WriteMarkers(transaction):
                     markers.add((transaction.producer_id, transaction.epoch))
                     step(MarkersWritten())
-                case Answer(_, code, producer_id, epoch):
+                case AnswerRequest(_, code, producer_id, epoch):
                     told.append(Told(code, producer_id, epoch))
 
     step(InitProducer(None, MINUTE_MS))
