@@ -102,8 +102,8 @@ class WriteMarkers(NamedTuple):
     transaction: Transaction
 
 
-class Forget(NamedTuple):
+class ForgetTransaction(NamedTuple):
     """The machine is done with: nothing is stored under its id."""
 
 
-Effect = AnswerRequest | StoreTransaction | RetryStore | WriteMarkers | Forget
+Effect = AnswerRequest | StoreTransaction | RetryStore | WriteMarkers | ForgetTransaction

@@ -24,7 +24,7 @@ from moldau.broker.transactions.events import (
     EffectDelayed,
     EndTransaction,
     Event,
-    Forget,
+    ForgetTransaction,
     IdExpiry,
     InitProducer,
     MarkersWritten,
@@ -195,7 +195,7 @@ class Machine:
             return self._not_stored(target, error)
         self._pending = None
         if target is None:
-            return [Forget()]
+            return [ForgetTransaction()]
         self.current = target
         if target.state.is_decided:
             return [WriteMarkers(target)]
@@ -217,7 +217,7 @@ class Machine:
         self._pending = None
         effects = self.give_up(error)
         if self.current.epoch == NO_EPOCH:
-            effects.append(Forget())
+            effects.append(ForgetTransaction())
         return effects
 
     def _answer_early(self) -> list[Effect]:

@@ -19,7 +19,7 @@ from moldau.broker.transactions.events import (
     EffectDelayed,
     EndTransaction,
     Event,
-    Forget,
+    ForgetTransaction,
     InitProducer,
     MarkersWritten,
     RetryStore,
@@ -292,7 +292,7 @@ class TransactionRunner:
                 self._write(subject, effect.transaction, None)
             case RetryStore():
                 self._retry(subject, partial(self._machines.carry_out, subject, [StoreTransaction(effect.value)]))
-            case Forget():
+            case ForgetTransaction():
                 self._partition.forget(subject[0])
 
     def refuse(self, cause: Event | Effect) -> bool:
