@@ -22,6 +22,7 @@ from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.transaction_admin import (
+    DescribedTransaction,
     DescribeProducersRequest,
     DescribeProducersResponse,
     DescribeTransactionsRequest,
@@ -33,7 +34,6 @@ from moldau.protocol.messages.transaction_admin import (
     ProducerState,
     TopicData,
     TopicResponse,
-    TransactionState,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -62,12 +62,12 @@ def describe_transactions(services: Services, message: DescribeTransactionsReque
     reply(DescribeTransactionsResponse(transaction_states=states))
 
 
-def _described(services: Services, transactional_id: str) -> TransactionState:
+def _described(services: Services, transactional_id: str) -> DescribedTransaction:
     try:
         state, transaction = services.transactions.describe(transactional_id)
     except PeerError as error:
-        return TransactionState(error_code=error.code, transactional_id=transactional_id)
-    return TransactionState(
+        return DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
+    return DescribedTransaction(
         transactional_id=transactional_id,
         transaction_state=state.label,
         transaction_timeout_ms=transaction.timeout_ms,

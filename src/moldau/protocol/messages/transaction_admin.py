@@ -31,7 +31,7 @@ class TopicData:
 
 
 @message
-class TransactionState:
+class DescribedTransaction:
     """One transactional id and its present transaction."""
 
     error_code: int = int16("0+")
@@ -51,7 +51,7 @@ class DescribeTransactionsResponse:
     API: ClassVar = ApiKey.DESCRIBE_TRANSACTIONS
 
     throttle_time_ms: int = int32("0+")
-    transaction_states: list[TransactionState] = array(TransactionState, "0+")
+    transaction_states: list[DescribedTransaction] = array(DescribedTransaction, "0+")
 
 
 @message

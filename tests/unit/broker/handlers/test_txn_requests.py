@@ -218,7 +218,7 @@ def test_ids_are_described_and_listed(world: BrokerWorld, client: Client, make: 
     producer.send("t", b"a")
     states = client.ask(describing.DescribeTransactionsRequest(["app", "other", ""]), 0).transaction_states
     assert [ErrorCode(each.error_code).name for each in states] == ["NONE", "TRANSACTIONAL_ID_NOT_FOUND", "INVALID_REQUEST"]
-    assert states[0] == describing.TransactionState(
+    assert states[0] == describing.DescribedTransaction(
         0, "app", "Ongoing", 5000, world.clock.time_ms(), producer.producer_id, 0, [describing.TopicData("t", [0, 1])]
     )
     make("other").init()
