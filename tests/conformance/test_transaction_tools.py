@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from moldau.broker.transactions.transaction import State
+from moldau.broker.transactions.transaction import TransactionState
 from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from support.kafka_tools import DUMP, TRANSACTIONS, KafkaTools
 from support.server import ServerProcess
@@ -98,10 +98,20 @@ def test_the_internal_topic_is_read_by_kafkas_decoder(known: Known) -> None:
     for key, payload in re.findall(r"key: (\{.*\}) payload: (\{.*\})$", done.text, re.MULTILINE):
         states.setdefault(json.loads(key)["data"]["transactionalId"], []).append(json.loads(payload)["data"])
     assert {name: [each["transactionStatus"] for each in values] for name, values in states.items()} == {
-        "app-begun": [State.EMPTY],
-        "app-open": [State.EMPTY, *[State.ONGOING] * 3],
-        "app-committed": [State.EMPTY, *[State.ONGOING] * 3, State.PREPARE_COMMIT, State.COMPLETE_COMMIT],
-        "app-aborted": [State.EMPTY, *[State.ONGOING] * 3, State.PREPARE_ABORT, State.COMPLETE_ABORT],
+        "app-begun": [TransactionState.EMPTY],
+        "app-open": [TransactionState.EMPTY, *[TransactionState.ONGOING] * 3],
+        "app-committed": [
+            TransactionState.EMPTY,
+            *[TransactionState.ONGOING] * 3,
+            TransactionState.PREPARE_COMMIT,
+            TransactionState.COMPLETE_COMMIT,
+        ],
+        "app-aborted": [
+            TransactionState.EMPTY,
+            *[TransactionState.ONGOING] * 3,
+            TransactionState.PREPARE_ABORT,
+            TransactionState.COMPLETE_ABORT,
+        ],
     }
     last = states["app-open"][-1]
     assert (last["producerId"], last["producerEpoch"]) == (known.producers["open"].producer_id, 0)

@@ -16,7 +16,14 @@ from moldau.broker.transactions.coordinator import TransactionCoordinator
 from moldau.broker.transactions.events import AddPartitions, EndTransaction, InitProducer
 from moldau.broker.transactions.markers import Marker, MarkerResults, MarkersDone
 from moldau.broker.transactions.records import decode_value, encode_key
-from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, Partitions, State, Transaction, partitions_of
+from moldau.broker.transactions.transaction import (
+    EPOCH_PER_TRANSACTION,
+    OLD_PROTOCOL,
+    Partitions,
+    Transaction,
+    TransactionState,
+    partitions_of,
+)
 from moldau.cluster.producer_ids import Done, ProducerIds
 from moldau.model.config import BrokerConfig, read_static
 from moldau.model.errors import CoordinationError, ErrorCode
@@ -175,7 +182,7 @@ class TransactionWorld:
 
     # Looks
 
-    def state(self, transactional_id: str) -> State:
+    def state(self, transactional_id: str) -> TransactionState:
         return self.coordinator.describe(transactional_id).state
 
     def stored(self, transactional_id: str) -> list[Transaction | None]:

@@ -22,8 +22,8 @@ from moldau.broker.transactions.transaction import (
     EPOCH_PER_TRANSACTION,
     NO_EPOCH,
     NO_PRODUCER_ID,
-    State,
     Transaction,
+    TransactionState,
     new_transaction,
     partitions_of,
 )
@@ -102,7 +102,7 @@ PartitionsDone = Callable[["dict[TopicPartition, ErrorCode]"], object]
 class Description(NamedTuple):
     """How an id stands."""
 
-    state: State
+    state: TransactionState
     transaction: Transaction
 
 
@@ -290,7 +290,7 @@ class TransactionCoordinator:
     def describe(self, transactional_id: str) -> Description:
         """How an id stands. PeerError: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND, or why this broker cannot tell."""
         machine = self._partition_of(transactional_id).machines.get(transactional_id)
-        if machine is None or machine.state is State.DEAD or machine.current.epoch == NO_EPOCH:
+        if machine is None or machine.state is TransactionState.DEAD or machine.current.epoch == NO_EPOCH:
             raise PeerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {transactional_id!r} is not known")
         return Description(machine.state, machine.current)
 

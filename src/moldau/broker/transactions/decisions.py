@@ -21,8 +21,8 @@ from moldau.broker.transactions.transaction import (
     NO_PARTITIONS,
     NO_PRODUCER_ID,
     Partitions,
-    State,
     Transaction,
+    TransactionState,
 )
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
@@ -42,31 +42,31 @@ DONE = ErrorCode.NONE
 WRONG = ErrorCode.INVALID_TXN_STATE
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
 
-OLD: dict[tuple[State, bool], State | ErrorCode] = {
-    (State.EMPTY, _COMMIT): WRONG,
-    (State.EMPTY, _ABORT): WRONG,
-    (State.ONGOING, _COMMIT): State.PREPARE_COMMIT,
-    (State.ONGOING, _ABORT): State.PREPARE_ABORT,
-    (State.COMPLETE_COMMIT, _COMMIT): DONE,
-    (State.COMPLETE_COMMIT, _ABORT): WRONG,
-    (State.COMPLETE_ABORT, _COMMIT): WRONG,
-    (State.COMPLETE_ABORT, _ABORT): DONE,
+OLD: dict[tuple[TransactionState, bool], TransactionState | ErrorCode] = {
+    (TransactionState.EMPTY, _COMMIT): WRONG,
+    (TransactionState.EMPTY, _ABORT): WRONG,
+    (TransactionState.ONGOING, _COMMIT): TransactionState.PREPARE_COMMIT,
+    (TransactionState.ONGOING, _ABORT): TransactionState.PREPARE_ABORT,
+    (TransactionState.COMPLETE_COMMIT, _COMMIT): DONE,
+    (TransactionState.COMPLETE_COMMIT, _ABORT): WRONG,
+    (TransactionState.COMPLETE_ABORT, _COMMIT): WRONG,
+    (TransactionState.COMPLETE_ABORT, _ABORT): DONE,
 }
 """EndTxn up to version 4: by state, and by whether it is to commit."""
 
-PER_EPOCH: dict[tuple[State, bool, bool], State | ErrorCode] = {
-    (State.EMPTY, _COMMIT, _NEW): WRONG,
-    (State.EMPTY, _ABORT, _NEW): State.PREPARE_ABORT,
-    (State.ONGOING, _COMMIT, _NEW): State.PREPARE_COMMIT,
-    (State.ONGOING, _ABORT, _NEW): State.PREPARE_ABORT,
-    (State.COMPLETE_COMMIT, _COMMIT, _NEW): WRONG,
-    (State.COMPLETE_COMMIT, _ABORT, _NEW): State.PREPARE_ABORT,
-    (State.COMPLETE_COMMIT, _COMMIT, _REPEATED): DONE,
-    (State.COMPLETE_COMMIT, _ABORT, _REPEATED): WRONG,
-    (State.COMPLETE_ABORT, _COMMIT, _NEW): WRONG,
-    (State.COMPLETE_ABORT, _ABORT, _NEW): State.PREPARE_ABORT,
-    (State.COMPLETE_ABORT, _COMMIT, _REPEATED): WRONG,
-    (State.COMPLETE_ABORT, _ABORT, _REPEATED): DONE,
+PER_EPOCH: dict[tuple[TransactionState, bool, bool], TransactionState | ErrorCode] = {
+    (TransactionState.EMPTY, _COMMIT, _NEW): WRONG,
+    (TransactionState.EMPTY, _ABORT, _NEW): TransactionState.PREPARE_ABORT,
+    (TransactionState.ONGOING, _COMMIT, _NEW): TransactionState.PREPARE_COMMIT,
+    (TransactionState.ONGOING, _ABORT, _NEW): TransactionState.PREPARE_ABORT,
+    (TransactionState.COMPLETE_COMMIT, _COMMIT, _NEW): WRONG,
+    (TransactionState.COMPLETE_COMMIT, _ABORT, _NEW): TransactionState.PREPARE_ABORT,
+    (TransactionState.COMPLETE_COMMIT, _COMMIT, _REPEATED): DONE,
+    (TransactionState.COMPLETE_COMMIT, _ABORT, _REPEATED): WRONG,
+    (TransactionState.COMPLETE_ABORT, _COMMIT, _NEW): WRONG,
+    (TransactionState.COMPLETE_ABORT, _ABORT, _NEW): TransactionState.PREPARE_ABORT,
+    (TransactionState.COMPLETE_ABORT, _COMMIT, _REPEATED): WRONG,
+    (TransactionState.COMPLETE_ABORT, _ABORT, _REPEATED): DONE,
 }
 """EndTxn from version 5: also by whether the request is a repeated one. A producer may abort without having added anything: what it sent
 may still be on its way, and the new epoch shuts that out.
@@ -75,7 +75,7 @@ may still be on its way, and the new epoch shuts that out.
 
 def partitions_with(current: Transaction, wanted: AddPartitions) -> Partitions:
     """Those that the transaction then has; the same object as now if it has them all."""
-    return current.partitions | wanted.partitions if current.state is State.ONGOING else wanted.partitions
+    return current.partitions | wanted.partitions if current.state is TransactionState.ONGOING else wanted.partitions
 
 
 def added(current: Transaction, wanted: AddPartitions, partitions_max: int, now_ms: int) -> Transaction | ErrorCode:
@@ -87,7 +87,7 @@ def added(current: Transaction, wanted: AddPartitions, partitions_max: int, now_
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if wanted.epoch != current.epoch:
         return ErrorCode.PRODUCER_FENCED
-    is_open = current.state is State.ONGOING
+    is_open = current.state is TransactionState.ONGOING
     partitions = partitions_with(current, wanted)
     if is_open and partitions is current.partitions:
         return ErrorCode.NONE
@@ -95,7 +95,7 @@ def added(current: Transaction, wanted: AddPartitions, partitions_max: int, now_
         return ErrorCode.POLICY_VIOLATION
     return current._replace(
         previous_producer_id=current.producer_id,
-        state=State.ONGOING,
+        state=TransactionState.ONGOING,
         partitions=partitions,
         start_ms=current.start_ms if is_open else now_ms,
         updated_ms=now_ms,
@@ -126,7 +126,7 @@ def initiated(current: Transaction, wanted: InitProducer, new_producer_id: NewPr
     expects = wanted.producer_id != NO_PRODUCER_ID
     if expects and not _may_be(current, wanted):
         return ErrorCode.PRODUCER_FENCED
-    if current.state is State.ONGOING:
+    if current.state is TransactionState.ONGOING:
         if expects and wanted.epoch != current.epoch:
             # Kafka aborts here without looking at the epoch, so a replaced producer could end the transaction of the one after it.
             return ErrorCode.PRODUCER_FENCED
@@ -144,10 +144,10 @@ def initiated(current: Transaction, wanted: InitProducer, new_producer_id: NewPr
 
 def fenced(current: Transaction, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
     """The abort of an open transaction, with an epoch that shuts out the producer that opened it."""
-    return decided(current, State.PREPARE_ABORT, EPOCH_PER_TRANSACTION, new_producer_id, now_ms)
+    return decided(current, TransactionState.PREPARE_ABORT, EPOCH_PER_TRANSACTION, new_producer_id, now_ms)
 
 
-def decided(current: Transaction, state: State, client_version: int, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
+def decided(current: Transaction, state: TransactionState, client_version: int, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
     """The decision about `current`: PrepareCommit or PrepareAbort, with the epoch that the markers carry.
 
     Without a transaction (only under version 2, and to abort) it is one that begins and ends now.
@@ -163,7 +163,7 @@ def decided(current: Transaction, state: State, client_version: int, new_produce
         epoch=epoch,
         last_epoch=last_epoch,
         state=state,
-        start_ms=current.start_ms if current.state is State.ONGOING else now_ms,
+        start_ms=current.start_ms if current.state is TransactionState.ONGOING else now_ms,
         updated_ms=now_ms,
         client_version=client_version,
     )
@@ -179,7 +179,7 @@ def completed(current: Transaction, now_ms: int) -> Transaction:
         previous_producer_id=current.producer_id,
         next_producer_id=NO_PRODUCER_ID,
         epoch=epoch,
-        state=State.COMPLETE_COMMIT if current.is_committed else State.COMPLETE_ABORT,
+        state=TransactionState.COMPLETE_COMMIT if current.is_committed else TransactionState.COMPLETE_ABORT,
         partitions=NO_PARTITIONS,
         updated_ms=now_ms,
     )
@@ -202,7 +202,7 @@ def _begun(current: Transaction, wanted: InitProducer, producer_id: int, epoch: 
         epoch,
         last_epoch,
         wanted.timeout_ms,
-        State.EMPTY,
+        TransactionState.EMPTY,
         NO_PARTITIONS,
         -1,
         now_ms,

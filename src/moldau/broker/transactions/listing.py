@@ -8,7 +8,7 @@ after it.
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.broker.transactions.transaction import BY_LABEL, NO_EPOCH, State
+from moldau.broker.transactions.transaction import BY_LABEL, NO_EPOCH, TransactionState
 from moldau.model.errors import ErrorCode, PeerError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: 
     for transactional_id, machine in machines:
         state, current = machine.state, machine.current
         if (
-            state is not State.DEAD
+            state is not TransactionState.DEAD
             and current.epoch != NO_EPOCH
             and (not filters.states or state in states)
             and (not producer_ids or current.producer_id in producer_ids)

@@ -35,7 +35,7 @@ from moldau.broker.transactions.events import (
     TransactionStored,
     WriteMarkers,
 )
-from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, MOVES, NO_EPOCH, State, Transaction
+from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, MOVES, NO_EPOCH, Transaction, TransactionState
 from moldau.model.errors import ErrorCode, PeerError
 
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -63,7 +63,7 @@ class Machine:
     def __init__(self, current: Transaction, surroundings: Surroundings) -> None:
         self.current = current
         self._surroundings = surroundings
-        self._pending: State | None = None
+        self._pending: TransactionState | None = None
         self._target: Transaction | None = None
         self._asked: InitProducer | AddPartitions | EndTransaction | None = None
         self._ended_over = 0
@@ -79,9 +79,9 @@ class Machine:
         return held if self._target is None else max(held, self._target.partitions.count)
 
     @property
-    def state(self) -> State:
+    def state(self) -> TransactionState:
         """Where the id stands, for people: the state that is stored, or a passing one that never is."""
-        return self._pending if self._pending in (State.DEAD, State.PREPARE_EPOCH_FENCE) else self.current.state
+        return self._pending if self._pending in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE) else self.current.state
 
     @property
     def is_busy(self) -> bool:
@@ -129,7 +129,7 @@ class Machine:
         if isinstance(target, ErrorCode):
             return [AnswerRequest(asked.token, target)]
         self._asked = asked
-        return self._store(target, State.PREPARE_EPOCH_FENCE if target.state is State.PREPARE_ABORT else None)
+        return self._store(target, TransactionState.PREPARE_EPOCH_FENCE if target.state is TransactionState.PREPARE_ABORT else None)
 
     def _add(self, asked: AddPartitions, now_ms: int) -> list[Effect]:
         if self.is_busy:
@@ -173,17 +173,17 @@ class Machine:
         """PeerError if there is no producer id to continue with."""
         if self.is_busy or not self.current.is_late(now_ms):
             return []
-        return self._store(fenced(self.current, self._surroundings.new_producer_id, now_ms), State.PREPARE_EPOCH_FENCE)
+        return self._store(fenced(self.current, self._surroundings.new_producer_id, now_ms), TransactionState.PREPARE_EPOCH_FENCE)
 
     def _unused(self) -> list[Effect]:
         if self.is_busy or not self.current.state.is_at_rest:
             return []
-        self._pending = State.DEAD
+        self._pending = TransactionState.DEAD
         return [StoreTransaction(None)]
 
     # Stores
 
-    def _store(self, target: Transaction, passing: State | None = None) -> list[Effect]:
+    def _store(self, target: Transaction, passing: TransactionState | None = None) -> list[Effect]:
         assert target.state in MOVES[self.current.state]
         self._target = target
         self._pending = passing or target.state

@@ -31,7 +31,7 @@ from moldau.broker.transactions.events import (
 from moldau.broker.transactions.machine import Machine, Surroundings
 from moldau.broker.transactions.markers import Marker
 from moldau.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
-from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, State
+from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, TransactionState
 from moldau.cluster.internal_topics import TRANSACTIONS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.log_throttle import LogThrottle
@@ -164,7 +164,7 @@ class TransactionPartition:
             machine.counted_bytes = id_size(transactional_id, machine.counted_partitions)
             self._producers.note(machine)
             self.last_producer_id = max(self.last_producer_id, transaction.producer_id, transaction.next_producer_id)
-            if transaction.state is State.ONGOING:
+            if transaction.state is TransactionState.ONGOING:
                 self.open[transactional_id] = machine
             elif transaction.state.is_decided:
                 self._decided[transactional_id] = machine
@@ -276,7 +276,7 @@ class TransactionRunner:
         partition, value = self._partition, effect.value
         if error is not None:
             self._note_not_stored(transactional_id, error)
-        elif value is not None and value.state is State.ONGOING:
+        elif value is not None and value.state is TransactionState.ONGOING:
             partition.open[transactional_id] = machine
             self._parts.on_open()
         else:

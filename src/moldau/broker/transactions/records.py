@@ -16,8 +16,8 @@ from moldau.broker.transactions.transaction import (
     NO_PRODUCER_ID,
     OLD_PROTOCOL,
     Partitions,
-    State,
     Transaction,
+    TransactionState,
     partitions_of,
 )
 from moldau.model.errors import ErrorCode, PeerError, ProtocolError
@@ -41,7 +41,7 @@ _TIMES = Struct(">qq")  # last update, start
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
-_STATES = {state.value: state for state in State}
+_STATES = {state.value: state for state in TransactionState}
 _TAG_COUNTS = tuple(map(uvarint, range(5)))
 _LAST_EPOCH_START = uvarint(LAST_EPOCH_TAG) + b"\x02"
 
@@ -71,7 +71,7 @@ def decode_key(key: bytes | None) -> str | None:
 def encode_value(value: Transaction) -> bytes:
     """The value of an id."""
     head = _HEAD.pack(VALUE_VERSION, value.producer_id, value.epoch, value.timeout_ms, value.state)
-    partitions = _NULL if value.state is State.EMPTY else value.partitions.encoded()
+    partitions = _NULL if value.state is TransactionState.EMPTY else value.partitions.encoded()
     return b"".join((head, partitions, _TIMES.pack(value.updated_ms, value.start_ms), _encode_tags(value)))
 
 
@@ -168,7 +168,7 @@ def _encode_tags(value: Transaction) -> bytes:
         tags.append(b"\x01\x08" + _INT64.pack(value.next_producer_id))
     if value.client_version != OLD_PROTOCOL:
         tags.append(b"\x02\x02" + _INT16.pack(value.client_version))
-    if value.state is State.EMPTY and value.last_epoch != NO_EPOCH:
+    if value.state is TransactionState.EMPTY and value.last_epoch != NO_EPOCH:
         tags.append(_LAST_EPOCH_START + _INT16.pack(value.last_epoch))
     return _TAG_COUNTS[len(tags)] + b"".join(tags)
 

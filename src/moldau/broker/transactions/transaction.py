@@ -41,7 +41,7 @@ EPOCH_PER_TRANSACTION = 2
 _NO_TAGS = b"\0"
 
 
-class State(IntEnum):
+class TransactionState(IntEnum):
     """Where a transactional id stands. The numbers are on disk: do not change."""
 
     EMPTY = 0
@@ -65,31 +65,39 @@ class State(IntEnum):
     @property
     def is_decided(self) -> bool:
         """Whether the outcome stands, but not yet in every partition."""
-        return self is State.PREPARE_COMMIT or self is State.PREPARE_ABORT
+        return self is TransactionState.PREPARE_COMMIT or self is TransactionState.PREPARE_ABORT
 
     @property
     def is_complete(self) -> bool:
         """Whether a transaction has ended, and none has begun since."""
-        return self is State.COMPLETE_COMMIT or self is State.COMPLETE_ABORT
+        return self is TransactionState.COMPLETE_COMMIT or self is TransactionState.COMPLETE_ABORT
 
     @property
     def is_at_rest(self) -> bool:
         """Whether there is no transaction: the only states in which an id may expire, or be given to another producer at once."""
-        return self is State.EMPTY or self.is_complete
+        return self is TransactionState.EMPTY or self.is_complete
 
 
-_LABELS = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in State}
+_LABELS = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState}
 BY_LABEL = {label: state for state, label in _LABELS.items()}
 
-MOVES: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
-    State.ONGOING: frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT, State.PREPARE_EPOCH_FENCE}),
-    State.PREPARE_EPOCH_FENCE: frozenset({State.PREPARE_ABORT}),
-    State.PREPARE_COMMIT: frozenset({State.COMPLETE_COMMIT}),
-    State.PREPARE_ABORT: frozenset({State.COMPLETE_ABORT}),
-    State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
-    State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
-    State.DEAD: frozenset(),
+MOVES: dict[TransactionState, frozenset[TransactionState]] = {
+    TransactionState.EMPTY: frozenset(
+        {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.DEAD}
+    ),
+    TransactionState.ONGOING: frozenset(
+        {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT, TransactionState.PREPARE_EPOCH_FENCE}
+    ),
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.PREPARE_ABORT}),
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.COMPLETE_COMMIT}),
+    TransactionState.PREPARE_ABORT: frozenset({TransactionState.COMPLETE_ABORT}),
+    TransactionState.COMPLETE_COMMIT: frozenset(
+        {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.DEAD}
+    ),
+    TransactionState.COMPLETE_ABORT: frozenset(
+        {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.DEAD}
+    ),
+    TransactionState.DEAD: frozenset(),
 }
 """Where each state may go. A new id begins in Empty."""
 
@@ -220,7 +228,7 @@ class Transaction(NamedTuple):
     epoch: int
     last_epoch: int
     timeout_ms: int
-    state: State
+    state: TransactionState
     partitions: Partitions
     start_ms: int
     updated_ms: int
@@ -234,15 +242,25 @@ class Transaction(NamedTuple):
     @property
     def is_committed(self) -> bool:
         """Whether the decision is to commit."""
-        return self.state is State.PREPARE_COMMIT
+        return self.state is TransactionState.PREPARE_COMMIT
 
     def is_late(self, now_ms: int) -> bool:
         """Whether it is a transaction that has been open for longer than its producer asked for."""
-        return self.state is State.ONGOING and self.timeout_ms != UNTIMED_MS and self.start_ms + self.timeout_ms < now_ms
+        return self.state is TransactionState.ONGOING and self.timeout_ms != UNTIMED_MS and self.start_ms + self.timeout_ms < now_ms
 
 
 def new_transaction(producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
     """A transactional id that is not stored yet."""
     return Transaction(
-        producer_id, NO_PRODUCER_ID, NO_PRODUCER_ID, NO_EPOCH, NO_EPOCH, timeout_ms, State.EMPTY, NO_PARTITIONS, -1, now_ms, OLD_PROTOCOL
+        producer_id,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_ID,
+        NO_EPOCH,
+        NO_EPOCH,
+        timeout_ms,
+        TransactionState.EMPTY,
+        NO_PARTITIONS,
+        -1,
+        now_ms,
+        OLD_PROTOCOL,
     )

@@ -16,7 +16,7 @@ from moldau.broker.transactions.events import (
     WriteMarkers,
 )
 from moldau.broker.transactions.machine import Machine, Surroundings
-from moldau.broker.transactions.transaction import EPOCH_MAX, EPOCH_PER_TRANSACTION, LAST_EPOCH, State, new_transaction
+from moldau.broker.transactions.transaction import EPOCH_MAX, EPOCH_PER_TRANSACTION, LAST_EPOCH, TransactionState, new_transaction
 from moldau.model.errors import ErrorCode
 from support.transactions import MINUTE_MS, NOT_YET, Told, TransactionWorld, Written, partitions
 
@@ -81,7 +81,7 @@ def test_an_end_of_the_transaction_before_never_touches_the_one_that_is_open(wor
     world.add("app", 1000, 1, "t-0")
     for committed in (True, False):
         assert world.end("app", 1000, 0, committed=committed) == Told(FENCED)
-    assert world.state("app") is State.ONGOING
+    assert world.state("app") is TransactionState.ONGOING
     assert world.end("app", 1000, 1, committed=False) == Told(NONE, 1000, 2)
 
 
@@ -93,7 +93,7 @@ def test_an_end_of_the_older_protocol_that_comes_late_over_a_lost_connection_end
     world.add("app", 1000, 0, "t-0", old=True)
     for committed in (True, False):
         assert world.end("app", 1000, 0, committed=committed, old=True, connection=1) == Told(WRONG)
-    assert world.state("app") is State.ONGOING
+    assert world.state("app") is TransactionState.ONGOING
     assert world.end("app", 1000, 0, committed=False, old=True, connection=2) == Told(NONE, 1000, 0)
     world.add("app", 1000, 0, "t-0", old=True)
     assert world.end("app", 1000, 0, committed=True, old=True, connection=3) == Told(NONE, 1000, 0)
@@ -179,7 +179,7 @@ def test_a_replaced_producer_cannot_abort_the_transaction_of_the_one_after_it(wo
     world.init("app")
     world.add("app", 1000, 1, "t-0")
     assert world.init("app", 1000, 0) == Told(FENCED)
-    assert world.state("app") is State.ONGOING
+    assert world.state("app") is TransactionState.ONGOING
 
 
 def test_a_producer_whose_last_end_was_not_answered_goes_on(world: TransactionWorld) -> None:
@@ -208,7 +208,7 @@ def test_an_end_is_answered_when_its_markers_are_written(world: TransactionWorld
     world.hold_markers()
     ended = world.ask_end("app", 1000, 0, committed=True)
     assert ended.told is None
-    assert world.state("app") is State.PREPARE_COMMIT
+    assert world.state("app") is TransactionState.PREPARE_COMMIT
     assert world.add("app", 1000, 1, "t-0") is BUSY
     assert world.end("app", 1000, 0, committed=True) == Told(BUSY)
     world.release_markers()
@@ -222,7 +222,7 @@ def test_a_partition_that_cannot_be_written_delays_the_end_but_not_the_answer(wo
     first, _ = sorted(world.coordinator.describe("app").transaction.partitions)
     world.refusals[first] = ErrorCode.KAFKA_STORAGE_ERROR
     assert world.end("app", 1000, 0, committed=True) == Told(NONE, 1000, 1)
-    assert world.state("app") is State.PREPARE_COMMIT
+    assert world.state("app") is TransactionState.PREPARE_COMMIT
     world.clock.advance(3)
     assert world.markers == [Written("t-1", 1000, 1, committed=True)]
     assert world.add("app", 1000, 1, "t-2") is BUSY
@@ -248,7 +248,7 @@ def test_a_partition_that_is_gone_or_refuses_for_good_counts_as_done(world: Tran
     first, _ = sorted(world.coordinator.describe("app").transaction.partitions)
     world.refusals[first] = code
     assert world.end("app", 1000, 0, committed=True) == Told(NONE, 1000, 1)
-    assert world.state("app") is State.COMPLETE_COMMIT
+    assert world.state("app") is TransactionState.COMPLETE_COMMIT
 
 
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR])
@@ -262,7 +262,7 @@ def test_what_cannot_be_stored_has_not_happened(world: TransactionWorld, code: E
     assert world.add("app", 1001, 0, "t-0") is NONE
     world.log.fail(code)
     assert world.end("app", 1001, 0, committed=True) == Told(code)
-    assert world.state("app") is State.ONGOING
+    assert world.state("app") is TransactionState.ONGOING
     assert world.end("app", 1001, 0, committed=True) == Told(NONE, 1001, 1)
 
 
@@ -400,10 +400,10 @@ def test_without_a_new_producer_id_the_last_epoch_cannot_end_yet(world: Transact
     assert world.end("app", 1000, LAST_EPOCH, committed=True) == Told(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert world.init("app") == Told(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     world.clock.advance(2 * MINUTE_MS / 1000)
-    assert world.state("app") is State.ONGOING
+    assert world.state("app") is TransactionState.ONGOING
     world.producer_ids.exhausted = False
     world.clock.advance(10)
-    assert world.state("app") is State.COMPLETE_ABORT
+    assert world.state("app") is TransactionState.COMPLETE_ABORT
 
 
 def test_one_producer_makes_40_000_transactions() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.broker.transactions.coordinator import Description
 from moldau.broker.transactions.listing import Filters, unknown_states
-from moldau.broker.transactions.transaction import MOVES, State
+from moldau.broker.transactions.transaction import MOVES, TransactionState
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from support.state_logs import ListStateLog
@@ -166,5 +166,5 @@ def test_the_legal_moves_are_those_that_happen(world: TransactionWorld) -> None:
     assert len(states) == 18
     for before, after in itertools.pairwise(states):
         assert after in MOVES[before]
-    assert MOVES[State.DEAD] == frozenset()
+    assert MOVES[TransactionState.DEAD] == frozenset()
     assert world.markers[-1] == Written("t-0", 1000, 6, committed=False)

@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
-from moldau.broker.transactions.transaction import LAST_EPOCH, NO_PARTITIONS, State, Transaction, partitions_of
+from moldau.broker.transactions.transaction import LAST_EPOCH, NO_PARTITIONS, Transaction, TransactionState, partitions_of
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from support.transactions import partitions
 
-ONGOING = Transaction(1000, 1000, -1, 3, 2, 60_000, State.ONGOING, partitions("t-0", "t-2", "u-1"), 1_700_000_000_000, 1_700_000_000_500, 2)
+ONGOING = Transaction(
+    1000, 1000, -1, 3, 2, 60_000, TransactionState.ONGOING, partitions("t-0", "t-2", "u-1"), 1_700_000_000_000, 1_700_000_000_500, 2
+)
 
 KAFKAS = bytes.fromhex(
     "0001"  # version
@@ -52,21 +54,21 @@ def test_a_value_of_the_older_version_is_read() -> None:
 
 def test_without_a_transaction_there_are_no_partitions_at_all() -> None:
     """Kafka writes null for Empty and an empty array for the others."""
-    empty = ONGOING._replace(state=State.EMPTY, partitions=NO_PARTITIONS, start_ms=-1, last_epoch=-1)
+    empty = ONGOING._replace(state=TransactionState.EMPTY, partitions=NO_PARTITIONS, start_ms=-1, last_epoch=-1)
     assert encode_value(empty)[17] == 0
-    assert encode_value(empty._replace(state=State.COMPLETE_ABORT))[17] == 1
+    assert encode_value(empty._replace(state=TransactionState.COMPLETE_ABORT))[17] == 1
     assert decode_value(encode_value(empty)) == empty
 
 
 def test_the_epoch_before_is_kept_of_a_producer_that_went_on() -> None:
     """As a field of our own; Kafka passes over tags that it does not know."""
-    went_on = ONGOING._replace(state=State.EMPTY, partitions=NO_PARTITIONS, last_epoch=2)
+    went_on = ONGOING._replace(state=TransactionState.EMPTY, partitions=NO_PARTITIONS, last_epoch=2)
     assert decode_value(encode_value(went_on)) == went_on
     assert encode_value(went_on).endswith(b"\x90\x4e\x02\x00\x02")
 
 
 def test_the_epoch_before_the_end_of_a_transaction_follows_from_version_2() -> None:
-    ended = ONGOING._replace(state=State.COMPLETE_COMMIT, partitions=NO_PARTITIONS)
+    ended = ONGOING._replace(state=TransactionState.COMPLETE_COMMIT, partitions=NO_PARTITIONS)
     assert decode_value(encode_value(ended)).last_epoch == 2
     assert decode_value(encode_value(ended._replace(client_version=0))).last_epoch == -1
     rotated = ended._replace(producer_id=1001, epoch=0)
@@ -132,7 +134,7 @@ names = st.text("abc", min_size=1, max_size=200)
         epoch=st.integers(0, 2**15 - 1),
         last_epoch=st.just(-1),
         timeout_ms=st.integers(1, 2**31 - 1),
-        state=st.just(State.ONGOING),
+        state=st.just(TransactionState.ONGOING),
         partitions=st.builds(partitions_of, st.lists(st.builds(TopicPartition, names, st.integers(0, 2**31 - 1)), max_size=20)),
         start_ms=int64,
         updated_ms=int64,

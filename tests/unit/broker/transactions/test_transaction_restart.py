@@ -6,7 +6,7 @@ import pytest
 
 from moldau.broker.transactions.events import InitProducer
 from moldau.broker.transactions.records import encode_key, encode_value
-from moldau.broker.transactions.transaction import State, new_transaction
+from moldau.broker.transactions.transaction import TransactionState, new_transaction
 from moldau.model.errors import ErrorCode, PeerError
 from support.state_logs import ListStateLog
 from support.transactions import Asked, Told, TransactionWorld, Written
@@ -23,7 +23,7 @@ def world() -> TransactionWorld:
 def test_an_id_that_was_begun_is_known_again(world: TransactionWorld) -> None:
     world.init("app")
     world.crash()
-    assert world.state("app") is State.EMPTY
+    assert world.state("app") is TransactionState.EMPTY
     assert world.add("app", 1000, 0, "t-0") is NONE
 
 
@@ -31,7 +31,7 @@ def test_an_open_transaction_stays_open(world: TransactionWorld) -> None:
     world.init("app")
     world.add("app", 1000, 0, "t-0")
     world.crash()
-    assert world.state("app") is State.ONGOING
+    assert world.state("app") is TransactionState.ONGOING
     assert world.markers == []
     assert world.end("app", 1000, 0, committed=True) == Told(NONE, 1000, 1)
     assert world.markers == [Written("t-0", 1000, 1, committed=True)]
@@ -43,9 +43,9 @@ def test_an_open_transaction_keeps_its_time(world: TransactionWorld) -> None:
     world.clock.advance(40)
     world.crash()
     world.clock.advance(15)
-    assert world.state("app") is State.ONGOING
+    assert world.state("app") is TransactionState.ONGOING
     world.clock.advance(20)
-    assert world.state("app") is State.COMPLETE_ABORT
+    assert world.state("app") is TransactionState.COMPLETE_ABORT
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -58,7 +58,7 @@ def test_what_was_decided_is_finished(world: TransactionWorld, committed: bool, 
     world.crash()
     written = [Written(name, 1000, 0 if old else 1, committed, version=0 if old else 2) for name in ("t-0", "t-1")]
     assert world.markers == written * 2  # a repeated marker is harmless
-    assert world.state("app") is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT)
+    assert world.state("app") is (TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT)
     assert world.end("app", 1000, 0, committed=committed, old=old) == Told(NONE, 1000, 0 if old else 1)
     assert world.end("app", 1000, 0, committed=not committed, old=old) == Told(ErrorCode.INVALID_TXN_STATE)
 
@@ -69,7 +69,7 @@ def test_a_decision_that_was_not_stored_was_not_taken(world: TransactionWorld) -
     world.log.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     world.end("app", 1000, 0, committed=True)
     world.crash()
-    assert world.state("app") is State.ONGOING
+    assert world.state("app") is TransactionState.ONGOING
 
 
 def test_an_end_is_repeated_to_the_next_coordinator(world: TransactionWorld) -> None:
@@ -180,12 +180,12 @@ def test_a_change_is_seen_when_its_append_is_committed_and_changes_in_the_order_
     world.init(other)
     world.log.hold()
     first, second = world.ask_add(one, 1000, 0, "t-0"), world.ask_add(other, 1001, 0, "t-0")
-    assert (world.state(one), world.state(other)) == (State.EMPTY, State.EMPTY)
+    assert (world.state(one), world.state(other)) == (TransactionState.EMPTY, TransactionState.EMPTY)
     world.log.answer_held(1)
-    assert (second.told, world.state(other)) == (None, State.EMPTY)
+    assert (second.told, world.state(other)) == (None, TransactionState.EMPTY)
     world.log.answer_held(0)
     assert first.told == second.told == Told(NONE)
-    assert (world.state(one), world.state(other)) == (State.ONGOING, State.ONGOING)
+    assert (world.state(one), world.state(other)) == (TransactionState.ONGOING, TransactionState.ONGOING)
 
 
 def test_damaged_records_are_left_out_and_named(world: TransactionWorld, caplog: pytest.LogCaptureFixture) -> None:
@@ -206,7 +206,7 @@ def test_damaged_records_are_left_out_and_named(world: TransactionWorld, caplog:
     with caplog.at_level(logging.WARNING):
         world.crash()
     assert world.coordinator.describe("app").transaction.producer_id == 1000
-    assert world.state("other") is State.EMPTY
+    assert world.state("other") is TransactionState.EMPTY
     lines = [each.getMessage() for each in caplog.records]
     assert len(lines) == len(damaged) + 1
     assert all(f"partition=__transaction_state-{partition} offset=" in line for line in lines)

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from moldau.broker.transactions.transaction import UNTIMED_MS, State
+from moldau.broker.transactions.transaction import UNTIMED_MS, TransactionState
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from support.transactions import Told, TransactionWorld, Written
@@ -23,9 +23,9 @@ def test_a_late_transaction_is_aborted_and_its_producer_fenced(world: Transactio
     world.init("app", timeout_ms=5000)
     world.add("app", 1000, 0, "t-0", old=True)
     world.clock.advance(9)
-    assert world.state("app") is State.ONGOING  # it is looked at every ten seconds
+    assert world.state("app") is TransactionState.ONGOING  # it is looked at every ten seconds
     world.clock.advance(1)
-    assert world.state("app") is State.COMPLETE_ABORT
+    assert world.state("app") is TransactionState.COMPLETE_ABORT
     assert world.markers == [Written("t-0", 1000, 1, committed=False)]
     assert world.end("app", 1000, 0, committed=True, old=True) == Told(ErrorCode.PRODUCER_FENCED)
     assert world.add("app", 1000, 0, "t-0", old=True) is ErrorCode.PRODUCER_FENCED
@@ -46,9 +46,9 @@ def test_a_transaction_is_as_old_as_its_first_partition(world: TransactionWorld)
     world.add("app", 1000, 0, "t-0")
     world.clock.advance(10)
     world.add("app", 1000, 0, "t-1")
-    assert world.state("app") is State.ONGOING
+    assert world.state("app") is TransactionState.ONGOING
     world.clock.advance(10)
-    assert world.state("app") is State.COMPLETE_ABORT
+    assert world.state("app") is TransactionState.COMPLETE_ABORT
     assert {each.partition for each in world.markers} == {"t-0", "t-1"}
 
 
@@ -57,7 +57,7 @@ def test_the_abort_of_a_late_transaction_is_tried_again(world: TransactionWorld)
     world.add("app", 1000, 0, "t-0")
     world.log.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     world.clock.advance(10)
-    assert world.state("app") is State.ONGOING
+    assert world.state("app") is TransactionState.ONGOING
     world.clock.advance(10)
     assert world.markers == [Written("t-0", 1000, 1, committed=False)]
 
@@ -67,10 +67,10 @@ def test_while_its_abort_is_stored_a_late_transaction_is_being_fenced(world: Tra
     world.add("app", 1000, 0, "t-0")
     world.log.hold()
     world.clock.advance(10)
-    assert world.state("app") is State.PREPARE_EPOCH_FENCE
+    assert world.state("app") is TransactionState.PREPARE_EPOCH_FENCE
     assert world.end("app", 1000, 0, committed=True) == Told(ErrorCode.CONCURRENT_TRANSACTIONS)
     world.log.release()
-    assert world.state("app") is State.COMPLETE_ABORT
+    assert world.state("app") is TransactionState.COMPLETE_ABORT
 
 
 def test_a_transaction_that_another_system_decides_is_never_late(world: TransactionWorld) -> None:
@@ -82,7 +82,7 @@ def test_a_transaction_that_another_system_decides_is_never_late(world: Transact
     world.put("app", value._replace(timeout_ms=UNTIMED_MS))
     world.crash()
     world.clock.advance(1000)
-    assert world.state("app") is State.ONGOING
+    assert world.state("app") is TransactionState.ONGOING
 
 
 def test_an_id_that_is_not_used_for_a_week_is_forgotten(world: TransactionWorld) -> None:
@@ -95,7 +95,7 @@ def test_an_id_that_is_not_used_for_a_week_is_forgotten(world: TransactionWorld)
         world.coordinator.describe("app")
     assert unknown.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert world.stored_states("app") == ["Empty", "tombstone"]
-    assert world.state("other") is State.EMPTY
+    assert world.state("other") is TransactionState.EMPTY
     assert world.add("app", 1000, 0, "t-0") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     world.crash()
     assert world.coordinator.statistics()["transactional_ids"] == 1
@@ -111,8 +111,8 @@ def test_an_id_in_a_transaction_is_never_forgotten() -> None:
     world.refusals = dict.fromkeys(world.coordinator.describe("decided").transaction.partitions, ErrorCode.KAFKA_STORAGE_ERROR)
     world.end("decided", 1001, 0, committed=True)
     world.clock.advance(2 * HOUR_S)
-    assert world.state("open") is State.ONGOING
-    assert world.state("decided") is State.PREPARE_COMMIT
+    assert world.state("open") is TransactionState.ONGOING
+    assert world.state("decided") is TransactionState.PREPARE_COMMIT
     world.refusals.clear()
     world.clock.advance(2 * HOUR_S)
     assert world.coordinator.statistics()["transactional_ids"] == 1
@@ -133,7 +133,7 @@ def test_an_id_whose_tombstone_fails_stays(world: TransactionWorld) -> None:
     world.init("app")
     world.log.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     world.clock.advance(WEEK_S)
-    assert world.state("app") is State.EMPTY
+    assert world.state("app") is TransactionState.EMPTY
     world.clock.advance(HOUR_S)
     assert world.coordinator.statistics()["transactional_ids"] == 0
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from moldau.broker.transactions.events import IdExpiry
-from moldau.broker.transactions.transaction import LAST_EPOCH, State
+from moldau.broker.transactions.transaction import LAST_EPOCH, TransactionState
 from moldau.model.errors import ErrorCode, PeerError
 from support.transactions import Asked, Told, TransactionWorld, partitions
 
@@ -18,28 +18,40 @@ DOCUMENT = Path(__file__).parents[4] / "docs" / "transactions.md"
 MARK = "<!-- table:"
 NO_SUCH_REQUEST = "–"
 LATER = "waits"
-COLUMNS = [State.EMPTY, State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT, State.COMPLETE_COMMIT, State.COMPLETE_ABORT]
-DECIDED = {State.PREPARE_COMMIT: True, State.PREPARE_ABORT: False, State.COMPLETE_COMMIT: True, State.COMPLETE_ABORT: False}
+COLUMNS = [
+    TransactionState.EMPTY,
+    TransactionState.ONGOING,
+    TransactionState.PREPARE_COMMIT,
+    TransactionState.PREPARE_ABORT,
+    TransactionState.COMPLETE_COMMIT,
+    TransactionState.COMPLETE_ABORT,
+]
+DECIDED = {
+    TransactionState.PREPARE_COMMIT: True,
+    TransactionState.PREPARE_ABORT: False,
+    TransactionState.COMPLETE_COMMIT: True,
+    TransactionState.COMPLETE_ABORT: False,
+}
 Outcome = Asked | str
 
 
 class Case:
     """An id in a state; its producer `had` an epoch and `has` one, the same unless the last request gave it another."""
 
-    def __init__(self, state: State, *, old: bool = False, epoch: int = 5) -> None:
+    def __init__(self, state: TransactionState, *, old: bool = False, epoch: int = 5) -> None:
         self.world = TransactionWorld()
         self.world.init("app")
         value = self.world.stored("app")[-1]
         assert value is not None
-        self.world.put("app", value._replace(epoch=epoch - 1 if state is State.EMPTY else epoch))
+        self.world.put("app", value._replace(epoch=epoch - 1 if state is TransactionState.EMPTY else epoch))
         self.world.crash()
         self.had = self.has = epoch
-        if state is State.EMPTY:
+        if state is TransactionState.EMPTY:
             self.had = epoch - 1
             assert self.world.init("app", 1000, self.had) == Told(ErrorCode.NONE, 1000, self.has)
             return
         assert self.world.add("app", 1000, epoch, "t-0", old=old) is ErrorCode.NONE
-        if state is State.ONGOING:
+        if state is TransactionState.ONGOING:
             self.had = epoch - 1
             return
         self.world.hold_markers()
@@ -110,7 +122,7 @@ LAST = "InitProducerId: another producer, the epochs are used up"
 LAST_END = "EndTxn 5: abort, the epochs are used up"
 
 
-def cell(name: str, state: State) -> str:
+def cell(name: str, state: TransactionState) -> str:
     """What becomes of a request: the code, the epoch given if it is another one, the state if it is another one."""
     used_up = name in (LAST, LAST_END)
     if used_up and state.is_decided:
@@ -136,7 +148,7 @@ def text(case: Case, outcome: Outcome) -> str:
     return code.name + given
 
 
-def became(case: Case, before: State) -> str:
+def became(case: Case, before: TransactionState) -> str:
     try:
         state = case.world.state("app")
     except PeerError:
