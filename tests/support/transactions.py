@@ -20,7 +20,7 @@ from moldau.broker.transactions.transaction import (
     EPOCH_PER_TRANSACTION,
     OLD_PROTOCOL,
     Partitions,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
     partitions_of,
 )
@@ -185,7 +185,7 @@ class TransactionWorld:
     def state(self, transactional_id: str) -> TransactionState:
         return self.coordinator.describe(transactional_id).state
 
-    def stored(self, transactional_id: str) -> list[Transaction | None]:
+    def stored(self, transactional_id: str) -> list[TransactionMetadata | None]:
         """Every value of an id, oldest first; None is a tombstone."""
         key = encode_key(transactional_id)
         records = self.log.records(self.log.partition_for(transactional_id))
@@ -194,7 +194,7 @@ class TransactionWorld:
     def stored_states(self, transactional_id: str) -> list[str]:
         return ["tombstone" if each is None else each.state.label for each in self.stored(transactional_id)]
 
-    def put(self, transactional_id: str, value: Transaction) -> None:
+    def put(self, transactional_id: str, value: TransactionMetadata) -> None:
         """Put a value into the list, as an earlier coordinator did."""
         from moldau.broker.transactions.records import encode_value
 

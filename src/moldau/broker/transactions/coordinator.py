@@ -22,7 +22,7 @@ from moldau.broker.transactions.transaction import (
     EPOCH_PER_TRANSACTION,
     NO_EPOCH,
     NO_PRODUCER_ID,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
     new_transaction,
     partitions_of,
@@ -103,7 +103,7 @@ class Description(NamedTuple):
     """How an id stands."""
 
     state: TransactionState
-    transaction: Transaction
+    transaction: TransactionMetadata
 
 
 class TransactionCoordinator:

@@ -21,7 +21,7 @@ from moldau.broker.transactions.transaction import (
     NO_PARTITIONS,
     NO_PRODUCER_ID,
     Partitions,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
 from moldau.model.errors import ErrorCode
@@ -73,12 +73,12 @@ may still be on its way, and the new epoch shuts that out.
 """
 
 
-def partitions_with(current: Transaction, wanted: AddPartitions) -> Partitions:
+def partitions_with(current: TransactionMetadata, wanted: AddPartitions) -> Partitions:
     """Those that the transaction then has; the same object as now if it has them all."""
     return current.partitions | wanted.partitions if current.state is TransactionState.ONGOING else wanted.partitions
 
 
-def added(current: Transaction, wanted: AddPartitions, partitions_max: int, now_ms: int) -> Transaction | ErrorCode:
+def added(current: TransactionMetadata, wanted: AddPartitions, partitions_max: int, now_ms: int) -> TransactionMetadata | ErrorCode:
     """What to store for the request, or the answer: NONE when all partitions are in the transaction already.
 
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED; POLICY_VIOLATION for more partitions than a transaction may have.
@@ -104,7 +104,7 @@ def added(current: Transaction, wanted: AddPartitions, partitions_max: int, now_
 
 
 def verified(
-    current: Transaction, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
+    current: TransactionMetadata, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode] | ErrorCode:
     """For each partition NONE or TRANSACTION_ABORTABLE (it is not in the transaction), or one error for all of them (KIP-890)."""
     if current.producer_id != producer_id:
@@ -118,7 +118,9 @@ def verified(
     return codes
 
 
-def initiated(current: Transaction, wanted: InitProducer, new_producer_id: NewProducerId, now_ms: int) -> Transaction | ErrorCode:
+def initiated(
+    current: TransactionMetadata, wanted: InitProducer, new_producer_id: NewProducerId, now_ms: int
+) -> TransactionMetadata | ErrorCode:
     """What to store for the request: the producer's new epoch in Empty, or first the abort of an open transaction.
 
     PRODUCER_FENCED for a producer that another one has replaced.
@@ -142,12 +144,14 @@ def initiated(current: Transaction, wanted: InitProducer, new_producer_id: NewPr
     return ErrorCode.PRODUCER_FENCED
 
 
-def fenced(current: Transaction, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
+def fenced(current: TransactionMetadata, new_producer_id: NewProducerId, now_ms: int) -> TransactionMetadata:
     """The abort of an open transaction, with an epoch that shuts out the producer that opened it."""
     return decided(current, TransactionState.PREPARE_ABORT, EPOCH_PER_TRANSACTION, new_producer_id, now_ms)
 
 
-def decided(current: Transaction, state: TransactionState, client_version: int, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
+def decided(
+    current: TransactionMetadata, state: TransactionState, client_version: int, new_producer_id: NewProducerId, now_ms: int
+) -> TransactionMetadata:
     """The decision about `current`: PrepareCommit or PrepareAbort, with the epoch that the markers carry.
 
     Without a transaction (only under version 2, and to abort) it is one that begins and ends now.
@@ -169,7 +173,7 @@ def decided(current: Transaction, state: TransactionState, client_version: int, 
     )
 
 
-def completed(current: Transaction, now_ms: int) -> Transaction:
+def completed(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """After the markers of a decided transaction: with the last epoch used up, its producer continues with the next id."""
     producer_id, epoch = current.producer_id, current.epoch
     if current.next_producer_id != NO_PRODUCER_ID:
@@ -185,7 +189,7 @@ def completed(current: Transaction, now_ms: int) -> Transaction:
     )
 
 
-def _may_be(current: Transaction, wanted: InitProducer) -> bool:
+def _may_be(current: TransactionMetadata, wanted: InitProducer) -> bool:
     """Whether the producer that asks may be the one that has the id now: its answer with a new id may have been lost."""
     return (
         current.epoch == NO_EPOCH
@@ -194,8 +198,10 @@ def _may_be(current: Transaction, wanted: InitProducer) -> bool:
     )
 
 
-def _begun(current: Transaction, wanted: InitProducer, producer_id: int, epoch: int, last_epoch: int, now_ms: int) -> Transaction:
-    return Transaction(
+def _begun(
+    current: TransactionMetadata, wanted: InitProducer, producer_id: int, epoch: int, last_epoch: int, now_ms: int
+) -> TransactionMetadata:
+    return TransactionMetadata(
         producer_id,
         current.producer_id,
         NO_PRODUCER_ID,
@@ -211,8 +217,8 @@ def _begun(current: Transaction, wanted: InitProducer, producer_id: int, epoch: 
 
 
 def ended(
-    current: Transaction, wanted: EndTransaction, new_producer_id: NewProducerId, now_ms: int, *, busy: bool
-) -> Transaction | ErrorCode:
+    current: TransactionMetadata, wanted: EndTransaction, new_producer_id: NewProducerId, now_ms: int, *, busy: bool
+) -> TransactionMetadata | ErrorCode:
     """What to store for the request; or the answer: NONE when it is done already, with the id and epoch that `current` has.
 
     `busy`: a change is under way, so that the client has to come again (CONCURRENT_TRANSACTIONS). INVALID_PRODUCER_ID_MAPPING for another
@@ -239,7 +245,7 @@ def ended(
     return decided(current, outcome, wanted.client_version, new_producer_id, now_ms)
 
 
-def _is_repeated(current: Transaction, wanted: EndTransaction) -> bool:
+def _is_repeated(current: TransactionMetadata, wanted: EndTransaction) -> bool:
     """Whether the request is the one that led to where `current` is: the epoch has risen by one since, or begun again with a new id."""
     if current.client_version < EPOCH_PER_TRANSACTION or not current.state.is_complete:
         return False

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Partitions, Transaction
+from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Partitions, TransactionMetadata
 from moldau.model.errors import ErrorCode
 
 
@@ -87,19 +87,19 @@ class AnswerRequest(NamedTuple):
 class StoreTransaction(NamedTuple):
     """Append the value, None for a tombstone; then `TransactionStored`."""
 
-    value: Transaction | None
+    value: TransactionMetadata | None
 
 
 class RetryStore(NamedTuple):
     """As `StoreTransaction`, after a while: what is decided has to get there."""
 
-    value: Transaction
+    value: TransactionMetadata
 
 
 class WriteMarkers(NamedTuple):
     """Write the outcome to every partition, however often it takes; then `MarkersWritten`. `EffectDelayed` at the first failure."""
 
-    transaction: Transaction
+    transaction: TransactionMetadata
 
 
 class ForgetTransaction(NamedTuple):

@@ -35,7 +35,7 @@ from moldau.broker.transactions.events import (
     TransactionStored,
     WriteMarkers,
 )
-from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, MOVES, NO_EPOCH, Transaction, TransactionState
+from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, MOVES, NO_EPOCH, TransactionMetadata, TransactionState
 from moldau.model.errors import ErrorCode, PeerError
 
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -60,11 +60,11 @@ class Machine:
 
     __slots__ = ("_asked", "_ended_over", "_pending", "_surroundings", "_target", "counted_bytes", "counted_partitions", "current")
 
-    def __init__(self, current: Transaction, surroundings: Surroundings) -> None:
+    def __init__(self, current: TransactionMetadata, surroundings: Surroundings) -> None:
         self.current = current
         self._surroundings = surroundings
         self._pending: TransactionState | None = None
-        self._target: Transaction | None = None
+        self._target: TransactionMetadata | None = None
         self._asked: InitProducer | AddPartitions | EndTransaction | None = None
         self._ended_over = 0
         self.counted_bytes = 0
@@ -183,7 +183,7 @@ class Machine:
 
     # Stores
 
-    def _store(self, target: Transaction, passing: TransactionState | None = None) -> list[Effect]:
+    def _store(self, target: TransactionMetadata, passing: TransactionState | None = None) -> list[Effect]:
         assert target.state in MOVES[self.current.state]
         self._target = target
         self._pending = passing or target.state
@@ -210,7 +210,7 @@ class Machine:
             case _:
                 return [AnswerRequest(asked.token, ErrorCode.NONE, target.producer_id, target.epoch)]
 
-    def _not_stored(self, target: Transaction | None, error: ErrorCode) -> list[Effect]:
+    def _not_stored(self, target: TransactionMetadata | None, error: ErrorCode) -> list[Effect]:
         if target is not None and target.state.is_complete:
             self._target = target
             return [*self._answer_early(), RetryStore(target)]

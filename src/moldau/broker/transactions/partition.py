@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from moldau.broker.coordinators.state_log import KeyValue, LoadedBatch
     from moldau.broker.transactions.machine import ProducerEpochs
     from moldau.broker.transactions.markers import MarkerResults, MarkersDone
-    from moldau.broker.transactions.transaction import Transaction
+    from moldau.broker.transactions.transaction import TransactionMetadata
     from moldau.model.identity import TopicPartition
     from moldau.ports.clock import Clock
 
@@ -133,7 +133,7 @@ class TransactionPartition:
         self._producers = producers
         self._surroundings = surroundings
         self._on_loaded = on_loaded
-        self._replayed: dict[str, Transaction] = {}
+        self._replayed: dict[str, TransactionMetadata] = {}
 
     # For the runtime
 
@@ -308,7 +308,7 @@ class TransactionRunner:
         if self._parts.notes.due((transactional_id, error.code), self._parts.clock.monotonic()):
             _LOG.error("transaction not stored: transactional_id=%s reason=%s", transactional_id, error)
 
-    def _write(self, subject: Subject, transaction: "Transaction", left: "dict[TopicPartition, None] | None") -> None:
+    def _write(self, subject: Subject, transaction: "TransactionMetadata", left: "dict[TopicPartition, None] | None") -> None:
         """Write markers: to all partitions first, then to those that were `left`."""
         if not transaction.partitions:
             self.take(subject, MarkersWritten())

@@ -16,7 +16,7 @@ from moldau.broker.transactions.transaction import (
     NO_PRODUCER_ID,
     OLD_PROTOCOL,
     Partitions,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
     partitions_of,
 )
@@ -68,14 +68,14 @@ def decode_key(key: bytes | None) -> str | None:
     return text
 
 
-def encode_value(value: Transaction) -> bytes:
+def encode_value(value: TransactionMetadata) -> bytes:
     """The value of an id."""
     head = _HEAD.pack(VALUE_VERSION, value.producer_id, value.epoch, value.timeout_ms, value.state)
     partitions = _NULL if value.state is TransactionState.EMPTY else value.partitions.encoded()
     return b"".join((head, partitions, _TIMES.pack(value.updated_ms, value.start_ms), _encode_tags(value)))
 
 
-def decode_value(value: bytes) -> Transaction:
+def decode_value(value: bytes) -> TransactionMetadata:
     """The state of an id. PeerError INVALID_RECORD for a value that is malformed or of an unknown version."""
     try:
         version, producer_id, epoch, timeout_ms, state = _HEAD.unpack_from(value)
@@ -89,7 +89,7 @@ def decode_value(value: bytes) -> Transaction:
             tags = {}
         else:
             raise _malformed("value", f"version {version} is not known")
-        transaction = Transaction(
+        transaction = TransactionMetadata(
             producer_id,
             _int64(tags, PREVIOUS_PRODUCER_ID_TAG, NO_PRODUCER_ID),
             _int64(tags, NEXT_PRODUCER_ID_TAG, NO_PRODUCER_ID),
@@ -111,7 +111,7 @@ def decode_value(value: bytes) -> Transaction:
     return _with_last_epoch(transaction)
 
 
-def _with_last_epoch(value: Transaction) -> Transaction:
+def _with_last_epoch(value: TransactionMetadata) -> TransactionMetadata:
     """Under version 2 the end of a transaction raises the epoch by one; so the epoch before need not be stored."""
     if value.client_version < EPOCH_PER_TRANSACTION or not (value.state.is_decided or value.state.is_complete):
         return value
@@ -160,7 +160,7 @@ def _read_numbers(value: bytes, position: int, count: int, topic: str, into: lis
     return position + count * _INT32.size
 
 
-def _encode_tags(value: Transaction) -> bytes:
+def _encode_tags(value: TransactionMetadata) -> bytes:
     tags: list[bytes] = []
     if value.previous_producer_id != NO_PRODUCER_ID:
         tags.append(b"\x00\x08" + _INT64.pack(value.previous_producer_id))

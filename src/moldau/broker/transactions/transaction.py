@@ -212,7 +212,7 @@ def _numbers(entry: bytes | None) -> tuple[int, ...]:
     return unpack_from(f">{count - 1}i", entry, position)
 
 
-class Transaction(NamedTuple):
+class TransactionMetadata(NamedTuple):
     """A transactional id as it is stored. Times are in milliseconds since 1970, -1 for none.
 
     * `producer_id`, `epoch`: the producer that owns the id now. `epoch` is -1 while a new id has not been stored.
@@ -249,9 +249,9 @@ class Transaction(NamedTuple):
         return self.state is TransactionState.ONGOING and self.timeout_ms != UNTIMED_MS and self.start_ms + self.timeout_ms < now_ms
 
 
-def new_transaction(producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
+def new_transaction(producer_id: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:
     """A transactional id that is not stored yet."""
-    return Transaction(
+    return TransactionMetadata(
         producer_id,
         NO_PRODUCER_ID,
         NO_PRODUCER_ID,

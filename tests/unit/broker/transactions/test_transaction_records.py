@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
-from moldau.broker.transactions.transaction import LAST_EPOCH, NO_PARTITIONS, Transaction, TransactionState, partitions_of
+from moldau.broker.transactions.transaction import LAST_EPOCH, NO_PARTITIONS, TransactionMetadata, TransactionState, partitions_of
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from support.transactions import partitions
 
-ONGOING = Transaction(
+ONGOING = TransactionMetadata(
     1000, 1000, -1, 3, 2, 60_000, TransactionState.ONGOING, partitions("t-0", "t-2", "u-1"), 1_700_000_000_000, 1_700_000_000_500, 2
 )
 
@@ -127,7 +127,7 @@ names = st.text("abc", min_size=1, max_size=200)
 
 @given(
     st.builds(
-        Transaction,
+        TransactionMetadata,
         producer_id=st.integers(0, 2**63 - 1),
         previous_producer_id=int64,
         next_producer_id=int64,
@@ -141,5 +141,5 @@ names = st.text("abc", min_size=1, max_size=200)
         client_version=st.sampled_from([0, 1, 2]),
     )
 )
-def test_what_is_written_is_read(transaction: Transaction) -> None:
+def test_what_is_written_is_read(transaction: TransactionMetadata) -> None:
     assert decode_value(encode_value(transaction)) == transaction
