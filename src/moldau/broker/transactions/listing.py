@@ -33,7 +33,7 @@ class Filters(NamedTuple):
     pattern: str | None = None
 
 
-class Listed(NamedTuple):
+class TransactionListing(NamedTuple):
     """One id of a list."""
 
     transactional_id: str
@@ -46,7 +46,7 @@ def unknown_states(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in BY_LABEL]
 
 
-def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: int) -> Iterator[Listed | None]:
+def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: int) -> Iterator[TransactionListing | None]:
     """The ids that pass, and None for each other. PeerError INVALID_REGULAR_EXPRESSION, at the first."""
     states = {BY_LABEL[name] for name in filters.states if name in BY_LABEL}
     producer_ids = frozenset(filters.producer_ids)
@@ -63,7 +63,7 @@ def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: 
             and (filters.longer_than_ms < 0 or now_ms - current.start_ms > filters.longer_than_ms)
             and (matches is None or matches(transactional_id))
         ):
-            yield Listed(transactional_id, current.producer_id, state.label)
+            yield TransactionListing(transactional_id, current.producer_id, state.label)
         else:
             yield None
 
