@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.handlers.services import CoordinatorServices, MetadataServices, PartitionServices, TransactionServices
 from moldau.broker.request import Reply, Request
-from moldau.broker.transactions.listing import Filters, unknown_states
+from moldau.broker.transactions.listing import ListingFilters, unknown_states
 from moldau.broker.transactions.markers import Marker, MarkerResults, write_markers
 from moldau.broker.transactions.markers import Services as MarkerServices
 from moldau.cluster.internal_topics import TRANSACTIONS
@@ -80,7 +80,7 @@ def _described(services: Services, transactional_id: str) -> DescribedTransactio
 
 def list_transactions(services: Services, message: ListTransactionsRequest, request: Request, reply: Reply) -> Steps:
     """The ids that pass the filters. Codes: COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION."""
-    filters = Filters(message.state_filters, message.producer_id_filters, message.duration_filter, message.transactional_id_pattern)
+    filters = ListingFilters(message.state_filters, message.producer_id_filters, message.duration_filter, message.transactional_id_pattern)
     try:
         found = []
         for each in services.transactions.listed(filters):

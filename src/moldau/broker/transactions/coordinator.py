@@ -15,7 +15,7 @@ from moldau.broker.coordinators.partition_coordinator import PartitionCoordinato
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.transactions.decisions import partitions_with, verified
 from moldau.broker.transactions.events import AddPartitions, EndTransaction, IdExpiry, InitProducer, TimeoutCheck
-from moldau.broker.transactions.listing import Filters, TransactionListing, listed
+from moldau.broker.transactions.listing import ListingFilters, TransactionListing, listed
 from moldau.broker.transactions.machine import Machine, ProducerEpochs, Surroundings
 from moldau.broker.transactions.partition import NOTES_INTERVAL_S, NOTES_MAX, Reply, RunnerParts, TransactionPartition, id_size
 from moldau.broker.transactions.transaction import (
@@ -294,7 +294,7 @@ class TransactionCoordinator:
             raise PeerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {transactional_id!r} is not known")
         return Description(machine.state, machine.current)
 
-    def listed(self, filters: Filters) -> Iterator[TransactionListing | None]:
+    def listed(self, filters: ListingFilters) -> Iterator[TransactionListing | None]:
         """The ids that this broker looks after, and None for each that does not pass, so that the caller can pause.
 
         PeerError: COORDINATOR_LOAD_IN_PROGRESS; INVALID_REGULAR_EXPRESSION at the first.

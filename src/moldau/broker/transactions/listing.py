@@ -24,7 +24,7 @@ MEMORY_BYTES_MAX = 1024 * 1024
 """Memory of a compiled pattern and of the states that it caches while it matches."""
 
 
-class Filters(NamedTuple):
+class ListingFilters(NamedTuple):
     """Which ids to list; what is empty, None or below 0 lets all pass."""
 
     states: Collection[str] = ()
@@ -46,7 +46,7 @@ def unknown_states(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in BY_LABEL]
 
 
-def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: int) -> Iterator[TransactionListing | None]:
+def listed(machines: "Iterable[tuple[str, Machine]]", filters: ListingFilters, now_ms: int) -> Iterator[TransactionListing | None]:
     """The ids that pass, and None for each other. PeerError INVALID_REGULAR_EXPRESSION, at the first."""
     states = {BY_LABEL[name] for name in filters.states if name in BY_LABEL}
     producer_ids = frozenset(filters.producer_ids)

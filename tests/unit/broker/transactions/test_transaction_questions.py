@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from moldau.broker.transactions.coordinator import Description
-from moldau.broker.transactions.listing import Filters, unknown_states
+from moldau.broker.transactions.listing import ListingFilters, unknown_states
 from moldau.broker.transactions.transaction import MOVES, TransactionState
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -116,7 +116,7 @@ def test_ids_are_listed_by_state_producer_age_and_name(world: TransactionWorld) 
     world.add("b-1", 1002, 0, "t-0")
 
     def names(**filters: object) -> set[str]:
-        return {each.transactional_id for each in world.coordinator.listed(Filters(**filters)) if each is not None}  # type: ignore[arg-type]
+        return {each.transactional_id for each in world.coordinator.listed(ListingFilters(**filters)) if each is not None}  # type: ignore[arg-type]
 
     assert names() == {"a-1", "a-2", "b-1"}
     assert names(states=["Ongoing"]) == {"a-1", "b-1"}
@@ -136,11 +136,11 @@ def test_ids_are_listed_by_state_producer_age_and_name(world: TransactionWorld) 
 def test_an_id_that_is_not_stored_yet_is_not_known(world: TransactionWorld) -> None:
     world.log.hold()
     world.ask_init("app")
-    assert not any(world.coordinator.listed(Filters()))
+    assert not any(world.coordinator.listed(ListingFilters()))
     with pytest.raises(PeerError, match="not known"):
         world.coordinator.describe("app")
     world.log.release()
-    assert [each.state for each in world.coordinator.listed(Filters()) if each is not None] == ["Empty"]
+    assert [each.state for each in world.coordinator.listed(ListingFilters()) if each is not None] == ["Empty"]
 
 
 def test_nothing_is_listed_before_all_is_read() -> None:
@@ -148,7 +148,7 @@ def test_nothing_is_listed_before_all_is_read() -> None:
     world.log = ListStateLog(3, clock=world.clock)
     world.start()
     with pytest.raises(PeerError) as refused:
-        world.coordinator.listed(Filters())
+        world.coordinator.listed(ListingFilters())
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
