@@ -82,7 +82,7 @@ def write_markers(broker: Services, markers: Sequence[Marker], done: MarkersDone
     Codes: UNKNOWN_TOPIC_OR_PARTITION for a partition that is gone, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS,
     INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; REQUEST_TIMED_OUT, to be tried again, where a bug kept it from being known.
     """
-    writing = _Writing(broker, done, [{} for _ in markers], check)
+    writing = _MarkerWrite(broker, done, [{} for _ in markers], check)
 
     def ended(bug: Exception | None) -> None:
         if bug is not None:
@@ -92,7 +92,7 @@ def write_markers(broker: Services, markers: Sequence[Marker], done: MarkersDone
     broker.slices.run(writing.steps(markers), ended)
 
 
-class _Writing:
+class _MarkerWrite:
     """One call of `write_markers`."""
 
     __slots__ = ("_broker", "_check", "_done", "_left", "results")
