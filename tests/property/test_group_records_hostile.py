@@ -7,7 +7,7 @@ from hypothesis import given
 
 from moldau.broker.groups.offsets import CommittedOffset
 from moldau.broker.groups.records import decode_group, decode_key, decode_offset, group_key, group_value, offset_key, offset_value
-from moldau.broker.groups.states import GroupState, MemberState
+from moldau.broker.groups.states import GroupSnapshot, MemberState
 from moldau.model.errors import ErrorCode, PeerError
 
 int16, int32, int64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (15, 31, 63))
@@ -15,11 +15,11 @@ texts = st.text(max_size=40)
 OFFSETS = st.builds(CommittedOffset, int64, int32, texts, int64, st.just(-1), st.binary(min_size=16, max_size=16), st.just(0))
 EXPIRING = st.builds(CommittedOffset, int64, st.just(-1), texts, int64, st.integers(0, 2**63 - 1), st.just(bytes(16)), st.just(0))
 MEMBERS = st.builds(MemberState, texts, st.none() | texts, texts, texts, int32, int32, st.binary(max_size=50), st.binary(max_size=50))
-GROUPS = st.builds(GroupState, texts, int32, st.none() | texts, st.none() | texts, int64, st.lists(MEMBERS, max_size=3).map(tuple))
+GROUPS = st.builds(GroupSnapshot, texts, int32, st.none() | texts, st.none() | texts, int64, st.lists(MEMBERS, max_size=3).map(tuple))
 
 
 @given(OFFSETS | EXPIRING, GROUPS, texts, texts, int32)
-def test_what_is_written_is_read(offset: CommittedOffset, group: GroupState, name: str, topic: str, partition: int) -> None:
+def test_what_is_written_is_read(offset: CommittedOffset, group: GroupSnapshot, name: str, topic: str, partition: int) -> None:
     assert decode_offset(offset_value(offset), 0, {}) == offset
     assert decode_group(group_value(group)) == group
     assert decode_key(offset_key(name, topic, partition)) == (name, topic, partition)

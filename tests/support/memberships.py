@@ -20,7 +20,7 @@ from moldau.broker.groups.states import (
     Due,
     Effect,
     Event,
-    GroupState,
+    GroupSnapshot,
     Join,
     Joined,
     Leave,
@@ -55,7 +55,7 @@ class GroupTable:
     """See the module."""
 
     limits: Limits = NO_LIMITS
-    state: GroupState | None = None
+    state: GroupSnapshot | None = None
     holds_stores: bool = False
     """Whether the test answers `Store` itself, by `stored`."""
     now_ms: int = 0

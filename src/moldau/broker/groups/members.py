@@ -12,7 +12,7 @@ from struct import Struct, error
 from sys import getsizeof
 
 from moldau.broker.admission.state import Account, Budget
-from moldau.broker.groups.states import NO_REBALANCE_TIMEOUT, GroupState, JoinedMember, MemberState, Protocols, Token
+from moldau.broker.groups.states import NO_REBALANCE_TIMEOUT, GroupSnapshot, JoinedMember, MemberState, Protocols, Token
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NAMES_MAX = 20_000
@@ -148,7 +148,7 @@ def pending_size(member_id: str) -> int:
     return PENDING_COST + getsizeof(member_id)
 
 
-def stored_size(state: GroupState) -> int:
+def stored_size(state: GroupSnapshot) -> int:
     """Bytes that the members of a stored group take, before it is restored and after."""
     protocol = len(state.protocol or "") + PROTOCOL_COST
     return ROSTER_COST + sum(

@@ -35,7 +35,7 @@ from moldau.broker.groups.states import (
     Due,
     Effect,
     Event,
-    GroupState,
+    GroupSnapshot,
     Join,
     Leave,
     Leaver,
@@ -55,7 +55,7 @@ class Membership(RebalanceMachine):
     """See the module."""
 
     @classmethod
-    def restored(cls, group_id: str, limits: Limits, state: GroupState, account: Account | None = None) -> "Membership":
+    def restored(cls, group_id: str, limits: Limits, state: GroupSnapshot, account: Account | None = None) -> "Membership":
         """The group that was stored as `state`. Its sessions begin with the event `Loaded`."""
         group = cls(group_id, limits, account)
         for each in state.members:

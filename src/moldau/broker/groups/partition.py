@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
     from moldau.broker.groups.offsets import CommittedOffset
     from moldau.broker.groups.runner import GroupRunner
-    from moldau.broker.groups.states import GroupState
+    from moldau.broker.groups.states import GroupSnapshot
     from moldau.model.config import BrokerConfig
     from moldau.ports.clock import Clock
     from moldau.protocol.records.record import Record
@@ -97,7 +97,7 @@ class GroupPartition:
         self._waiting: dict[int, dict[Group, None]] = {}
         self._reading = Account(parts.memory.groups)
         """Memory of `_states`."""
-        self._states: dict[str, GroupState] = {}
+        self._states: dict[str, GroupSnapshot] = {}
         self._until_loaded: deque[Callable[[], Steps]] = deque()
         """What is to be done when the partition has been read, in this order."""
         self._left_alone: dict[int, int] = {}

@@ -20,7 +20,20 @@ from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.groups.members import CONSUMER_PROTOCOL_TYPE, Member, Roster, subscribed_topics
-from moldau.broker.groups.states import MOVES, NO_MEMBER, NO_TIMESTAMP, Effect, GroupState, Join, Joined, State, Store, Sync, Synced, Token
+from moldau.broker.groups.states import (
+    MOVES,
+    NO_MEMBER,
+    NO_TIMESTAMP,
+    Effect,
+    GroupSnapshot,
+    Join,
+    Joined,
+    State,
+    Store,
+    Sync,
+    Synced,
+    Token,
+)
 from moldau.model.errors import ErrorCode
 from moldau.ports.probe import reached
 
@@ -215,10 +228,10 @@ class RebalanceMachine:
             account.add(size)
             self.topics, self._topics_bytes = topics, size
 
-    def snapshot(self, assignments: dict[str, bytes]) -> GroupState:
+    def snapshot(self, assignments: dict[str, bytes]) -> GroupSnapshot:
         """What is kept of the group if its members are given these."""
         members = tuple(each.stored(self.protocol, assignments[each.member_id]) for each in self.roster.members.values())
-        return GroupState(self.protocol_type or "", self.generation, self.protocol, self.roster.leader, self.state_timestamp_ms, members)
+        return GroupSnapshot(self.protocol_type or "", self.generation, self.protocol, self.roster.leader, self.state_timestamp_ms, members)
 
     # Rebalances
 

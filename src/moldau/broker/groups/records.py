@@ -19,7 +19,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from moldau.broker.groups.offsets import NO_TOPIC_ID, NOT_SET, CommittedOffset
-from moldau.broker.groups.states import NO_REBALANCE_TIMEOUT, NO_TIMESTAMP, GroupState, MemberState
+from moldau.broker.groups.states import NO_REBALANCE_TIMEOUT, NO_TIMESTAMP, GroupSnapshot, MemberState
 from moldau.model.errors import ErrorCode, PeerError, ProtocolError
 from moldau.protocol.varint import read_uvarint, uvarint
 
@@ -193,7 +193,7 @@ def _decode_old_offset(value: bytes, version: int, order: int) -> CommittedOffse
     return CommittedOffset(offset, epoch, metadata, timestamp, expires, NO_TOPIC_ID, order)
 
 
-def group_value(state: GroupState) -> bytes:
+def group_value(state: GroupSnapshot) -> bytes:
     """The value of a group."""
     parts = [
         _INT16.pack(_GROUP_VERSION),
@@ -220,7 +220,7 @@ def group_value(state: GroupState) -> bytes:
     return b"".join(parts)
 
 
-def decode_group(value: bytes) -> GroupState:
+def decode_group(value: bytes) -> GroupSnapshot:
     """A group from its value. PeerError INVALID_RECORD."""
     try:
         reader = _Reader(value)
@@ -233,13 +233,13 @@ def decode_group(value: bytes) -> GroupState:
     return state
 
 
-def _group(reader: "_Reader") -> GroupState:
+def _group(reader: "_Reader") -> GroupSnapshot:
     version = reader.version
     protocol_type, generation = reader.string(), reader.number(_INT32)
     protocol, leader = reader.nullable_string(), reader.nullable_string()
     timestamp_ms = reader.number(_INT64) if version >= _WITH_TIMESTAMP else NO_TIMESTAMP
     members = tuple(_member(reader) for _ in range(reader.length(_INT32)))
-    return GroupState(protocol_type, generation, protocol, leader, timestamp_ms, members)
+    return GroupSnapshot(protocol_type, generation, protocol, leader, timestamp_ms, members)
 
 
 def _member(reader: "_Reader") -> MemberState:

@@ -35,7 +35,7 @@ from moldau.model.errors import ErrorCode
 if TYPE_CHECKING:
     from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
     from moldau.broker.coordinators.state_log import KeyValue
-    from moldau.broker.groups.states import GroupState
+    from moldau.broker.groups.states import GroupSnapshot
     from moldau.model.config import BrokerConfig
     from moldau.model.errors import PeerError
     from moldau.ports.clock import Clock
@@ -63,7 +63,7 @@ class GroupRunner:
         """The group may have members from now on."""
         group.membership = Membership(group.group_id, self._limits(), group.account)
 
-    def restore(self, group: Group, state: "GroupState") -> None:
+    def restore(self, group: Group, state: "GroupSnapshot") -> None:
         """The group was stored with these members; their sessions begin now."""
         group.is_stored = True
         group.membership = Membership.restored(group.group_id, self._limits(), state, group.account)

@@ -67,7 +67,7 @@ class MemberState(NamedTuple):
     assignment: bytes
 
 
-class GroupState(NamedTuple):
+class GroupSnapshot(NamedTuple):
     """A group at the end of a rebalance. Without members it is empty: then protocol and leader are None."""
 
     protocol_type: str
@@ -205,7 +205,7 @@ class Left(NamedTuple):
 class Store(NamedTuple):
     """Append `state` to the offsets topic, then return `Stored`. `ticket` None: no request waits for it."""
 
-    state: GroupState
+    state: GroupSnapshot
     ticket: object
 
 

@@ -14,7 +14,7 @@ from moldau.broker.groups.offsets import NO_TOPIC_ID, CommittedOffset, GroupOffs
 from moldau.broker.groups.partition import GroupPartition
 from moldau.broker.groups.rebalance import Limits
 from moldau.broker.groups.records import group_key, group_value, offset_key, offset_value
-from moldau.broker.groups.states import GroupState, MemberState
+from moldau.broker.groups.states import GroupSnapshot, MemberState
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain
 from support.budgets import check_group_budgets
@@ -270,7 +270,7 @@ def test_what_was_deleted_since_may_be_read_above_the_bound() -> None:
 def test_stored_members_count_while_they_are_read_and_after() -> None:
     members = tuple(MemberState(f"m-{index}", None, "c", "/h", 60_000, 10_000, bytes(10_000), bytes(100)) for index in range(20))
     one = Coordinated(groups_memory_max_bytes=100_000)
-    one.write("g", (group_key("g"), group_value(GroupState("consumer", 4, "range", "m-1", 1, members))))
+    one.write("g", (group_key("g"), group_value(GroupSnapshot("consumer", 4, "range", "m-1", 1, members))))
     one.lead()
     assert one.refusal("g") is ErrorCode.COORDINATOR_NOT_AVAILABLE
     other = Coordinated(one.log, groups_memory_max_bytes=300_000).lead()

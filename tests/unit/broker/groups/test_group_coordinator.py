@@ -11,7 +11,7 @@ from moldau.broker.groups.deletion import OFFSETS_AT_ONCE, PENDING_AT_ONCE
 from moldau.broker.groups.group import Group
 from moldau.broker.groups.offsets import NO_TOPIC_ID, PENDING_COST, TRANSACTION_COST, Commit
 from moldau.broker.groups.records import group_key, group_value, offset_key
-from moldau.broker.groups.states import GroupState, Join, Joined, MemberState
+from moldau.broker.groups.states import GroupSnapshot, Join, Joined, MemberState
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import UNFINISHED, Steps, drain
 from support.budgets import check_group_budgets
@@ -22,7 +22,7 @@ from support.turns import slow_down
 PRODUCER = TransactionalProducer(7, 0)
 NOT_HERE = ErrorCode.NOT_COORDINATOR
 MEMBER = MemberState("m-1", None, "client", "/host", 60_000, 10_000, subscription("t"), b"all")
-STABLE = GroupState("consumer", 4, "range", "m-1", 1, (MEMBER,))
+STABLE = GroupSnapshot("consumer", 4, "range", "m-1", 1, (MEMBER,))
 
 
 def test_a_group_is_looked_after_by_who_leads_its_partition_and_has_read_it() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.broker.groups.states import GroupState, State
+from moldau.broker.groups.states import GroupSnapshot, State
 from moldau.model.errors import ErrorCode
 from support.memberships import SESSION_MS, START_MS, GroupTable
 
@@ -13,7 +13,7 @@ def test_the_last_member_leaves_an_empty_group_that_keeps_its_generation() -> No
     table.advance(7)
     assert table.leave(members["a"]) == [ErrorCode.NONE]
     assert (table.where(), table.group.generation, table.group.protocol) == (State.EMPTY, 2, None)
-    assert table.stores[-1].state == GroupState("consumer", 2, None, None, START_MS + 7, ())
+    assert table.stores[-1].state == GroupSnapshot("consumer", 2, None, None, START_MS + 7, ())
     assert table.group.deadlines == 0
     table.join("b")
     assert table.joined("b").generation == 3

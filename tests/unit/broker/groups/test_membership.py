@@ -4,7 +4,7 @@ import pytest
 
 from moldau.broker.groups.members import subscribed_topics
 from moldau.broker.groups.membership import Membership
-from moldau.broker.groups.states import MOVES, NO_REBALANCE_TIMEOUT, NO_TIMESTAMP, GroupState, MemberState, State
+from moldau.broker.groups.states import MOVES, NO_REBALANCE_TIMEOUT, NO_TIMESTAMP, GroupSnapshot, MemberState, State
 from moldau.model.errors import ErrorCode
 from support.memberships import NO_LIMITS, REBALANCE_MS, SESSION_MS, START_MS, GroupTable, subscription
 
@@ -106,7 +106,7 @@ def member_state(name: str, **changes: object) -> MemberState:
 
 
 def test_a_restored_group_is_stable_and_its_members_go_on_with_a_heartbeat() -> None:
-    state = GroupState("consumer", 7, "range", "b", START_MS - 1, (member_state("a"), member_state("b")))
+    state = GroupSnapshot("consumer", 7, "range", "b", START_MS - 1, (member_state("a"), member_state("b")))
     table = GroupTable(state=state)
     assert (table.where(), table.group.generation, table.group.roster.leader) == (State.STABLE, 7, "b")
     assert table.group.state_timestamp_ms == START_MS - 1
@@ -119,7 +119,7 @@ def test_a_restored_group_is_stable_and_its_members_go_on_with_a_heartbeat() -> 
 
 
 def test_the_sessions_of_a_restored_group_begin_when_it_is_loaded() -> None:
-    table = GroupTable(state=GroupState("consumer", 7, "range", "a", START_MS, (member_state("a"), member_state("b"))))
+    table = GroupTable(state=GroupSnapshot("consumer", 7, "range", "a", START_MS, (member_state("a"), member_state("b"))))
     table.advance(SESSION_MS - 1)
     assert table.heartbeat("a") is ErrorCode.NONE
     table.advance(1)
@@ -127,14 +127,14 @@ def test_the_sessions_of_a_restored_group_begin_when_it_is_loaded() -> None:
 
 
 def test_a_group_that_was_stored_empty_keeps_its_generation() -> None:
-    table = GroupTable(state=GroupState("consumer", 7, None, None, START_MS, ()))
+    table = GroupTable(state=GroupSnapshot("consumer", 7, None, None, START_MS, ()))
     assert (table.where(), table.group.protocol_type, table.group.deadlines) == (State.EMPTY, "consumer", 0)
     table.join("a")
     assert table.joined("a").generation == 8
 
 
 def test_what_older_values_leave_out_is_made_good() -> None:
-    state = GroupState("", 1, None, "gone", NO_TIMESTAMP, (member_state("a", rebalance_timeout_ms=NO_REBALANCE_TIMEOUT),))
+    state = GroupSnapshot("", 1, None, "gone", NO_TIMESTAMP, (member_state("a", rebalance_timeout_ms=NO_REBALANCE_TIMEOUT),))
     group = Membership.restored("g", NO_LIMITS, state)
     assert group.roster.rebalance_timeout_ms == SESSION_MS
     assert group.roster.leader == "a"

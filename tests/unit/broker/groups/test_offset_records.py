@@ -20,7 +20,7 @@ from moldau.broker.groups.records import (
     offset_key,
     offset_value,
 )
-from moldau.broker.groups.states import GroupState, MemberState
+from moldau.broker.groups.states import GroupSnapshot, MemberState
 from moldau.model.errors import ErrorCode, PeerError
 
 TOPIC_ID = bytes(range(16))
@@ -128,7 +128,7 @@ def test_a_value_that_is_cut_off_anywhere_is_refused(offset: CommittedOffset) ->
 # Values of groups
 
 MEMBER = MemberState("m-1", "i-1", "client", "/127.0.0.1", 60_000, 10_000, b"wants", b"gets")
-GROUP = GroupState("consumer", 5, "range", "m-1", 1_700_000_000_000, (MEMBER, MEMBER._replace(member_id="m-2", group_instance_id=None)))
+GROUP = GroupSnapshot("consumer", 5, "range", "m-1", 1_700_000_000_000, (MEMBER, MEMBER._replace(member_id="m-2", group_instance_id=None)))
 
 
 def group_bytes(version: int) -> bytes:
@@ -163,7 +163,7 @@ def test_groups_are_read_in_the_flexible_version() -> None:
 
 def test_groups_are_written_as_version_3() -> None:
     assert group_value(GROUP._replace(members=(MEMBER,))) == group_bytes(3)
-    empty = GroupState("consumer", 6, None, None, 9, ())
+    empty = GroupSnapshot("consumer", 6, None, None, 9, ())
     assert group_value(empty) == b"\0\3" + text("consumer") + struct.pack(">i", 6) + b"\xff\xff\xff\xff" + struct.pack(">qi", 9, 0)
     for group in (GROUP, empty):
         assert decode_group(group_value(group)) == group

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import GroupState, MemberState, State
+from moldau.broker.groups.states import GroupSnapshot, MemberState, State
 from moldau.model.errors import ErrorCode
 from support.memberships import REBALANCE_MS, SESSION_MS, START_MS, GroupTable, subscription
 
@@ -43,7 +43,7 @@ def test_what_is_stored_is_the_generation_with_its_assignments() -> None:
         MemberState(f"{name}-{number}", None, f"client-{name}", "/192.0.2.1", REBALANCE_MS, SESSION_MS, sent, given)
         for name, number, given in (("a", 1, b"x"), ("b", 2, b"y"))
     )
-    assert table.stores[-1].state == GroupState("consumer", 2, "range", "a-1", START_MS, members)
+    assert table.stores[-1].state == GroupSnapshot("consumer", 2, "range", "a-1", START_MS, members)
 
 
 def test_who_comes_late_is_told_at_once() -> None:
