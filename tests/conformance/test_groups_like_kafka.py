@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from moldau.broker.groups.states import State
+from moldau.broker.groups.states import GroupState
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.group_admin import DescribeGroupsRequest
@@ -71,7 +71,7 @@ class Ids(NamedTuple):
 class Case:
     """One cell: a group in a state, and the connections of its members."""
 
-    def __init__(self, address: tuple[str, int], request: str, state: State, number: int) -> None:
+    def __init__(self, address: tuple[str, int], request: str, state: GroupState, number: int) -> None:
         self.address, self.request, self.state = address, request, state
         self.group = f"group-{number}"
         self.ids = Ids()
@@ -179,9 +179,9 @@ REQUESTS: dict[str, Callable[[Case], Wire]] = {
 
 def bring_into_state(cases: list[Case]) -> None:
     """An empty group has offsets. In others a leader and a follower, both static, share a stable group; then what each state needs."""
-    members = [case for case in cases if case.state is not State.EMPTY]
+    members = [case for case in cases if case.state is not GroupState.EMPTY]
     for case in cases:
-        if case.state is State.EMPTY:
+        if case.state is GroupState.EMPTY:
             assert said(case.commit("", -1).answer()) == "NONE"
     for case in members:
         case.join("a", group_instance_id="one")
@@ -209,17 +209,17 @@ def bring_into_state(cases: list[Case]) -> None:
         answer = case.wire("b").answer()
         assert answer.error_code == 0
         case.ids = case.ids._replace(follower=answer.member_id)
-        if case.state is State.PREPARING_REBALANCE:
+        if case.state is GroupState.PREPARING_REBALANCE:
             case.join("third", version=3)
-        elif case.state is State.COMPLETING_REBALANCE:
+        elif case.state is GroupState.COMPLETING_REBALANCE:
             case.join("a", case.ids.leader, group_instance_id="one")
             rebalances(case)
             case.join("b", case.ids.follower, group_instance_id="two")
     for case in members:
-        if case.state is State.COMPLETING_REBALANCE:
+        if case.state is GroupState.COMPLETING_REBALANCE:
             case.ids = case.ids._replace(generation=case.wire("a").answer().generation_id)
             assert case.wire("b").answer().generation_id == case.ids.generation == 3
-        if case.state is State.PREPARING_REBALANCE:
+        if case.state is GroupState.PREPARING_REBALANCE:
             rebalances(case)
         assert state_of(case) is case.state
 
@@ -231,14 +231,14 @@ def end_first_rebalance(case: Case) -> None:
 
 def rebalances(case: Case) -> None:
     """Wait until the request that starts it has been handled."""
-    while state_of(case) is not State.PREPARING_REBALANCE:
+    while state_of(case) is not GroupState.PREPARING_REBALANCE:
         pass
 
 
-def state_of(case: Case) -> State:
+def state_of(case: Case) -> GroupState:
     """What DescribeGroups says."""
     (described,) = case.wire("look").ask(DescribeGroupsRequest([case.group]), 5).groups
-    return State(described.group_state)
+    return GroupState(described.group_state)
 
 
 def said(answer: Any) -> str:
@@ -252,7 +252,7 @@ def said(answer: Any) -> str:
     return ErrorCode(code).name
 
 
-def outcomes(bootstrap: str, expected: dict[str, dict[State, str]]) -> dict[tuple[str, State], str]:
+def outcomes(bootstrap: str, expected: dict[str, dict[GroupState, str]]) -> dict[tuple[str, GroupState], str]:
     """What comes of each request in each state."""
     host, _, port = bootstrap.rpartition(":")
     address = (host, int(port))
@@ -265,7 +265,7 @@ def outcomes(bootstrap: str, expected: dict[str, dict[State, str]]) -> dict[tupl
         pass
     first.close()
     wanted = [(request, state) for request, row in expected.items() for state, says in row.items() if says != NO_SUCH_REQUEST]
-    wanted = [(request, state) for request, state in wanted if state is not State.DEAD and request not in LEFT_OUT]
+    wanted = [(request, state) for request, state in wanted if state is not GroupState.DEAD and request not in LEFT_OUT]
     cases = [Case(address, request, state, number) for number, (request, state) in enumerate(wanted)]
     with contextlib.ExitStack() as stack:
         for case in cases:

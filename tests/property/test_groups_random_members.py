@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from moldau.broker.groups.joining import NEW_MEMBER_TIMEOUT_MS
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import Event, Joined, State, Synced
+from moldau.broker.groups.states import Event, GroupState, Joined, Synced
 from moldau.model.errors import ErrorCode
 from support.budgets import membership_bytes, roster_bytes
 from support.memberships import GroupTable, subscription
@@ -75,7 +75,7 @@ class WatchedTable(GroupTable):
                 assert self.protocols.setdefault(answer.generation, answer.protocol) == answer.protocol
             elif isinstance(answer, Synced):
                 assert self.asked_for[token] == self.group.generation
-                assert self.group.state is State.STABLE
+                assert self.group.state is GroupState.STABLE
                 assert all(self.holds_what_was_stored(each.member_id, each.assignment) for each in self.group.roster.members.values())
 
 
@@ -251,13 +251,13 @@ class GroupMachine(RuleBasedStateMachine):
         assert group.unsynced <= roster.members.keys()
         assert roster.held_bytes == roster_bytes(roster)
         assert roster.account.held == membership_bytes(group)
-        joins, settles = group.state is State.PREPARING_REBALANCE, group.state in {State.COMPLETING_REBALANCE, State.STABLE}
+        joins, settles = group.state is GroupState.PREPARING_REBALANCE, group.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
         assert (group.join_deadline_ms < inf) == joins
         assert (group.sync_deadline_ms < inf) == bool(group.unsynced)
         assert settles or not group.unsynced
         assert joins or group.gathering is None
-        assert group.storing is None or group.state is State.COMPLETING_REBALANCE
-        assert bool(roster.members) == (group.state is not State.EMPTY) or joins
+        assert group.storing is None or group.state is GroupState.COMPLETING_REBALANCE
+        assert bool(roster.members) == (group.state is not GroupState.EMPTY) or joins
         assert settles or all(each.syncing is None for each in roster.members.values())
         tokens = [token for each in roster.members.values() for token in (each.joining, each.syncing) if token is not None]
         assert sorted(map(str, tokens)) == sorted(self.table.waiting)
@@ -283,7 +283,7 @@ class GroupMachine(RuleBasedStateMachine):
         group = self.table.group
         if not self.living:
             return
-        assert group.state is State.STABLE
+        assert group.state is GroupState.STABLE
         for client in self.living:
             assert client.phase == client.member
             assert client.generation == group.generation

@@ -21,13 +21,13 @@ from moldau.broker.groups.states import (
     Effect,
     Event,
     GroupSnapshot,
+    GroupState,
     Join,
     Joined,
     Leave,
     Leaver,
     Left,
     Loaded,
-    State,
     Store,
     Stored,
     Sync,
@@ -141,7 +141,7 @@ class GroupTable:
 
     # Answers and views
 
-    def where(self) -> State:
+    def where(self) -> GroupState:
         """The state of the group."""
         return self.group.state
 
@@ -210,7 +210,7 @@ class GroupTable:
     def join_again(self) -> None:
         """Whoever is missed in a rebalance joins again, under the token of its first JoinGroup."""
         for member in list(self.group.roster.members.values()):
-            if self.group.state is State.PREPARING_REBALANCE and member.joining is None:
+            if self.group.state is GroupState.PREPARING_REBALANCE and member.joining is None:
                 token = member.client_id.removeprefix("client-")
                 self.answers.pop(token, None)
                 self.join(token, member.member_id, instance=member.group_instance_id, protocols=member.protocols)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.groups.offsets import NOT_SET, CommittedOffset
 from moldau.broker.groups.records import group_key, offset_key
-from moldau.broker.groups.states import NO_TIMESTAMP, State
+from moldau.broker.groups.states import NO_TIMESTAMP, GroupState
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import UNFINISHED, Steps
 
@@ -250,8 +250,8 @@ def _kept_since(membership: "Membership") -> int | None:
     """When the time of a group's offsets begins; `BY_COMMIT` for that of each, None where nothing expires."""
     if membership.protocol_type is None:
         return BY_COMMIT
-    if membership.state is State.EMPTY:
+    if membership.state is GroupState.EMPTY:
         return BY_COMMIT if membership.state_timestamp_ms == NO_TIMESTAMP else membership.state_timestamp_ms
-    if membership.is_consumer_group and membership.topics is not None and membership.state is State.STABLE:
+    if membership.is_consumer_group and membership.topics is not None and membership.state is GroupState.STABLE:
         return BY_COMMIT
     return None

@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.members import Member, member_size, pending_size, protocols_size
-from moldau.broker.groups.states import NO_MEMBER, Join, Joined, Protocols, State, Store
+from moldau.broker.groups.states import NO_MEMBER, GroupState, Join, Joined, Protocols, Store
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Replacement:
 
 def join(group: "RebalanceMachine", event: Join) -> None:
     """JoinGroup, in any state."""
-    if group.state is State.DEAD:
+    if group.state is GroupState.DEAD:
         _refuse(group, event, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     elif not _has_room(group, event):
         _put_out(group, event)
@@ -106,7 +106,7 @@ def _join_again(group: "RebalanceMachine", event: Join) -> None:
     leads = group.roster.leader == member.member_id
     # In a stable group the leader starts a rebalance by joining again: it has seen something that matters to the assignment, such as
     # new partitions. Any other member, and any while the leader works, that has nothing new receives what it may have missed.
-    settled = group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not leads)
+    settled = group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not leads)
     if settled and member.supports(event.protocols):
         members = group.roster.joined_members(group.protocol) if leads else ()
         group.do(
@@ -143,9 +143,9 @@ def _has_room(group: "RebalanceMachine", event: Join) -> bool:
     ):
         return False
     match group.state:
-        case State.EMPTY:
+        case GroupState.EMPTY:
             return True
-        case State.PREPARING_REBALANCE:
+        case GroupState.PREPARING_REBALANCE:
             # Those who wait are counted, not the members: after the limit was lowered, the last to join again are put out.
             return (known is not None and known.joining is not None) or roster.joining < limits.size_max
         case _:
@@ -167,7 +167,7 @@ def _put_out(group: "RebalanceMachine", event: Join) -> None:
         group.remove(member)
     group.roster.take_back_id(event.member_id)
     _refuse(group, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
-    if member is not None and group.state is not State.PREPARING_REBALANCE:
+    if member is not None and group.state is not GroupState.PREPARING_REBALANCE:
         group.rebalance_or_complete(f"member {event.member_id} no longer fits into the group")
     else:
         group.complete_if_all_joined()
@@ -176,7 +176,7 @@ def _put_out(group: "RebalanceMachine", event: Join) -> None:
 def _goes_with(group: "RebalanceMachine", event: Join) -> bool:
     if not event.protocol_type or not event.protocols:
         return False
-    if group.state is State.EMPTY:
+    if group.state is GroupState.EMPTY:
         return True
     return group.protocol_type == event.protocol_type and group.roster.can_take(event.protocols)
 
@@ -202,10 +202,10 @@ def _replace(group: "RebalanceMachine", member: Member, event: Join) -> None:
     group.update(member, event)
     group.begin_session(member)
     reason = f"static member {member.group_instance_id} is back: {event.reason}"
-    if group.state is State.STABLE and group.roster.choose_protocol() == group.protocol:
+    if group.state is GroupState.STABLE and group.roster.choose_protocol() == group.protocol:
         assignments = {member_id: each.assignment for member_id, each in group.roster.members.items()}
         group.do(Store(group.snapshot(assignments), replacement))
-    elif group.state is State.PREPARING_REBALANCE:
+    elif group.state is GroupState.PREPARING_REBALANCE:
         group.complete_if_all_joined()
     else:
         # In CompletingRebalance the leader may know the member by its old id, which would leave the new one without partitions.
@@ -218,7 +218,7 @@ def replacement_stored(group: "RebalanceMachine", replacement: Replacement, erro
     If a rebalance has begun meanwhile the member waits for its end like the others, and the next generation is stored with the new id.
     """
     member = replacement.member
-    settled = group.state is State.STABLE and group.generation == replacement.generation
+    settled = group.state is GroupState.STABLE and group.generation == replacement.generation
     if not settled or group.roster.members.get(replacement.member_id) is not member:
         return
     token, member.joining = member.joining, None

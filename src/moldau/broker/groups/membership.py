@@ -36,12 +36,12 @@ from moldau.broker.groups.states import (
     Effect,
     Event,
     GroupSnapshot,
+    GroupState,
     Join,
     Leave,
     Leaver,
     Left,
     Loaded,
-    State,
     Stored,
     Sync,
     Unloaded,
@@ -61,7 +61,7 @@ class Membership(RebalanceMachine):
         for each in state.members:
             group.roster.add(Member.restored(each, state.protocol))
         group.roster.expect_assignment(sum(len(each.assignment) for each in state.members))
-        group.state = State.STABLE if state.members else State.EMPTY
+        group.state = GroupState.STABLE if state.members else GroupState.EMPTY
         group.generation = state.generation
         group.protocol_type = state.protocol_type or None
         group.protocol = state.protocol
@@ -109,7 +109,7 @@ class Membership(RebalanceMachine):
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         self.heard_from(member_id, now_ms)
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING_REBALANCE else ErrorCode.NONE
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
 
     def heard_from(self, member_id: str, now_ms: float) -> None:
         """A member lives: its session begins again. Kafka takes a commit for that too, in the states Stable and PreparingRebalance."""
@@ -125,9 +125,9 @@ class Membership(RebalanceMachine):
         always, since older producers do not say for whom they commit (KIP-447). COORDINATOR_NOT_AVAILABLE for a dead group,
         UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS while the leader works out the next assignment.
         """
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and self.state is State.EMPTY:
+        if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
         if generation >= 0 or member_id != NO_MEMBER or group_instance_id is not None:
             error = self.check_member(member_id, group_instance_id)
@@ -135,9 +135,9 @@ class Membership(RebalanceMachine):
                 return error
             if generation != self.generation:
                 return ErrorCode.ILLEGAL_GENERATION
-        elif not transactional and self.state is not State.EMPTY:
+        elif not transactional and self.state is not GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if not transactional and self.state is State.COMPLETING_REBALANCE:
+        if not transactional and self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -148,7 +148,7 @@ class Membership(RebalanceMachine):
     @property
     def is_empty(self) -> bool:
         """Whether it has no members, and has given no id that may still be used."""
-        return self.state is State.EMPTY and not self.roster.pending
+        return self.state is GroupState.EMPTY and not self.roster.pending
 
     @property
     def deadlines(self) -> int:
@@ -160,7 +160,7 @@ class Membership(RebalanceMachine):
 
     def _leave(self, event: Leave) -> None:
         """LeaveGroup, in any state. What follows for the others is done once for all who leave."""
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             self.do(Left(event.token, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         before = len(self.roster)
@@ -213,7 +213,7 @@ class Membership(RebalanceMachine):
             return
         _LOG.info("member was not heard from: group=%s member=%s timeout_ms=%d", self.group_id, member.member_id, member.session_timeout_ms)
         self.remove(member)
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is GroupState.PREPARING_REBALANCE:
             self.complete_if_none_missing()
         else:
             self.rebalance_or_complete(f"member {member.member_id} was not heard from")
@@ -255,5 +255,5 @@ class Membership(RebalanceMachine):
         self.unsynced.clear()
         self.storing = None
         self.join_deadline_ms = self.sync_deadline_ms = self.earliest_ms = inf
-        if self.state is not State.DEAD:
-            self.go_to(State.DEAD)
+        if self.state is not GroupState.DEAD:
+            self.go_to(GroupState.DEAD)

@@ -26,9 +26,9 @@ from moldau.broker.groups.states import (
     NO_TIMESTAMP,
     Effect,
     GroupSnapshot,
+    GroupState,
     Join,
     Joined,
-    State,
     Store,
     Sync,
     Synced,
@@ -88,7 +88,7 @@ class RebalanceMachine:
         """`account` counts the memory of the members; its budget bounds that of all groups."""
         self.group_id = group_id
         self.limits = limits
-        self.state = State.EMPTY
+        self.state = GroupState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
         """What kind of group its members made it: ``consumer``, ``connect``, ...; None if it never had any."""
@@ -133,7 +133,7 @@ class RebalanceMachine:
 
         COORDINATOR_NOT_AVAILABLE for a dead group.
         """
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if group_instance_id is not None:
             known = self.roster.static.get(group_instance_id)
@@ -149,7 +149,7 @@ class RebalanceMachine:
         """Have it done at the end of the step."""
         self._effects.append(effect)
 
-    def go_to(self, state: State) -> None:
+    def go_to(self, state: GroupState) -> None:
         """The only way to another state."""
         if state not in MOVES[self.state]:
             raise AssertionError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
@@ -237,7 +237,7 @@ class RebalanceMachine:
 
     def rebalance_or_complete(self, reason: str) -> None:
         """Something has changed: rebalance, or if that is under way see whether it is at its end."""
-        if State.PREPARING_REBALANCE in MOVES[self.state]:
+        if GroupState.PREPARING_REBALANCE in MOVES[self.state]:
             self.prepare_rebalance(reason)
         else:
             self.complete_if_all_joined()
@@ -245,12 +245,12 @@ class RebalanceMachine:
     def prepare_rebalance(self, reason: str) -> None:
         """Have all members join again."""
         _LOG.info("group rebalances: group=%s generation=%d state=%s reason=%s", self.group_id, self.generation, self.state.value, reason)
-        was_empty = self.state is State.EMPTY
-        if self.state is State.COMPLETING_REBALANCE:
+        was_empty = self.state is GroupState.EMPTY
+        if self.state is GroupState.COMPLETING_REBALANCE:
             self.give_up_assignment(ErrorCode.REBALANCE_IN_PROGRESS)
         self.unsynced.clear()
         self.sync_deadline_ms = inf
-        self.go_to(State.PREPARING_REBALANCE)
+        self.go_to(GroupState.PREPARING_REBALANCE)
         timeout_ms = self.roster.rebalance_timeout_ms
         if was_empty:
             delay_ms = self.limits.initial_rebalance_delay_ms
@@ -275,12 +275,12 @@ class RebalanceMachine:
 
     def complete_if_all_joined(self) -> None:
         """Somebody joined or is no longer expected: it may have been the last. A first rebalance lasts its time."""
-        if self.state is State.PREPARING_REBALANCE and self.gathering is None and self.roster.all_joined:
+        if self.state is GroupState.PREPARING_REBALANCE and self.gathering is None and self.roster.all_joined:
             self._complete()
 
     def complete_if_none_missing(self) -> None:
         """A member's time is over: no other may be expected. That ends a first rebalance too, as in Kafka."""
-        if self.state is State.PREPARING_REBALANCE and self.roster.all_joined:
+        if self.state is GroupState.PREPARING_REBALANCE and self.roster.all_joined:
             self._complete()
 
     def join_time_over(self) -> None:
@@ -313,7 +313,7 @@ class RebalanceMachine:
     def _be_empty(self) -> None:
         self.protocol = None
         self.look_up_topics()
-        self.go_to(State.EMPTY)
+        self.go_to(GroupState.EMPTY)
         _LOG.info("group is empty: group=%s generation=%d", self.group_id, self.generation)
         self.do(Store(self.snapshot({}), None))
 
@@ -322,7 +322,7 @@ class RebalanceMachine:
         roster = self.roster
         self.protocol = roster.choose_protocol()
         self.look_up_topics()
-        self.go_to(State.COMPLETING_REBALANCE)
+        self.go_to(GroupState.COMPLETING_REBALANCE)
         _LOG.info(
             "generation formed: group=%s generation=%d members=%d protocol=%s", self.group_id, self.generation, len(roster), self.protocol
         )
@@ -360,7 +360,7 @@ class RebalanceMachine:
         if not self.unsynced:
             self.sync_deadline_ms = inf
         self.wait_to_sync(member, event.token)
-        if self.state is State.STABLE:
+        if self.state is GroupState.STABLE:
             self.answer_sync(member, ErrorCode.NONE)
         elif member.member_id == self.roster.leader and self.storing is None:
             self._store_assignment(event.assignments)
@@ -373,7 +373,7 @@ class RebalanceMachine:
             self._fail_assignment(error)
             return
         self.storing = None
-        self.go_to(State.STABLE)
+        self.go_to(GroupState.STABLE)
         self.roster.assign(ticket.assignments)
         for member in self.roster.members.values():
             if member.syncing is not None:
@@ -411,4 +411,4 @@ class RebalanceMachine:
             return ErrorCode.ILLEGAL_GENERATION
         if event.protocol_type not in (None, self.protocol_type) or event.protocol not in (None, self.protocol):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING_REBALANCE else ErrorCode.NONE
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE

@@ -30,7 +30,7 @@ NO_TIMESTAMP = -1
 NO_REBALANCE_TIMEOUT = -1
 
 
-class State(Enum):
+class GroupState(Enum):
     """Where a group is; the values are the names that tools show."""
 
     EMPTY = "Empty"
@@ -43,11 +43,11 @@ class State(Enum):
 
 
 MOVES = {
-    State.EMPTY: {State.PREPARING_REBALANCE, State.DEAD},
-    State.PREPARING_REBALANCE: {State.COMPLETING_REBALANCE, State.EMPTY, State.DEAD},
-    State.COMPLETING_REBALANCE: {State.STABLE, State.PREPARING_REBALANCE, State.DEAD},
-    State.STABLE: {State.PREPARING_REBALANCE, State.DEAD},
-    State.DEAD: set[State](),
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE, GroupState.DEAD},
+    GroupState.PREPARING_REBALANCE: {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD},
+    GroupState.COMPLETING_REBALANCE: {GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD},
+    GroupState.STABLE: {GroupState.PREPARING_REBALANCE, GroupState.DEAD},
+    GroupState.DEAD: set[GroupState](),
 }
 
 

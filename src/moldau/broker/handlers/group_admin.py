@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.groups.deletion import LastOf
-from moldau.broker.groups.states import State
+from moldau.broker.groups.states import GroupState
 from moldau.broker.handlers.services import AdminServices, GroupServices, MetadataServices
 from moldau.broker.request import Reply, Request
 from moldau.broker.security import GROUP_OPERATIONS
@@ -110,7 +110,7 @@ def _deletable(services: Services, group_id: str) -> "Group":
     if group is None:
         raise PeerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group_id}' is not there")
     membership = group.membership
-    if membership is not None and membership.state is not State.EMPTY:
+    if membership is not None and membership.state is not GroupState.EMPTY:
         raise PeerError(ErrorCode.NON_EMPTY_GROUP, f"group '{group_id}' is {membership.state.value}")
     return group
 
@@ -122,13 +122,13 @@ def _described(services: Services, group_id: str, version: int) -> DescribedGrou
         return DescribedGroup(error.code, error.message if version >= FIRST_WITH_NOT_FOUND else None, group_id)
     if group is None:
         if version < FIRST_WITH_NOT_FOUND:
-            return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
-        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", group_id, State.DEAD.value)
+            return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", group_id, GroupState.DEAD.value)
     state, protocol_type = _state_of(group)
     membership = group.membership
     if membership is None:
         return DescribedGroup(group_id=group_id, group_state=state, protocol_type=protocol_type)
-    protocol = membership.protocol if membership.state is State.STABLE else None
+    protocol = membership.protocol if membership.state is GroupState.STABLE else None
     members = [
         DescribedGroupMember(
             member.member_id,
@@ -147,7 +147,7 @@ def _state_of(group: "Group") -> tuple[str, str]:
     """State and type of protocol, as tools show them."""
     membership = group.membership
     if membership is None:
-        return State.EMPTY.value, ""
+        return GroupState.EMPTY.value, ""
     return membership.state.value, membership.protocol_type or ""
 
 

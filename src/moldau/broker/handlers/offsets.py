@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from moldau.broker.groups.offsets import Commit, CommittedOffset, GroupOffsets, is_other_topic
-from moldau.broker.groups.states import State
+from moldau.broker.groups.states import GroupState
 from moldau.broker.handlers.services import AdminServices, ConfigServices, GroupServices, MetadataServices
 from moldau.broker.request import Reply, Request
 from moldau.cluster.snapshot import MetadataSnapshot, TopicInfo
@@ -217,7 +217,7 @@ def _group_for(services: Services, message: OffsetCommitRequest, version: int, *
     if code is not ErrorCode.NONE:
         raise PeerError(code, f"group '{message.group_id}': member '{message.member_id}' of generation {generation} may not commit")
     membership = group.membership
-    if membership is not None and message.member_id and membership.state in (State.STABLE, State.PREPARING_REBALANCE):
+    if membership is not None and message.member_id and membership.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
         services.groups.heard_from(group, message.member_id)
     return group
 

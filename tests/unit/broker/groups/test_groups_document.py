@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import Joined, Left, State, Synced
+from moldau.broker.groups.states import GroupState, Joined, Left, Synced
 from moldau.model.errors import ErrorCode
 from support.groups_document import NO_SUCH_REQUEST, STATES, cell, title_and_rows
 from support.memberships import RANGE, GroupTable, subscription
@@ -14,10 +14,10 @@ LEADER, FOLLOWER, FORMER = "one-1", "two-3", "two-2"
 TITLES, ROWS = title_and_rows()
 
 
-def in_state(state: State) -> GroupTable:
+def in_state(state: GroupState) -> GroupTable:
     """one-1 leads, two-3 follows and was two-2 before; in PreparingRebalance a third waits."""
     table = GroupTable(Limits(3000, 100, 1 << 20))
-    if state is State.EMPTY:
+    if state is GroupState.EMPTY:
         return table
     table.join("a", instance="one")
     table.join("b", instance="two")
@@ -25,13 +25,13 @@ def in_state(state: State) -> GroupTable:
     table.hand_out({"a": table.joined("a").member_id, "b": table.joined("b").member_id})
     table.join("b", instance="two")
     assert table.joined("b").member_id == FOLLOWER
-    if state is State.PREPARING_REBALANCE:
+    if state is GroupState.PREPARING_REBALANCE:
         table.join("third")
-    elif state is State.COMPLETING_REBALANCE:
+    elif state is GroupState.COMPLETING_REBALANCE:
         table.join("a", LEADER)
         table.join("b", FOLLOWER)
         table.answers.clear()
-    elif state is State.DEAD:
+    elif state is GroupState.DEAD:
         table.unload()
     assert table.where() is state
     return table

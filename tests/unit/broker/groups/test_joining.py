@@ -4,7 +4,7 @@ import pytest
 
 from moldau.broker.groups.joining import NEW_MEMBER_TIMEOUT_MS
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import JoinedMember, State
+from moldau.broker.groups.states import GroupState, JoinedMember
 from moldau.model.errors import ErrorCode
 from support.memberships import RANGE, SESSION_MS, START_MS, GroupTable, subscription
 
@@ -18,7 +18,7 @@ def test_the_first_member_of_a_group_leads_a_generation_of_its_own() -> None:
     assert (answer.protocol_type, answer.protocol) == ("consumer", "range")
     assert answer.members == (JoinedMember("a-1", None, subscription("t")),)
     assert not answer.skip_assignment
-    assert table.where() is State.COMPLETING_REBALANCE
+    assert table.where() is GroupState.COMPLETING_REBALANCE
 
 
 def test_from_version_4_a_new_member_is_told_its_id_and_comes_back_with_it() -> None:
@@ -26,7 +26,7 @@ def test_from_version_4_a_new_member_is_told_its_id_and_comes_back_with_it() -> 
     table.join("a", version=4)
     told = table.joined("a")
     assert (told.error, told.member_id, told.generation, told.leader) == (ErrorCode.MEMBER_ID_REQUIRED, "a-1", -1, "")
-    assert table.where() is State.EMPTY
+    assert table.where() is GroupState.EMPTY
     assert not table.group.is_empty, "somebody is about to be a member"
     table.join("a", told.member_id, version=4)
     assert table.joined("a").leader == "a-1"
@@ -50,7 +50,7 @@ def test_a_rebalance_waits_for_who_was_told_an_id_but_not_beyond_its_session_tim
     members = table.stable("a")
     table.join("b", version=4)
     table.joined("b")
-    assert table.where() is State.STABLE, "an id alone is no reason for a rebalance"
+    assert table.where() is GroupState.STABLE, "an id alone is no reason for a rebalance"
     table.join("a", members["a"])
     assert "a" in table.waiting
     table.advance(SESSION_MS)
@@ -140,7 +140,7 @@ def test_a_follower_that_joins_again_with_nothing_new_is_told_the_generation_it_
     table.join("b", members["b"])
     answer = table.joined("b")
     assert (answer.error, answer.generation, answer.leader, answer.members) == (ErrorCode.NONE, 2, members["a"], ())
-    assert table.where() is State.STABLE
+    assert table.where() is GroupState.STABLE
 
 
 @pytest.mark.parametrize("who", ["a", "b"])
@@ -148,7 +148,7 @@ def test_the_leader_or_whoever_has_something_new_starts_a_rebalance_by_joining_a
     table = GroupTable()
     members = table.stable("a", "b")
     table.join(who, members[who], protocols=RANGE if who == "a" else {"range": subscription("t", "u")})
-    assert table.where() is State.PREPARING_REBALANCE
+    assert table.where() is GroupState.PREPARING_REBALANCE
     assert table.waiting == {who}
     table.join_again()
     assert table.joined(who).generation == 3
@@ -160,7 +160,7 @@ def test_while_the_leader_works_a_lost_answer_is_given_again_and_news_start_over
     lost = table.joined("a")
     table.join("a", "a-1")
     assert table.joined("a") == lost
-    assert table.where() is State.COMPLETING_REBALANCE
+    assert table.where() is GroupState.COMPLETING_REBALANCE
     table.join("a", "a-1", protocols={"range": subscription("u")})
     assert table.joined("a").generation == 2
 
@@ -223,11 +223,11 @@ def test_members_beyond_the_most_are_refused_in_every_state() -> None:
     assert table.joined("c").error is ErrorCode.GROUP_MAX_SIZE_REACHED
     table.advance(2000)
     table.join("c")
-    assert (table.joined("c").error, table.where()) == (ErrorCode.GROUP_MAX_SIZE_REACHED, State.COMPLETING_REBALANCE)
+    assert (table.joined("c").error, table.where()) == (ErrorCode.GROUP_MAX_SIZE_REACHED, GroupState.COMPLETING_REBALANCE)
     table.hand_out({"a": table.joined("a").member_id, "b": table.joined("b").member_id})
     table.join("c")
     answer = table.joined("c")
-    assert (answer.error, answer.member_id, table.where()) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "", State.STABLE)
+    assert (answer.error, answer.member_id, table.where()) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "", GroupState.STABLE)
 
 
 def test_who_fits_in_no_longer_because_the_limit_was_lowered_is_put_out_when_it_joins_again() -> None:
@@ -235,7 +235,7 @@ def test_who_fits_in_no_longer_because_the_limit_was_lowered_is_put_out_when_it_
     table = GroupTable()
     members = table.stable("a", "b", "c")
     smaller = GroupTable(Limits(0, 2, 1 << 30), state=table.stores[-1].state)
-    assert smaller.group.state is State.PREPARING_REBALANCE
+    assert smaller.group.state is GroupState.PREPARING_REBALANCE
     smaller.join("c", members["c"])
     smaller.join("b", members["b"])
     smaller.join("a", members["a"])
@@ -251,12 +251,12 @@ def test_what_members_send_is_bounded() -> None:
     members = table.stable("a")
     table.join("b", protocols={"range": bytes(9_000)})
     assert table.joined("b").error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert table.where() is State.STABLE
+    assert table.where() is GroupState.STABLE
     table.join("a", members["a"], protocols={"range": bytes(8_000)})
     assert table.joined("a").error is ErrorCode.NONE
     table.join("a", members["a"], protocols={"range": bytes(9_990)})
     assert table.joined("a").error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert table.where() is State.EMPTY, "who would need more than there is is put out"
+    assert table.where() is GroupState.EMPTY, "who would need more than there is is put out"
 
 
 def test_ids_that_nobody_comes_back_with_are_bounded() -> None:

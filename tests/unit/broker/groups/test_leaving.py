@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.broker.groups.states import GroupSnapshot, State
+from moldau.broker.groups.states import GroupSnapshot, GroupState
 from moldau.model.errors import ErrorCode
 from support.memberships import SESSION_MS, START_MS, GroupTable
 
@@ -12,7 +12,7 @@ def test_the_last_member_leaves_an_empty_group_that_keeps_its_generation() -> No
     members = table.stable("a")
     table.advance(7)
     assert table.leave(members["a"]) == [ErrorCode.NONE]
-    assert (table.where(), table.group.generation, table.group.protocol) == (State.EMPTY, 2, None)
+    assert (table.where(), table.group.generation, table.group.protocol) == (GroupState.EMPTY, 2, None)
     assert table.stores[-1].state == GroupSnapshot("consumer", 2, None, None, START_MS + 7, ())
     assert table.group.deadlines == 0
     table.join("b")
@@ -42,14 +42,14 @@ def test_several_leave_at_once_and_each_has_its_own_error() -> None:
     ]
     assert set(table.group.roster.members) == {members["c"], members["d"]}
     assert table.group.generation == 4
-    assert table.where() is State.PREPARING_REBALANCE
+    assert table.where() is GroupState.PREPARING_REBALANCE
 
 
 def test_nobody_leaves_and_nothing_happens() -> None:
     table = GroupTable()
     table.stable("a")
     assert table.leave("stranger") == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert table.where() is State.STABLE
+    assert table.where() is GroupState.STABLE
 
 
 def test_the_leaver_may_be_the_one_that_all_waited_for() -> None:
@@ -66,7 +66,7 @@ def test_an_id_is_given_back_without_troubling_a_stable_group() -> None:
     members = table.stable("a")
     table.join("b", version=4)
     assert table.leave(table.joined("b").member_id) == [ErrorCode.NONE]
-    assert table.where() is State.STABLE
+    assert table.where() is GroupState.STABLE
     table.join("b", version=4)
     table.join("a", members["a"])
     assert table.waiting == {"a"}
@@ -98,9 +98,9 @@ def test_a_member_lives_as_long_as_it_is_heard_from_in_time(gap_ms: int) -> None
         table.advance(gap_ms)
         assert table.heartbeat(members["a"]) is ErrorCode.NONE
     table.advance(SESSION_MS - 1)
-    assert table.where() is State.STABLE
+    assert table.where() is GroupState.STABLE
     table.advance(1)
-    assert table.where() is State.EMPTY
+    assert table.where() is GroupState.EMPTY
     assert table.heartbeat(members["a"]) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -111,7 +111,7 @@ def test_a_commit_keeps_a_member_alive_too() -> None:
     table.group.heard_from(members["a"], table.now_ms)
     table.group.heard_from("stranger", table.now_ms)
     table.advance(SESSION_MS - 1)
-    assert table.where() is State.STABLE
+    assert table.where() is GroupState.STABLE
 
 
 def test_the_death_of_one_member_is_noticed_by_the_others_only_by_their_heartbeats() -> None:
@@ -130,7 +130,7 @@ def test_members_that_die_together_leave_an_empty_group() -> None:
     table = GroupTable()
     table.stable("a", "b", "c")
     table.advance(SESSION_MS)
-    assert (table.where(), len(table.group.roster), table.group.deadlines) == (State.EMPTY, 0, 0)
+    assert (table.where(), len(table.group.roster), table.group.deadlines) == (GroupState.EMPTY, 0, 0)
 
 
 def test_a_heartbeat_of_another_generation_is_refused_and_does_not_count() -> None:
@@ -139,7 +139,7 @@ def test_a_heartbeat_of_another_generation_is_refused_and_does_not_count() -> No
     table.advance(SESSION_MS - 1)
     assert table.heartbeat(members["a"], generation=0) is ErrorCode.ILLEGAL_GENERATION
     table.advance(1)
-    assert table.where() is State.EMPTY
+    assert table.where() is GroupState.EMPTY
 
 
 def test_heartbeats_in_every_state() -> None:
@@ -177,7 +177,7 @@ def test_an_empty_group_that_cannot_be_stored_is_empty_all_the_same() -> None:
     table.joined("a")
     table.leave("a-1")
     table.stored(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert table.where() is State.EMPTY
+    assert table.where() is GroupState.EMPTY
 
 
 def test_a_group_that_goes_answers_whoever_waits_once() -> None:
@@ -190,4 +190,4 @@ def test_a_group_that_goes_answers_whoever_waits_once() -> None:
     table.stored()
     table.leave_all("leave", "a-1")
     assert table.left("leave").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert table.where() is State.DEAD
+    assert table.where() is GroupState.DEAD

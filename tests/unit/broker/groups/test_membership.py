@@ -4,27 +4,27 @@ import pytest
 
 from moldau.broker.groups.members import subscribed_topics
 from moldau.broker.groups.membership import Membership
-from moldau.broker.groups.states import MOVES, NO_REBALANCE_TIMEOUT, NO_TIMESTAMP, GroupSnapshot, MemberState, State
+from moldau.broker.groups.states import MOVES, NO_REBALANCE_TIMEOUT, NO_TIMESTAMP, GroupSnapshot, GroupState, MemberState
 from moldau.model.errors import ErrorCode
 from support.memberships import NO_LIMITS, REBALANCE_MS, SESSION_MS, START_MS, GroupTable, subscription
 
 NONE, UNKNOWN, STALE = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION
 BUSY, GONE = ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
-STATES = [State.EMPTY, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE, State.DEAD]
+STATES = [GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, GroupState.STABLE, GroupState.DEAD]
 
 
-def in_state(state: State) -> GroupTable:
+def in_state(state: GroupState) -> GroupTable:
     """A group of which a-1 is a member, unless it is empty; generation 1."""
     table = GroupTable()
-    if state is State.EMPTY:
+    if state is GroupState.EMPTY:
         return table
     table.join("a")
     table.joined("a")
-    if state is State.STABLE:
+    if state is GroupState.STABLE:
         table.sync("a", "a-1")
-    elif state is State.PREPARING_REBALANCE:
+    elif state is GroupState.PREPARING_REBALANCE:
         table.join("b")
-    elif state is State.DEAD:
+    elif state is GroupState.DEAD:
         table.unload()
     assert table.group.state is state
     return table
@@ -60,7 +60,7 @@ def test_commits_in_transactions_in_every_state(who: str, generation: int, expec
 
 
 def test_a_commit_in_the_name_of_an_instance_alone_is_checked() -> None:
-    group = in_state(State.STABLE).group
+    group = in_state(GroupState.STABLE).group
     assert group.check_commit("", "nobody", -1) is UNKNOWN
 
 
@@ -108,7 +108,7 @@ def member_state(name: str, **changes: object) -> MemberState:
 def test_a_restored_group_is_stable_and_its_members_go_on_with_a_heartbeat() -> None:
     state = GroupSnapshot("consumer", 7, "range", "b", START_MS - 1, (member_state("a"), member_state("b")))
     table = GroupTable(state=state)
-    assert (table.where(), table.group.generation, table.group.roster.leader) == (State.STABLE, 7, "b")
+    assert (table.where(), table.group.generation, table.group.roster.leader) == (GroupState.STABLE, 7, "b")
     assert table.group.state_timestamp_ms == START_MS - 1
     assert table.group.subscribed_to("t")
     assert table.heartbeat("a") is ErrorCode.NONE
@@ -128,7 +128,7 @@ def test_the_sessions_of_a_restored_group_begin_when_it_is_loaded() -> None:
 
 def test_a_group_that_was_stored_empty_keeps_its_generation() -> None:
     table = GroupTable(state=GroupSnapshot("consumer", 7, None, None, START_MS, ()))
-    assert (table.where(), table.group.protocol_type, table.group.deadlines) == (State.EMPTY, "consumer", 0)
+    assert (table.where(), table.group.protocol_type, table.group.deadlines) == (GroupState.EMPTY, "consumer", 0)
     table.join("a")
     assert table.joined("a").generation == 8
 
@@ -143,8 +143,8 @@ def test_what_older_values_leave_out_is_made_good() -> None:
 
 
 def test_a_state_is_left_only_for_those_it_may_be_left_for() -> None:
-    for state in State:
-        for other in State:
+    for state in GroupState:
+        for other in GroupState:
             group = Membership("g", NO_LIMITS)
             group.state = state
             if other in MOVES[state]:

@@ -1,7 +1,7 @@
 """How long a rebalance lasts: the first delay of an empty group, the rebalance timeout, and who is missed at its end."""
 
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import State
+from moldau.broker.groups.states import GroupState
 from moldau.model.errors import ErrorCode
 from support.memberships import REBALANCE_MS, SESSION_MS, GroupTable
 
@@ -21,7 +21,7 @@ def test_an_empty_group_waits_for_more_members_as_long_as_they_come() -> None:
     assert table.joined("b").generation == 1
     table.advance(1000)
     table.join("c")
-    assert table.where() is State.PREPARING_REBALANCE
+    assert table.where() is GroupState.PREPARING_REBALANCE
 
 
 def test_the_first_delay_ends_with_the_rebalance_timeout_however_many_come() -> None:
@@ -51,7 +51,7 @@ def test_who_leaves_in_the_first_delay_leaves_an_empty_group_behind_at_its_end()
     assert table.leave("a-1") == [ErrorCode.NONE]
     assert table.joined("a").error is ErrorCode.UNKNOWN_MEMBER_ID
     table.advance(3000)
-    assert (table.where(), table.group.generation) == (State.EMPTY, 1)
+    assert (table.where(), table.group.generation) == (GroupState.EMPTY, 1)
     assert table.group.deadlines == 0
 
 
@@ -111,9 +111,9 @@ def test_a_rebalance_that_nobody_joins_goes_on_until_the_last_session_is_over() 
     state = state._replace(members=tuple(each._replace(session_timeout_ms=200_000, rebalance_timeout_ms=60_000) for each in state.members))
     table = GroupTable(Limits(0, 1, 1 << 30), state=state)
     table.advance(199_999)
-    assert (table.where(), table.group.generation) == (State.PREPARING_REBALANCE, 2)
+    assert (table.where(), table.group.generation) == (GroupState.PREPARING_REBALANCE, 2)
     table.advance(1)
-    assert (table.where(), table.group.generation) == (State.EMPTY, 3)
+    assert (table.where(), table.group.generation) == (GroupState.EMPTY, 3)
     assert table.group.deadlines == 0
 
 
@@ -153,7 +153,7 @@ def test_who_does_not_ask_for_its_assignment_by_the_rebalance_timeout_is_put_out
     table.joined("b")
     table.sync("a", "a-1", assignments={"a-1": b"x"})
     assert table.synced("a").assignment == b"x"
-    assert table.where() is State.STABLE
+    assert table.where() is GroupState.STABLE
     for _ in range(REBALANCE_MS // 5000):
         assert table.heartbeat("a-1") is ErrorCode.NONE
         assert table.heartbeat("b-2") is ErrorCode.NONE
@@ -176,6 +176,6 @@ def test_ids_alone_do_not_keep_a_rebalance_from_its_end() -> None:
     told = table.joined("b").member_id
     table.leave(members["a"])
     table.advance(0)
-    assert table.where() is State.EMPTY
+    assert table.where() is GroupState.EMPTY
     table.join("b", told, version=4)
     assert table.joined("b").generation == 3

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import State
+from moldau.broker.groups.states import GroupState
 from moldau.model.errors import ErrorCode
 from support.memberships import RANGE, SESSION_MS, GroupTable, subscription
 
@@ -32,7 +32,7 @@ def test_a_follower_comes_back_without_a_rebalance_and_keeps_its_assignment() ->
     answer = table.joined("b")
     assert (answer.error, answer.member_id, answer.generation, answer.leader) == (ErrorCode.NONE, "two-3", 2, "one-1")
     assert (answer.protocol_type, answer.protocol, answer.members) == ("consumer", "range", ())
-    assert table.where() is State.STABLE
+    assert table.where() is GroupState.STABLE
     table.sync("b", "two-3", instance="two")
     assert table.synced("b").assignment == b"b"
     assert table.heartbeat("one-1", instance="one") is ErrorCode.NONE
@@ -93,7 +93,7 @@ def test_who_comes_back_with_another_subscription_of_the_same_protocol_keeps_the
     table = static_pair()
     table.join("b", instance="two", protocols={"range": subscription("u")})
     assert table.joined("b").error is ErrorCode.NONE
-    assert table.where() is State.STABLE
+    assert table.where() is GroupState.STABLE
     assert table.stores[-1].state.members[1].subscription == subscription("u")
 
 
@@ -116,7 +116,7 @@ def test_while_the_leader_works_a_static_member_that_comes_back_starts_over() ->
     table.sync("b", "two-2", instance="two")
     table.join("b2", instance="two")
     assert table.synced("b").error is ErrorCode.FENCED_INSTANCE_ID
-    assert table.where() is State.PREPARING_REBALANCE
+    assert table.where() is GroupState.PREPARING_REBALANCE
     table.join("a", "one-1", instance="one")
     assert [member.member_id for member in table.joined("a").members] == ["one-1", "two-3"]
 
@@ -216,7 +216,7 @@ def test_a_member_that_is_away_longer_than_its_session_loses_its_place() -> None
     table.advance(SESSION_MS // 2)
     assert table.heartbeat("one-1", instance="one") is ErrorCode.REBALANCE_IN_PROGRESS
     table.join("b", instance="two")
-    assert table.where() is State.PREPARING_REBALANCE
+    assert table.where() is GroupState.PREPARING_REBALANCE
     assert table.waiting == {"b"}
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import GroupSnapshot, MemberState, State
+from moldau.broker.groups.states import GroupSnapshot, GroupState, MemberState
 from moldau.model.errors import ErrorCode
 from support.memberships import REBALANCE_MS, SESSION_MS, START_MS, GroupTable, subscription
 
@@ -25,9 +25,9 @@ def test_a_follower_waits_for_the_leader_and_both_for_the_log() -> None:
     assert table.waiting == {"b"}
     table.sync("a", "a-1", assignments={"a-1": b"x", "b-2": b"y"})
     assert table.waiting == {"a", "b"}
-    assert table.where() is State.COMPLETING_REBALANCE
+    assert table.where() is GroupState.COMPLETING_REBALANCE
     table.stored()
-    assert table.where() is State.STABLE
+    assert table.where() is GroupState.STABLE
     first, second = table.synced("a"), table.synced("b")
     assert (first.error, first.assignment, first.protocol_type, first.protocol) == (ErrorCode.NONE, b"x", "consumer", "range")
     assert second.assignment == b"y"
@@ -89,7 +89,7 @@ def test_a_rebalance_that_began_meanwhile_makes_what_was_stored_worthless() -> N
     table.join("c")
     assert table.synced("a").error is ErrorCode.REBALANCE_IN_PROGRESS
     table.stored()
-    assert table.where() is State.PREPARING_REBALANCE
+    assert table.where() is GroupState.PREPARING_REBALANCE
     table.join_again()
     table.sync("a2", "a-1", assignments={"a-1": b"new"})
     assert table.waiting == {"a2"}
@@ -149,7 +149,7 @@ def test_assignments_beyond_the_bytes_of_a_group_are_refused() -> None:
     assert table.synced("a").error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert table.synced("b").error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert table.stores == []
-    assert table.where() is State.PREPARING_REBALANCE
+    assert table.where() is GroupState.PREPARING_REBALANCE
 
 
 def test_who_waits_for_the_leader_does_not_lose_its_session_meanwhile() -> None:
