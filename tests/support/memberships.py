@@ -17,7 +17,7 @@ from math import inf
 from moldau.broker.groups.membership import Membership
 from moldau.broker.groups.rebalance import Limits
 from moldau.broker.groups.states import (
-    Due,
+    DeadlineReached,
     Effect,
     Event,
     GroupSnapshot,
@@ -174,7 +174,7 @@ class GroupTable:
         until = self.now_ms + milliseconds
         while self.group.earliest_ms <= until:
             self.now_ms = max(self.now_ms, int(self.group.earliest_ms))
-            self.step(Due())
+            self.step(DeadlineReached())
         self.now_ms = until
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:

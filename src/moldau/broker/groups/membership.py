@@ -32,7 +32,7 @@ from moldau.broker.groups.members import Member
 from moldau.broker.groups.rebalance import AssignmentTicket, Limits, RebalanceMachine
 from moldau.broker.groups.states import (
     NO_MEMBER,
-    Due,
+    DeadlineReached,
     Effect,
     Event,
     GroupSnapshot,
@@ -84,7 +84,7 @@ class Membership(RebalanceMachine):
                 self.sync(event)
             case Leave():
                 self._leave(event)
-            case Due():
+            case DeadlineReached():
                 self._due()
             case Stored():
                 self._stored(event)

@@ -16,7 +16,7 @@ from moldau.broker.groups.rebalance import Limits
 from moldau.broker.groups.records import group_key, group_value
 from moldau.broker.groups.states import (
     NO_MEMBER,
-    Due,
+    DeadlineReached,
     Effect,
     Event,
     Join,
@@ -148,7 +148,7 @@ class GroupRunner:
 
     def _due(self, group: Group) -> None:
         group.due_ms = inf
-        self.take(group, Due())
+        self.take(group, DeadlineReached())
 
 
 def _code_for_members(error: "PeerError | None") -> ErrorCode:

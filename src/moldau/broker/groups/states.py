@@ -138,7 +138,7 @@ class Leave(NamedTuple):
     members: Sequence[Leaver]
 
 
-class Due(NamedTuple):
+class DeadlineReached(NamedTuple):
     """Some deadline may have passed."""
 
 
@@ -159,7 +159,7 @@ class Unloaded(NamedTuple):
     error: ErrorCode
 
 
-Event: TypeAlias = Join | Sync | Leave | Due | Stored | Loaded | Unloaded
+Event: TypeAlias = Join | Sync | Leave | DeadlineReached | Stored | Loaded | Unloaded
 
 
 class JoinedMember(NamedTuple):
