@@ -22,6 +22,7 @@ from moldau.broker.groups.states import (
     Event,
     GroupSnapshot,
     GroupState,
+    GroupStored,
     Join,
     Joined,
     Leave,
@@ -29,7 +30,6 @@ from moldau.broker.groups.states import (
     Left,
     Loaded,
     Store,
-    Stored,
     Sync,
     Synced,
     Unloaded,
@@ -165,7 +165,7 @@ class GroupTable:
 
     def stored(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """Answer the oldest `Store`."""
-        self.step(Stored(self.unanswered.pop(0).ticket, error))
+        self.step(GroupStored(self.unanswered.pop(0).ticket, error))
 
     # What happens otherwise
 

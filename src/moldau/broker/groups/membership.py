@@ -37,12 +37,12 @@ from moldau.broker.groups.states import (
     Event,
     GroupSnapshot,
     GroupState,
+    GroupStored,
     Join,
     Leave,
     Leaver,
     Left,
     Loaded,
-    Stored,
     Sync,
     Unloaded,
 )
@@ -86,7 +86,7 @@ class Membership(RebalanceMachine):
                 self._leave(event)
             case DeadlineReached():
                 self._due()
-            case Stored():
+            case GroupStored():
                 self._stored(event)
             case Loaded():
                 self._loaded()
@@ -229,7 +229,7 @@ class Membership(RebalanceMachine):
 
     # Stores, the beginning and the end
 
-    def _stored(self, event: Stored) -> None:
+    def _stored(self, event: GroupStored) -> None:
         match event.ticket:
             case AssignmentTicket():
                 self.assignment_stored(event.ticket, event.error)

@@ -19,13 +19,13 @@ from moldau.broker.groups.states import (
     DeadlineReached,
     Effect,
     Event,
+    GroupStored,
     Join,
     Joined,
     Leave,
     Left,
     Loaded,
     Store,
-    Stored,
     Sync,
     Synced,
     Unloaded,
@@ -111,7 +111,7 @@ class GroupRunner:
         group.queued -= 1
         if error is None:
             group.is_stored = True
-        return Stored(effect.ticket, _code_for_members(error))
+        return GroupStored(effect.ticket, _code_for_members(error))
 
     def carry_out(self, _group: Group, effect: Any) -> None:
         """Answer a request."""

@@ -142,7 +142,7 @@ class DeadlineReached(NamedTuple):
     """Some deadline may have passed."""
 
 
-class Stored(NamedTuple):
+class GroupStored(NamedTuple):
     """What came of a `Store`; NONE when all is well."""
 
     ticket: object
@@ -159,7 +159,7 @@ class Unloaded(NamedTuple):
     error: ErrorCode
 
 
-Event: TypeAlias = Join | Sync | Leave | DeadlineReached | Stored | Loaded | Unloaded
+Event: TypeAlias = Join | Sync | Leave | DeadlineReached | GroupStored | Loaded | Unloaded
 
 
 class JoinedMember(NamedTuple):
@@ -203,7 +203,7 @@ class Left(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Append `state` to the offsets topic, then return `Stored`. `ticket` None: no request waits for it."""
+    """Append `state` to the offsets topic, then return `GroupStored`. `ticket` None: no request waits for it."""
 
     state: GroupSnapshot
     ticket: object
