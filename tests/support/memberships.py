@@ -29,7 +29,7 @@ from moldau.broker.groups.states import (
     Leaver,
     Left,
     Loaded,
-    Store,
+    StoreGroup,
     Sync,
     Synced,
     Unloaded,
@@ -57,15 +57,15 @@ class GroupTable:
     limits: Limits = NO_LIMITS
     state: GroupSnapshot | None = None
     holds_stores: bool = False
-    """Whether the test answers `Store` itself, by `stored`."""
+    """Whether the test answers `StoreGroup` itself, by `stored`."""
     now_ms: int = 0
     given: int = 0
     """Ids given so far: the next member is ``NAME-N``."""
     waiting: set[str] = field(default_factory=set)
     answers: dict[str, Effect] = field(default_factory=dict)
-    stores: list[Store] = field(default_factory=list)
+    stores: list[StoreGroup] = field(default_factory=list)
     """What was stored, newest last."""
-    unanswered: list[Store] = field(default_factory=list)
+    unanswered: list[StoreGroup] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.state is None:
@@ -164,7 +164,7 @@ class GroupTable:
         return answer
 
     def stored(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Answer the oldest `Store`."""
+        """Answer the oldest `StoreGroup`."""
         self.step(GroupStored(self.unanswered.pop(0).ticket, error))
 
     # What happens otherwise
@@ -184,7 +184,7 @@ class GroupTable:
     def step(self, event: Event) -> None:
         """One step, and the effects of what it stores."""
         for effect in self.group.step(event, self.now_ms, START_MS + self.now_ms):
-            if isinstance(effect, Store):
+            if isinstance(effect, StoreGroup):
                 self.stores.append(effect)
                 self.unanswered.append(effect)
             else:

@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.members import Member, member_size, pending_size, protocols_size
-from moldau.broker.groups.states import NO_MEMBER, GroupState, Join, Joined, Protocols, Store
+from moldau.broker.groups.states import NO_MEMBER, GroupState, Join, Joined, Protocols, StoreGroup
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _replace(group: "RebalanceMachine", member: Member, event: Join) -> None:
     reason = f"static member {member.group_instance_id} is back: {event.reason}"
     if group.state is GroupState.STABLE and group.roster.choose_protocol() == group.protocol:
         assignments = {member_id: each.assignment for member_id, each in group.roster.members.items()}
-        group.do(Store(group.snapshot(assignments), replacement))
+        group.do(StoreGroup(group.snapshot(assignments), replacement))
     elif group.state is GroupState.PREPARING_REBALANCE:
         group.complete_if_all_joined()
     else:

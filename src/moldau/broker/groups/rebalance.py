@@ -29,7 +29,7 @@ from moldau.broker.groups.states import (
     GroupState,
     Join,
     Joined,
-    Store,
+    StoreGroup,
     Sync,
     Synced,
     Token,
@@ -315,7 +315,7 @@ class RebalanceMachine:
         self.look_up_topics()
         self.go_to(GroupState.EMPTY)
         _LOG.info("group is empty: group=%s generation=%d", self.group_id, self.generation)
-        self.do(Store(self.snapshot({}), None))
+        self.do(StoreGroup(self.snapshot({}), None))
 
     def _begin_generation(self) -> None:
         reached("groups: began a generation")
@@ -397,7 +397,7 @@ class RebalanceMachine:
             return
         roster.expect_assignment(grows)
         self.storing = AssignmentTicket(assignments)
-        self.do(Store(self.snapshot(assignments), self.storing))
+        self.do(StoreGroup(self.snapshot(assignments), self.storing))
 
     def _fail_assignment(self, error: ErrorCode) -> None:
         self.give_up_assignment(error)

@@ -25,7 +25,7 @@ from moldau.broker.groups.states import (
     Leave,
     Left,
     Loaded,
-    Store,
+    StoreGroup,
     Sync,
     Synced,
     Unloaded,
@@ -48,7 +48,7 @@ class GroupRunner:
 
     __slots__ = ("_clock", "_config", "_coordinator", "take")
 
-    store = Store
+    store = StoreGroup
     requests = (Join, Sync, Leave)
 
     def __init__(self, coordinator: "PartitionCoordinator[Any]", clock: "Clock", config: "BrokerConfig") -> None:
@@ -101,12 +101,12 @@ class GroupRunner:
         self._set_deadline(group, membership)
         return effects
 
-    def records(self, group: Group, effect: Store) -> "Sequence[KeyValue]":
+    def records(self, group: Group, effect: StoreGroup) -> "Sequence[KeyValue]":
         """The record of the group."""
         group.queued += 1
         return ((group_key(group.group_id), group_value(effect.state)),)
 
-    def stored(self, group: Group, effect: Store, error: "PeerError | None") -> Event:
+    def stored(self, group: Group, effect: StoreGroup, error: "PeerError | None") -> Event:
         """What the group's members have agreed on is stored, or not."""
         group.queued -= 1
         if error is None:

@@ -143,7 +143,7 @@ class DeadlineReached(NamedTuple):
 
 
 class GroupStored(NamedTuple):
-    """What came of a `Store`; NONE when all is well."""
+    """What came of a `StoreGroup`; NONE when all is well."""
 
     ticket: object
     error: ErrorCode
@@ -202,11 +202,11 @@ class Left(NamedTuple):
     members: Sequence[tuple[Leaver, ErrorCode]] = ()
 
 
-class Store(NamedTuple):
+class StoreGroup(NamedTuple):
     """Append `state` to the offsets topic, then return `GroupStored`. `ticket` None: no request waits for it."""
 
     state: GroupSnapshot
     ticket: object
 
 
-Effect: TypeAlias = Joined | Synced | Left | Store
+Effect: TypeAlias = Joined | Synced | Left | StoreGroup
