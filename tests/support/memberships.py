@@ -20,6 +20,7 @@ from moldau.broker.groups.states import (
     DeadlineReached,
     Effect,
     Event,
+    GroupLoaded,
     GroupSnapshot,
     GroupState,
     GroupStored,
@@ -28,7 +29,6 @@ from moldau.broker.groups.states import (
     Leave,
     Leaver,
     Left,
-    Loaded,
     StoreGroup,
     Sync,
     Synced,
@@ -72,7 +72,7 @@ class GroupTable:
             self.group = Membership("g", self.limits)
         else:
             self.group = Membership.restored("g", self.limits, self.state)
-            self.step(Loaded())
+            self.step(GroupLoaded())
 
     # Requests
 

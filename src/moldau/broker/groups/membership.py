@@ -35,6 +35,7 @@ from moldau.broker.groups.states import (
     DeadlineReached,
     Effect,
     Event,
+    GroupLoaded,
     GroupSnapshot,
     GroupState,
     GroupStored,
@@ -42,7 +43,6 @@ from moldau.broker.groups.states import (
     Leave,
     Leaver,
     Left,
-    Loaded,
     Sync,
     Unloaded,
 )
@@ -56,7 +56,7 @@ class Membership(RebalanceMachine):
 
     @classmethod
     def restored(cls, group_id: str, limits: Limits, state: GroupSnapshot, account: Account | None = None) -> "Membership":
-        """The group that was stored as `state`. Its sessions begin with the event `Loaded`."""
+        """The group that was stored as `state`. Its sessions begin with the event `GroupLoaded`."""
         group = cls(group_id, limits, account)
         for each in state.members:
             group.roster.add(Member.restored(each, state.protocol))
@@ -88,7 +88,7 @@ class Membership(RebalanceMachine):
                 self._due()
             case GroupStored():
                 self._stored(event)
-            case Loaded():
+            case GroupLoaded():
                 self._loaded()
             case Unloaded():
                 self._unloaded(event.error)

@@ -19,12 +19,12 @@ from moldau.broker.groups.states import (
     DeadlineReached,
     Effect,
     Event,
+    GroupLoaded,
     GroupStored,
     Join,
     Joined,
     Leave,
     Left,
-    Loaded,
     StoreGroup,
     Sync,
     Synced,
@@ -67,7 +67,7 @@ class GroupRunner:
         """The group was stored with these members; their sessions begin now."""
         group.is_stored = True
         group.membership = Membership.restored(group.group_id, self._limits(), state, group.account)
-        self.take(group, Loaded())
+        self.take(group, GroupLoaded())
 
     def heartbeat(self, group: Group, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """As `Membership.heartbeat`, now; UNKNOWN_MEMBER_ID in a group that never had members."""

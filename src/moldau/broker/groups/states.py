@@ -149,7 +149,7 @@ class GroupStored(NamedTuple):
     error: ErrorCode
 
 
-class Loaded(NamedTuple):
+class GroupLoaded(NamedTuple):
     """The group was read from the offsets topic, and its members may be heard from now on."""
 
 
@@ -159,7 +159,7 @@ class Unloaded(NamedTuple):
     error: ErrorCode
 
 
-Event: TypeAlias = Join | Sync | Leave | DeadlineReached | GroupStored | Loaded | Unloaded
+Event: TypeAlias = Join | Sync | Leave | DeadlineReached | GroupStored | GroupLoaded | Unloaded
 
 
 class JoinedMember(NamedTuple):
