@@ -24,6 +24,7 @@ from moldau.broker.groups.states import (
     GroupSnapshot,
     GroupState,
     GroupStored,
+    GroupUnloaded,
     Join,
     Joined,
     Leave,
@@ -32,7 +33,6 @@ from moldau.broker.groups.states import (
     StoreGroup,
     Sync,
     Synced,
-    Unloaded,
 )
 from moldau.model.errors import ErrorCode
 
@@ -179,7 +179,7 @@ class GroupTable:
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """The group goes."""
-        self.step(Unloaded(error))
+        self.step(GroupUnloaded(error))
 
     def step(self, event: Event) -> None:
         """One step, and the effects of what it stores."""

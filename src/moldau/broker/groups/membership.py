@@ -39,12 +39,12 @@ from moldau.broker.groups.states import (
     GroupSnapshot,
     GroupState,
     GroupStored,
+    GroupUnloaded,
     Join,
     Leave,
     Leaver,
     Left,
     Sync,
-    Unloaded,
 )
 from moldau.model.errors import ErrorCode
 
@@ -90,7 +90,7 @@ class Membership(RebalanceMachine):
                 self._stored(event)
             case GroupLoaded():
                 self._loaded()
-            case Unloaded():
+            case GroupUnloaded():
                 self._unloaded(event.error)
             case _:
                 assert_never(event)

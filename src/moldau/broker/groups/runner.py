@@ -21,6 +21,7 @@ from moldau.broker.groups.states import (
     Event,
     GroupLoaded,
     GroupStored,
+    GroupUnloaded,
     Join,
     Joined,
     Leave,
@@ -28,7 +29,6 @@ from moldau.broker.groups.states import (
     StoreGroup,
     Sync,
     Synced,
-    Unloaded,
 )
 from moldau.model.errors import ErrorCode
 
@@ -89,7 +89,7 @@ class GroupRunner:
 
     def close(self, group: Group, error: "PeerError") -> None:
         """A group that has a membership ends here: answer `error` to members that wait."""
-        self.take(group, Unloaded(error.code))
+        self.take(group, GroupUnloaded(error.code))
 
     # The kind of machine
 

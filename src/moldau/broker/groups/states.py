@@ -153,13 +153,13 @@ class GroupLoaded(NamedTuple):
     """The group was read from the offsets topic, and its members may be heard from now on."""
 
 
-class Unloaded(NamedTuple):
+class GroupUnloaded(NamedTuple):
     """The group was deleted, or another broker looks after it; `error` for who waits."""
 
     error: ErrorCode
 
 
-Event: TypeAlias = Join | Sync | Leave | DeadlineReached | GroupStored | GroupLoaded | Unloaded
+Event: TypeAlias = Join | Sync | Leave | DeadlineReached | GroupStored | GroupLoaded | GroupUnloaded
 
 
 class JoinedMember(NamedTuple):
