@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from moldau.broker.groups.joining import NEW_MEMBER_TIMEOUT_MS
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import Event, GroupState, Joined, Synced
+from moldau.broker.groups.states import Event, GroupState, JoinResult, Synced
 from moldau.model.errors import ErrorCode
 from support.budgets import membership_bytes, roster_bytes
 from support.memberships import GroupTable, subscription
@@ -71,7 +71,7 @@ class WatchedTable(GroupTable):
             answer = self.answers[token]
             if answer[1] is not ErrorCode.NONE:
                 continue
-            if isinstance(answer, Joined):
+            if isinstance(answer, JoinResult):
                 assert self.protocols.setdefault(answer.generation, answer.protocol) == answer.protocol
             elif isinstance(answer, Synced):
                 assert self.asked_for[token] == self.group.generation

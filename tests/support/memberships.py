@@ -26,7 +26,7 @@ from moldau.broker.groups.states import (
     GroupStored,
     GroupUnloaded,
     Join,
-    Joined,
+    JoinResult,
     Leave,
     Leaver,
     Left,
@@ -145,10 +145,10 @@ class GroupTable:
         """The state of the group."""
         return self.group.state
 
-    def joined(self, token: str) -> Joined:
+    def joined(self, token: str) -> JoinResult:
         """The answer to a JoinGroup."""
         answer = self._take(token)
-        assert isinstance(answer, Joined)
+        assert isinstance(answer, JoinResult)
         return answer
 
     def synced(self, token: str) -> Synced:

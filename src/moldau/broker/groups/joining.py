@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.members import Member, member_size, pending_size, protocols_size
-from moldau.broker.groups.states import NO_MEMBER, GroupState, Join, Joined, Protocols, StoreGroup
+from moldau.broker.groups.states import NO_MEMBER, GroupState, Join, JoinResult, Protocols, StoreGroup
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _join_again(group: "RebalanceMachine", event: Join) -> None:
     if settled and member.supports(event.protocols):
         members = group.roster.joined_members(group.protocol) if leads else ()
         group.do(
-            Joined(
+            JoinResult(
                 event.token,
                 ErrorCode.NONE,
                 member.member_id,
@@ -182,7 +182,7 @@ def _goes_with(group: "RebalanceMachine", event: Join) -> bool:
 
 
 def _refuse(group: "RebalanceMachine", event: Join, error: ErrorCode, member_id: str | None = None) -> None:
-    group.do(Joined(event.token, error, event.member_id if member_id is None else member_id))
+    group.do(JoinResult(event.token, error, event.member_id if member_id is None else member_id))
 
 
 def _replace(group: "RebalanceMachine", member: Member, event: Join) -> None:
@@ -234,7 +234,7 @@ def replacement_stored(group: "RebalanceMachine", replacement: Replacement, erro
     else:
         leader = replacement.leader
     group.do(
-        Joined(
+        JoinResult(
             token,
             error,
             member_id,

@@ -28,7 +28,7 @@ from moldau.broker.groups.states import (
     GroupSnapshot,
     GroupState,
     Join,
-    Joined,
+    JoinResult,
     StoreGroup,
     Sync,
     Synced,
@@ -179,7 +179,7 @@ class RebalanceMachine:
     def answer_join(self, member: Member, error: ErrorCode, member_id: str | None = None) -> None:
         """Tell a member that waits to join that it did not."""
         if member.joining is not None:
-            self.do(Joined(member.joining, error, member.member_id if member_id is None else member_id))
+            self.do(JoinResult(member.joining, error, member.member_id if member_id is None else member_id))
             member.joining = None
 
     def wait_to_sync(self, member: Member, token: Token) -> None:
@@ -330,7 +330,7 @@ class RebalanceMachine:
             leads = member.member_id == roster.leader
             if member.joining is not None:
                 self.do(
-                    Joined(
+                    JoinResult(
                         member.joining,
                         ErrorCode.NONE,
                         member.member_id,

@@ -23,7 +23,7 @@ from moldau.broker.groups.states import (
     GroupStored,
     GroupUnloaded,
     Join,
-    Joined,
+    JoinResult,
     Leave,
     Left,
     StoreGroup,
@@ -120,8 +120,8 @@ class GroupRunner:
     def refuse(self, cause: Event | Effect) -> bool:
         """Answer UNKNOWN_SERVER_ERROR to a request, or in place of an answer."""
         match cause:
-            case Join(token) | Joined(token):
-                answer: Any = Joined(token, ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)
+            case Join(token) | JoinResult(token):
+                answer: Any = JoinResult(token, ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)
             case Sync(token) | Synced(token):
                 answer = Synced(token, ErrorCode.UNKNOWN_SERVER_ERROR)
             case Leave(token) | Left(token):

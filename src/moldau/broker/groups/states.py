@@ -170,7 +170,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-class Joined(NamedTuple):
+class JoinResult(NamedTuple):
     """The answer to a `Join`."""
 
     token: Token
@@ -209,4 +209,4 @@ class StoreGroup(NamedTuple):
     ticket: object
 
 
-Effect: TypeAlias = Joined | Synced | Left | StoreGroup
+Effect: TypeAlias = JoinResult | Synced | Left | StoreGroup

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.groups.states import NO_MEMBER, Join, Joined, Leave, Leaver, Left, Protocols, Sync, Synced
+from moldau.broker.groups.states import NO_MEMBER, Join, JoinResult, Leave, Leaver, Left, Protocols, Sync, Synced
 from moldau.broker.handlers.services import ConfigServices, GroupServices
 from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
@@ -46,13 +46,13 @@ def join_group(services: Services, message: JoinGroupRequest, request: Request, 
     """
     version = request.api_version
 
-    def answer(joined: Joined) -> None:
+    def answer(joined: JoinResult) -> None:
         reply(_joined(joined, version))
 
     try:
         group = _group_for(services, message, request.client_id)
     except PeerError as error:
-        answer(Joined(None, error.code, message.member_id))
+        answer(JoinResult(None, error.code, message.member_id))
         return
     new_member_id = NO_MEMBER
     if message.member_id == NO_MEMBER:
@@ -98,7 +98,7 @@ def _protocols(message: JoinGroupRequest) -> Protocols:
     return protocols
 
 
-def _joined(joined: Joined, version: int) -> JoinGroupResponse:
+def _joined(joined: JoinResult, version: int) -> JoinGroupResponse:
     protocol = joined.protocol
     return JoinGroupResponse(
         error_code=joined.error,

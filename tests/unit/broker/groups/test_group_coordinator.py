@@ -11,7 +11,7 @@ from moldau.broker.groups.deletion import OFFSETS_AT_ONCE, PENDING_AT_ONCE
 from moldau.broker.groups.group import Group
 from moldau.broker.groups.offsets import NO_TOPIC_ID, PENDING_COST, TRANSACTION_COST, Commit
 from moldau.broker.groups.records import group_key, group_value, offset_key
-from moldau.broker.groups.states import GroupSnapshot, Join, Joined, MemberState
+from moldau.broker.groups.states import GroupSnapshot, Join, JoinResult, MemberState
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import UNFINISHED, Steps, drain
 from support.budgets import check_group_budgets
@@ -237,7 +237,7 @@ def test_members_that_wait_are_told_when_their_group_moves() -> None:
     one.lead()
     group = one.groups.group_for("g")
     assert group is not None
-    answers: list[Joined] = []
+    answers: list[JoinResult] = []
     join = Join(answers.append, "", None, "c", "/h", 10_000, 60_000, "consumer", RANGE, "m-2", False, False, "none")
     one.groups.start_membership(group, "a test")
     one.groups.take(group, join)
