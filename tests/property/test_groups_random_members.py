@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from moldau.broker.groups.joining import NEW_MEMBER_TIMEOUT_MS
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import Event, GroupState, JoinResult, Synced
+from moldau.broker.groups.states import Event, GroupState, JoinResult, SyncResult
 from moldau.model.errors import ErrorCode
 from support.budgets import membership_bytes, roster_bytes
 from support.memberships import GroupTable, subscription
@@ -73,7 +73,7 @@ class WatchedTable(GroupTable):
                 continue
             if isinstance(answer, JoinResult):
                 assert self.protocols.setdefault(answer.generation, answer.protocol) == answer.protocol
-            elif isinstance(answer, Synced):
+            elif isinstance(answer, SyncResult):
                 assert self.asked_for[token] == self.group.generation
                 assert self.group.state is GroupState.STABLE
                 assert all(self.holds_what_was_stored(each.member_id, each.assignment) for each in self.group.roster.members.values())

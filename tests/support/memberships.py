@@ -32,7 +32,7 @@ from moldau.broker.groups.states import (
     Left,
     StoreGroup,
     Sync,
-    Synced,
+    SyncResult,
 )
 from moldau.model.errors import ErrorCode
 
@@ -151,10 +151,10 @@ class GroupTable:
         assert isinstance(answer, JoinResult)
         return answer
 
-    def synced(self, token: str) -> Synced:
+    def synced(self, token: str) -> SyncResult:
         """The answer to a SyncGroup."""
         answer = self._take(token)
-        assert isinstance(answer, Synced)
+        assert isinstance(answer, SyncResult)
         return answer
 
     def left(self, token: str) -> Left:

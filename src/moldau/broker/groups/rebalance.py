@@ -31,7 +31,7 @@ from moldau.broker.groups.states import (
     JoinResult,
     StoreGroup,
     Sync,
-    Synced,
+    SyncResult,
     Token,
 )
 from moldau.model.errors import ErrorCode
@@ -192,9 +192,9 @@ class RebalanceMachine:
         if member.syncing is None:
             return
         if error is ErrorCode.NONE:
-            self.do(Synced(member.syncing, error, self.protocol_type, self.protocol, member.assignment))
+            self.do(SyncResult(member.syncing, error, self.protocol_type, self.protocol, member.assignment))
         else:
-            self.do(Synced(member.syncing, error))
+            self.do(SyncResult(member.syncing, error))
         member.syncing = None
 
     # Members
@@ -353,7 +353,7 @@ class RebalanceMachine:
         """SyncGroup, in any state."""
         error = self._check_sync(event)
         if error is not ErrorCode.NONE:
-            self.do(Synced(event.token, error))
+            self.do(SyncResult(event.token, error))
             return
         member = self.roster.members[event.member_id]
         self.unsynced.discard(member.member_id)

@@ -28,7 +28,7 @@ from moldau.broker.groups.states import (
     Left,
     StoreGroup,
     Sync,
-    Synced,
+    SyncResult,
 )
 from moldau.model.errors import ErrorCode
 
@@ -122,8 +122,8 @@ class GroupRunner:
         match cause:
             case Join(token) | JoinResult(token):
                 answer: Any = JoinResult(token, ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)
-            case Sync(token) | Synced(token):
-                answer = Synced(token, ErrorCode.UNKNOWN_SERVER_ERROR)
+            case Sync(token) | SyncResult(token):
+                answer = SyncResult(token, ErrorCode.UNKNOWN_SERVER_ERROR)
             case Leave(token) | Left(token):
                 answer = Left(token, ErrorCode.UNKNOWN_SERVER_ERROR)
             case _:

@@ -184,7 +184,7 @@ class JoinResult(NamedTuple):
     members: Sequence[JoinedMember] = ()
 
 
-class Synced(NamedTuple):
+class SyncResult(NamedTuple):
     """The answer to a `Sync`."""
 
     token: Token
@@ -209,4 +209,4 @@ class StoreGroup(NamedTuple):
     ticket: object
 
 
-Effect: TypeAlias = JoinResult | Synced | Left | StoreGroup
+Effect: TypeAlias = JoinResult | SyncResult | Left | StoreGroup

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.groups.states import NO_MEMBER, Join, JoinResult, Leave, Leaver, Left, Protocols, Sync, Synced
+from moldau.broker.groups.states import NO_MEMBER, Join, JoinResult, Leave, Leaver, Left, Protocols, Sync, SyncResult
 from moldau.broker.handlers.services import ConfigServices, GroupServices
 from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
@@ -122,20 +122,20 @@ def sync_group(services: Services, message: SyncGroupRequest, request: Request, 
     NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, and UNKNOWN_MEMBER_ID for a member of a group that is not there.
     """
 
-    def answer(synced: Synced) -> None:
+    def answer(synced: SyncResult) -> None:
         reply(SyncGroupResponse(0, synced.error, synced.protocol_type, synced.protocol, synced.assignment))
 
     unnamed = message.protocol_type is None or message.protocol_name is None
     if unnamed and request.api_version >= FIRST_WITH_PROTOCOL:
-        answer(Synced(None, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        answer(SyncResult(None, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return
     try:
         group = services.groups.group_for(message.group_id)
     except PeerError as error:
-        answer(Synced(None, error.code))
+        answer(SyncResult(None, error.code))
         return
     if group is None or group.membership is None:
-        answer(Synced(None, ErrorCode.UNKNOWN_MEMBER_ID))
+        answer(SyncResult(None, ErrorCode.UNKNOWN_MEMBER_ID))
         return
     services.groups.take(
         group,
