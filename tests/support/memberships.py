@@ -29,7 +29,7 @@ from moldau.broker.groups.states import (
     JoinResult,
     Leave,
     Leaver,
-    Left,
+    LeaveResult,
     StoreGroup,
     Sync,
     SyncResult,
@@ -157,10 +157,10 @@ class GroupTable:
         assert isinstance(answer, SyncResult)
         return answer
 
-    def left(self, token: str) -> Left:
+    def left(self, token: str) -> LeaveResult:
         """The answer to a LeaveGroup."""
         answer = self._take(token)
-        assert isinstance(answer, Left)
+        assert isinstance(answer, LeaveResult)
         return answer
 
     def stored(self, error: ErrorCode = ErrorCode.NONE) -> None:

@@ -43,7 +43,7 @@ from moldau.broker.groups.states import (
     Join,
     Leave,
     Leaver,
-    Left,
+    LeaveResult,
     Sync,
 )
 from moldau.model.errors import ErrorCode
@@ -161,7 +161,7 @@ class Membership(RebalanceMachine):
     def _leave(self, event: Leave) -> None:
         """LeaveGroup, in any state. What follows for the others is done once for all who leave."""
         if self.state is GroupState.DEAD:
-            self.do(Left(event.token, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self.do(LeaveResult(event.token, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         before = len(self.roster)
         answers = [(leaver, self._leave_one(leaver)) for leaver in event.members]
@@ -169,7 +169,7 @@ class Membership(RebalanceMachine):
             self.rebalance_or_complete(f"members left: {before - len(self.roster)}")
         else:
             self.complete_if_all_joined()
-        self.do(Left(event.token, ErrorCode.NONE, answers))
+        self.do(LeaveResult(event.token, ErrorCode.NONE, answers))
 
     def _leave_one(self, leaver: Leaver) -> ErrorCode:
         roster = self.roster

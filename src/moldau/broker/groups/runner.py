@@ -25,7 +25,7 @@ from moldau.broker.groups.states import (
     Join,
     JoinResult,
     Leave,
-    Left,
+    LeaveResult,
     StoreGroup,
     Sync,
     SyncResult,
@@ -124,8 +124,8 @@ class GroupRunner:
                 answer: Any = JoinResult(token, ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)
             case Sync(token) | SyncResult(token):
                 answer = SyncResult(token, ErrorCode.UNKNOWN_SERVER_ERROR)
-            case Leave(token) | Left(token):
-                answer = Left(token, ErrorCode.UNKNOWN_SERVER_ERROR)
+            case Leave(token) | LeaveResult(token):
+                answer = LeaveResult(token, ErrorCode.UNKNOWN_SERVER_ERROR)
             case _:
                 return False
         answer.token(answer)

@@ -194,7 +194,7 @@ class SyncResult(NamedTuple):
     assignment: bytes = b""
 
 
-class Left(NamedTuple):
+class LeaveResult(NamedTuple):
     """The answer to a `Leave`: one error for all, or one for each of its members."""
 
     token: Token
@@ -209,4 +209,4 @@ class StoreGroup(NamedTuple):
     ticket: object
 
 
-Effect: TypeAlias = JoinResult | SyncResult | Left | StoreGroup
+Effect: TypeAlias = JoinResult | SyncResult | LeaveResult | StoreGroup

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.groups.states import NO_MEMBER, Join, JoinResult, Leave, Leaver, Left, Protocols, Sync, SyncResult
+from moldau.broker.groups.states import NO_MEMBER, Join, JoinResult, Leave, Leaver, LeaveResult, Protocols, Sync, SyncResult
 from moldau.broker.handlers.services import ConfigServices, GroupServices
 from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
@@ -180,7 +180,7 @@ def leave_group(services: Services, message: LeaveGroupRequest, request: Request
     """
     version = request.api_version
 
-    def answer(left: Left) -> None:
+    def answer(left: LeaveResult) -> None:
         reply(_left(left, version))
 
     if version >= FIRST_WITH_SEVERAL:
@@ -190,7 +190,7 @@ def leave_group(services: Services, message: LeaveGroupRequest, request: Request
     gone: list[tuple[Leaver, ErrorCode]] = []
     errors: list[ErrorCode] = []
 
-    def have_left(left: Left) -> None:
+    def have_left(left: LeaveResult) -> None:
         gone.extend(left.members)
         errors.append(left.error)
         if len(gone) == len(leavers) or left.error is not ErrorCode.NONE:
@@ -201,10 +201,10 @@ def leave_group(services: Services, message: LeaveGroupRequest, request: Request
         try:
             group = services.groups.group_for(message.group_id)
         except PeerError as error:
-            answer(Left(None, error.code))
+            answer(LeaveResult(None, error.code))
             return
         if group is None or group.membership is None:
-            have_left(Left(None, ErrorCode.NONE, [(leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in some]))
+            have_left(LeaveResult(None, ErrorCode.NONE, [(leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in some]))
         else:
             services.groups.take(group, Leave(have_left, some))
         if errors and errors[-1] is not ErrorCode.NONE:
@@ -212,7 +212,7 @@ def leave_group(services: Services, message: LeaveGroupRequest, request: Request
         yield None
 
 
-def _left(left: Left, version: int) -> LeaveGroupResponse:
+def _left(left: LeaveResult, version: int) -> LeaveGroupResponse:
     """Before version 3 there is one member, whose error is that of the answer."""
     if version >= FIRST_WITH_SEVERAL:
         members = [MemberResponse(leaver.member_id, leaver.group_instance_id, code) for leaver, code in left.members]

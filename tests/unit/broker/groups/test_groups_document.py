@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from moldau.broker.groups.rebalance import Limits
-from moldau.broker.groups.states import GroupState, JoinResult, Left, SyncResult
+from moldau.broker.groups.states import GroupState, JoinResult, LeaveResult, SyncResult
 from moldau.model.errors import ErrorCode
 from support.groups_document import NO_SUCH_REQUEST, STATES, cell, title_and_rows
 from support.memberships import RANGE, GroupTable, subscription
@@ -97,9 +97,9 @@ def outcome(table: GroupTable, request: str) -> str:
         said = "waits"
     else:
         answer = table.answers.pop("x")
-        assert isinstance(answer, JoinResult | SyncResult | Left)
+        assert isinstance(answer, JoinResult | SyncResult | LeaveResult)
         said = answer.error.name
-        if isinstance(answer, Left) and answer.error is ErrorCode.NONE:
+        if isinstance(answer, LeaveResult) and answer.error is ErrorCode.NONE:
             (said,) = {code.name for _, code in answer.members}
     return cell(said, before, table.where())
 
