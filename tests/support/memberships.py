@@ -28,8 +28,8 @@ from moldau.broker.groups.states import (
     Join,
     JoinResult,
     Leave,
-    Leaver,
     LeaveResult,
+    LeavingMember,
     StoreGroup,
     Sync,
     SyncResult,
@@ -133,7 +133,7 @@ class GroupTable:
 
     def leave_all(self, token: str, *leavers: tuple[str, str | None] | str) -> None:
         """The same; its answer is to be taken."""
-        self._ask(token, Leave(token, [Leaver(*((each, None) if isinstance(each, str) else each), "test") for each in leavers]))
+        self._ask(token, Leave(token, [LeavingMember(*((each, None) if isinstance(each, str) else each), "test") for each in leavers]))
 
     def heartbeat(self, member_id: str, generation: int | None = None, *, instance: str | None = None) -> ErrorCode:
         """Heartbeat, of the generation that there is unless another is given."""

@@ -42,8 +42,8 @@ from moldau.broker.groups.states import (
     GroupUnloaded,
     Join,
     Leave,
-    Leaver,
     LeaveResult,
+    LeavingMember,
     Sync,
 )
 from moldau.model.errors import ErrorCode
@@ -171,7 +171,7 @@ class Membership(RebalanceMachine):
             self.complete_if_all_joined()
         self.do(LeaveResult(event.token, ErrorCode.NONE, answers))
 
-    def _leave_one(self, leaver: Leaver) -> ErrorCode:
+    def _leave_one(self, leaver: LeavingMember) -> ErrorCode:
         roster = self.roster
         member_id = leaver.member_id
         if member_id == NO_MEMBER:  # put out by an administrator, who knows the name of its instance alone

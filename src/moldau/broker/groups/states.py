@@ -123,7 +123,7 @@ class Sync(NamedTuple):
     """From the leader: what each member gets."""
 
 
-class Leaver(NamedTuple):
+class LeavingMember(NamedTuple):
     """Somebody who leaves, or who is put out by the name of its instance alone."""
 
     member_id: str
@@ -135,7 +135,7 @@ class Leave(NamedTuple):
     """A LeaveGroup request."""
 
     token: Token
-    members: Sequence[Leaver]
+    members: Sequence[LeavingMember]
 
 
 class DeadlineReached(NamedTuple):
@@ -199,7 +199,7 @@ class LeaveResult(NamedTuple):
 
     token: Token
     error: ErrorCode
-    members: Sequence[tuple[Leaver, ErrorCode]] = ()
+    members: Sequence[tuple[LeavingMember, ErrorCode]] = ()
 
 
 class StoreGroup(NamedTuple):

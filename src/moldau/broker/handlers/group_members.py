@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.groups.states import NO_MEMBER, Join, JoinResult, Leave, Leaver, LeaveResult, Protocols, Sync, SyncResult
+from moldau.broker.groups.states import NO_MEMBER, Join, JoinResult, Leave, LeaveResult, LeavingMember, Protocols, Sync, SyncResult
 from moldau.broker.handlers.services import ConfigServices, GroupServices
 from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
@@ -184,10 +184,12 @@ def leave_group(services: Services, message: LeaveGroupRequest, request: Request
         reply(_left(left, version))
 
     if version >= FIRST_WITH_SEVERAL:
-        leavers = [Leaver(each.member_id, each.group_instance_id, (each.reason or "not given")[:REASON_MAX]) for each in message.members]
+        leavers = [
+            LeavingMember(each.member_id, each.group_instance_id, (each.reason or "not given")[:REASON_MAX]) for each in message.members
+        ]
     else:
-        leavers = [Leaver(message.member_id, None, "not given")]
-    gone: list[tuple[Leaver, ErrorCode]] = []
+        leavers = [LeavingMember(message.member_id, None, "not given")]
+    gone: list[tuple[LeavingMember, ErrorCode]] = []
     errors: list[ErrorCode] = []
 
     def have_left(left: LeaveResult) -> None:
