@@ -57,7 +57,7 @@ class Limits(NamedTuple):
     """What members sent and were assigned, with something for each of them; ``group.max.bytes``."""
 
 
-class Gathering:
+class InitialRebalanceDelay:
     """How long the first rebalance of an empty group still waits."""
 
     __slots__ = ("delay_ms", "grew", "remaining_ms")
@@ -110,7 +110,7 @@ class RebalanceMachine:
         """When members that have not joined again are given up."""
         self.sync_deadline_ms = inf
         """When members that have not asked for their assignment are given up."""
-        self.gathering: Gathering | None = None
+        self.gathering: InitialRebalanceDelay | None = None
         """In the first rebalance of an empty group: how long it still waits for members to come."""
         self.unsynced: set[str] = set()
         """Members of this generation that have not asked for their assignment."""
@@ -257,7 +257,7 @@ class RebalanceMachine:
             if delay_ms <= 0:
                 self._complete()
             else:
-                self.gathering = Gathering(delay_ms, max(timeout_ms - delay_ms, 0))
+                self.gathering = InitialRebalanceDelay(delay_ms, max(timeout_ms - delay_ms, 0))
                 self.join_deadline_ms = self.remind(delay_ms)
         elif self.roster.all_joined:
             self._complete()
@@ -288,7 +288,7 @@ class RebalanceMachine:
         gathering = self.gathering
         if gathering is not None and gathering.grew and gathering.remaining_ms > 0:
             delay_ms = min(self.limits.initial_rebalance_delay_ms, gathering.remaining_ms)
-            self.gathering = Gathering(delay_ms, max(gathering.remaining_ms - gathering.delay_ms, 0))
+            self.gathering = InitialRebalanceDelay(delay_ms, max(gathering.remaining_ms - gathering.delay_ms, 0))
             self.join_deadline_ms = self.remind(delay_ms)
         else:
             self._complete()
