@@ -38,7 +38,7 @@ from moldau.ports.transport import FileRange
 if TYPE_CHECKING:
     from moldau.log.open_transactions import Verification
     from moldau.log.timestamps import TimeSearch
-    from moldau.log.transaction_index import AbortedTransaction
+    from moldau.log.transaction_index import TransactionIndexEntry
     from moldau.protocol.records.control import EndTxnMarker
     from moldau.protocol.records.header import BatchHeader
 
@@ -288,7 +288,7 @@ class PartitionLog(LogOffsets):
         """As :meth:`moldau.log.transactions.LogTransactions.aborted_transactions`."""
         return self._transactions.aborted_transactions(first_offset, end_offset)
 
-    def aborted_entries(self, first_offset: int, end_offset: int) -> "list[AbortedTransaction]":
+    def aborted_entries(self, first_offset: int, end_offset: int) -> "list[TransactionIndexEntry]":
         """As :meth:`moldau.log.transactions.LogTransactions.aborted_entries`."""
         return self._transactions.aborted_entries(first_offset, end_offset)
 

@@ -11,7 +11,7 @@ from moldau.log.producer_snapshots import Snapshots
 from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
-from moldau.log.transaction_index import AbortedTransaction
+from moldau.log.transaction_index import TransactionIndexEntry
 from moldau.ports.filesystem import File
 from moldau.protocol.records.header import BatchHeader
 
@@ -20,7 +20,7 @@ LOOK_BACK_BYTES = 8 * 1024 * 1024
 _LOG = logging.getLogger(__name__)
 
 
-def _nowhere(_: AbortedTransaction) -> None:
+def _nowhere(_: TransactionIndexEntry) -> None:
     """The index has it already."""
 
 
@@ -30,7 +30,7 @@ def replay_producers(
     first_offset: int,
     end_offset: int,
     now_ms: int,
-    ended: Callable[[AbortedTransaction], object] = _nowhere,
+    ended: Callable[[TransactionIndexEntry], object] = _nowhere,
 ) -> int:
     """Bring the producers' state from `first_offset` to `end_offset` by the batches between. What lies after damage is left out: the offset
     before which nothing is.
@@ -109,7 +109,7 @@ def mend(segments: Segments, segment: Segment, snapshots: Snapshots, partition: 
     The file is replaced as a whole, and is on disk before anybody relies on it: once the checksums are noted, nothing shows the damage.
     Of a log that cannot be read to the end the entries after that stay, unless they are known to be damaged.
     """
-    index, producers, found = segment.transaction_index, ProducerStates(partition), list[AbortedTransaction]()
+    index, producers, found = segment.transaction_index, ProducerStates(partition), list[TransactionIndexEntry]()
     first_offset = segments.bases[0]
     loaded = snapshots.load_newest(segment.base_offset, 0, producers.most)
     if loaded is not None:

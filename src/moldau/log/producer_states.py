@@ -29,7 +29,7 @@ from moldau.log.producer_entry import (
     out_of_order,
     outside_transaction,
 )
-from moldau.log.transaction_index import AbortedTransaction
+from moldau.log.transaction_index import TransactionIndexEntry
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.ports.probe import reached
 from moldau.protocol.records.header import BatchHeader
@@ -77,7 +77,7 @@ class ProducerStates:
         self._undo: list[_Before] = []
         self._undo_transactions: list[tuple[ProducerEntry, int, int]] = []
         """What staging changed of transactions: whose, its start and its coordinator's epoch before."""
-        self._aborted: list[AbortedTransaction] = []
+        self._aborted: list[TransactionIndexEntry] = []
         """Transactions whose abort markers are staged."""
 
     @property
@@ -150,7 +150,7 @@ class ProducerStates:
             self._aborted.append(aborted)
         self.verifications.marked(producer_id, epoch)
 
-    def commit(self) -> Sequence[AbortedTransaction]:
+    def commit(self) -> Sequence[TransactionIndexEntry]:
         """What was staged is written; the transactions that were aborted by it."""
         self._undo.clear()
         self._looked_back = None
@@ -187,7 +187,7 @@ class ProducerStates:
         if sequence != NO_SEQUENCE and producer_id not in self.entries:
             self.verifications.begin(producer_id, epoch, sequence, now_ms, bumps_epoch=None)
 
-    def replay(self, header: BatchHeader, now_ms: int, marker: tuple[int, bool] | None = None) -> AbortedTransaction | None:
+    def replay(self, header: BatchHeader, now_ms: int, marker: tuple[int, bool] | None = None) -> TransactionIndexEntry | None:
         """Note a batch of a producer that is in the log already, by recovery or copied from the leader: no rule applies any more.
 
         `marker`, in a control batch: the coordinator's epoch, and whether it aborts. The transaction that it aborted.
@@ -290,7 +290,7 @@ class ProducerStates:
 
     def _end(
         self, producer_id: int, entry: ProducerEntry, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, *, abort: bool
-    ) -> AbortedTransaction | None:
+    ) -> TransactionIndexEntry | None:
         """A marker at `offset` ends the transaction of `entry`, if there is one; that transaction if it is aborted."""
         if epoch != entry.epoch:
             entry.bump(epoch)
@@ -303,7 +303,7 @@ class ProducerStates:
         if not abort:
             return None
         first_ongoing = self.transactions.first_ongoing()
-        return AbortedTransaction(producer_id, first_offset, offset, offset + 1 if first_ongoing is None else first_ongoing)
+        return TransactionIndexEntry(producer_id, first_offset, offset, offset + 1 if first_ongoing is None else first_ongoing)
 
     def _prepend(self, earlier: dict[int, ProducerEntry]) -> None:
         """Complete the last five of each producer with batches that come directly before those known."""

@@ -24,7 +24,7 @@ from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.indexes import STORE_BYTES
 from moldau.log.segment import Segment
-from moldau.log.transaction_index import ENTRIES_MAX, AbortedTransaction
+from moldau.log.transaction_index import ENTRIES_MAX, TransactionIndexEntry
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import Bytes, File
 from moldau.protocol.records.header import HEADER_SIZE, BatchHeader, read_header
@@ -143,7 +143,7 @@ class SegmentAppender:
             self.index_from = _NEVER
         return False
 
-    def note_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
+    def note_aborted(self, transactions: Sequence[TransactionIndexEntry]) -> None:
         """Index transactions whose abort markers are written."""
         index = self.segment.transaction_index
         for aborted in transactions:

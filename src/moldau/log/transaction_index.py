@@ -31,7 +31,7 @@ ENTRIES_MAX = 50_000
 """Entries after which the segment is rolled: about 2 MB, read in one piece, and 10 ms for the first search after a start."""
 
 
-class AbortedTransaction(NamedTuple):
+class TransactionIndexEntry(NamedTuple):
     """A transaction that was aborted: whose, its first record, its marker, and the last stable offset once that was written."""
 
     producer_id: int
@@ -61,27 +61,27 @@ class TransactionIndex(EntryFile):
         self.damaged = False
         """Whether the file held something else than entries in order, so that some may be missing. Known once `stored` is."""
 
-    def __getitem__(self, slot: int) -> AbortedTransaction:
+    def __getitem__(self, slot: int) -> TransactionIndexEntry:
         at = slot * self.entry.size
         stored = self.stored
         if at >= stored:
             _, *fields = self.entry.unpack_from(self.tail, at - stored)
         else:
             _, *fields = self.entry.unpack_from(self._cache.index(self.path, stored), at)
-        return AbortedTransaction(*fields)
+        return TransactionIndexEntry(*fields)
 
-    def __iter__(self) -> Iterator[AbortedTransaction]:
+    def __iter__(self) -> Iterator[TransactionIndexEntry]:
         return (self[slot] for slot in range(len(self)))
 
-    def add(self, aborted: AbortedTransaction) -> None:
+    def add(self, aborted: TransactionIndexEntry) -> None:
         """Add an entry. Its marker lies after those of all others."""
         self.tail += self.entry.pack(ABORTED_VERSION, *aborted)
         self.unsynced = True
 
-    def overlapping(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
+    def overlapping(self, first_offset: int, end_offset: int) -> tuple[list[TransactionIndexEntry], bool]:
         """Those with a record, or their marker, from `first_offset` to before `end_offset`; whether no later index can have more."""
         self._survey()
-        found: list[AbortedTransaction] = []
+        found: list[TransactionIndexEntry] = []
         slot, length = self._slot_of(first_offset), len(self)
         while slot < length:
             following = min(slot - slot % BLOCK + BLOCK, length)
@@ -108,7 +108,7 @@ class TransactionIndex(EntryFile):
         super().keep(entries)
         self._forget_after(entries)
 
-    def replace(self, entries: Sequence[AbortedTransaction]) -> None:
+    def replace(self, entries: Sequence[TransactionIndexEntry]) -> None:
         """Hold these and no others, in the file as well. StorageError: nothing has changed."""
         data = b"".join([self.entry.pack(ABORTED_VERSION, *aborted) for aborted in entries])
         self._cache.forget(self.path)
@@ -143,7 +143,7 @@ class TransactionIndex(EntryFile):
                 high = middle
         return low
 
-    def _between(self, slot: int, end: int) -> Iterator[AbortedTransaction]:
+    def _between(self, slot: int, end: int) -> Iterator[TransactionIndexEntry]:
         """The entries from `slot` to before `end`."""
         size, stored = self.entry.size, self.stored
         data = b""
@@ -152,7 +152,7 @@ class TransactionIndex(EntryFile):
         if end * size > stored:
             data += self.tail[max(slot * size - stored, 0) : end * size - stored]
         for _, *fields in self.entry.iter_unpack(data):
-            yield AbortedTransaction(*fields)
+            yield TransactionIndexEntry(*fields)
 
     def _survey(self) -> None:
         """Bring `_lowest` up to the last entry."""

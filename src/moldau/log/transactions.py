@@ -24,7 +24,7 @@ from moldau.log.segments import Segments
 
 if TYPE_CHECKING:
     from moldau.log.open_transactions import Verification
-    from moldau.log.transaction_index import AbortedTransaction
+    from moldau.log.transaction_index import TransactionIndexEntry
     from moldau.protocol.records.header import BatchHeader
 
 
@@ -106,9 +106,9 @@ class LogTransactions:
         """Producer and first offset of each aborted transaction that may be in what `read` gave from `offset` on. StorageError."""
         return [] if read.records is None else self.aborted_transactions(offset, self._reader.end_of(read, limit_offset))
 
-    def aborted_entries(self, first_offset: int, end_offset: int) -> "list[AbortedTransaction]":
+    def aborted_entries(self, first_offset: int, end_offset: int) -> "list[TransactionIndexEntry]":
         """The same, with all that the index has of them. StorageError."""
-        found: list[AbortedTransaction] = []
+        found: list[TransactionIndexEntry] = []
         segments = self._segments
         for slot in range(segments.slot_of(first_offset), len(segments)):
             segments.items[slot].check_transactions()

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.log import transaction_index
 from moldau.log.cache import SegmentCache
-from moldau.log.transaction_index import BLOCK, AbortedTransaction, TransactionIndex
+from moldau.log.transaction_index import BLOCK, TransactionIndex, TransactionIndexEntry
 from moldau.testing.disk import ForgetfulDisk
 
 PATH = "/data/t-0/00000000000000000000.txnindex"
@@ -20,23 +20,23 @@ def index() -> TransactionIndex:
     return TransactionIndex(disk, SegmentCache(disk), PATH, 0, new=True)
 
 
-def transactions(seed: int, count: int) -> list[AbortedTransaction]:
+def transactions(seed: int, count: int) -> list[TransactionIndexEntry]:
     """As a log makes them: some ongoing at any time, each begun where the log ended then."""
     choice = random.Random(seed)
     ongoing: list[int] = []
-    made: list[AbortedTransaction] = []
+    made: list[TransactionIndexEntry] = []
     offset = 0
     while len(made) < count:
         if not ongoing or choice.random() < 0.5:
             ongoing.append(offset)
         else:
             first = ongoing.pop(choice.randrange(len(ongoing)))
-            made.append(AbortedTransaction(first % 7, first, offset, min(ongoing, default=offset + 1)))
+            made.append(TransactionIndexEntry(first % 7, first, offset, min(ongoing, default=offset + 1)))
         offset += 1
     return made
 
 
-def obvious(entries: list[AbortedTransaction], first: int, end: int) -> list[AbortedTransaction]:
+def obvious(entries: list[TransactionIndexEntry], first: int, end: int) -> list[TransactionIndexEntry]:
     return [each for each in entries if each.last_offset >= first and each.first_offset < end]
 
 
@@ -68,17 +68,17 @@ def test_below_a_transaction_that_stays_open_a_search_does_not_read_all_entries(
 ) -> None:
     """10,000 transactions after the first record of one that is ongoing: every fetch of that record read all of them, 20 ms."""
     for number in range(10_000):
-        index.add(AbortedTransaction(7, 2 * number + 1, 2 * number + 2, 0))
+        index.add(TransactionIndexEntry(7, 2 * number + 1, 2 * number + 2, 0))
     index.store()
     assert index.overlapping(0, 1) == ([], False)
     read = 0
 
-    def counted(*fields: int) -> AbortedTransaction:
+    def counted(*fields: int) -> TransactionIndexEntry:
         nonlocal read
         read += 1
-        return AbortedTransaction(*fields)
+        return TransactionIndexEntry(*fields)
 
-    monkeypatch.setattr(transaction_index, "AbortedTransaction", counted)
+    monkeypatch.setattr(transaction_index, "TransactionIndexEntry", counted)
     for offset in (0, 1, 9_999, 19_999):
         index.overlapping(offset, offset + 1)
     assert read < 4 * (2 * 10_000 / BLOCK + BLOCK + 20)

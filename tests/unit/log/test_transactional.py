@@ -6,7 +6,7 @@ import pytest
 
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import AppendResult, PartitionLog
-from moldau.log.transaction_index import AbortedTransaction
+from moldau.log.transaction_index import TransactionIndexEntry
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.records.batch import Record, encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker
@@ -475,7 +475,7 @@ def aborted_often(disk: ForgetfulDisk, config: LogConfig) -> PartitionLog:
     return log
 
 
-def all_entries(log: PartitionLog) -> list[AbortedTransaction]:
+def all_entries(log: PartitionLog) -> list[TransactionIndexEntry]:
     return [entry for segment in log._segments.items for entry in segment.transaction_index]
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 from moldau.log.cleaning.key_map import REPLACED, TOMBSTONE, KeyMap, UnreadableRecordsError
 from moldau.log.cleaning.task import PassDone, ProducerEnd
-from moldau.log.transaction_index import AbortedTransaction
+from moldau.log.transaction_index import TransactionIndexEntry
 from moldau.model.errors import CorruptBatchError, ProtocolError
 from moldau.protocol.records.builder import assemble
 from moldau.protocol.records.compression import compress, decompress
@@ -54,12 +54,12 @@ class Transactions:
 
     __slots__ = ("_aborting", "_committing", "_due", "kept")
 
-    def __init__(self, aborted: Iterable[AbortedTransaction], first_offset: int) -> None:
+    def __init__(self, aborted: Iterable[TransactionIndexEntry], first_offset: int) -> None:
         """`first_offset`: where the walk begins. Transactions that had ended by then do not count."""
         self._due = sorted((each for each in aborted if each.last_offset >= first_offset), key=lambda each: -each.first_offset)
-        self._aborting: dict[int, tuple[AbortedTransaction, bool]] = {}
+        self._aborting: dict[int, tuple[TransactionIndexEntry, bool]] = {}
         self._committing: set[int] = set()
-        self.kept: list[AbortedTransaction] = []
+        self.kept: list[TransactionIndexEntry] = []
 
     def pass_data(self, header: BatchHeader) -> bool:
         """Take note of a batch of records; whether its transaction was aborted."""

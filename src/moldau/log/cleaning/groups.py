@@ -8,7 +8,7 @@ from typing import NamedTuple
 from moldau.log import names
 from moldau.log.cache import SegmentCache
 from moldau.log.indexes import IndexBuilder, OffsetIndex, TimeIndex
-from moldau.log.transaction_index import ABORTED, ABORTED_VERSION, AbortedTransaction
+from moldau.log.transaction_index import ABORTED, ABORTED_VERSION, TransactionIndexEntry
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import Bytes, File, FileSystem
 from moldau.protocol.records.header import BatchHeader
@@ -91,7 +91,7 @@ class CleanedSegment:
         while written < wanted:
             written += file.append([memoryview(b"".join(pieces))[written:]])
 
-    def finish(self, aborted: Iterable[AbortedTransaction], modified_ms: int) -> None:
+    def finish(self, aborted: Iterable[TransactionIndexEntry], modified_ms: int) -> None:
         """Complete the indexes and bring all files to disk, as if last written at `modified_ms`. StorageError."""
         self._builder.finish()
         self._index.store()

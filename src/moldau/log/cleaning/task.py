@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from moldau.log.transaction_index import AbortedTransaction
+from moldau.log.transaction_index import TransactionIndexEntry
 
 WORK = "moldau.log.cleaning.work:compact"
 
@@ -48,7 +48,7 @@ class Task:
     bytes_per_second: float
     """Read and written together."""
     decompressed_bytes_max: int
-    aborted: list[AbortedTransaction] = field(default_factory=list)
+    aborted: list[TransactionIndexEntry] = field(default_factory=list)
     producers: list[ProducerEnd] = field(default_factory=list)
 
     def encode(self) -> bytes:
@@ -60,7 +60,7 @@ class Task:
         """From bytes."""
         fields: dict[str, Any] = json.loads(data)
         fields["sources"] = [Source(**source) for source in fields["sources"]]
-        fields["aborted"] = [AbortedTransaction(*aborted) for aborted in fields["aborted"]]
+        fields["aborted"] = [TransactionIndexEntry(*aborted) for aborted in fields["aborted"]]
         fields["producers"] = [ProducerEnd(*producer) for producer in fields["producers"]]
         return cls(**fields)
 

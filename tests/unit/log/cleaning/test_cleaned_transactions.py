@@ -7,7 +7,7 @@ it is aborted, ``commit``, ``abort`` and ``empty`` markers whether they may go.
 import pytest
 
 from moldau.log.cleaning.filtering import MissingEntryError, Transactions, marker_kind
-from moldau.log.transaction_index import AbortedTransaction
+from moldau.log.transaction_index import TransactionIndexEntry
 from moldau.model.errors import ProtocolError
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
 from moldau.protocol.records.header import TRANSACTIONAL_BIT, BatchHeader
@@ -39,12 +39,12 @@ def header(producer_id: int, offset: int, *, transactional: bool) -> BatchHeader
     return BatchHeader(offset, 49, 0, 2, 0, TRANSACTIONAL_BIT if transactional else 0, 0, 0, 0, producer_id, 0, 0, 1)
 
 
-def entries(text: str) -> list[AbortedTransaction]:
+def entries(text: str) -> list[TransactionIndexEntry]:
     found = []
     for item in filter(None, text.split(",")):
         producer_id, offsets = item.split()
         first, _, last = offsets[1:].partition("-")
-        found.append(AbortedTransaction(int(producer_id), int(offsets[0] + first), int(last), 100))
+        found.append(TransactionIndexEntry(int(producer_id), int(offsets[0] + first), int(last), 100))
     return found
 
 
