@@ -24,7 +24,7 @@ from moldau.model.value import Value
 from moldau.ports.probe import reached
 
 
-class Bounds(NamedTuple):
+class TrimBounds(NamedTuple):
     """Offsets of the log that limit what may go."""
 
     start_offset: int
@@ -40,7 +40,7 @@ class Expired(Value):
     reason: str
 
 
-def expired(segments: Sequence[Segment], config: LogConfig, bounds: Bounds, now_ms: int) -> Expired | None:
+def expired(segments: Sequence[Segment], config: LogConfig, bounds: TrimBounds, now_ms: int) -> Expired | None:
     """The first rule that some segments break, or None. To be asked again after they are gone."""
     unseen = before_start(segments, bounds)
     if unseen is not None or not config.deletes:
@@ -58,13 +58,13 @@ def expired(segments: Sequence[Segment], config: LogConfig, bounds: Bounds, now_
     return None
 
 
-def before_start(segments: Sequence[Segment], bounds: Bounds) -> Expired | None:
+def before_start(segments: Sequence[Segment], bounds: TrimBounds) -> Expired | None:
     """The segments that hold nothing from the start offset on, or None."""
     count = _leading(segments, bounds, lambda segment, end: end <= bounds.start_offset, keep_active=True)
     return Expired(count, f"before the start offset {bounds.start_offset}") if count else None
 
 
-def _over_size(segments: Sequence[Segment], retention_bytes: int, bounds: Bounds) -> int:
+def _over_size(segments: Sequence[Segment], retention_bytes: int, bounds: TrimBounds) -> int:
     surplus = sum(segment.size for segment in segments) - retention_bytes
 
     def goes(segment: Segment, _: int) -> bool:
@@ -77,7 +77,7 @@ def _over_size(segments: Sequence[Segment], retention_bytes: int, bounds: Bounds
     return _leading(segments, bounds, goes)
 
 
-def _leading(segments: Sequence[Segment], bounds: Bounds, goes: Callable[[Segment, int], bool], *, keep_active: bool = False) -> int:
+def _leading(segments: Sequence[Segment], bounds: TrimBounds, goes: Callable[[Segment, int], bool], *, keep_active: bool = False) -> int:
     """How many segments from the first on may go, `goes` being told each with the offset that it reaches to."""
     count = 0
     for slot, segment in enumerate(segments):
@@ -200,9 +200,9 @@ class LogTrimmer:
         for each in replaced[1:]:
             parts.snapshots.forget(each.base_offset)
 
-    def _bounds(self) -> Bounds:
+    def _bounds(self) -> TrimBounds:
         parts = self._parts
-        return Bounds(
+        return TrimBounds(
             parts.offsets.start_offset,
             parts.offsets.log_end_offset,
             parts.offsets.high_watermark,
