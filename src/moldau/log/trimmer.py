@@ -33,14 +33,14 @@ class TrimBounds(NamedTuple):
     last_stable_offset: int
 
 
-class Expired(Value):
+class ExpiredSegments(Value):
     """So many segments from the first on are to go, for this reason."""
 
     segments: int
     reason: str
 
 
-def expired(segments: Sequence[Segment], config: LogConfig, bounds: TrimBounds, now_ms: int) -> Expired | None:
+def expired(segments: Sequence[Segment], config: LogConfig, bounds: TrimBounds, now_ms: int) -> ExpiredSegments | None:
     """The first rule that some segments break, or None. To be asked again after they are gone."""
     unseen = before_start(segments, bounds)
     if unseen is not None or not config.deletes:
@@ -49,19 +49,19 @@ def expired(segments: Sequence[Segment], config: LogConfig, bounds: TrimBounds, 
     if config.retention_bytes >= 0:
         count = _over_size(segments, config.retention_bytes, bounds)
         if count:
-            return Expired(count, f"retention.bytes {config.retention_bytes} exceeded")
+            return ExpiredSegments(count, f"retention.bytes {config.retention_bytes} exceeded")
     if config.retention_ms >= 0:
         oldest_ms = now_ms - config.retention_ms
         count = _leading(segments, bounds, lambda segment, _: segment.retention_timestamp() < oldest_ms)
         if count:
-            return Expired(count, f"retention.ms {config.retention_ms} exceeded")
+            return ExpiredSegments(count, f"retention.ms {config.retention_ms} exceeded")
     return None
 
 
-def before_start(segments: Sequence[Segment], bounds: TrimBounds) -> Expired | None:
+def before_start(segments: Sequence[Segment], bounds: TrimBounds) -> ExpiredSegments | None:
     """The segments that hold nothing from the start offset on, or None."""
     count = _leading(segments, bounds, lambda segment, end: end <= bounds.start_offset, keep_active=True)
-    return Expired(count, f"before the start offset {bounds.start_offset}") if count else None
+    return ExpiredSegments(count, f"before the start offset {bounds.start_offset}") if count else None
 
 
 def _over_size(segments: Sequence[Segment], retention_bytes: int, bounds: TrimBounds) -> int:
@@ -215,7 +215,7 @@ class LogTrimmer:
             parts.offsets.start_offset = offset
             parts.epochs.truncate_start(offset)
 
-    def _remove_first(self, found: Expired) -> None:
+    def _remove_first(self, found: ExpiredSegments) -> None:
         self._remove_slots(0, found.segments, found.reason)
         self._start_at(self._parts.segments.bases[0])
 
