@@ -56,7 +56,7 @@ class Reached(NamedTuple):
     """The largest timestamp seen, for who asked for that."""
 
 
-class Bounds(NamedTuple):
+class SearchBounds(NamedTuple):
     """Offsets that are asked for, from `start` to before `end`, and how much of a batch is unpacked at most."""
 
     start: int
@@ -69,7 +69,9 @@ class Piece:
 
     __slots__ = ("_bounds", "_end", "_looks_left", "_offset", "_position", "_timestamp", "file")
 
-    def __init__(self, file: File, position: int, end: int, offset: int, bounds: Bounds, timestamp: int | None, looks_left: int) -> None:
+    def __init__(
+        self, file: File, position: int, end: int, offset: int, bounds: SearchBounds, timestamp: int | None, looks_left: int
+    ) -> None:
         """From `position`, where a batch of at least `offset` begins, to `end`. Without a `timestamp`: find the largest."""
         self.file = file
         self._position = position
@@ -164,9 +166,9 @@ class SearchedLog:
         self.segments = segments
         self.offsets = offsets
 
-    def bounds(self, end_offset: int) -> Bounds:
+    def bounds(self, end_offset: int) -> SearchBounds:
         """What is there now of what was asked for."""
-        return Bounds(self.offsets.start_offset, min(end_offset, self.offsets.log_end_offset), self._decompressed_bytes_max)
+        return SearchBounds(self.offsets.start_offset, min(end_offset, self.offsets.log_end_offset), self._decompressed_bytes_max)
 
     def check(self, segment: Segment, size: int) -> None:
         """The first `size` bytes of the segment are part of the log. _SegmentGoneError."""
@@ -238,7 +240,7 @@ def _largest(log: SearchedLog, end_offset: int) -> TimeSearch:
     return None if best is None else (yield from _first_in_segment(log, best, newest, first_offset, bounds))
 
 
-def _first_in_segment(log: SearchedLog, segment: Segment, timestamp: int, first_offset: int, bounds: Bounds) -> TimeSearch:
+def _first_in_segment(log: SearchedLog, segment: Segment, timestamp: int, first_offset: int, bounds: SearchBounds) -> TimeSearch:
     position, offset = segment.walk_from(first_offset), segment.base_offset
     end, looks_left = segment.size, VAIN_LOOKS_MAX
     while position >= 0:
@@ -250,7 +252,7 @@ def _first_in_segment(log: SearchedLog, segment: Segment, timestamp: int, first_
     return None
 
 
-def _largest_within(log: SearchedLog, segment: Segment, bounds: Bounds) -> Generator[Piece | None, Reached | None, int]:
+def _largest_within(log: SearchedLog, segment: Segment, bounds: SearchBounds) -> Generator[Piece | None, Reached | None, int]:
     position, offset = segment.walk_from(bounds.start), segment.base_offset
     newest, end = -1, segment.size
     while position >= 0:
