@@ -43,7 +43,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-class Reached(NamedTuple):
+class SearchProgress(NamedTuple):
     """How far a piece of work came. `position` is -1 at the end of the segment or beyond the last offset that is asked for."""
 
     position: int
@@ -81,15 +81,15 @@ class Piece:
         self._timestamp = timestamp
         self._looks_left = looks_left
 
-    def run(self) -> Reached:
+    def run(self) -> SearchProgress:
         """Do it. BadBatchError, OldFormatError, StorageError."""
         start, end, _ = self._bounds
         timestamp, newest, left = self._timestamp, -1, HEADERS_AT_A_TIME
         for position, header in walk(self.file, self._position, self._end, self._offset):
             if header.base_offset >= end:
-                return Reached(-1, header.base_offset, newest=newest)
+                return SearchProgress(-1, header.base_offset, newest=newest)
             if left == 0:
-                return Reached(position, header.base_offset, newest=newest)
+                return SearchProgress(position, header.base_offset, newest=newest)
             left -= 1
             if header.last_offset < start:
                 continue
@@ -99,8 +99,8 @@ class Piece:
             elif header.max_timestamp >= timestamp:
                 found = self._first_in(position, header, timestamp)
                 if found is None or found.offset < end:
-                    return Reached(position + header.size, header.last_offset + 1, in_vain=found is None, found=found)
-        return Reached(-1, self._offset, newest=newest)
+                    return SearchProgress(position + header.size, header.last_offset + 1, in_vain=found is None, found=found)
+        return SearchProgress(-1, self._offset, newest=newest)
 
     def _first_in(self, position: int, header: BatchHeader, timestamp: int) -> TimestampOffset | None:
         start, _, _ = self._bounds
@@ -148,7 +148,7 @@ class Piece:
         return decompressed_records(batch, header, self._bounds.decompressed_bytes_max)
 
 
-TimeSearch = Generator[Piece | None, Reached | None, TimestampOffset | None]
+TimeSearch = Generator[Piece | None, SearchProgress | None, TimestampOffset | None]
 """See the module. What a piece raises is thrown into it."""
 
 
@@ -252,7 +252,7 @@ def _first_in_segment(log: SearchedLog, segment: Segment, timestamp: int, first_
     return None
 
 
-def _largest_within(log: SearchedLog, segment: Segment, bounds: SearchBounds) -> Generator[Piece | None, Reached | None, int]:
+def _largest_within(log: SearchedLog, segment: Segment, bounds: SearchBounds) -> Generator[Piece | None, SearchProgress | None, int]:
     position, offset = segment.walk_from(bounds.start), segment.base_offset
     newest, end = -1, segment.size
     while position >= 0:
@@ -262,7 +262,7 @@ def _largest_within(log: SearchedLog, segment: Segment, bounds: SearchBounds) ->
     return newest
 
 
-def _run(log: SearchedLog, segment: Segment, piece: Piece, end: int) -> Generator[Piece | None, Reached | None, Reached]:
+def _run(log: SearchedLog, segment: Segment, piece: Piece, end: int) -> Generator[Piece | None, SearchProgress | None, SearchProgress]:
     """Have a piece run that walks up to `end`. Damage in what is no longer part of the log is ignored. _SegmentGoneError."""
     try:
         reached = yield piece

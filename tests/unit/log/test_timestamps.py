@@ -12,7 +12,7 @@ from moldau.log import timestamps as lookups
 from moldau.log.batches import BadBatchError
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
-from moldau.log.timestamps import VAIN_LOOKS_MAX, Piece, Reached, TimeSearch
+from moldau.log.timestamps import VAIN_LOOKS_MAX, Piece, SearchProgress, TimeSearch
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.batch import Compression, Record, encode_batch
 from moldau.protocol.records.header import MAX_TIMESTAMP_OFFSET, stamp_crc
@@ -134,7 +134,7 @@ def promising(*timestamps: int, promised: int) -> memoryview:
     return batch
 
 
-def pieces_of(search: TimeSearch) -> Iterator[tuple[Piece, Reached]]:
+def pieces_of(search: TimeSearch) -> Iterator[tuple[Piece, SearchProgress]]:
     """Each piece of work and what comes of it."""
     piece = next(search)
     with suppress(StopIteration):

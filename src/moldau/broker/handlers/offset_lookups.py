@@ -40,7 +40,7 @@ from moldau.protocol.messages.offset_lookups import (
 )
 
 if TYPE_CHECKING:
-    from moldau.log.timestamps import Piece, Reached, TimeSearch, TimestampOffset
+    from moldau.log.timestamps import Piece, SearchProgress, TimeSearch, TimestampOffset
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
 
@@ -90,7 +90,7 @@ class TimeLookup:
                 piece.file.retain()
                 self._compute.run(piece.run, partial(self._ran, piece))
 
-    def _ran(self, piece: "Piece", reached: "Reached | None", error: BaseException | None) -> None:
+    def _ran(self, piece: "Piece", reached: "SearchProgress | None", error: BaseException | None) -> None:
         piece.file.release()
         self._advance(partial(self._search.send, reached) if error is None else partial(self._search.throw, error))
 
