@@ -4,7 +4,7 @@ The segment is found by its largest timestamp, the batch by the time index and t
 batch, whose checksum is compared first. Timestamps need not rise with offsets: the answer is the first record in offset order.
 
 **Work.** A walk over headers may be long, and a batch expensive to decompress. So a search is a generator for the broker's thread, which
-yields its work in pieces, each a :class:`Piece` that any thread may run and that touches nothing but its file; the result is sent
+yields its work in pieces, each a :class:`SearchStep` that any thread may run and that touches nothing but its file; the result is sent
 back. None is yielded where the search only lets other work run. Between two steps segments may be rolled, removed, compacted
 or cut. So the search looks at the log again after each: where its segment was removed it starts again at the first offset not searched yet,
 and an offset that it found counts if it is still in the log.
@@ -64,7 +64,7 @@ class SearchBounds(NamedTuple):
     decompressed_bytes_max: int
 
 
-class Piece:
+class SearchStep:
     """A walk over some batches of a segment. The file is retained while it waits and runs; `run` may be called on any thread."""
 
     __slots__ = ("_bounds", "_end", "_looks_left", "_offset", "_position", "_timestamp", "file")
@@ -148,7 +148,7 @@ class Piece:
         return decompressed_records(batch, header, self._bounds.decompressed_bytes_max)
 
 
-TimeSearch = Generator[Piece | None, SearchProgress | None, TimestampOffset | None]
+TimeSearch = Generator[SearchStep | None, SearchProgress | None, TimestampOffset | None]
 """See the module. What a piece raises is thrown into it."""
 
 
@@ -244,7 +244,7 @@ def _first_in_segment(log: SearchedLog, segment: Segment, timestamp: int, first_
     position, offset = segment.walk_from(first_offset), segment.base_offset
     end, looks_left = segment.size, VAIN_LOOKS_MAX
     while position >= 0:
-        reached = yield from _run(log, segment, Piece(segment.file(), position, end, offset, bounds, timestamp, looks_left), end)
+        reached = yield from _run(log, segment, SearchStep(segment.file(), position, end, offset, bounds, timestamp, looks_left), end)
         if reached.found is not None:
             return reached.found
         position, offset = reached.position, reached.offset
@@ -252,17 +252,19 @@ def _first_in_segment(log: SearchedLog, segment: Segment, timestamp: int, first_
     return None
 
 
-def _largest_within(log: SearchedLog, segment: Segment, bounds: SearchBounds) -> Generator[Piece | None, SearchProgress | None, int]:
+def _largest_within(log: SearchedLog, segment: Segment, bounds: SearchBounds) -> Generator[SearchStep | None, SearchProgress | None, int]:
     position, offset = segment.walk_from(bounds.start), segment.base_offset
     newest, end = -1, segment.size
     while position >= 0:
-        reached = yield from _run(log, segment, Piece(segment.file(), position, end, offset, bounds, None, 0), end)
+        reached = yield from _run(log, segment, SearchStep(segment.file(), position, end, offset, bounds, None, 0), end)
         newest = max(newest, reached.newest)
         position, offset = reached.position, reached.offset
     return newest
 
 
-def _run(log: SearchedLog, segment: Segment, piece: Piece, end: int) -> Generator[Piece | None, SearchProgress | None, SearchProgress]:
+def _run(
+    log: SearchedLog, segment: Segment, piece: SearchStep, end: int
+) -> Generator[SearchStep | None, SearchProgress | None, SearchProgress]:
     """Have a piece run that walks up to `end`. Damage in what is no longer part of the log is ignored. _SegmentGoneError."""
     try:
         reached = yield piece

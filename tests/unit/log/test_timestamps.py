@@ -12,7 +12,7 @@ from moldau.log import timestamps as lookups
 from moldau.log.batches import BadBatchError
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
-from moldau.log.timestamps import VAIN_LOOKS_MAX, Piece, SearchProgress, TimeSearch
+from moldau.log.timestamps import VAIN_LOOKS_MAX, SearchProgress, SearchStep, TimeSearch
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.batch import Compression, Record, encode_batch
 from moldau.protocol.records.header import MAX_TIMESTAMP_OFFSET, stamp_crc
@@ -134,7 +134,7 @@ def promising(*timestamps: int, promised: int) -> memoryview:
     return batch
 
 
-def pieces_of(search: TimeSearch) -> Iterator[tuple[Piece, SearchProgress]]:
+def pieces_of(search: TimeSearch) -> Iterator[tuple[SearchStep, SearchProgress]]:
     """Each piece of work and what comes of it."""
     piece = next(search)
     with suppress(StopIteration):
@@ -206,7 +206,7 @@ def test_damage_in_a_segment_that_is_gone_is_not_remembered() -> None:
     assert log.statistics()["bad_batches"] == 0
 
 
-def resumed(search: TimeSearch, piece: Piece) -> tuple[int, int, int] | None:
+def resumed(search: TimeSearch, piece: SearchStep) -> tuple[int, int, int] | None:
     """What the search finds that waits for this piece."""
     try:
         while True:

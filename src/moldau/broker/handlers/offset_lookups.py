@@ -40,7 +40,7 @@ from moldau.protocol.messages.offset_lookups import (
 )
 
 if TYPE_CHECKING:
-    from moldau.log.timestamps import Piece, SearchProgress, TimeSearch, TimestampOffset
+    from moldau.log.timestamps import SearchProgress, SearchStep, TimeSearch, TimestampOffset
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
 
@@ -70,7 +70,7 @@ class TimeLookup:
         """The connection that asked is lost."""
         self._abandoned = True
 
-    def _advance(self, resume: "Callable[[], Piece | None]") -> None:
+    def _advance(self, resume: "Callable[[], SearchStep | None]") -> None:
         if self._abandoned:
             self._search.close()
             return
@@ -90,7 +90,7 @@ class TimeLookup:
                 piece.file.retain()
                 self._compute.run(piece.run, partial(self._ran, piece))
 
-    def _ran(self, piece: "Piece", reached: "SearchProgress | None", error: BaseException | None) -> None:
+    def _ran(self, piece: "SearchStep", reached: "SearchProgress | None", error: BaseException | None) -> None:
         piece.file.release()
         self._advance(partial(self._search.send, reached) if error is None else partial(self._search.throw, error))
 
