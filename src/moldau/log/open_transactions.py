@@ -135,7 +135,7 @@ class Verifications:
             self.end(producer_id)
 
     def last_use(self, producer_id: int, state: object) -> int:
-        """As :meth:`moldau.log.producer_bound.Remembered.last_use`: one whose answer arrives after it was evicted has no effect."""
+        """As :meth:`moldau.log.producer_bound.ProducerMemory.last_use`: one whose answer arrives after it was evicted has no effect."""
         waiting = self._waiting.get(producer_id)
         return GONE if waiting is None or waiting is not state else waiting.since_ms
 

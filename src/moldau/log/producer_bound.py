@@ -35,7 +35,7 @@ BUSY = -1
 GONE = -2
 
 
-class Remembered(Protocol):
+class ProducerMemory(Protocol):
     """What remembers something of producers, each by its id."""
 
     def last_use(self, producer_id: int, state: object) -> int:
@@ -61,9 +61,9 @@ class ProducerBound:
         self.epoch_given = epoch_given
         """The epoch that the transaction coordinator gave a producer last, None for one without a transactional id. PeerError."""
         self._limit = limit
-        self._line: deque[tuple[Remembered, int, object, int]] = deque()
+        self._line: deque[tuple[ProducerMemory, int, object, int]] = deque()
         self.is_loading = False
-        self._heap: list[tuple[int, int, Remembered, int, object]] = []
+        self._heap: list[tuple[int, int, ProducerMemory, int, object]] = []
         """Time of the last use as it was looked at last, a number that no other has, and whose it is."""
         self._number = 0
         self._notes = LogThrottle(NOTES_INTERVAL_S, 2)
@@ -73,7 +73,7 @@ class ProducerBound:
         """The value of the setting."""
         return self._limit()
 
-    def admit(self, owner: Remembered, producer_id: int, state: object, now_ms: int, *, always: bool = False) -> bool:
+    def admit(self, owner: ProducerMemory, producer_id: int, state: object, now_ms: int, *, always: bool = False) -> bool:
         """Count one more, and evict the one that is idle for longest if need be; False if none may be evicted.
 
         `always`: it is in the log already, and has to be remembered.
@@ -159,7 +159,7 @@ class ProducerBound:
 
     def _evict_earliest(self) -> bool:
         heap = self._heap
-        busy: list[tuple[int, int, Remembered, int, object]] = []
+        busy: list[tuple[int, int, ProducerMemory, int, object]] = []
         evicted = False
         while heap and not evicted and len(busy) < LOOKS:
             noted_ms, number, owner, producer_id, state = heap[0]

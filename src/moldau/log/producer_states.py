@@ -223,7 +223,7 @@ class ProducerStates:
         return len(idle)
 
     def last_use(self, producer_id: int, state: object) -> int:
-        """As :meth:`moldau.log.producer_bound.Remembered.last_use`."""
+        """As :meth:`moldau.log.producer_bound.ProducerMemory.last_use`."""
         entry = self.entries.get(producer_id)
         if entry is None or entry is not state:
             return GONE
