@@ -19,7 +19,7 @@ SEGMENTS_MAX = 64
 SIZE_MAX = 2**31 - 1
 
 
-class Sized(NamedTuple):
+class SegmentSizes(NamedTuple):
     """A segment with what counts for its place: `end_offset` is where the next one begins."""
 
     base_offset: int
@@ -29,12 +29,12 @@ class Sized(NamedTuple):
     time_index_bytes: int
 
 
-def group_segments(segments: Sequence[Sized], segment_bytes: int, index_bytes: int) -> list[list[Sized]]:
+def group_segments(segments: Sequence[SegmentSizes], segment_bytes: int, index_bytes: int) -> list[list[SegmentSizes]]:
     """The segments in their order, in groups that are, before anything is removed from them, no larger than one segment may be.
 
     Offsets in a segment are stored relative to its base in 31 bits, so a group spans no more.
     """
-    groups: list[list[Sized]] = []
+    groups: list[list[SegmentSizes]] = []
     log_size = index_size = time_index_size = 0
     for segment in segments:
         group = groups[-1] if groups else []

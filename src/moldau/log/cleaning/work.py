@@ -9,7 +9,7 @@ from moldau.log import names
 from moldau.log.batches import BadBatchError, OldFormatError, header_at
 from moldau.log.cache import SegmentCache
 from moldau.log.cleaning.filtering import BatchFilter, MissingEntryError, Transactions, marker_kind, records_of
-from moldau.log.cleaning.groups import CleanedSegment, Sized, group_segments
+from moldau.log.cleaning.groups import CleanedSegment, SegmentSizes, group_segments
 from moldau.log.cleaning.key_map import KeyMap, UnreadableRecordsError
 from moldau.log.cleaning.task import BadBatch, EntryMissing, GroupWritten, Message, PassDone, Source, StorageFailed, Task, encode_message
 from moldau.log.segment import Segment
@@ -239,8 +239,8 @@ class Pass:
             self._done.bytes_read += end
             self._throttle.passed(sum(map(len, pieces)))
 
-    def _sized(self, source: Source) -> Sized:
-        return Sized(
+    def _sized(self, source: Source) -> SegmentSizes:
+        return SegmentSizes(
             source.base_offset,
             source.end_offset,
             source.size,

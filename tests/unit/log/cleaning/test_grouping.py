@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.log.cleaning.groups import RELATIVE_OFFSET_MAX, SEGMENTS_MAX, Sized, group_segments
+from moldau.log.cleaning.groups import RELATIVE_OFFSET_MAX, SEGMENTS_MAX, SegmentSizes, group_segments
 
 HUGE = RELATIVE_OFFSET_MAX
 
@@ -22,12 +22,12 @@ HUGE = RELATIVE_OFFSET_MAX
     ],
 )
 def test_by_size_and_offsets(segments: list[tuple[int, int, int]], groups: list[int]) -> None:
-    sized = [Sized(base, end, size, 0, 0) for base, end, size in segments]
+    sized = [SegmentSizes(base, end, size, 0, 0) for base, end, size in segments]
     found = group_segments(sized, 100, 1000)
     assert [len(group) for group in found] == groups
     assert [segment for group in found for segment in group] == sized
 
 
 def test_by_the_size_of_either_index() -> None:
-    sized = [Sized(0, 1, 1, 40, 0), Sized(1, 2, 1, 40, 0), Sized(2, 3, 1, 40, 90), Sized(3, 4, 1, 0, 20)]
+    sized = [SegmentSizes(0, 1, 1, 40, 0), SegmentSizes(1, 2, 1, 40, 0), SegmentSizes(2, 3, 1, 40, 90), SegmentSizes(3, 4, 1, 0, 20)]
     assert [len(group) for group in group_segments(sized, 100, 100)] == [2, 1, 1]
