@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moldau.log.checkpoints import CLEANED
-from moldau.log.cleaning.planning import CleanerSettings, Dirt, find_dirt, task_for
+from moldau.log.cleaning.planning import CleanerSettings, DirtyLog, find_dirt, task_for
 from moldau.log.cleaning.running import RunningPass
 from moldau.model.errors import StorageError
 from moldau.ports.probe import chance
@@ -96,9 +96,9 @@ class LogCleaner:
                 return
             self._begin(*found)
 
-    def _dirtiest(self) -> "tuple[Placement, Dirt] | None":
+    def _dirtiest(self) -> "tuple[Placement, DirtyLog] | None":
         now_ms = self._time_ms()
-        best: tuple[Placement, Dirt] | None = None
+        best: tuple[Placement, DirtyLog] | None = None
         dirtiest = 0.0
         for placement in self._logs.in_service():
             dirt = self._dirt_of(placement, now_ms)
@@ -111,7 +111,7 @@ class LogCleaner:
         self._dirtiest_percent = round(100 * dirtiest)
         return best
 
-    def _dirt_of(self, placement: "Placement", now_ms: int) -> Dirt | None:
+    def _dirt_of(self, placement: "Placement", now_ms: int) -> DirtyLog | None:
         key, log = placement.topic_partition, placement.log
         if log is None or not log.config.compacts or log.has_staged:
             return None
@@ -128,7 +128,7 @@ class LogCleaner:
             self._waiting[key] = None
         return dirt
 
-    def _begin(self, placement: "Placement", dirt: Dirt) -> None:
+    def _begin(self, placement: "Placement", dirt: DirtyLog) -> None:
         key = placement.topic_partition
         try:
             task = task_for(dirt, self._settings, self._time_ms())

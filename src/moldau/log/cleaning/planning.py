@@ -35,7 +35,7 @@ class CleanerSettings(NamedTuple):
     decompressed_bytes_max: int = 100 * 1024 * 1024
 
 
-class Dirt(NamedTuple):
+class DirtyLog(NamedTuple):
     """What could be cleaned of one log: `sources`, the segments before `end_offset`."""
 
     log: PartitionLog
@@ -62,7 +62,7 @@ class Dirt(NamedTuple):
         return self.dirty_bytes > 0 and (self.overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio)
 
 
-def find_dirt(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -> Dirt | None:
+def find_dirt(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -> DirtyLog | None:
     """What is to be cleaned; None in a log that has nothing but its active segment. `cleaned_offset`: as far as the last pass has come.
 
     StorageError.
@@ -80,7 +80,7 @@ def find_dirt(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -> Dir
     segments = segments[: len(sources)]
     dirty = [segment for segment, source in zip(segments, sources, strict=True) if source.end_offset > first_dirty]
     end_offset = max(first_dirty, sources[-1].end_offset if sources else 0)
-    return Dirt(log, first_dirty, end_offset, segments, sources, _is_overdue(log, dirty, now_ms))
+    return DirtyLog(log, first_dirty, end_offset, segments, sources, _is_overdue(log, dirty, now_ms))
 
 
 def first_dirty_offset(log: PartitionLog, cleaned_offset: int | None) -> int:
@@ -108,7 +108,7 @@ def _first_timestamp(segment: Segment) -> int:
         return -1
 
 
-def task_for(dirt: Dirt, settings: CleanerSettings, now_ms: int) -> Task:
+def task_for(dirt: DirtyLog, settings: CleanerSettings, now_ms: int) -> Task:
     """What a worker has to know to clean it. StorageError."""
     log, config, threads = dirt.log, dirt.log.config, max(1, settings.threads)
     return Task(

@@ -22,7 +22,7 @@ from moldau.model.errors import StorageError
 from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
-    from moldau.log.cleaning.planning import Dirt
+    from moldau.log.cleaning.planning import DirtyLog
     from moldau.log.log_set import Placement
     from moldau.log.segment import Segment
     from moldau.log.segments import RemovedSegment
@@ -64,7 +64,7 @@ class Host(Protocol):
 class RunningPass:
     """See the module. `outcome` is what the worker has said last."""
 
-    def __init__(self, host: Host, placement: "Placement", dirt: "Dirt") -> None:
+    def __init__(self, host: Host, placement: "Placement", dirt: "DirtyLog") -> None:
         self.placement = placement
         self.log = dirt.log
         self.first_dirty = dirt.first_dirty

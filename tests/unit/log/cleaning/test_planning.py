@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.log.cleaning.planning import CleanerSettings, Dirt, find_dirt, first_dirty_offset, task_for
+from moldau.log.cleaning.planning import CleanerSettings, DirtyLog, find_dirt, first_dirty_offset, task_for
 from moldau.log.config import UNLIMITED
 from moldau.log.segment import Segment
 from moldau.model.errors import StorageError
@@ -21,7 +21,7 @@ def filled(*ages_ms: int, **config: object) -> CompactionWorld:
     return world
 
 
-def dirt(world: CompactionWorld, cleaned: int | None = None) -> Dirt:
+def dirt(world: CompactionWorld, cleaned: int | None = None) -> DirtyLog:
     found = find_dirt(world.log, cleaned, world.now_ms)
     assert found is not None
     return found
