@@ -94,7 +94,7 @@ def chunks(
 def compact(task: bytes, tools: WorkerTools) -> Iterator[bytes]:
     """The work of a :class:`moldau.log.cleaning.task.Task`: a message for each group that is written, and one for the end."""
     try:
-        for message in Pass(Task.decode(task), tools).run():
+        for message in CleaningPass(Task.decode(task), tools).run():
             yield encode_message(message)
     except (BadBatchError, OldFormatError) as error:
         last_offset = error.last_offset if isinstance(error, DamagedBatchError) else error.offset
@@ -105,7 +105,7 @@ def compact(task: bytes, tools: WorkerTools) -> Iterator[bytes]:
         yield encode_message(StorageFailed(error.path, error.reason, error.no_space))
 
 
-class Pass:
+class CleaningPass:
     """One pass."""
 
     def __init__(self, task: Task, tools: WorkerTools) -> None:
