@@ -46,7 +46,7 @@ class MissingEntryError(Exception):
         self.offset = offset
 
 
-class Transactions:
+class TransactionFilter:
     """Of one walk, in the order of offsets, over batches before the last stable offset: none of their transactions is open.
 
     `kept` collects entries for the index; whoever writes the segment takes them.
@@ -222,7 +222,7 @@ class BatchFilter:
     def __init__(
         self,
         key_map: KeyMap,
-        transactions: Transactions,
+        transactions: TransactionFilter,
         producers: Iterable[ProducerEnd],
         unreadable: set[int],
         *,

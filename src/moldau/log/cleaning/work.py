@@ -8,7 +8,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from moldau.log import names
 from moldau.log.batches import BadBatchError, OldFormatError, header_at
 from moldau.log.cache import SegmentCache
-from moldau.log.cleaning.filtering import BatchFilter, MissingEntryError, Transactions, marker_kind, records_of
+from moldau.log.cleaning.filtering import BatchFilter, MissingEntryError, TransactionFilter, marker_kind, records_of
 from moldau.log.cleaning.groups import CleanedSegment, SegmentSizes, group_segments
 from moldau.log.cleaning.key_map import KeyMap, UnreadableRecordsError
 from moldau.log.cleaning.task import BadBatch, EntryMissing, GroupWritten, Message, PassDone, Source, StorageFailed, Task, encode_message
@@ -126,7 +126,7 @@ class CleaningPass:
         first = task.sources[0].base_offset if task.sources else 0
         batch_filter = BatchFilter(
             self._map,
-            transactions := Transactions(task.aborted, first),
+            transactions := TransactionFilter(task.aborted, first),
             task.producers,
             self._unreadable,
             first_dirty=task.first_dirty,
@@ -151,7 +151,7 @@ class CleaningPass:
         The first batch is always taken, so that every pass gets on.
         """
         task, done = self._task, self._done
-        transactions = Transactions(task.aborted, task.first_dirty)
+        transactions = TransactionFilter(task.aborted, task.first_dirty)
         end_offset = task.first_dirty
         for source in task.sources:
             if source.end_offset <= task.first_dirty:
@@ -196,7 +196,7 @@ class CleaningPass:
             self._done.batches_unreadable += 1
             self._unreadable.add(header.base_offset)
 
-    def _copy_group(self, group: list[Source], batch_filter: BatchFilter, transactions: Transactions) -> GroupWritten | None:
+    def _copy_group(self, group: list[Source], batch_filter: BatchFilter, transactions: TransactionFilter) -> GroupWritten | None:
         """Write the one segment that these become; None if there is nothing in them."""
         filled = [source for source in group if source.size]
         if not filled:
@@ -258,7 +258,7 @@ class CleaningPass:
         return f"{self._task.folder}/{names.file_name(source.base_offset, suffix)}"
 
 
-def _pass_marker(transactions: Transactions, data: bytes, at: int, header: BatchHeader) -> None:
+def _pass_marker(transactions: TransactionFilter, data: bytes, at: int, header: BatchHeader) -> None:
     try:
         transactions.pass_marker(header, marker_kind(data, at) if header.record_count else None)
     except ProtocolError:  # the copying will say so

@@ -6,7 +6,7 @@ it is aborted, ``commit``, ``abort`` and ``empty`` markers whether they may go.
 
 import pytest
 
-from moldau.log.cleaning.filtering import MissingEntryError, Transactions, marker_kind
+from moldau.log.cleaning.filtering import MissingEntryError, TransactionFilter, marker_kind
 from moldau.log.transaction_index import TransactionIndexEntry
 from moldau.model.errors import ProtocolError
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
@@ -51,7 +51,7 @@ def entries(text: str) -> list[TransactionIndexEntry]:
 @pytest.mark.parametrize("dialogue", DIALOGUES.values(), ids=DIALOGUES)
 def test_dialogues(dialogue: tuple[str, str]) -> None:
     aborted, lines = entries(dialogue[0]), dialogue[1].splitlines()
-    transactions = Transactions(aborted, 0)
+    transactions = TransactionFilter(aborted, 0)
     for line in lines:
         said, _, expected = line.partition(" -> ")
         producer_id, offset, what = said.split()
@@ -67,7 +67,7 @@ def test_dialogues(dialogue: tuple[str, str]) -> None:
 
 def test_an_abort_marker_behind_records_that_no_entry_names_is_noticed() -> None:
     """The entry of the transaction before says nothing of it, nor does that of another producer."""
-    transactions = Transactions(entries("7 0-1,8 2-9"), 0)
+    transactions = TransactionFilter(entries("7 0-1,8 2-9"), 0)
     for offset in (0, 2):
         transactions.pass_data(header(7, offset, transactional=True))
         if offset == 0:
