@@ -26,7 +26,7 @@ _COUNTED = ("passes", "passes_failed", "bytes_read", "bytes_written", "records_r
 
 
 class LogCleaner:
-    """A :class:`moldau.log.cleaning.running.Host`. `time_ms` is the wall's clock."""
+    """A :class:`moldau.log.cleaning.running.PassHost`. `time_ms` is the wall's clock."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from moldau.ports.filesystem import FileSystem
 
 
-class Host(Protocol):
+class PassHost(Protocol):
     """What a pass asks of its surroundings."""
 
     files: "FileSystem"
@@ -64,7 +64,7 @@ class Host(Protocol):
 class RunningPass:
     """See the module. `outcome` is what the worker has said last."""
 
-    def __init__(self, host: Host, placement: "Placement", dirt: "DirtyLog") -> None:
+    def __init__(self, host: PassHost, placement: "Placement", dirt: "DirtyLog") -> None:
         self.placement = placement
         self.log = dirt.log
         self.first_dirty = dirt.first_dirty
