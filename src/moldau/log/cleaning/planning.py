@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from moldau.log.batches import BadBatchError
-from moldau.log.cleaning.task import ProducerEnd, Source, Task
+from moldau.log.cleaning.task import ProducerEnd, SourceSegment, Task
 from moldau.log.config import UNLIMITED
 from moldau.log.partition_log import PartitionLog
 from moldau.log.segment import Segment
@@ -42,7 +42,7 @@ class DirtyLog(NamedTuple):
     first_dirty: int
     end_offset: int
     segments: list[Segment]
-    sources: list[Source]
+    sources: list[SourceSegment]
     overdue: bool
     """Whether `max.compaction.lag.ms` has passed."""
 
@@ -76,7 +76,7 @@ def find_dirt(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -> Dir
     for segment, end in zip(segments, ends, strict=True):
         if end > first_dirty and not _may_be_cleaned(log, segment, end, now_ms):
             break
-        sources.append(Source(segment.base_offset, segment.size, end))
+        sources.append(SourceSegment(segment.base_offset, segment.size, end))
     segments = segments[: len(sources)]
     dirty = [segment for segment, source in zip(segments, sources, strict=True) if source.end_offset > first_dirty]
     end_offset = max(first_dirty, sources[-1].end_offset if sources else 0)

@@ -10,7 +10,7 @@ WORK = "moldau.log.cleaning.work:compact"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceSegment:
     """A sealed segment: its base offset, its bytes, and where the next segment begins."""
 
     base_offset: int
@@ -31,7 +31,7 @@ class Task:
     """One pass over one log. `sources` are all segments before `end_offset`; those before `first_dirty` were cleaned already."""
 
     folder: str
-    sources: list[Source]
+    sources: list[SourceSegment]
     first_dirty: int
     end_offset: int
     now_ms: int
@@ -59,7 +59,7 @@ class Task:
     def decode(cls, data: bytes) -> "Task":
         """From bytes."""
         fields: dict[str, Any] = json.loads(data)
-        fields["sources"] = [Source(**source) for source in fields["sources"]]
+        fields["sources"] = [SourceSegment(**source) for source in fields["sources"]]
         fields["aborted"] = [TransactionIndexEntry(*aborted) for aborted in fields["aborted"]]
         fields["producers"] = [ProducerEnd(*producer) for producer in fields["producers"]]
         return cls(**fields)
@@ -69,7 +69,7 @@ class Task:
 class GroupWritten:
     """These segments may be replaced by the one whose files, `suffixes` of them, wait as ``.cleaned``, on disk."""
 
-    sources: list[Source]
+    sources: list[SourceSegment]
     size: int
     largest_timestamp: int
     largest_offset: int
@@ -138,5 +138,5 @@ def decode_message(data: bytes) -> Message:
     """From bytes."""
     kind, fields = json.loads(data)
     if kind == GroupWritten.__name__:
-        fields["sources"] = [Source(**source) for source in fields["sources"]]
+        fields["sources"] = [SourceSegment(**source) for source in fields["sources"]]
     return _KINDS[kind](**fields)

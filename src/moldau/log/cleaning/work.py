@@ -11,7 +11,17 @@ from moldau.log.cache import SegmentCache
 from moldau.log.cleaning.filtering import BatchFilter, MissingEntryError, TransactionFilter, marker_kind, records_of
 from moldau.log.cleaning.groups import CleanedSegment, SegmentSizes, group_segments
 from moldau.log.cleaning.key_map import KeyMap, UnreadableRecordsError
-from moldau.log.cleaning.task import BadBatch, EntryMissing, GroupWritten, Message, PassDone, Source, StorageFailed, Task, encode_message
+from moldau.log.cleaning.task import (
+    BadBatch,
+    EntryMissing,
+    GroupWritten,
+    Message,
+    PassDone,
+    SourceSegment,
+    StorageFailed,
+    Task,
+    encode_message,
+)
 from moldau.log.segment import Segment
 from moldau.model.errors import ProtocolError, StorageError
 from moldau.ports.background import WorkerTools
@@ -171,7 +181,7 @@ class CleaningPass:
             end_offset = source.end_offset
         return end_offset
 
-    def _dirty_chunks(self, source: Source) -> Iterator[tuple[bytes, int, list[tuple[int, BatchHeader]]]]:
+    def _dirty_chunks(self, source: SourceSegment) -> Iterator[tuple[bytes, int, list[tuple[int, BatchHeader]]]]:
         task, position = self._task, 0
         if source.base_offset < task.first_dirty:
             segment = Segment(self._files, SegmentCache(self._files), task.folder, source.base_offset, source.size)
@@ -180,7 +190,7 @@ class CleaningPass:
             position = source.size if found is None else found[0]
         return self._chunks(source, position)
 
-    def _chunks(self, source: Source, position: int = 0) -> Iterator[tuple[bytes, int, list[tuple[int, BatchHeader]]]]:
+    def _chunks(self, source: SourceSegment, position: int = 0) -> Iterator[tuple[bytes, int, list[tuple[int, BatchHeader]]]]:
         file = self._files.open(self._path(source, names.LOG))
         try:
             yield from chunks(file, position, source.size, source.base_offset, self._task.chunk_bytes, self._throttle)
@@ -196,7 +206,7 @@ class CleaningPass:
             self._done.batches_unreadable += 1
             self._unreadable.add(header.base_offset)
 
-    def _copy_group(self, group: list[Source], batch_filter: BatchFilter, transactions: TransactionFilter) -> GroupWritten | None:
+    def _copy_group(self, group: list[SourceSegment], batch_filter: BatchFilter, transactions: TransactionFilter) -> GroupWritten | None:
         """Write the one segment that these become; None if there is nothing in them."""
         filled = [source for source in group if source.size]
         if not filled:
@@ -214,7 +224,7 @@ class CleaningPass:
         self._done.bytes_written += cleaned.size
         return GroupWritten(group, cleaned.size, *cleaned.largest_timestamp, cleaned.suffixes)
 
-    def _copy(self, source: Source, cleaned: CleanedSegment, batch_filter: BatchFilter, *, last: bool) -> None:
+    def _copy(self, source: SourceSegment, cleaned: CleanedSegment, batch_filter: BatchFilter, *, last: bool) -> None:
         for data, position, found in self._chunks(source):
             view = memoryview(data)
             pieces: list[Bytes] = []
@@ -239,7 +249,7 @@ class CleaningPass:
             self._done.bytes_read += end
             self._throttle.passed(sum(map(len, pieces)))
 
-    def _sized(self, source: Source) -> SegmentSizes:
+    def _sized(self, source: SourceSegment) -> SegmentSizes:
         return SegmentSizes(
             source.base_offset,
             source.end_offset,
@@ -248,13 +258,13 @@ class CleaningPass:
             self._index_bytes(source, names.TIME_INDEX),
         )
 
-    def _index_bytes(self, source: Source, suffix: str) -> int:
+    def _index_bytes(self, source: SourceSegment, suffix: str) -> int:
         try:
             return self._files.size(self._path(source, suffix))
         except FileNotFoundError:
             return 0
 
-    def _path(self, source: Source, suffix: str) -> str:
+    def _path(self, source: SourceSegment, suffix: str) -> str:
         return f"{self._task.folder}/{names.file_name(source.base_offset, suffix)}"
 
 
