@@ -9,7 +9,7 @@ import pytest
 from moldau.broker.configs import Change, Edit, Resource, ResourceType
 from moldau.broker.replicas.append_batch import AppendBatch, MarkerBatch
 from moldau.broker.replicas.housekeeping import cleaner_settings
-from moldau.log.cleaning.task import Task
+from moldau.log.cleaning.task import CleaningTask
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.protocol.records.batch import batches, iterate
@@ -120,7 +120,7 @@ def test_settings_of_the_next_pass_are_those_that_hold_then() -> None:
     world.finish(world.broker.configs.edit(Resource(ResourceType.BROKER, ""), edits))
     world.finish(world.broker.configs.edit(Resource(ResourceType.TOPIC, "t"), [Edit("delete.retention.ms", Change.SET, "5")]))
     a_look(world)
-    task = Task.decode(world.workers.jobs[0].task)
+    task = CleaningTask.decode(world.workers.jobs[0].task)
     assert (task.bytes_per_second, task.map_bytes, task.delete_retention_ms) == (500.0, 1_000_000, 5)
     world.workers.run_all()
     assert world.workers.slept_s > 1

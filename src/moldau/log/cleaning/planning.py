@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from moldau.log.batches import BadBatchError
-from moldau.log.cleaning.task import ProducerEnd, SourceSegment, Task
+from moldau.log.cleaning.task import CleaningTask, ProducerEnd, SourceSegment
 from moldau.log.config import UNLIMITED
 from moldau.log.partition_log import PartitionLog
 from moldau.log.segment import Segment
@@ -108,10 +108,10 @@ def _first_timestamp(segment: Segment) -> int:
         return -1
 
 
-def task_for(dirt: DirtyLog, settings: CleanerSettings, now_ms: int) -> Task:
+def task_for(dirt: DirtyLog, settings: CleanerSettings, now_ms: int) -> CleaningTask:
     """What a worker has to know to clean it. StorageError."""
     log, config, threads = dirt.log, dirt.log.config, max(1, settings.threads)
-    return Task(
+    return CleaningTask(
         folder=log.directory,
         sources=dirt.sources,
         first_dirty=dirt.first_dirty,

@@ -27,7 +27,7 @@ class ProducerEnd(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class CleaningTask:
     """One pass over one log. `sources` are all segments before `end_offset`; those before `first_dirty` were cleaned already."""
 
     folder: str
@@ -56,7 +56,7 @@ class Task:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> "Task":
+    def decode(cls, data: bytes) -> "CleaningTask":
         """From bytes."""
         fields: dict[str, Any] = json.loads(data)
         fields["sources"] = [SourceSegment(**source) for source in fields["sources"]]

@@ -13,13 +13,13 @@ from moldau.log.cleaning.groups import CleanedSegment, SegmentSizes, group_segme
 from moldau.log.cleaning.key_map import KeyMap, UnreadableRecordsError
 from moldau.log.cleaning.task import (
     BadBatch,
+    CleaningTask,
     EntryMissing,
     GroupWritten,
     Message,
     PassDone,
     SourceSegment,
     StorageFailed,
-    Task,
     encode_message,
 )
 from moldau.log.segment import Segment
@@ -102,9 +102,9 @@ def chunks(
 
 
 def compact(task: bytes, tools: WorkerTools) -> Iterator[bytes]:
-    """The work of a :class:`moldau.log.cleaning.task.Task`: a message for each group that is written, and one for the end."""
+    """The work of a :class:`moldau.log.cleaning.task.CleaningTask`: a message for each group that is written, and one for the end."""
     try:
-        for message in CleaningPass(Task.decode(task), tools).run():
+        for message in CleaningPass(CleaningTask.decode(task), tools).run():
             yield encode_message(message)
     except (BadBatchError, OldFormatError) as error:
         last_offset = error.last_offset if isinstance(error, DamagedBatchError) else error.offset
@@ -118,7 +118,7 @@ def compact(task: bytes, tools: WorkerTools) -> Iterator[bytes]:
 class CleaningPass:
     """One pass."""
 
-    def __init__(self, task: Task, tools: WorkerTools) -> None:
+    def __init__(self, task: CleaningTask, tools: WorkerTools) -> None:
         self._task = task
         self._files = tools.files
         self._monotonic = tools.monotonic

@@ -4,7 +4,7 @@ import pytest
 
 from moldau.log import names
 from moldau.log.cleaning.cleaner import LogCleaner
-from moldau.log.cleaning.task import WORK, GroupWritten, Task, decode_message
+from moldau.log.cleaning.task import WORK, CleaningTask, GroupWritten, decode_message
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import StorageError
@@ -37,7 +37,7 @@ def cleaner_of(world: CompactionWorld) -> LogCleaner:
 
 def folders(world: CompactionWorld) -> list[str]:
     """What the workers have been given."""
-    return [Task.decode(job.task).folder for job in world.workers.jobs]
+    return [CleaningTask.decode(job.task).folder for job in world.workers.jobs]
 
 
 def two_groups() -> CompactionWorld:
