@@ -124,17 +124,17 @@ class EntryMissing:
     offset: int
 
 
-Message = GroupWritten | PassDone | BadBatch | StorageFailed | EntryMissing
+PassMessage = GroupWritten | PassDone | BadBatch | StorageFailed | EntryMissing
 
-_KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (GroupWritten, PassDone, BadBatch, StorageFailed, EntryMissing)}
+_KINDS: dict[str, type[PassMessage]] = {kind.__name__: kind for kind in (GroupWritten, PassDone, BadBatch, StorageFailed, EntryMissing)}
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: PassMessage) -> bytes:
     """As bytes."""
     return json.dumps([type(message).__name__, asdict(message)]).encode()
 
 
-def decode_message(data: bytes) -> Message:
+def decode_message(data: bytes) -> PassMessage:
     """From bytes."""
     kind, fields = json.loads(data)
     if kind == GroupWritten.__name__:

@@ -16,8 +16,8 @@ from moldau.log.cleaning.task import (
     CleaningTask,
     EntryMissing,
     GroupWritten,
-    Message,
     PassDone,
+    PassMessage,
     SourceSegment,
     StorageFailed,
     encode_message,
@@ -127,7 +127,7 @@ class CleaningPass:
         self._unreadable: set[int] = set()
         self._done = PassDone(task.end_offset)
 
-    def run(self) -> Iterator[Message]:
+    def run(self) -> Iterator[PassMessage]:
         """Do it. BadBatchError, OldFormatError, MissingEntryError, StorageError."""
         task, done, begun = self._task, self._done, self._monotonic()
         done.end_offset = self._fill_map()
