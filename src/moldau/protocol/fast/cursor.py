@@ -25,7 +25,7 @@ _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
 
 
-class Cursor:
+class FrameCursor:
     """A place in a request, moving forward. `flexible` says which of the two encodings lengths and counts have."""
 
     __slots__ = ("_elements_left", "_elements_max", "flexible", "position", "view")
@@ -78,7 +78,7 @@ class Cursor:
             _text(name)
         return name
 
-    def tags(self, known: Mapping[int, Callable[["Cursor"], None]] | None = None) -> None:
+    def tags(self, known: Mapping[int, Callable[["FrameCursor"], None]] | None = None) -> None:
         """Read the tagged fields in `known`, skip the others. Nothing is there unless the encoding is flexible."""
         if not self.flexible:
             return
@@ -95,7 +95,7 @@ class Cursor:
             taken = self.take(size, "tagged field")
             read = None if known is None else known.get(tag)
             if read is not None:
-                value = Cursor(taken, 0, flexible=True)
+                value = FrameCursor(taken, 0, flexible=True)
                 read(value)
                 value.end("tagged field")
 
@@ -143,7 +143,7 @@ def _text(encoded: memoryview | bytes) -> str:
         raise ProtocolError(f"string is not UTF-8: {error}") from error
 
 
-class ProduceCursor(Cursor):
+class ProduceCursor(FrameCursor):
     """A place in a Produce request of this version."""
 
     __slots__ = ("_decoded_max", "_request", "_version")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from moldau.model.steps import Pause, drain
 from moldau.protocol.codec.primitives import NO_BOUND
-from moldau.protocol.fast.cursor import Cursor
+from moldau.protocol.fast.cursor import FrameCursor
 from moldau.protocol.fast.fetch_response import (
     FIRST_FLEXIBLE,
     FIRST_WITH_TOPIC_IDS,
@@ -105,10 +105,10 @@ class _Tagged:
         self.cluster_id: str | None = None
         self.replica = (-1, -1)
 
-    def read_cluster_id(self, cursor: Cursor) -> None:
+    def read_cluster_id(self, cursor: FrameCursor) -> None:
         self.cluster_id = cursor.nullable_string()
 
-    def read_replica_state(self, cursor: Cursor) -> None:
+    def read_replica_state(self, cursor: FrameCursor) -> None:
         replica_id, replica_epoch = cursor.fields(_REPLICA_STATE)
         self.replica = (replica_id, replica_epoch)
         cursor.tags()
@@ -121,10 +121,10 @@ class _TaggedOfPartition:
         self.directory_id = NO_DIRECTORY
         self.high_watermark = NO_HIGH_WATERMARK
 
-    def read_directory_id(self, cursor: Cursor) -> None:
+    def read_directory_id(self, cursor: FrameCursor) -> None:
         self.directory_id = cursor.uuid()
 
-    def read_high_watermark(self, cursor: Cursor) -> None:
+    def read_high_watermark(self, cursor: FrameCursor) -> None:
         (self.high_watermark,) = cursor.fields(_HIGH_WATERMARK)
 
 
@@ -208,7 +208,7 @@ def decode_fetch_in_steps(
     view: memoryview, position: int, version: int, elements_max: int = NO_BOUND
 ) -> Generator[Pause, None, FetchFrame]:
     """As `decode_fetch`, for a request of any length."""
-    cursor = Cursor(view, position, elements_max, flexible=version >= FIRST_FLEXIBLE)
+    cursor = FrameCursor(view, position, elements_max, flexible=version >= FIRST_FLEXIBLE)
     by_id = version >= FIRST_WITH_TOPIC_IDS
     tagged = _Tagged()
     if version < _FIRST_WITH_REPLICA_STATE:
@@ -258,7 +258,7 @@ def _least_bytes(version: int) -> int:
     return _PARTITION_5.size if version >= _FIRST_WITH_LOG_START_OFFSET else _PARTITION_4.size
 
 
-def _read_partitions(cursor: Cursor, version: int, count: int) -> list[FetchPartition]:
+def _read_partitions(cursor: FrameCursor, version: int, count: int) -> list[FetchPartition]:
     if version >= FIRST_FLEXIBLE:
         return [_read_partition(cursor, version) for _ in range(count)]
     if version >= _FIRST_WITH_LEADER_EPOCH:
@@ -277,19 +277,19 @@ def _read_partitions(cursor: Cursor, version: int, count: int) -> list[FetchPart
     ]
 
 
-def _rows(cursor: Cursor, layout: Struct, count: int) -> Iterator[tuple[int, ...]]:
+def _rows(cursor: FrameCursor, layout: Struct, count: int) -> Iterator[tuple[int, ...]]:
     """The next `count` rows of fixed size."""
     return layout.iter_unpack(cursor.take(count * layout.size, "partitions"))
 
 
-def _read_partition(cursor: Cursor, version: int) -> FetchPartition:
+def _read_partition(cursor: FrameCursor, version: int) -> FetchPartition:
     fields = cursor.fields(_PARTITION_12)
     view, position = cursor.view, cursor.position
     if position < len(view) and view[position] == 0:  # no tags, the usual case
         cursor.position = position + 1
         return _partition(fields, NO_DIRECTORY, NO_HIGH_WATERMARK)
     tagged = _TaggedOfPartition()
-    known: dict[int, Callable[[Cursor], None]] = {}
+    known: dict[int, Callable[[FrameCursor], None]] = {}
     if version >= _FIRST_WITH_DIRECTORIES:
         known[0] = tagged.read_directory_id
     if version >= _FIRST_WITH_HIGH_WATERMARK:
