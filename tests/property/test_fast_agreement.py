@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moldau.model.errors import ProtocolError
 from moldau.protocol.codec import decode, encode
-from moldau.protocol.fast.fetch import FetchFrame, FetchPartition, decode_fetch
+from moldau.protocol.fast.fetch import FetchFrame, FetchFramePartition, decode_fetch
 from moldau.protocol.fast.produce import ProduceFrame, decode_produce
 from moldau.protocol.messages import fetch, produce
 from moldau.protocol.varint import uvarint
@@ -47,8 +47,8 @@ def fetch_frame(request: fetch.FetchRequest, version: int) -> FetchFrame:
     def key(topic: fetch.FetchTopic | fetch.ForgottenTopic) -> bytes:
         return topic.topic_id if version >= 13 else topic.topic.encode()
 
-    def partition(wanted: fetch.FetchPartition) -> FetchPartition:
-        return FetchPartition(
+    def partition(wanted: fetch.FetchPartition) -> FetchFramePartition:
+        return FetchFramePartition(
             wanted.partition,
             wanted.current_leader_epoch,
             wanted.fetch_offset,

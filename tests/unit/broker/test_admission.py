@@ -9,7 +9,7 @@ from moldau.broker.admission.admission import ConnectionQuota
 from moldau.broker.admission.elements import SHORT_MAX, ElementPool
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
-from moldau.protocol.fast.fetch import FetchPartition as DecodedPartition
+from moldau.protocol.fast.fetch import FetchFramePartition as DecodedPartition
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.group_admin import DescribeGroupsRequest
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -21,7 +21,7 @@ ELEMENTS_MAX = COUNT + 500
 
 
 def long_fetch(count: int = COUNT, topic: str = "t") -> FetchRequest:
-    wanted = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(count)]
+    wanted = [FetchFramePartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(count)]
     return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 24, topics=[FetchTopic(topic, partitions=wanted)])
 
 

@@ -18,7 +18,7 @@ from moldau.protocol.fast.fetch_response import (
 
 __all__ = [
     "FetchFrame",
-    "FetchPartition",
+    "FetchFramePartition",
     "FetchPartitionResult",
     "Records",
     "decode_fetch",
@@ -39,7 +39,7 @@ _FIRST_WITH_DIRECTORIES = 17
 _FIRST_WITH_HIGH_WATERMARK = 18
 
 
-class FetchPartition(NamedTuple):
+class FetchFramePartition(NamedTuple):
     """What is wanted of one partition. Offsets and epochs are -1 where the version or the client does not say."""
 
     partition: int
@@ -63,7 +63,7 @@ class FetchFrame(NamedTuple):
     isolation_level: int
     session_id: int
     session_epoch: int
-    topics: list[tuple[bytes, list[FetchPartition]]]
+    topics: list[tuple[bytes, list[FetchFramePartition]]]
     forgotten: list[tuple[bytes, list[int]]]
     rack_id: str
     cluster_id: str | None
@@ -216,7 +216,7 @@ def decode_fetch_in_steps(
         tagged.replica = (replica_id, -1)
     max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.fields(_LIMITS)
     session_id, session_epoch = cursor.fields(_SESSION) if version >= _FIRST_WITH_SESSIONS else (0, -1)
-    topics: list[tuple[bytes, list[FetchPartition]]] = []
+    topics: list[tuple[bytes, list[FetchFramePartition]]] = []
     least_bytes = _least_bytes(version)
     for _ in range(cursor.count("topics", 3)):
         topic = cursor.topic(by_id=by_id)
@@ -258,7 +258,7 @@ def _least_bytes(version: int) -> int:
     return _PARTITION_5.size if version >= _FIRST_WITH_LOG_START_OFFSET else _PARTITION_4.size
 
 
-def _read_partitions(cursor: FrameCursor, version: int, count: int) -> list[FetchPartition]:
+def _read_partitions(cursor: FrameCursor, version: int, count: int) -> list[FetchFramePartition]:
     if version >= FIRST_FLEXIBLE:
         return [_read_partition(cursor, version) for _ in range(count)]
     if version >= _FIRST_WITH_LEADER_EPOCH:
@@ -282,7 +282,7 @@ def _rows(cursor: FrameCursor, layout: Struct, count: int) -> Iterator[tuple[int
     return layout.iter_unpack(cursor.take(count * layout.size, "partitions"))
 
 
-def _read_partition(cursor: FrameCursor, version: int) -> FetchPartition:
+def _read_partition(cursor: FrameCursor, version: int) -> FetchFramePartition:
     fields = cursor.fields(_PARTITION_12)
     view, position = cursor.view, cursor.position
     if position < len(view) and view[position] == 0:  # no tags, the usual case
@@ -298,6 +298,6 @@ def _read_partition(cursor: FrameCursor, version: int) -> FetchPartition:
     return _partition(fields, tagged.directory_id, tagged.high_watermark)
 
 
-def _partition(fields: tuple[int, ...], directory_id: bytes, high_watermark: int) -> FetchPartition:
-    made: FetchPartition = tuple.__new__(FetchPartition, (*fields, directory_id, high_watermark))
+def _partition(fields: tuple[int, ...], directory_id: bytes, high_watermark: int) -> FetchFramePartition:
+    made: FetchFramePartition = tuple.__new__(FetchFramePartition, (*fields, directory_id, high_watermark))
     return made

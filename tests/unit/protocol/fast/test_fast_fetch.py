@@ -9,7 +9,7 @@ from moldau.protocol.fast.fetch import (
     NO_DIRECTORY,
     NO_HIGH_WATERMARK,
     FetchFrame,
-    FetchPartition,
+    FetchFramePartition,
     FetchPartitionResult,
     decode_fetch,
     decode_fetch_in_steps,
@@ -44,13 +44,13 @@ def result(records: object, **fields: object) -> FetchPartitionResult:
 
 
 def test_golden_request_of_version_4() -> None:
-    partition = FetchPartition(3, -1, 100, -1, -1, 1 << 20, NO_DIRECTORY, NO_HIGH_WATERMARK)
+    partition = FetchFramePartition(3, -1, 100, -1, -1, 1 << 20, NO_DIRECTORY, NO_HIGH_WATERMARK)
     expected = FetchFrame(-1, -1, 500, 1, 50 << 20, 1, 0, -1, [(b"topic", [partition])], [], "", None)
     assert decode_fetch(memoryview(VERSION_4), 0, 4) == expected
 
 
 def test_golden_request_of_version_16() -> None:
-    partition = FetchPartition(3, 9, 100, -1, -1, 1 << 20, NO_DIRECTORY, NO_HIGH_WATERMARK)
+    partition = FetchFramePartition(3, 9, 100, -1, -1, 1 << 20, NO_DIRECTORY, NO_HIGH_WATERMARK)
     expected = FetchFrame(-1, -1, 500, 1, 50 << 20, 0, 0, -1, [(TOPIC_ID, [partition])], [], "r", None)
     assert decode_fetch(memoryview(b"header" + VERSION_16), 6, 16) == expected
 

@@ -24,7 +24,7 @@ from moldau.model.steps import Pause, Steps
 from moldau.ports.transport import Part, release_parts
 from moldau.protocol.fast.fetch import (
     FetchFrame,
-    FetchPartition,
+    FetchFramePartition,
     decode_fetch_in_steps,
     encode_fetch_response_in_steps,
 )
@@ -209,7 +209,7 @@ class LongFetch:
 
 def _each_once(request: FetchFrame) -> Generator[Pause, None, FetchFrame]:
     """The request with each partition once, as it is named last; as Kafka, which puts them into a map. What it forgets is forgotten."""
-    topics: dict[bytes, dict[int, FetchPartition]] = {}
+    topics: dict[bytes, dict[int, FetchFramePartition]] = {}
     for topic, wanted in request.topics:
         partitions = topics.setdefault(topic, {})
         for start in range(0, len(wanted), NAMED_AT_ONCE):

@@ -30,7 +30,7 @@ from moldau.broker.security import Operation
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
 from moldau.ports.transport import FileRange, Part
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.fast.fetch import FetchFrame, FetchPartition, FetchPartitionResult, encode_fetch_response
+from moldau.protocol.fast.fetch import FetchFrame, FetchFramePartition, FetchPartitionResult, encode_fetch_response
 
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
@@ -227,7 +227,7 @@ class Fetch:
         self.urgent = False
         self.led.clear()
 
-    def read_some(self, topic: bytes, wanted: Sequence[FetchPartition]) -> list[FetchPartitionResult]:
+    def read_some(self, topic: bytes, wanted: Sequence[FetchFramePartition]) -> list[FetchPartitionResult]:
         """The results of partitions of one topic, after those that were read since the beginning."""
         broker = self.broker
         by_id = self.version >= FIRST_WITH_TOPIC_IDS
@@ -272,7 +272,7 @@ class Fetch:
         except StorageError:  # the next read reports it
             return 0
 
-    def available_in(self, topic: bytes, wanted: Sequence[FetchPartition]) -> int:
+    def available_in(self, topic: bytes, wanted: Sequence[FetchFramePartition]) -> int:
         """Bytes that can be read of partitions of a topic. StorageError."""
         available = 0
         partitions = self.broker.partitions_of(topic, by_id=self.version >= FIRST_WITH_TOPIC_IDS)
@@ -302,7 +302,7 @@ class Fetch:
         return partition.log.last_stable_offset if self.committed else partition.log.high_watermark
 
     def _read_partition(
-        self, partition: HostedPartition, want: FetchPartition, left: int, aborted_left: int, *, at_least_one: bool
+        self, partition: HostedPartition, want: FetchFramePartition, left: int, aborted_left: int, *, at_least_one: bool
     ) -> FetchPartitionResult:
         log, follows = partition.log, self.isolation is FetchIsolation.LOG_END
         try:
