@@ -13,7 +13,7 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import encode
 from moldau.protocol.fast.fetch import FetchPartitionResult, encode_fetch_response
 from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_response
-from moldau.protocol.fast.writing import NodeEndpoint
+from moldau.protocol.fast.writing import LeaderEndpoint
 from moldau.protocol.headers import response_header
 from moldau.protocol.messages import fetch, produce
 from moldau.testing.disk import ForgetfulDisk
@@ -33,8 +33,8 @@ def pair(struct: Any, first: str, second: str) -> tuple[int, int] | None:
     return None if struct is None else (getattr(struct, first), getattr(struct, second))
 
 
-def endpoints(nodes: Sequence[Any]) -> list[NodeEndpoint]:
-    return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes]
+def endpoints(nodes: Sequence[Any]) -> list[LeaderEndpoint]:
+    return [LeaderEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes]
 
 
 def produce_answer(answer: produce.ProduceResponse, version: int, correlation_id: int) -> bytes:

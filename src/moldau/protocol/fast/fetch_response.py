@@ -12,7 +12,7 @@ from moldau.model.steps import Pause, drain
 from moldau.ports.filesystem import Bytes
 from moldau.ports.transport import FileRange, Part
 from moldau.protocol.fast import writing
-from moldau.protocol.fast.writing import NodeEndpoint
+from moldau.protocol.fast.writing import LeaderEndpoint
 from moldau.protocol.varint import uvarint
 
 FIRST_FLEXIBLE = 12
@@ -83,7 +83,7 @@ def encode_fetch_response(
     error_code: int,
     session_id: int,
     topics: Sequence[TopicResults],
-    node_endpoints: Sequence[NodeEndpoint] = (),
+    node_endpoints: Sequence[LeaderEndpoint] = (),
 ) -> list[Part]:
     """The whole framed answer. `node_endpoints`: addresses of the current leaders named in it (version 16 and later)."""
     if version >= _FIRST_WITH_READ_REPLICA and len(topics) == 1 and not node_endpoints:
@@ -126,7 +126,7 @@ def encode_fetch_response_in_steps(
     error_code: int,
     session_id: int,
     topics: Sequence[TopicResults],
-    node_endpoints: Sequence[NodeEndpoint] = (),
+    node_endpoints: Sequence[LeaderEndpoint] = (),
 ) -> Generator[Pause, None, list[Part]]:
     """As `encode_fetch_response`, for results of any number."""
     flexible = version >= FIRST_FLEXIBLE

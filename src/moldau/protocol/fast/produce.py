@@ -15,7 +15,7 @@ from moldau.model.steps import UNFINISHED, Pause, drain
 from moldau.protocol.codec.primitives import NO_BOUND
 from moldau.protocol.fast import writing
 from moldau.protocol.fast.cursor import FIRST_FLEXIBLE, ProduceCursor
-from moldau.protocol.fast.writing import NodeEndpoint
+from moldau.protocol.fast.writing import LeaderEndpoint
 
 FIRST_WITH_TOPIC_IDS = 13
 _FIRST_WITH_LOG_START_OFFSET = 5
@@ -70,7 +70,7 @@ def encode_produce_response(
     correlation_id: int,
     topics: Sequence[TopicResults],
     throttle_ms: int = 0,
-    node_endpoints: Sequence[NodeEndpoint] = (),
+    node_endpoints: Sequence[LeaderEndpoint] = (),
 ) -> bytes:
     """The whole answer. `node_endpoints`: addresses of the current leaders named in it (version 10 and later)."""
     if len(topics) == 1 and not node_endpoints:
@@ -99,7 +99,7 @@ def encode_produce_response_in_steps(
     correlation_id: int,
     topics: Sequence[TopicResults],
     throttle_ms: int = 0,
-    node_endpoints: Sequence[NodeEndpoint] = (),
+    node_endpoints: Sequence[LeaderEndpoint] = (),
 ) -> Generator[Pause, None, bytes]:
     """As `encode_produce_response`, for results of any number."""
     flexible = version >= FIRST_FLEXIBLE

@@ -12,7 +12,7 @@ _int16 = Struct(">h").pack
 _int32 = Struct(">i").pack
 
 
-class NodeEndpoint(NamedTuple):
+class LeaderEndpoint(NamedTuple):
     """Address of a broker that an answer names as the current leader (KIP-951)."""
 
     node_id: int
@@ -49,7 +49,7 @@ def tags(fields: Sequence[tuple[int, bytes]]) -> bytes:
     return uvarint(len(fields)) + b"".join([uvarint(tag) + uvarint(len(value)) + value for tag, value in fields])
 
 
-def node_endpoints(nodes: Iterable[NodeEndpoint]) -> bytes:
+def node_endpoints(nodes: Iterable[LeaderEndpoint]) -> bytes:
     """The tagged fields of an answer that says where the leaders are; none without nodes."""
     encoded = [
         _int32(node.node_id)

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.protocol.fast.produce import ProduceFrame, ProducePartitionResult, decode_produce, encode_produce_response
-from moldau.protocol.fast.writing import NodeEndpoint
+from moldau.protocol.fast.writing import LeaderEndpoint
 from moldau.protocol.framing import FrameReader, ReceiveBuffer
 from moldau.protocol.headers import decode_request_header
 from moldau.protocol.varint import uvarint
@@ -125,7 +125,7 @@ def test_golden_answer_of_version_3() -> None:
 def test_where_the_leader_is_now() -> None:
     """KIP-951: the tagged fields are there from version 10 and only when they say something."""
     result = ProducePartitionResult(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=(2, 9))
-    nodes = [NodeEndpoint(2, "h", 9092)]
+    nodes = [LeaderEndpoint(2, "h", 9092)]
     with_leader = encode_produce_response(10, 1, [(b"t", [result])], node_endpoints=nodes)
     without = encode_produce_response(9, 1, [(b"t", [result])], node_endpoints=nodes)
     assert bytes.fromhex("01 00 09 00000002 00000009 00") in with_leader
