@@ -33,7 +33,7 @@ _REPLICAS = "kafka_server_replicamanager_"
 _PARTITION = ("topic", "partition")
 
 
-class Connection(Protocol):
+class MeasuredConnection(Protocol):
     """An open connection."""
 
     channel: "Channel"
@@ -52,7 +52,7 @@ class Sources(Protocol):
         """Its time."""
 
     @property
-    def connections(self) -> "Collection[Connection]":
+    def connections(self) -> "Collection[MeasuredConnection]":
         """Those that are open."""
 
     @property
