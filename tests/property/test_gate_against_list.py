@@ -31,7 +31,7 @@ from moldau.broker.replicas.partition_events import (
     LeadEpoch,
     LeaderHighWatermark,
     Level,
-    OpenedLog,
+    OpenedLogOffsets,
     PartitionEvent,
     Reconfigured,
     Role,
@@ -182,7 +182,7 @@ class Gated(RuleBasedStateMachine):
         if len(self.isr) < self.minimum:
             self.expect(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, [each for each in self.waiting if Level.REPLICATED in each.level])
 
-    def lead(self, epoch: int, isr: tuple[int, ...], opened: OpenedLog | None = None) -> list[str]:
+    def lead(self, epoch: int, isr: tuple[int, ...], opened: OpenedLogOffsets | None = None) -> list[str]:
         led = self.leads
         if epoch > self.epoch or not led:
             self.fetched.clear()
@@ -205,10 +205,10 @@ class Gated(RuleBasedStateMachine):
 
     # Roles.
 
-    def opened(self, checkpointed: float) -> OpenedLog:
+    def opened(self, checkpointed: float) -> OpenedLogOffsets:
         """The log is whole, but its high watermark is that of the last checkpoint."""
         self.committed = self.visible = int(self.committed * checkpointed)
-        return OpenedLog(len(self.log), self.flushed, self.committed)
+        return OpenedLogOffsets(len(self.log), self.flushed, self.committed)
 
     def has_committed(self) -> bool:
         """Whether this broker may be elected."""

@@ -21,7 +21,7 @@ from moldau.broker.replicas.partition_events import (
     FailAppends,
     LeadEpoch,
     Level,
-    OpenedLog,
+    OpenedLogOffsets,
     PartitionEffect,
     Reconfigured,
     ShowUpTo,
@@ -319,7 +319,7 @@ class ReplicaManager:
             log = self.logs.create(topic_partition, topic_id, settings.log, self._clock.time_ms(), is_new=is_new)
             if settings.shows_flushed:
                 self._flush_recovered(log)
-            effects = machine.step(_event(state, OpenedLog(log.log_end_offset, log.flushed_offset, log.high_watermark)))
+            effects = machine.step(_event(state, OpenedLogOffsets(log.log_end_offset, log.flushed_offset, log.high_watermark)))
             hosted = HostedPartition(machine, log, topic_id, settings, self._counters.topic(topic_partition.topic))
             self._carry_out(hosted, effects)
         except StaleEpochError:
@@ -381,7 +381,7 @@ class ReplicaManager:
                     assert_never(effect)
 
 
-def _event(state: LeaderState | FollowerState, opened: OpenedLog | None) -> BecomeLeader | BecomeFollower:
+def _event(state: LeaderState | FollowerState, opened: OpenedLogOffsets | None) -> BecomeLeader | BecomeFollower:
     if isinstance(state, LeaderState):
         return BecomeLeader(state.epoch, state.version, state.replicas, state.isr, opened)
     return BecomeFollower(state.epoch, state.version, state.replicas, state.leader_id, opened)

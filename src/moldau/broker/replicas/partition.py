@@ -41,7 +41,7 @@ from moldau.broker.replicas.partition_events import (
     LeadEpoch,
     LeaderHighWatermark,
     Level,
-    OpenedLog,
+    OpenedLogOffsets,
     PartitionEffect,
     PartitionEvent,
     Reconfigured,
@@ -340,7 +340,7 @@ class Partition:
 
     # Straight work.
 
-    def _open(self, opened: OpenedLog | None) -> None:
+    def _open(self, opened: OpenedLogOffsets | None) -> None:
         """Take the offsets of a log that was opened for a replica that was OFFLINE; otherwise they are known."""
         if (opened is not None) != (self.role is Role.OFFLINE):
             raise self._bug(opened)

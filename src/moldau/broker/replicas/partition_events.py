@@ -34,7 +34,7 @@ class StaleEpochError(PeerError):
         super().__init__(ErrorCode.STALE_CONTROLLER_EPOCH, message)
 
 
-class OpenedLog(Value):
+class OpenedLogOffsets(Value):
     """Offsets of a log that has just been opened."""
 
     log_end_offset: int
@@ -49,7 +49,7 @@ class BecomeLeader(Value):
     version: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    opened: OpenedLog | None = None
+    opened: OpenedLogOffsets | None = None
     """With an OFFLINE replica, and only there."""
 
 
@@ -60,7 +60,7 @@ class BecomeFollower(Value):
     version: int
     replicas: tuple[int, ...]
     leader_id: int
-    opened: OpenedLog | None = None
+    opened: OpenedLogOffsets | None = None
     """With an OFFLINE replica, and only there."""
 
 

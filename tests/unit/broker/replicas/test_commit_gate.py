@@ -9,7 +9,7 @@ import pytest
 
 from moldau.broker.replicas.commit_gate import CommitGate
 from moldau.broker.replicas.partition import Partition
-from moldau.broker.replicas.partition_events import BecomeLeader, Level, OpenedLog
+from moldau.broker.replicas.partition_events import BecomeLeader, Level, OpenedLogOffsets
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 
@@ -35,7 +35,7 @@ class Append:
 def partition() -> Partition:
     """Its log ends at 10, of which nothing is on disk or committed."""
     partition = Partition(T0, 1, 1, shows_flushed=False)
-    partition.step(BecomeLeader(5, 50, (1, 2), (1, 2), OpenedLog(10, 0, 0)))
+    partition.step(BecomeLeader(5, 50, (1, 2), (1, 2), OpenedLogOffsets(10, 0, 0)))
     return partition
 
 

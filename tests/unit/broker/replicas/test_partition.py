@@ -15,7 +15,7 @@ from moldau.broker.replicas.partition_events import (
     FailAppends,
     LeaderHighWatermark,
     Level,
-    OpenedLog,
+    OpenedLogOffsets,
     PartitionEvent,
     Reconfigured,
     Role,
@@ -27,7 +27,7 @@ from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 
 REPLICAS = (1, 2, 3)
-OPENED = OpenedLog(log_end_offset=10, flushed_offset=6, high_watermark=4)
+OPENED = OpenedLogOffsets(log_end_offset=10, flushed_offset=6, high_watermark=4)
 BROKEN = StorageError("input/output error", path="/data/t-0")
 GONE = PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t-0 is deleted")
 ALL = Level.REPLICATED
@@ -114,7 +114,7 @@ class TestBecomeLeader:
         step(partition, DirectoryFailed(BROKEN))
         stale(partition, BecomeLeader(4, 60, REPLICAS, REPLICAS, OPENED))
         stale(partition, BecomeLeader(5, 49, REPLICAS, REPLICAS, OPENED))
-        assert step(partition, BecomeLeader(5, 50, REPLICAS, REPLICAS, OpenedLog(9, 9, 3))) == ["LeadEpoch 5", "ShowUpTo 3"]
+        assert step(partition, BecomeLeader(5, 50, REPLICAS, REPLICAS, OpenedLogOffsets(9, 9, 3))) == ["LeadEpoch 5", "ShowUpTo 3"]
         assert offsets(partition) == (9, 9, 3, 3)
 
     def test_a_follower_leads_from_the_next_epoch_on(self) -> None:
@@ -168,7 +168,7 @@ class TestBecomeLeader:
     def test_offsets_come_with_an_opened_log_and_only_then(self) -> None:
         closed = offline()
         bug(closed, lambda: closed.step(BecomeLeader(5, 50, REPLICAS, REPLICAS)))
-        bug(closed, lambda: closed.step(BecomeLeader(5, 50, REPLICAS, REPLICAS, OpenedLog(10, 10, 11))))
+        bug(closed, lambda: closed.step(BecomeLeader(5, 50, REPLICAS, REPLICAS, OpenedLogOffsets(10, 10, 11))))
         opened = leader()
         bug(opened, lambda: opened.step(BecomeLeader(6, 51, REPLICAS, REPLICAS, OPENED)))
 
