@@ -33,8 +33,8 @@ from moldau.broker.replicas.partition_events import (
     Level,
     OpenedLogOffsets,
     PartitionEvent,
-    Reconfigured,
     Role,
+    RulesChanged,
     ShowUpTo,
     StaleEpochError,
     Stopped,
@@ -335,7 +335,7 @@ class Gated(RuleBasedStateMachine):
     @rule(minimum=MINIMA, shows_flushed=st.booleans())
     def configure(self, minimum: int, shows_flushed: bool) -> None:
         self.minimum, self.shows_flushed = minimum, shows_flushed
-        self.step(Reconfigured(minimum, shows_flushed))
+        self.step(RulesChanged(minimum, shows_flushed))
         self.advance()
         if self.leads:
             self.expect_enough()

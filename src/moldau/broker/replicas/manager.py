@@ -23,7 +23,7 @@ from moldau.broker.replicas.partition_events import (
     Level,
     OpenedLogOffsets,
     PartitionEffect,
-    Reconfigured,
+    RulesChanged,
     ShowUpTo,
     StaleEpochError,
     Stopped,
@@ -173,7 +173,7 @@ class ReplicaManager:
 
     def reconfigure(self, topic_partition: TopicPartition, settings: TopicSettings) -> None:
         """Let a replica obey the settings that its topic has now."""
-        event = Reconfigured(settings.rules.min_insync_replicas, settings.shows_flushed)
+        event = RulesChanged(settings.rules.min_insync_replicas, settings.shows_flushed)
         offline = self._offline.get(topic_partition)
         if offline is not None:
             offline.machine.step(event)

@@ -44,8 +44,8 @@ from moldau.broker.replicas.partition_events import (
     OpenedLogOffsets,
     PartitionEffect,
     PartitionEvent,
-    Reconfigured,
     Role,
+    RulesChanged,
     ShowUpTo,
     StaleEpochError,
     Stopped,
@@ -154,7 +154,7 @@ class Partition:
                 return self._become_leader(event)
             case BecomeFollower():
                 return self._become_follower(event)
-            case Reconfigured():
+            case RulesChanged():
                 return self._reconfigured(event)
             case LeaderHighWatermark():
                 return self._leader_high_watermark(event)
@@ -297,7 +297,7 @@ class Partition:
         )
         return [FailAppends(error, Level.WRITTEN), WakeFetches(), EndPermits()]
 
-    def _reconfigured(self, event: Reconfigured) -> list[PartitionEffect]:
+    def _reconfigured(self, event: RulesChanged) -> list[PartitionEffect]:
         self.min_insync_replicas, self.shows_flushed = event.min_insync_replicas, event.shows_flushed
         self._derive()
         if self.role is not Role.LEADER:

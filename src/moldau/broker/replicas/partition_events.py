@@ -64,7 +64,7 @@ class BecomeFollower(Value):
     """With an OFFLINE replica, and only there."""
 
 
-class Reconfigured(Value):
+class RulesChanged(Value):
     """The topic's `min.insync.replicas`, and whether its `visibility` is ``flushed``."""
 
     min_insync_replicas: int
@@ -96,7 +96,7 @@ class Stopped(Value):
     error: PeerError | StorageError
 
 
-PartitionEvent = BecomeLeader | BecomeFollower | Reconfigured | LeaderHighWatermark | Truncated | DirectoryFailed | Stopped
+PartitionEvent = BecomeLeader | BecomeFollower | RulesChanged | LeaderHighWatermark | Truncated | DirectoryFailed | Stopped
 
 
 class LeadEpoch(Value):

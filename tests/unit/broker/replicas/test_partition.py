@@ -17,8 +17,8 @@ from moldau.broker.replicas.partition_events import (
     Level,
     OpenedLogOffsets,
     PartitionEvent,
-    Reconfigured,
     Role,
+    RulesChanged,
     StaleEpochError,
     Stopped,
     Truncated,
@@ -357,32 +357,32 @@ class TestReconfigured:
     def test_who_does_not_lead_keeps_it_for_later(self, make: Callable[[], Partition]) -> None:
         partition = make()
         before = offsets(partition)
-        assert step(partition, Reconfigured(2, shows_flushed=True)) == []
+        assert step(partition, RulesChanged(2, shows_flushed=True)) == []
         assert offsets(partition) == before
         assert (partition.min_insync_replicas, partition.shows_flushed) == (2, True)
 
     def test_a_lower_minimum_commits_what_the_set_has(self) -> None:
         partition = leader((1,), minimum=2)
         assert offsets(partition) == (10, 6, 4, 4)
-        assert step(partition, Reconfigured(1, shows_flushed=False)) == ["ShowUpTo 10", "EndPermits"]
+        assert step(partition, RulesChanged(1, shows_flushed=False)) == ["ShowUpTo 10", "EndPermits"]
         assert partition.is_sole
 
     def test_a_higher_minimum_fails_what_waits_for_the_set(self) -> None:
         partition = leader((1, 2), minimum=2)
-        said = step(partition, Reconfigured(3, shows_flushed=False))
+        said = step(partition, RulesChanged(3, shows_flushed=False))
         assert said == ["FailAppends NOT_ENOUGH_REPLICAS_AFTER_APPEND REPLICATED", "EndPermits"]
         assert not partition.follower_fetched(2, 10, 5, 1.0)
         assert partition.committed_offset == 4
 
     def test_records_that_are_shown_stay_shown_when_only_synced_ones_are(self) -> None:
         partition = leader((1,))
-        assert step(partition, Reconfigured(1, shows_flushed=True)) == ["EndPermits"]
+        assert step(partition, RulesChanged(1, shows_flushed=True)) == ["EndPermits"]
         assert not partition.flushed(9)
         assert partition.high_watermark == 10
         partition.grew(12)
         assert partition.flushed(11)
         assert partition.high_watermark == 11
-        assert step(partition, Reconfigured(1, shows_flushed=False)) == ["ShowUpTo 12", "EndPermits"]
+        assert step(partition, RulesChanged(1, shows_flushed=False)) == ["ShowUpTo 12", "EndPermits"]
 
 
 class TestEnds:
@@ -417,7 +417,7 @@ class TestEnds:
         [
             BecomeLeader(6, 51, REPLICAS, REPLICAS, OPENED),
             BecomeFollower(6, 51, REPLICAS, 2, OPENED),
-            Reconfigured(1, shows_flushed=False),
+            RulesChanged(1, shows_flushed=False),
             LeaderHighWatermark(5),
             Truncated(5, 0),
             DirectoryFailed(BROKEN),
@@ -565,8 +565,8 @@ class TestScenarios:
 
     def test_r17_a_minimum_that_is_lowered_and_raised_takes_nothing_back(self) -> None:
         partition = leader((1,), minimum=2)
-        step(partition, Reconfigured(1, shows_flushed=False))
-        said = step(partition, Reconfigured(2, shows_flushed=False))
+        step(partition, RulesChanged(1, shows_flushed=False))
+        said = step(partition, RulesChanged(2, shows_flushed=False))
         assert said == ["FailAppends NOT_ENOUGH_REPLICAS_AFTER_APPEND REPLICATED", "EndPermits"]
         partition.grew(12)
         assert offsets(partition) == (12, 6, 10, 10)
