@@ -31,6 +31,7 @@ from moldau.broker.replicas.partition_events import (
     LeadEpoch,
     LeaderHighWatermark,
     Level,
+    LogTruncated,
     OpenedLogOffsets,
     PartitionEvent,
     Role,
@@ -38,7 +39,6 @@ from moldau.broker.replicas.partition_events import (
     ShowUpTo,
     StaleEpochError,
     Stopped,
-    Truncated,
 )
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
@@ -300,7 +300,7 @@ class Gated(RuleBasedStateMachine):
             assert self.committed <= common, "a committed record is cut"
             del self.log[common:]
             self.flushed = min(self.flushed, common)
-            assert self.step(Truncated(common, 0)) == ["WakeFetches"]
+            assert self.step(LogTruncated(common, 0)) == ["WakeFetches"]
         self.log += leader[common : common + copied]
         assert not self.partition.grew(len(self.log))
         self.true_committed = max(self.true_committed, min(len(self.log), len(leader)) if in_sync else len(leader))

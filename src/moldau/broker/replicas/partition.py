@@ -41,6 +41,7 @@ from moldau.broker.replicas.partition_events import (
     LeadEpoch,
     LeaderHighWatermark,
     Level,
+    LogTruncated,
     OpenedLogOffsets,
     PartitionEffect,
     PartitionEvent,
@@ -49,7 +50,6 @@ from moldau.broker.replicas.partition_events import (
     ShowUpTo,
     StaleEpochError,
     Stopped,
-    Truncated,
     WakeFetches,
 )
 from moldau.model.errors import ErrorCode, PeerError, StorageError
@@ -158,7 +158,7 @@ class Partition:
                 return self._reconfigured(event)
             case LeaderHighWatermark():
                 return self._leader_high_watermark(event)
-            case Truncated():
+            case LogTruncated():
                 return self._truncated(event)
             case DirectoryFailed():
                 return self._directory_failed(event)
@@ -317,7 +317,7 @@ class Partition:
             self.committed_offset = committed
         return [ShowUpTo(self.high_watermark)] if self._show() or moved else []
 
-    def _truncated(self, event: Truncated) -> list[PartitionEffect]:
+    def _truncated(self, event: LogTruncated) -> list[PartitionEffect]:
         start, end = event.log_start_offset, event.log_end_offset
         if self.role is not Role.FOLLOWER or start > end:
             raise self._bug(event)

@@ -77,7 +77,7 @@ class LeaderHighWatermark(Value):
     offset: int
 
 
-class Truncated(Value):
+class LogTruncated(Value):
     """The log was cut to `log_end_offset`, or emptied to begin there (`log_start_offset` is the same then)."""
 
     log_end_offset: int
@@ -96,7 +96,7 @@ class Stopped(Value):
     error: PeerError | StorageError
 
 
-PartitionEvent = BecomeLeader | BecomeFollower | RulesChanged | LeaderHighWatermark | Truncated | DirectoryFailed | Stopped
+PartitionEvent = BecomeLeader | BecomeFollower | RulesChanged | LeaderHighWatermark | LogTruncated | DirectoryFailed | Stopped
 
 
 class LeadEpoch(Value):

@@ -15,13 +15,13 @@ from moldau.broker.replicas.partition_events import (
     FailAppends,
     LeaderHighWatermark,
     Level,
+    LogTruncated,
     OpenedLogOffsets,
     PartitionEvent,
     Role,
     RulesChanged,
     StaleEpochError,
     Stopped,
-    Truncated,
 )
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
@@ -336,19 +336,19 @@ class TestLeaderHighWatermark:
 class TestTruncated:
     def test_without_a_log_and_on_a_leader_it_is_a_bug(self) -> None:
         for partition in (offline(), leader()):
-            bug(partition, lambda partition=partition: partition.step(Truncated(5, 0)))  # type: ignore[misc]
+            bug(partition, lambda partition=partition: partition.step(LogTruncated(5, 0)))  # type: ignore[misc]
 
     def test_all_offsets_of_a_follower_go_back(self) -> None:
         partition = follower()
         step(partition, LeaderHighWatermark(8))
-        assert step(partition, Truncated(9, 0)) == ["WakeFetches"]
+        assert step(partition, LogTruncated(9, 0)) == ["WakeFetches"]
         assert offsets(partition) == (9, 6, 8, 8)
-        assert step(partition, Truncated(5, 0)) == ["WakeFetches"]
+        assert step(partition, LogTruncated(5, 0)) == ["WakeFetches"]
         assert offsets(partition) == (5, 5, 5, 5)
 
     def test_an_emptied_log_takes_all_offsets_along_to_its_new_start(self) -> None:
         partition = follower()
-        assert step(partition, Truncated(100, 100)) == ["WakeFetches"]
+        assert step(partition, LogTruncated(100, 100)) == ["WakeFetches"]
         assert offsets(partition) == (100, 100, 100, 100)
 
 
@@ -419,7 +419,7 @@ class TestEnds:
             BecomeFollower(6, 51, REPLICAS, 2, OPENED),
             RulesChanged(1, shows_flushed=False),
             LeaderHighWatermark(5),
-            Truncated(5, 0),
+            LogTruncated(5, 0),
             DirectoryFailed(BROKEN),
             Stopped(GONE),
         ],
@@ -533,14 +533,14 @@ class TestScenarios:
 
     def test_r5_a_follower_shows_nothing_beyond_where_it_was_cut(self) -> None:
         partition = follower()
-        step(partition, Truncated(7, 0))
+        step(partition, LogTruncated(7, 0))
         assert step(partition, LeaderHighWatermark(9)) == ["ShowUpTo 7"]
         partition.grew(9)
         assert partition.high_watermark == 7, "the leader's high watermark was about other records"
 
     def test_r9_a_log_emptied_behind_the_leaders_start_has_no_offset_left_behind(self) -> None:
         partition = follower()
-        step(partition, Truncated(50, 50))
+        step(partition, LogTruncated(50, 50))
         assert offsets(partition) == (50, 50, 50, 50)
         partition.grew(55)
         assert step(partition, LeaderHighWatermark(53)) == ["ShowUpTo 53"]
