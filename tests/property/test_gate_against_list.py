@@ -34,11 +34,11 @@ from moldau.broker.replicas.partition_events import (
     LogTruncated,
     OpenedLogOffsets,
     PartitionEvent,
+    ReplicaStopped,
     Role,
     RulesChanged,
     ShowUpTo,
     StaleEpochError,
-    Stopped,
 )
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
@@ -327,7 +327,7 @@ class Gated(RuleBasedStateMachine):
         if not sure:
             return
         self.end(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self.step(Stopped(PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t-0 is deleted")))
+        self.step(ReplicaStopped(PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t-0 is deleted")))
         self.results_are_as_expected()
         assert len(self.gate) == 0
         self.create(minimum, shows_flushed)

@@ -23,10 +23,10 @@ from moldau.broker.replicas.partition_events import (
     Level,
     OpenedLogOffsets,
     PartitionEffect,
+    ReplicaStopped,
     RulesChanged,
     ShowUpTo,
     StaleEpochError,
-    Stopped,
     WakeFetches,
 )
 from moldau.broker.replicas.rules import TopicSettings
@@ -166,7 +166,7 @@ class ReplicaManager:
             self._offline.pop(topic_partition, None)
             hosted = self.hosted.pop(topic_partition, None)
             if hosted is not None:
-                self._end(hosted, Stopped(StorageError("the partition is gone", path=str(topic_partition))))
+                self._end(hosted, ReplicaStopped(StorageError("the partition is gone", path=str(topic_partition))))
         if delete:
             self.logs.mark_deleted(topic_partitions, self._clock.time_ms())
         self.appends.complete()
@@ -346,7 +346,7 @@ class ReplicaManager:
             raise
         log.flush_done(job)
 
-    def _end(self, hosted: HostedPartition, event: Stopped | DirectoryFailed) -> None:
+    def _end(self, hosted: HostedPartition, event: ReplicaStopped | DirectoryFailed) -> None:
         """Carry out an event after which the replica is served no more."""
         effects = hosted.machine.step(event)
         hosted.is_open = False

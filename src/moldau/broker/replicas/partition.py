@@ -10,10 +10,10 @@ times, and decides. It alone decides whether an append may be acknowledged (`che
     grew, flushed        bug                      log end, flushed offset     the same, committed offset, high watermark
     follower_fetched     NOT_LEADER_OR_FOLLOWER   NOT_LEADER_OR_FOLLOWER      progress, committed offset, high watermark
     LeaderHighWatermark  bug                      committed offset            bug
-    Truncated            bug                      offsets move                bug: a leader never truncates
-    Reconfigured         settings                 settings                    settings, committed offset, enough in sync?
+    LogTruncated         bug                      offsets move                bug: a leader never truncates
+    RulesChanged         settings                 settings                    settings, committed offset, enough in sync?
     DirectoryFailed      stays                    OFFLINE                     OFFLINE
-    Stopped              REMOVED                  REMOVED                     REMOVED
+    ReplicaStopped       REMOVED                  REMOVED                     REMOVED
 
 A state that is not newer raises `StaleEpochError` and changes nothing; newer is a higher epoch, or the same epoch and a higher version. An
 OFFLINE replica, whose log is opened again, also accepts the state that it had. Bugs raise AssertionError, as does any event after REMOVED.
@@ -45,11 +45,11 @@ from moldau.broker.replicas.partition_events import (
     OpenedLogOffsets,
     PartitionEffect,
     PartitionEvent,
+    ReplicaStopped,
     Role,
     RulesChanged,
     ShowUpTo,
     StaleEpochError,
-    Stopped,
     WakeFetches,
 )
 from moldau.model.errors import ErrorCode, PeerError, StorageError
@@ -162,7 +162,7 @@ class Partition:
                 return self._truncated(event)
             case DirectoryFailed():
                 return self._directory_failed(event)
-            case Stopped():
+            case ReplicaStopped():
                 return self._end(Role.REMOVED, event.error)
             case _:
                 assert_never(event)

@@ -90,13 +90,13 @@ class DirectoryFailed(Value):
     error: StorageError
 
 
-class Stopped(Value):
+class ReplicaStopped(Value):
     """The replica is stopped or deleted. `error`: for the appends that wait."""
 
     error: PeerError | StorageError
 
 
-PartitionEvent = BecomeLeader | BecomeFollower | RulesChanged | LeaderHighWatermark | LogTruncated | DirectoryFailed | Stopped
+PartitionEvent = BecomeLeader | BecomeFollower | RulesChanged | LeaderHighWatermark | LogTruncated | DirectoryFailed | ReplicaStopped
 
 
 class LeadEpoch(Value):

@@ -18,10 +18,10 @@ from moldau.broker.replicas.partition_events import (
     LogTruncated,
     OpenedLogOffsets,
     PartitionEvent,
+    ReplicaStopped,
     Role,
     RulesChanged,
     StaleEpochError,
-    Stopped,
 )
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
@@ -403,13 +403,13 @@ class TestEnds:
         assert refused(partition, lambda: partition.check_acks(1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def test_an_offline_replica_is_removed(self) -> None:
-        assert step(offline(), Stopped(GONE)) == []
+        assert step(offline(), ReplicaStopped(GONE)) == []
 
     def test_a_follower_is_removed(self) -> None:
-        assert step(follower(), Stopped(GONE)) == ["WakeFetches"]
+        assert step(follower(), ReplicaStopped(GONE)) == ["WakeFetches"]
 
     def test_a_leader_is_removed_and_fails_what_waits_with_the_reason(self) -> None:
-        said = step(leader(), Stopped(GONE))
+        said = step(leader(), ReplicaStopped(GONE))
         assert said == ["FailAppends UNKNOWN_TOPIC_OR_PARTITION WRITTEN", "WakeFetches", "EndPermits"]
 
     @pytest.mark.parametrize(
@@ -421,12 +421,12 @@ class TestEnds:
             LeaderHighWatermark(5),
             LogTruncated(5, 0),
             DirectoryFailed(BROKEN),
-            Stopped(GONE),
+            ReplicaStopped(GONE),
         ],
     )
     def test_after_its_removal_every_event_is_a_bug(self, event: PartitionEvent) -> None:
         partition = leader()
-        step(partition, Stopped(GONE))
+        step(partition, ReplicaStopped(GONE))
         bug(partition, lambda: partition.step(event))
         bug(partition, lambda: partition.flushed(6))
         assert refused(partition, lambda: partition.follower_fetched(2, 10, 5, 1.0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
