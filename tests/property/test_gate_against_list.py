@@ -34,8 +34,8 @@ from moldau.broker.replicas.partition_events import (
     LogTruncated,
     OpenedLogOffsets,
     PartitionEvent,
+    ReplicaRole,
     ReplicaStopped,
-    Role,
     RulesChanged,
     ShowUpTo,
     StaleEpochError,
@@ -556,7 +556,7 @@ class Gated(RuleBasedStateMachine):
 
     @invariant()
     def only_a_leader_has_progress_and_appends_that_wait(self) -> None:
-        assert self.leads == (self.partition.role is Role.LEADER)
+        assert self.leads == (self.partition.role is ReplicaRole.LEADER)
         assert {each: progress.log_end_offset for each, progress in self.partition.followers.items()} == self.fetched
         assert self.leads or not self.waiting
 

@@ -20,7 +20,7 @@ from moldau.broker.configs import Change, Edit, Resource, ResourceType
 from moldau.broker.handlers.produce.walks import Walk
 from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.hosted import HostedPartition
-from moldau.broker.replicas.partition_events import Role
+from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.cluster.controller.requests import PlannedTopic, TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
@@ -176,7 +176,9 @@ class BrokerWorld:
             assert machine.high_watermark <= machine.committed_offset <= machine.log_end_offset
             assert machine.flushed_offset <= machine.log_end_offset
             assert partition.staged_bytes == 0
-            assert not partition.is_led or (machine.role is Role.LEADER and replicas.partitions.get(partition.topic_partition) is partition)
+            assert not partition.is_led or (
+                machine.role is ReplicaRole.LEADER and replicas.partitions.get(partition.topic_partition) is partition
+            )
 
     def request_bytes(self) -> int:
         """Memory that requests take: buffers of connections, and all that produced batches keep alive which wait for a thread."""

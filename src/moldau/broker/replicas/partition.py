@@ -45,8 +45,8 @@ from moldau.broker.replicas.partition_events import (
     OpenedLogOffsets,
     PartitionEffect,
     PartitionEvent,
+    ReplicaRole,
     ReplicaStopped,
-    Role,
     RulesChanged,
     ShowUpTo,
     StaleEpochError,
@@ -126,7 +126,7 @@ class Partition:
         self.broker_id = broker_id
         self.min_insync_replicas = min_insync_replicas
         self.shows_flushed = shows_flushed
-        self.role = Role.OFFLINE
+        self.role = ReplicaRole.OFFLINE
         self.leader_epoch = NO_EPOCH
         self.leader_id = NO_LEADER
         self.state_version = NO_VERSION
@@ -147,7 +147,7 @@ class Partition:
 
     def step(self, event: PartitionEvent) -> list[PartitionEffect]:
         """Carry out `event`; what is to be done now, in this order. StaleEpochError, with nothing changed."""
-        if self.role is Role.REMOVED:
+        if self.role is ReplicaRole.REMOVED:
             raise self._bug(event)
         match event:
             case BecomeLeader():
@@ -163,7 +163,7 @@ class Partition:
             case DirectoryFailed():
                 return self._directory_failed(event)
             case ReplicaStopped():
-                return self._end(Role.REMOVED, event.error)
+                return self._end(ReplicaRole.REMOVED, event.error)
             case _:
                 assert_never(event)
 
@@ -175,15 +175,15 @@ class Partition:
             moved = log_end_offset > self.high_watermark
             self.log_end_offset = self.committed_offset = self.high_watermark = log_end_offset
             return moved
-        leads = self.role is Role.LEADER
-        if log_end_offset < self.log_end_offset or not (leads or self.role is Role.FOLLOWER):
+        leads = self.role is ReplicaRole.LEADER
+        if log_end_offset < self.log_end_offset or not (leads or self.role is ReplicaRole.FOLLOWER):
             raise self._bug(f"a write that ends at {log_end_offset}")
         self.log_end_offset = log_end_offset
         return leads and self._advance()
 
     def flushed(self, offset: int) -> bool:
         """A sync ended, and every record before `offset` is on disk. Whether the high watermark moved."""
-        if (self.role is not Role.LEADER and self.role is not Role.FOLLOWER) or offset > self.log_end_offset:
+        if (self.role is not ReplicaRole.LEADER and self.role is not ReplicaRole.FOLLOWER) or offset > self.log_end_offset:
             raise self._bug(f"a sync up to {offset}")
         if offset > self.flushed_offset:
             self.flushed_offset = offset
@@ -216,7 +216,7 @@ class Partition:
         """Whether an append may begin whose acknowledgement is `acks`, as on the wire. PeerError: NOT_LEADER_OR_FOLLOWER,
         NOT_ENOUGH_REPLICAS.
         """
-        if self.role is not Role.LEADER:
+        if self.role is not ReplicaRole.LEADER:
             self._check_leads()
         if acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
             raise self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -252,45 +252,45 @@ class Partition:
 
     def _become_leader(self, event: BecomeLeader) -> list[PartitionEffect]:
         before = self.role
-        if before is Role.FOLLOWER and event.epoch == self.leader_epoch:
+        if before is ReplicaRole.FOLLOWER and event.epoch == self.leader_epoch:
             raise self._stale(event)
         self._check_newer(event)
         if self.broker_id not in event.isr:
             raise self._bug(event)
         self._open(event.opened)
         effects: list[PartitionEffect] = []
-        if before is not Role.LEADER or event.epoch > self.leader_epoch:
+        if before is not ReplicaRole.LEADER or event.epoch > self.leader_epoch:
             self.followers.clear()
             effects.append(LeadEpoch(event.epoch))
         else:
             self._drop_leavers(event)
-        self.role = Role.LEADER
+        self.role = ReplicaRole.LEADER
         self.leader_id = self.broker_id
         self.isr = event.isr
         self._take(event)
         moved = self._advance()
-        if moved or before is Role.OFFLINE:
+        if moved or before is ReplicaRole.OFFLINE:
             effects.append(ShowUpTo(self.high_watermark))
-        if before is Role.LEADER and len(self.isr) < self.min_insync_replicas:
+        if before is ReplicaRole.LEADER and len(self.isr) < self.min_insync_replicas:
             effects.append(self._fail_replicated())
-        if before is Role.FOLLOWER:
+        if before is ReplicaRole.FOLLOWER:
             effects.append(WakeFetches())
-        if before is not Role.OFFLINE:
+        if before is not ReplicaRole.OFFLINE:
             effects.append(EndPermits())
         return effects
 
     def _become_follower(self, event: BecomeFollower) -> list[PartitionEffect]:
         before = self.role
-        if before is Role.LEADER and event.epoch == self.leader_epoch:
+        if before is ReplicaRole.LEADER and event.epoch == self.leader_epoch:
             raise self._stale(event)
         self._check_newer(event)
         if event.leader_id == self.broker_id:
             raise self._bug(event)
         self._open(event.opened)
-        self._resign(Role.FOLLOWER)
+        self._resign(ReplicaRole.FOLLOWER)
         self.leader_id = event.leader_id
         self._take(event)
-        if before is not Role.LEADER:
+        if before is not ReplicaRole.LEADER:
             return []
         error = PeerError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: broker {event.leader_id} leads from epoch {event.epoch} on"
@@ -300,7 +300,7 @@ class Partition:
     def _reconfigured(self, event: RulesChanged) -> list[PartitionEffect]:
         self.min_insync_replicas, self.shows_flushed = event.min_insync_replicas, event.shows_flushed
         self._derive()
-        if self.role is not Role.LEADER:
+        if self.role is not ReplicaRole.LEADER:
             return []
         effects: list[PartitionEffect] = [ShowUpTo(self.high_watermark)] if self._advance() else []
         if len(self.isr) < self.min_insync_replicas:
@@ -309,7 +309,7 @@ class Partition:
         return effects
 
     def _leader_high_watermark(self, event: LeaderHighWatermark) -> list[PartitionEffect]:
-        if self.role is not Role.FOLLOWER:
+        if self.role is not ReplicaRole.FOLLOWER:
             raise self._bug(event)
         committed = min(event.offset, self.log_end_offset)
         moved = committed > self.committed_offset
@@ -319,7 +319,7 @@ class Partition:
 
     def _truncated(self, event: LogTruncated) -> list[PartitionEffect]:
         start, end = event.log_start_offset, event.log_end_offset
-        if self.role is not Role.FOLLOWER or start > end:
+        if self.role is not ReplicaRole.FOLLOWER or start > end:
             raise self._bug(event)
         self.log_end_offset = end
         self.flushed_offset = min(max(self.flushed_offset, start), end)
@@ -328,21 +328,21 @@ class Partition:
         return [WakeFetches()]
 
     def _directory_failed(self, event: DirectoryFailed) -> list[PartitionEffect]:
-        return [] if self.role is Role.OFFLINE else self._end(Role.OFFLINE, event.error)
+        return [] if self.role is ReplicaRole.OFFLINE else self._end(ReplicaRole.OFFLINE, event.error)
 
-    def _end(self, role: Role, error: PeerError | StorageError) -> list[PartitionEffect]:
+    def _end(self, role: ReplicaRole, error: PeerError | StorageError) -> list[PartitionEffect]:
         """Serve no more, as `role`."""
         before = self.role
         self._resign(role)
-        if before is Role.LEADER:
+        if before is ReplicaRole.LEADER:
             return [FailAppends(error, Level.WRITTEN), WakeFetches(), EndPermits()]
-        return [WakeFetches()] if before is Role.FOLLOWER else []
+        return [WakeFetches()] if before is ReplicaRole.FOLLOWER else []
 
     # Straight work.
 
     def _open(self, opened: OpenedLogOffsets | None) -> None:
         """Take the offsets of a log that was opened for a replica that was OFFLINE; otherwise they are known."""
-        if (opened is not None) != (self.role is Role.OFFLINE):
+        if (opened is not None) != (self.role is ReplicaRole.OFFLINE):
             raise self._bug(opened)
         if opened is not None:
             if max(opened.high_watermark, opened.flushed_offset) > opened.log_end_offset:
@@ -355,7 +355,7 @@ class Partition:
         self.proposed_isr = None
         self._derive()
 
-    def _resign(self, role: Role) -> None:
+    def _resign(self, role: ReplicaRole) -> None:
         self.role = role
         self.leader_id = NO_LEADER
         self.isr = ()
@@ -373,7 +373,7 @@ class Partition:
         """What depends on role, replicas and minimum."""
         self._effective_minimum = min(self.min_insync_replicas, len(self.replicas))
         self.is_sole = (
-            self.role is Role.LEADER and self.isr == (self.broker_id,) and self.proposed_isr is None and self._effective_minimum <= 1
+            self.role is ReplicaRole.LEADER and self.isr == (self.broker_id,) and self.proposed_isr is None and self._effective_minimum <= 1
         )
 
     def _advance(self) -> bool:
@@ -411,12 +411,12 @@ class Partition:
     # Errors.
 
     def _check_leads(self) -> None:
-        if self.role is not Role.LEADER:
+        if self.role is not ReplicaRole.LEADER:
             raise PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: broker {self.broker_id} does not lead it")
 
     def _check_newer(self, event: BecomeLeader | BecomeFollower) -> None:
         known, sent = (self.leader_epoch, self.state_version), (event.epoch, event.version)
-        if sent < known or (sent == known and self.role is not Role.OFFLINE):
+        if sent < known or (sent == known and self.role is not ReplicaRole.OFFLINE):
             raise self._stale(event)
 
     def _stale(self, event: BecomeLeader | BecomeFollower) -> StaleEpochError:

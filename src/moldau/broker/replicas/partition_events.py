@@ -6,7 +6,7 @@ from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.value import Value
 
 
-class Role(Enum):
+class ReplicaRole(Enum):
     """What a replica is to its partition."""
 
     OFFLINE = "offline"

@@ -7,7 +7,7 @@ cost more than the steps; nearly all violations last.
 from collections.abc import Callable, Iterator
 
 from moldau.broker.replicas.hosted import HostedPartition
-from moldau.broker.replicas.partition_events import Role
+from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.testing.simulation.process import Host, Incarnation
 from moldau.testing.simulation.schedule import Actor
 
@@ -46,7 +46,7 @@ class Invariants:
         if partition is None:
             self._turn = iter(list(process.broker.partitions))
             partition = next(self._turn, None)
-        if partition is not None and partition.machine.role is Role.LEADER and partition.is_led:
+        if partition is not None and partition.machine.role is ReplicaRole.LEADER and partition.is_led:
             self.on_seen(partition)
             self._check(partition)
 
@@ -55,7 +55,7 @@ class Invariants:
         process = self._host.process
         if process is not None and process.broker is not None and process.is_serving:
             for partition in list(process.broker.partitions):
-                if partition.machine.role is Role.LEADER and partition.is_led:
+                if partition.machine.role is ReplicaRole.LEADER and partition.is_led:
                     self._check(partition)
 
     def _check(self, partition: HostedPartition) -> None:

@@ -18,8 +18,8 @@ from moldau.broker.replicas.partition_events import (
     LogTruncated,
     OpenedLogOffsets,
     PartitionEvent,
+    ReplicaRole,
     ReplicaStopped,
-    Role,
     RulesChanged,
     StaleEpochError,
 )
@@ -101,7 +101,7 @@ class TestBecomeLeader:
     def test_an_offline_replica_begins_a_term_with_the_offsets_of_its_log(self) -> None:
         partition = offline()
         assert step(partition, BecomeLeader(5, 50, REPLICAS, REPLICAS, OPENED)) == ["LeadEpoch 5", "ShowUpTo 4"]
-        assert (partition.role, partition.leader_epoch, partition.leader_id, partition.state_version) == (Role.LEADER, 5, 1, 50)
+        assert (partition.role, partition.leader_epoch, partition.leader_id, partition.state_version) == (ReplicaRole.LEADER, 5, 1, 50)
         assert offsets(partition) == (10, 6, 4, 4)
 
     def test_alone_in_sync_it_has_committed_all_that_it_has(self) -> None:
@@ -177,7 +177,7 @@ class TestBecomeFollower:
     def test_an_offline_replica_follows(self) -> None:
         partition = offline()
         assert step(partition, BecomeFollower(5, 50, REPLICAS, 2, OPENED)) == []
-        assert (partition.role, partition.leader_epoch, partition.leader_id, partition.isr) == (Role.FOLLOWER, 5, 2, ())
+        assert (partition.role, partition.leader_epoch, partition.leader_id, partition.isr) == (ReplicaRole.FOLLOWER, 5, 2, ())
         assert offsets(partition) == (10, 6, 4, 4)
 
     def test_an_offline_replica_follows_nobody_of_an_earlier_epoch(self) -> None:
@@ -202,7 +202,7 @@ class TestBecomeFollower:
         partition.follower_fetched(2, 10, 5, 1.0)
         said = step(partition, BecomeFollower(6, 51, REPLICAS, 2))
         assert said == ["FailAppends NOT_LEADER_OR_FOLLOWER WRITTEN", "WakeFetches", "EndPermits"]
-        assert (partition.role, partition.isr, partition.followers, partition.is_sole) == (Role.FOLLOWER, (), {}, False)
+        assert (partition.role, partition.isr, partition.followers, partition.is_sole) == (ReplicaRole.FOLLOWER, (), {}, False)
 
     @pytest.mark.parametrize(("epoch", "version"), [(4, 60), (5, 49), (5, 51)])
     def test_nobody_else_leads_the_epoch_of_a_leader(self, epoch: int, version: int) -> None:
@@ -389,17 +389,17 @@ class TestEnds:
     def test_an_offline_replica_stays_offline(self) -> None:
         partition = offline()
         assert step(partition, DirectoryFailed(BROKEN)) == []
-        assert partition.role is Role.OFFLINE
+        assert partition.role is ReplicaRole.OFFLINE
 
     def test_a_follower_goes_offline(self) -> None:
         partition = follower()
         assert step(partition, DirectoryFailed(BROKEN)) == ["WakeFetches"]
-        assert (partition.role, partition.leader_epoch, partition.leader_id) == (Role.OFFLINE, 5, -1)
+        assert (partition.role, partition.leader_epoch, partition.leader_id) == (ReplicaRole.OFFLINE, 5, -1)
 
     def test_a_leader_goes_offline_and_fails_what_waits(self) -> None:
         partition = leader((1,))
         assert step(partition, DirectoryFailed(BROKEN)) == ["FailAppends KAFKA_STORAGE_ERROR WRITTEN", "WakeFetches", "EndPermits"]
-        assert (partition.role, partition.is_sole) == (Role.OFFLINE, False)
+        assert (partition.role, partition.is_sole) == (ReplicaRole.OFFLINE, False)
         assert refused(partition, lambda: partition.check_acks(1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def test_an_offline_replica_is_removed(self) -> None:
