@@ -42,7 +42,7 @@ def _once(before: ErrorCode, code: ErrorCode) -> ErrorCode:
 
 
 class ToyState:
-    """A :class:`moldau.broker.coordinators.partition_coordinator.PartitionState`: a value for each key."""
+    """A :class:`moldau.broker.coordinators.partition_coordinator.CoordinatorState`: a value for each key."""
 
     def __init__(self, coordinator: PartitionCoordinator["ToyState"], budget: Budget, order: list[str]) -> None:
         self.coordinator = coordinator

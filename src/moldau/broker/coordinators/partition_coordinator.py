@@ -27,7 +27,7 @@ APPENDING = -2
 """The base offset of a write while the log has not returned it."""
 
 
-class PartitionState(Protocol):
+class CoordinatorState(Protocol):
     """What one kind of coordinator keeps of a partition."""
 
     def replay(self, batch: "LoadedBatch") -> None:
@@ -48,7 +48,7 @@ class PartitionState(Protocol):
         """The budgets that bound it, together with the state of other partitions."""
 
 
-S = TypeVar("S", bound=PartitionState)
+S = TypeVar("S", bound=CoordinatorState)
 
 
 class Runtime(Protocol[S]):

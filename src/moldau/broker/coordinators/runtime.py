@@ -1,7 +1,7 @@
 """What coordinators of groups and of transactions have in common: their partitions are loaded, served and resigned.
 
 A :class:`CoordinatorRuntime` has one :class:`PartitionCoordinator` for each partition of its internal topic that this broker leads. The
-kinds differ in the :class:`moldau.broker.coordinators.partition_coordinator.PartitionState`.
+kinds differ in the :class:`moldau.broker.coordinators.partition_coordinator.CoordinatorState`.
 
 ==============  ==================================  ===================================================================  ===========
 phase           event                               effect                                                               next

@@ -57,7 +57,7 @@ class GroupParts(NamedTuple):
 
 
 class GroupPartition:
-    """A :class:`moldau.broker.coordinators.partition_coordinator.PartitionState`.
+    """A :class:`moldau.broker.coordinators.partition_coordinator.CoordinatorState`.
 
     Invariants: `_open` has, by producer id, the number of the transaction that pending offsets of the producer are part of: the order of
     the first of them. `_waiting` names, by that number, the groups that have such offsets.

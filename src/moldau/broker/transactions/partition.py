@@ -89,7 +89,7 @@ Subject: TypeAlias = tuple[str, Machine]
 
 
 class TransactionPartition:
-    """A :class:`moldau.broker.coordinators.partition_coordinator.PartitionState`.
+    """A :class:`moldau.broker.coordinators.partition_coordinator.CoordinatorState`.
 
     Invariant: `open` holds those of `machines` whose transaction is open, except while one of them is taking a step.
     """
