@@ -54,7 +54,7 @@ class PartitionAnswer(Protocol):
 A = TypeVar("A", bound=PartitionAnswer)
 
 
-class Verdict(Generic[A]):
+class CommitOutcome(Generic[A]):
     """What becomes of the offsets of a request, partition by partition, in the order of the request."""
 
     __slots__ = ("_answer", "_there", "_topics", "commits")
@@ -134,7 +134,7 @@ FIRST_BY_ID = 10
 FIRST_WITH_NOT_FOUND = 9
 """GROUP_ID_NOT_FOUND for a member of a group that is not there; before, ILLEGAL_GENERATION."""
 NOT_SAID = -1
-_Verdict = Verdict[OffsetCommitResponsePartition]
+_Verdict = CommitOutcome[OffsetCommitResponsePartition]
 OFFSETS_SHOWN = 5
 """Offsets that a line in the log names."""
 
@@ -150,7 +150,7 @@ def commit_offsets(services: Services, message: OffsetCommitRequest, request: Re
 
 
 def _commit_in_steps(services: Services, message: OffsetCommitRequest, request: Request, reply: Reply) -> Steps:
-    verdict = Verdict(OffsetCommitResponsePartition)
+    verdict = CommitOutcome(OffsetCommitResponsePartition)
     topics = yield from _judged(services, message, verdict, by_id=request.api_version >= FIRST_BY_ID)
     retention_ms = None if message.retention_time_ms == NOT_SAID else message.retention_time_ms
     encoded = yield from services.groups.encode(message.group_id, verdict.commits, retention_ms)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.state_log import TransactionalProducer
-from moldau.broker.handlers.offsets import Verdict, commit_code
+from moldau.broker.handlers.offsets import CommitOutcome, commit_code
 from moldau.broker.handlers.services import (
     ConfigServices,
     CoordinatorServices,
@@ -230,7 +230,7 @@ def commit_offsets(services: Services, message: TxnOffsetCommitRequest, request:
 def _commit_in_steps(services: Services, message: TxnOffsetCommitRequest, request: Request, reply: Reply) -> Steps:
     snapshot = services.metadata
     metadata_max = services.config.int("offset.metadata.max.bytes")
-    verdict = Verdict(TxnOffsetCommitResponsePartition)
+    verdict = CommitOutcome(TxnOffsetCommitResponsePartition)
     topics: list[TxnOffsetCommitResponseTopic] = []
     for each in message.topics:
         topic = snapshot.topics.get(each.name)
