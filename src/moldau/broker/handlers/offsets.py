@@ -236,7 +236,7 @@ def fetch_offsets(services: Services, message: OffsetFetchRequest, request: Requ
     """
     version = request.api_version
     if version >= FIRST_WITH_GROUPS:
-        fetching = _Fetching(services, stable=message.require_stable, by_id=version >= FIRST_BY_ID)
+        fetching = _OffsetFetch(services, stable=message.require_stable, by_id=version >= FIRST_BY_ID)
         groups = []
         for each in _once(message.groups):
             groups.append((yield from fetching.group(each)))
@@ -249,7 +249,7 @@ def fetch_offsets(services: Services, message: OffsetFetchRequest, request: Requ
         else [OffsetFetchRequestTopics(each.name, partition_indexes=each.partition_indexes) for each in message.topics]
     )
     asked = OffsetFetchRequestGroup(message.group_id, topics=topics)
-    found = yield from _Fetching(services, stable=message.require_stable, by_id=False).group(asked)
+    found = yield from _OffsetFetch(services, stable=message.require_stable, by_id=False).group(asked)
     reply((yield from _as_one(found, asked, version)))
 
 
@@ -259,7 +259,7 @@ def _once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup
     return [each for each in groups if each.topics is not None or each is whole[each.group_id]]
 
 
-class _Fetching:
+class _OffsetFetch:
     """One request."""
 
     def __init__(self, services: Services, *, stable: bool, by_id: bool) -> None:
