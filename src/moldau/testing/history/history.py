@@ -35,7 +35,7 @@ class Outcome(IntEnum):
 
 
 @dataclass(slots=True)
-class Producer:
+class HistoryProducer:
     """One client instance that sends."""
 
     name: str
@@ -193,7 +193,7 @@ class History:
 
     clock: Callable[[], float] = time.monotonic
     partitions: list[str] = field(default_factory=list)
-    producers: list[Producer] = field(default_factory=list)
+    producers: list[HistoryProducer] = field(default_factory=list)
     sends: Sends = field(default_factory=Sends)
     transactions: list[Transaction] = field(default_factory=list)
     readers: list[Reader] = field(default_factory=list)
@@ -232,7 +232,7 @@ class History:
         """A client instance that sends."""
         with self._lock:
             begun_at = self.now() if transactional_id else -inf
-            self.producers.append(Producer(name, idempotent, durable, transactional_id, copies_for, begun_at=begun_at))
+            self.producers.append(HistoryProducer(name, idempotent, durable, transactional_id, copies_for, begun_at=begun_at))
             return len(self.producers) - 1
 
     def producer_ready(self, producer: int) -> None:

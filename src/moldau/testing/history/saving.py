@@ -13,13 +13,13 @@ from moldau.testing.history.history import (
     EndSeen,
     Eviction,
     History,
+    HistoryProducer,
     Loss,
     OffsetCommit,
     OffsetSeen,
     Outage,
     Outcome,
     OutOfRange,
-    Producer,
     Reader,
     Sends,
     StateLoss,
@@ -27,7 +27,7 @@ from moldau.testing.history.history import (
 )
 
 TABLES: dict[str, type] = {
-    "producers": Producer,
+    "producers": HistoryProducer,
     "transactions": Transaction,
     "offset_commits": OffsetCommit,
     "offsets_seen": OffsetSeen,
