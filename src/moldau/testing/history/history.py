@@ -73,7 +73,7 @@ class Sends:
 
 
 @dataclass(slots=True)
-class Transaction:
+class HistoryTransaction:
     """From begin to what its producer knows of the end."""
 
     producer: int
@@ -195,7 +195,7 @@ class History:
     partitions: list[str] = field(default_factory=list)
     producers: list[HistoryProducer] = field(default_factory=list)
     sends: Sends = field(default_factory=Sends)
-    transactions: list[Transaction] = field(default_factory=list)
+    transactions: list[HistoryTransaction] = field(default_factory=list)
     readers: list[Reader] = field(default_factory=list)
     offset_commits: list[OffsetCommit] = field(default_factory=list)
     offsets_seen: list[OffsetSeen] = field(default_factory=list)
@@ -274,7 +274,7 @@ class History:
     def begin(self, producer: int) -> int:
         """A transaction begins."""
         with self._lock:
-            self.transactions.append(Transaction(producer, self.now()))
+            self.transactions.append(HistoryTransaction(producer, self.now()))
             return len(self.transactions) - 1
 
     def ask_commit(self, transaction: int) -> None:

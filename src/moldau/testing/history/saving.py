@@ -14,6 +14,7 @@ from moldau.testing.history.history import (
     Eviction,
     History,
     HistoryProducer,
+    HistoryTransaction,
     Loss,
     OffsetCommit,
     OffsetSeen,
@@ -23,12 +24,11 @@ from moldau.testing.history.history import (
     Reader,
     Sends,
     StateLoss,
-    Transaction,
 )
 
 TABLES: dict[str, type] = {
     "producers": HistoryProducer,
-    "transactions": Transaction,
+    "transactions": HistoryTransaction,
     "offset_commits": OffsetCommit,
     "offsets_seen": OffsetSeen,
     "ends_seen": EndSeen,
