@@ -1,8 +1,8 @@
 """A broker's host, and the processes that run on it one after another.
 
 An *incarnation* is one process from its start to its end. Everything that it has of the outside is a port of this module, and each call of
-one may be its last: there the process is killed, or the power is cut, and the call raises `Crashed`. From then on every call of a port of
-that incarnation raises it without effect, so that neither ``finally`` nor ``except BaseException`` of the product changes anything.
+one may be its last: there the process is killed, or the power is cut, and the call raises `ProcessCrash`. From then on every call of a port
+of that incarnation raises it without effect, so that neither ``finally`` nor ``except BaseException`` of the product changes anything.
 
 Work in the background is done in one piece, at a drawn moment, by one of a few threads, each an actor; its answer comes on the broker's.
 """
@@ -37,7 +37,7 @@ STOP_S = 5.0
 """How long a stop waits for connections."""
 
 
-class Crashed(BaseException):
+class ProcessCrash(BaseException):
     """The process has ended in the middle of a call."""
 
 
@@ -48,7 +48,7 @@ def ignore_crashes_of_the_collector() -> None:
         return
 
     def hook(unraisable: "sys.UnraisableHookArgs") -> None:
-        if not isinstance(unraisable.exc_value, Crashed):
+        if not isinstance(unraisable.exc_value, ProcessCrash):
             before(unraisable)
 
     hook.ignores_crashes = True  # type: ignore[attr-defined]
@@ -188,7 +188,7 @@ class Incarnation:
             return None
         try:
             return call()
-        except Crashed:
+        except ProcessCrash:
             self.end(power_cut=self.crash_with_power)
             return None
 
@@ -200,7 +200,7 @@ class Incarnation:
         """A port is called."""
         self.port_calls += 1
         if self._is_over or (self.crash_at >= 0 and self.port_calls >= self.crash_at):
-            raise Crashed
+            raise ProcessCrash
 
     def _start(self) -> None:
         host = self.host

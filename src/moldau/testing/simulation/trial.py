@@ -24,7 +24,7 @@ from moldau.testing.simulation.nemesis import Fault, Nemesis, draw_faults
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.power_cuts import PowerCuts
 from moldau.testing.simulation.probes import Hit, SimulatedProbe
-from moldau.testing.simulation.process import Crashed
+from moldau.testing.simulation.process import ProcessCrash
 from moldau.testing.simulation.replay import check_coordinators
 from moldau.testing.simulation.report import Transcript
 from moldau.testing.simulation.simulation import Simulation
@@ -269,5 +269,5 @@ class BugHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line that comes with an exception."""
         kind, error = (record.exc_info or (None, None))[:2]
-        if kind is not None and error is not None and not issubclass(kind, Crashed):
+        if kind is not None and error is not None and not issubclass(kind, ProcessCrash):
             self.found.append(f"{record.getMessage()}: {''.join(traceback.format_exception(error)).strip()}")
