@@ -29,7 +29,7 @@ OPERATIONS_MIN = 20
 Workloads = Sequence[tuple[str, Workload]]
 
 
-class Shrunk(NamedTuple):
+class ShrinkResult(NamedTuple):
     """A small run that fails."""
 
     options: Options
@@ -38,10 +38,10 @@ class Shrunk(NamedTuple):
     runs: int
 
 
-def shrink(options: Options, workloads: Workloads, failed: TrialResult, runs_max: int = RUNS_MAX) -> Shrunk:
+def shrink(options: Options, workloads: Workloads, failed: TrialResult, runs_max: int = RUNS_MAX) -> ShrinkResult:
     """The smallest run found that fails as `failed` did, which these options and workloads have given."""
     wanted = failed.signature
-    best = Shrunk(options, workloads, failed, 0)
+    best = ShrinkResult(options, workloads, failed, 0)
     runs = 0
 
     def try_run(options: Options, workloads: Workloads, script: Script) -> bool:
@@ -52,7 +52,7 @@ def shrink(options: Options, workloads: Workloads, failed: TrialResult, runs_max
         verdict = run_trial(options, workloads, script)
         if wanted not in verdict.signatures:
             return False
-        best = Shrunk(options, workloads, verdict, runs)
+        best = ShrinkResult(options, workloads, verdict, runs)
         return True
 
     def with_items(items: Sequence[Fault | Hit]) -> bool:
