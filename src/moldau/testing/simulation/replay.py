@@ -46,7 +46,7 @@ class StateRecord(NamedTuple):
     value: bytes | None
 
 
-class Replayed(NamedTuple):
+class ReplayedState(NamedTuple):
     """What the logs say."""
 
     offsets: dict[Place, int]
@@ -54,9 +54,9 @@ class Replayed(NamedTuple):
     """State, producer id and epoch."""
 
 
-def replay(disk: SimulatedDisk, directories: list[str]) -> Replayed:
+def replay(disk: SimulatedDisk, directories: list[str]) -> ReplayedState:
     """Read the topics of the coordinators from their beginning."""
-    found = Replayed({}, {})
+    found = ReplayedState({}, {})
     for directory in directories:
         for folder in folders_of(disk, directory):
             path, topic = f"{directory}/{folder}", folder.rpartition("-")[0]
@@ -161,7 +161,7 @@ async def check_coordinators(simulation: Simulation) -> None:
     until = simulation.schedule.now + _AGREE_S
     while True:
         said = replay(host.disk, host.directories)
-        shown = Replayed(await _offsets_shown(brokers, said), await _transactions_shown(brokers, said))
+        shown = ReplayedState(await _offsets_shown(brokers, said), await _transactions_shown(brokers, said))
         if said == shown:
             break
         if simulation.schedule.now > until:
@@ -170,7 +170,7 @@ async def check_coordinators(simulation: Simulation) -> None:
     brokers.close()
 
 
-def _transactions(said: Replayed, shown: Replayed) -> tuple[Any, Any]:
+def _transactions(said: ReplayedState, shown: ReplayedState) -> tuple[Any, Any]:
     return said.transactions, shown.transactions
 
 
@@ -181,7 +181,7 @@ def _difference(said: dict[Any, Any], shown: dict[Any, Any]) -> str:
     )
 
 
-async def _offsets_shown(brokers: Brokers, said: Replayed) -> dict[Place, int]:
+async def _offsets_shown(brokers: Brokers, said: ReplayedState) -> dict[Place, int]:
     found: dict[Place, int] = {}
     for group_id in dict.fromkeys(place[0] for place in said.offsets):
 
@@ -198,7 +198,7 @@ async def _offsets_shown(brokers: Brokers, said: Replayed) -> dict[Place, int]:
     return found
 
 
-async def _transactions_shown(brokers: Brokers, said: Replayed) -> dict[str, tuple[str, int, int]]:
+async def _transactions_shown(brokers: Brokers, said: ReplayedState) -> dict[str, tuple[str, int, int]]:
     found = {}
     for name in said.transactions:
 
