@@ -45,7 +45,7 @@ def draw_faults(options: Options) -> list[Fault]:
     return sorted(script)
 
 
-class Mortal(Protocol):
+class KillableClient(Protocol):
     """A client that may be ended."""
 
     def is_living(self) -> bool:
@@ -64,7 +64,7 @@ class Nemesis:
         """The faults that had something to act on."""
         self.struck: Counter[str] = Counter()
         """What faults have hurt that may or may not hurt something."""
-        self.clients: Sequence[Mortal] = ()
+        self.clients: Sequence[KillableClient] = ()
         """Those that may die."""
         self.damaged_topics: Collection[str] = ()
         """See `Options.damaged_topics`."""
