@@ -8,7 +8,7 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import encode
 from moldau.protocol.headers import RequestHeader, decode_request_header, response_header
 from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from moldau.protocol.rpc import Answered, Call, Rpc
+from moldau.protocol.rpc import Call, Rpc, RpcResponse
 from moldau.protocol.versions import SERVED
 
 VERSIONS = ApiVersionsResponse(0, [ApiVersion(int(key), found.min, found.max) for key, found in SERVED.items()])
@@ -33,7 +33,7 @@ def asked(data: bytes) -> RequestHeader:
     return decode_request_header(data[4:])
 
 
-def feed(rpc: Rpc, data: bytes, sizes: Iterable[int] = ()) -> list[Answered]:
+def feed(rpc: Rpc, data: bytes, sizes: Iterable[int] = ()) -> list[RpcResponse]:
     """Give it bytes in pieces of at most these sizes, the rest as it has room: the responses that came out."""
     answers = []
     pieces = iter(sizes)

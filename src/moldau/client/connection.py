@@ -20,7 +20,7 @@ from moldau.client.errors import ConnectionLostError, RequestFailedError, Unreac
 from moldau.model.errors import PeerError, ProtocolError
 from moldau.model.host_port import Address, for_resolver
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.rpc import Answered, Call, Rpc
+from moldau.protocol.rpc import Call, Rpc, RpcResponse
 from moldau.protocol.versions import VersionRange
 
 FRAME_BYTES_MAX = 256 * 1024 * 1024
@@ -169,7 +169,7 @@ class BrokerConnection:
             self.close()
             raise
 
-    def _receive_some(self, deadline: float) -> Answered | None:
+    def _receive_some(self, deadline: float) -> RpcResponse | None:
         """Read once: the response that is whole then, if any."""
         try:
             return self._rpc.buffer_updated(self._read_into(self._rpc.get_buffer(), deadline))

@@ -48,7 +48,7 @@ class Call(NamedTuple):
     correlation_id: int
 
 
-class Answered(NamedTuple):
+class RpcResponse(NamedTuple):
     """A response, of the response class of its API, and what it answers."""
 
     call: Call
@@ -142,7 +142,7 @@ class Rpc:
         """Room for the next bytes, never empty; good until `buffer_updated`."""
         return self._room
 
-    def buffer_updated(self, count: int) -> Answered | None:
+    def buffer_updated(self, count: int) -> RpcResponse | None:
         """`count` bytes were put into that room: the response that they complete, if any; that to `hello` is kept here.
 
         ProtocolError if the bytes are no response to the oldest request, PeerError if the broker refuses to tell its versions.
@@ -177,7 +177,7 @@ class Rpc:
             self._in_flight.append(call)
         return call, _SIZE.pack(len(header) + len(body)) + header + body
 
-    def _answered(self, frame: memoryview) -> Answered | None:
+    def _answered(self, frame: memoryview) -> RpcResponse | None:
         if not self._in_flight:
             raise ProtocolError(f"a response of {len(frame)} bytes came where none was due")
         call = self._in_flight[0]
@@ -190,7 +190,7 @@ class Rpc:
         if call is self._hello:
             self._take_versions(response)
             return None
-        return Answered(call, response)
+        return RpcResponse(call, response)
 
     def _take_versions(self, response: Any) -> None:
         """The answer to `hello`: the versions; or the one that the broker knows of the question, which is asked with once."""
