@@ -8,7 +8,7 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import encode
 from moldau.protocol.headers import RequestHeader, decode_request_header, response_header
 from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from moldau.protocol.rpc import Call, Rpc, RpcResponse
+from moldau.protocol.rpc import Rpc, RpcRequest, RpcResponse
 from moldau.protocol.versions import SERVED
 
 VERSIONS = ApiVersionsResponse(0, [ApiVersion(int(key), found.min, found.max) for key, found in SERVED.items()])
@@ -19,10 +19,10 @@ def frame(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
 
 
-def answer(call: Call | RequestHeader, message: Any, version: int | None = None) -> bytes:
+def answer(call: RpcRequest | RequestHeader, message: Any, version: int | None = None) -> bytes:
     """The frame of a response, in the version of the request or in another."""
     if isinstance(call, RequestHeader):
-        call = Call(ApiKey(call.api_key), call.api_version, call.correlation_id)
+        call = RpcRequest(ApiKey(call.api_key), call.api_version, call.correlation_id)
     version = call.version if version is None else version
     return frame(response_header(call.api_key, version, call.correlation_id) + encode(message, version))
 

@@ -20,7 +20,7 @@ from moldau.client.errors import ConnectionLostError, RequestFailedError, Unreac
 from moldau.model.errors import PeerError, ProtocolError
 from moldau.model.host_port import Address, for_resolver
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.rpc import Call, Rpc, RpcResponse
+from moldau.protocol.rpc import Rpc, RpcRequest, RpcResponse
 from moldau.protocol.versions import VersionRange
 
 FRAME_BYTES_MAX = 256 * 1024 * 1024
@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_S = 10.0
 class PendingRequest(NamedTuple):
     """A request whose response is still to come."""
 
-    call: Call
+    call: RpcRequest
     deadline: float
 
 

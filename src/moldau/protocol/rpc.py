@@ -40,7 +40,7 @@ _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _CORRELATION_ID_MAX = 0x7FFFFFFF
 
 
-class Call(NamedTuple):
+class RpcRequest(NamedTuple):
     """A request that was sent."""
 
     api_key: ApiKey
@@ -51,7 +51,7 @@ class Call(NamedTuple):
 class RpcResponse(NamedTuple):
     """A response, of the response class of its API, and what it answers."""
 
-    call: Call
+    call: RpcRequest
     response: Any
 
 
@@ -80,10 +80,10 @@ class Rpc:
         self._client_id = client_id
         self._frame_bytes_max = frame_bytes_max
         self._in_flight_max = in_flight_max
-        self._in_flight: deque[Call] = deque()
+        self._in_flight: deque[RpcRequest] = deque()
         self._correlation_id = 0
         self._versions: dict[int, VersionRange] | None = None
-        self._hello: Call | None = None
+        self._hello: RpcRequest | None = None
         self._hello_version = CODEC[ApiKey.API_VERSIONS].max
         self._size = memoryview(bytearray(_SIZE.size))
         self._frame: memoryview | None = None
@@ -100,7 +100,7 @@ class Rpc:
         return dict(self._versions or {})
 
     @property
-    def oldest(self) -> Call | None:
+    def oldest(self) -> RpcRequest | None:
         """The request whose response comes next; None if nothing is in flight."""
         return self._in_flight[0] if self._in_flight else None
 
@@ -114,7 +114,7 @@ class Rpc:
 
     def send(
         self, api_key: ApiKey, message: Any, *, version: int | VersionRange | None = None, answered: bool = True
-    ) -> tuple[Call, bytes]:
+    ) -> tuple[RpcRequest, bytes]:
         """A request, and its bytes. `answered`: whether a response comes; to a Produce with acks=0 none does.
 
         `version` None takes the highest common one, a range the highest common one in it; a number is taken unchecked. PeerError
@@ -160,19 +160,19 @@ class Rpc:
         frame, self._frame, self._room = self._frame, None, self._size
         return self._answered(frame)
 
-    def give_up(self) -> list[Call]:
+    def give_up(self) -> list[RpcRequest]:
         """The requests in flight, oldest first: their responses will not come, and whether they were carried out is not known."""
         calls = list(self._in_flight)
         self._in_flight.clear()
         return calls
 
-    def _send(self, api_key: ApiKey, message: Any, version: int, *, answered: bool) -> tuple[Call, bytes]:
+    def _send(self, api_key: ApiKey, message: Any, version: int, *, answered: bool) -> tuple[RpcRequest, bytes]:
         assert len(self._in_flight) < self._in_flight_max, "too many requests are in flight"
         correlation_id = (self._correlation_id + 1) & _CORRELATION_ID_MAX
         header = request_header(api_key, version, correlation_id, self._client_id)
         body = encode(message, version)
         self._correlation_id = correlation_id
-        call = Call(api_key, version, correlation_id)
+        call = RpcRequest(api_key, version, correlation_id)
         if answered:
             self._in_flight.append(call)
         return call, _SIZE.pack(len(header) + len(body)) + header + body
@@ -211,7 +211,7 @@ def _room_for(size: int) -> memoryview:
     return memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))
 
 
-def _is_version_refusal(call: Call, frame: memoryview, position: int) -> bool:
+def _is_version_refusal(call: RpcRequest, frame: memoryview, position: int) -> bool:
     """Whether the broker does not know this version of ApiVersions: it then answers in version 0, whatever was asked (KIP-511)."""
     if call.api_key is not ApiKey.API_VERSIONS:
         return False
