@@ -8,23 +8,23 @@ they are ignored with a line in the log.
 from typing import NamedTuple
 
 
-class Absent(NamedTuple):
+class MissingSetting(NamedTuple):
     """Why a setting of Kafka is not here. `may_pass`: whether a ``server.properties`` that has it is taken all the same."""
 
     reason: str
     may_pass: bool
 
 
-_SECURITY = Absent("there is no TLS, SASL or ACL yet: every client that reaches the port may read, write and delete", False)
-_QUOTAS = Absent("there are no quotas yet", False)
-_KRAFT = Absent("there is no KRaft quorum: metadata is kept in the first log directory", True)
-_ZOOKEEPER = Absent("brokers do not form clusters through ZooKeeper yet: metadata is kept in the first log directory", True)
-_CLUSTER = Absent("there is no replication yet", True)
-_TIERS = Absent("there is no tiered storage yet", True)
-_METRICS = Absent("metrics reporters are Java classes", True)
-_GROUPS = Absent("there are only groups of the classic protocol yet", True)
-_REMOVED = Absent("Kafka 4 has removed it: batches are of format 2 only", True)
-_TELEMETRY = Absent("clients' metrics are not collected", True)
+_SECURITY = MissingSetting("there is no TLS, SASL or ACL yet: every client that reaches the port may read, write and delete", False)
+_QUOTAS = MissingSetting("there are no quotas yet", False)
+_KRAFT = MissingSetting("there is no KRaft quorum: metadata is kept in the first log directory", True)
+_ZOOKEEPER = MissingSetting("brokers do not form clusters through ZooKeeper yet: metadata is kept in the first log directory", True)
+_CLUSTER = MissingSetting("there is no replication yet", True)
+_TIERS = MissingSetting("there is no tiered storage yet", True)
+_METRICS = MissingSetting("metrics reporters are Java classes", True)
+_GROUPS = MissingSetting("there are only groups of the classic protocol yet", True)
+_REMOVED = MissingSetting("Kafka 4 has removed it: batches are of format 2 only", True)
+_TELEMETRY = MissingSetting("clients' metrics are not collected", True)
 
 _PREFIXES = (
     ("ssl.", _SECURITY),
@@ -70,11 +70,11 @@ NAMES = {
     "connection.failed.authentication.delay.ms": _SECURITY,
     "connections.max.reauth.ms": _SECURITY,
     "process.roles": _KRAFT,
-    "alter.config.policy.class.name": Absent("policies are Java classes", False),
-    "create.topic.policy.class.name": Absent("policies are Java classes", False),
+    "alter.config.policy.class.name": MissingSetting("policies are Java classes", False),
+    "create.topic.policy.class.name": MissingSetting("policies are Java classes", False),
     "log.message.format.version": _REMOVED,
     "log.message.downconversion.enable": _REMOVED,
-    "log.message.timestamp.difference.max.ms": Absent(
+    "log.message.timestamp.difference.max.ms": MissingSetting(
         "Kafka 4 has removed it: log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms take its place", False
     ),
     "message.format.version": _REMOVED,
@@ -86,7 +86,7 @@ NAMES = {
 }
 
 
-def absent(name: str) -> Absent | None:
+def absent(name: str) -> MissingSetting | None:
     """Why Kafka's setting `name` is not here; None if Kafka has none of that name, as far as this table knows."""
     known = NAMES.get(name)
     if known is not None:

@@ -13,7 +13,7 @@ from moldau.model.config.tables import BROKER
 from moldau.model.near_names import nearest
 
 if TYPE_CHECKING:
-    from moldau.model.config.kafka_names import Absent
+    from moldau.model.config.kafka_names import MissingSetting
 
 ENVIRONMENT_PREFIX = "MOLDAU_"
 
@@ -137,7 +137,7 @@ def unknown_name(name: str, known: Iterable[str], what: str = "configuration") -
     return f"unknown {what} '{name}'" + (f", did you mean '{near[0]}'?" if near else "")
 
 
-def _missing(name: str, near: Sequence[str]) -> "Absent | None":
+def _missing(name: str, near: Sequence[str]) -> "MissingSetting | None":
     """The reason why Kafka's setting `name` is not here, unless it is a slip of a name that is."""
     from moldau.model.config.kafka_names import NAMES, absent
 
