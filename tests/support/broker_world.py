@@ -27,7 +27,7 @@ from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Elsewhere, Pause, drain
-from moldau.ports.background import HereAndNow
+from moldau.ports.background import InlineBackground
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decoder, encode
 from moldau.protocol.headers import decode_response_header, request_header
@@ -102,7 +102,7 @@ class BrokerWorld:
 
     def stop(self) -> None:
         """Stop the broker in order."""
-        drain(self.broker.stop(HereAndNow(), lambda: False))
+        drain(self.broker.stop(InlineBackground(), lambda: False))
 
     def _random_bytes(self, count: int) -> bytes:
         self._random += 1

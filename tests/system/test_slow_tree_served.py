@@ -31,7 +31,7 @@ from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Pause
-from moldau.ports.background import HereAndNow
+from moldau.ports.background import InlineBackground
 from moldau.testing.coordination import FakeTree
 from support.steady import Gaps, SteadyClient
 
@@ -107,7 +107,7 @@ class SlowTreeBroker:
         self.broker.finish_connections()
         while self.broker.connections:
             await asyncio.sleep(0.01)
-        await self.run(self.broker.stop(HereAndNow(), lambda: False))
+        await self.run(self.broker.stop(InlineBackground(), lambda: False))
         self.session.close()
         for background in self._backgrounds:
             background.close()

@@ -23,7 +23,7 @@ from functools import partial
 from moldau.adapters.sqlite_file import MEMORY, log_of, open_database, translate
 from moldau.adapters.sqlite_tree import SqliteTree
 from moldau.model.errors import CoordinationError
-from moldau.ports.background import Background, HereAndNow
+from moldau.ports.background import Background, InlineBackground
 from moldau.ports.coordination import (
     READS,
     REQUESTS_MAX,
@@ -126,7 +126,7 @@ class SqliteCoordination:
                 raise error
 
         is_busy = self._submitted > 0 or self._is_copying
-        (self._thread if self._thread is not None and is_busy else HereAndNow()).run(self._end, ended)
+        (self._thread if self._thread is not None and is_busy else InlineBackground()).run(self._end, ended)
 
     def _carry_out(self, request: Request) -> tuple[Outcome, list[Change]]:
         """The outcome, and what changed. In the thread, if there is one."""

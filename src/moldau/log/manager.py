@@ -27,7 +27,7 @@ from moldau.log.producer_bound import ALONE_MAX, ProducerBound
 from moldau.model.errors import MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, drain
-from moldau.ports.background import Background, HereAndNow, run_all
+from moldau.ports.background import Background, InlineBackground, run_all
 from moldau.ports.filesystem import FileSystem, LockHeldError
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class LogManager:
 
     def shutdown(self) -> None:
         """Do all of `shutting_down` at once, on this thread."""
-        drain(self.shutting_down(HereAndNow(), lambda: False))
+        drain(self.shutting_down(InlineBackground(), lambda: False))
 
     def shutting_down(self, background: Background, is_late: Callable[[], bool]) -> Steps:
         """Flush and close all logs, write the checkpoints and then the mark of a clean stop, and give the locks back.

@@ -22,7 +22,7 @@ class Background(Protocol):
         """Run `work` elsewhere, then ``done(result, None)`` or ``done(None, error)`` on the broker's thread."""
 
 
-class HereAndNow:
+class InlineBackground:
     """A :class:`Background` without threads: work is done, and answered, before `run` returns."""
 
     def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], object]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from moldau.adapters.worker_main import describe_failure, find_work
-from moldau.ports.background import HereAndNow, WorkerError, WorkerTools
+from moldau.ports.background import InlineBackground, WorkerError, WorkerTools
 from moldau.ports.filesystem import FileSystem
 
 
@@ -24,7 +24,7 @@ class FakeBackground:
 
     def run_next(self, place: int = 0) -> None:
         """Do the oldest job, or the one at `place`, and answer it."""
-        HereAndNow().run(*self.jobs.pop(place))
+        InlineBackground().run(*self.jobs.pop(place))
 
     def run_all(self) -> None:
         """Do every job, those that follow from answers too."""

@@ -13,7 +13,7 @@ from moldau.log.partition_metadata import write_topic_id
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, drain
-from moldau.ports.background import HereAndNow
+from moldau.ports.background import InlineBackground
 from moldau.ports.coordination import Done, GetChildren, GetData, Multi, Request
 from support.broker_world import BrokerWorld
 from support.trees import AskedTree
@@ -98,7 +98,7 @@ def test_a_message_that_comes_twice_changes_nothing_the_second_time(world: Broke
 def test_a_broker_that_stops_leads_nothing_any_more(world: BrokerWorld) -> None:
     """Its session may end meanwhile, and it is elected again; the logs are being closed."""
     message, replies = lead(world, EPOCH + 1), list[ControlReply]()
-    closing = world.broker.stop(HereAndNow(), lambda: False)
+    closing = world.broker.stop(InlineBackground(), lambda: False)
     world.broker.applier.apply(world.broker.applier.broker_epoch, message, replies.append)
     world.clock.settle()
     hosted = world.broker.replicas.hosted[T]
