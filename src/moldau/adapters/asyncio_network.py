@@ -21,12 +21,12 @@ class AsyncioNetwork:
 
     def connect(
         self, host: str, port: int, accept: Callable[[Transport], Receiver], failed: Callable[[ConnectError], object]
-    ) -> "ConnectAttempt":
+    ) -> "AsyncioConnectAttempt":
         """Begin to connect."""
-        return ConnectAttempt(self._loop, (host, port), accept, failed)
+        return AsyncioConnectAttempt(self._loop, (host, port), accept, failed)
 
 
-class ConnectAttempt:
+class AsyncioConnectAttempt:
     """A connection that is being opened."""
 
     __slots__ = ("_accept", "_address", "_failed", "_is_over", "_loop", "_task")
