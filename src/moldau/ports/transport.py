@@ -94,7 +94,7 @@ class ConnectError(WorldError):
         self.port = port
 
 
-class Connecting(Protocol):
+class ConnectAttempt(Protocol):
     """A connection that is being opened."""
 
     def cancel(self) -> None:
@@ -106,7 +106,7 @@ class Network(Protocol):
 
     def connect(
         self, host: str, port: int, accept: Callable[[Transport], Receiver], failed: Callable[[ConnectError], object]
-    ) -> Connecting:
+    ) -> ConnectAttempt:
         """Connect to `port` of one of the addresses of `host`.
 
         One of the callbacks comes later, on the thread that owns the broker, never before this returns: `accept` with the sending side of
