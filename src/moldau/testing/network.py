@@ -210,9 +210,9 @@ class MemoryNetwork:
         """Refuse connections there; those that are open stay."""
         del self._listeners[host, port]
 
-    def connect(self, host: str, port: int, accept: Accept, failed: Callable[[ConnectError], object]) -> "MemoryConnecting":
+    def connect(self, host: str, port: int, accept: Accept, failed: Callable[[ConnectError], object]) -> "MemoryConnectAttempt":
         """Connect, in a later call."""
-        connecting = MemoryConnecting()
+        connecting = MemoryConnectAttempt()
 
         def attempt() -> None:
             if connecting.is_cancelled:
@@ -248,7 +248,7 @@ class MemoryNetwork:
                 transport.receiver = receiver
 
 
-class MemoryConnecting:
+class MemoryConnectAttempt:
     """A connection that is being opened."""
 
     def __init__(self) -> None:
