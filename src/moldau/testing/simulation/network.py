@@ -251,7 +251,12 @@ class SimulatedNetwork:
         return ClientNetwork(self, Party(host, None, run_directly))
 
     def attempt(
-        self, party: Party, address: Address, connecting: "Attempt", accept: Accept, failed: Callable[[ConnectError], object]
+        self,
+        party: Party,
+        address: Address,
+        connecting: "SimulatedConnectAttempt",
+        accept: Accept,
+        failed: Callable[[ConnectError], object],
     ) -> None:
         """Connect, or fail, later."""
         host, port = address
@@ -344,7 +349,7 @@ class SimulatedNetwork:
             end.party.run(connected)
 
 
-class Attempt:
+class SimulatedConnectAttempt:
     """A connection that is being opened."""
 
     def __init__(self) -> None:
@@ -362,8 +367,8 @@ class ClientNetwork:
         self._network = network
         self._party = party
 
-    def connect(self, host: str, port: int, accept: Accept, failed: Callable[[ConnectError], object]) -> Attempt:
+    def connect(self, host: str, port: int, accept: Accept, failed: Callable[[ConnectError], object]) -> SimulatedConnectAttempt:
         """Begin to connect."""
-        attempt = Attempt()
+        attempt = SimulatedConnectAttempt()
         self._network.attempt(self._party, (host, port), attempt, accept, failed)
         return attempt
