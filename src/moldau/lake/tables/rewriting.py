@@ -25,7 +25,7 @@ from moldau.lake.tables.committing import LoadConflictError, commit, discard
 from moldau.lake.tables.data_files import DAY, HOUR, DataFile, FileError, OneFile, sync_files
 from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat
 from moldau.lake.tables.opening import format_of
-from moldau.lake.tables.schemas import Evolution
+from moldau.lake.tables.schemas import SchemaEvolution
 
 
 def fit(table: Any, schema: Any) -> Any:
@@ -114,7 +114,7 @@ def _batches(directory: str, files: Sequence[DataFile]) -> Iterator[Any]:
                 yield pa.Table.from_batches([batch])
 
 
-def widen(tables: TableFormat, path: str, snapshot: Snapshot, evolution: Evolution) -> int:
+def widen(tables: TableFormat, path: str, snapshot: Snapshot, evolution: SchemaEvolution) -> int:
     """Commit the new columns and the same rows in them; the version. LoadConflictError if another writer has committed meanwhile."""
     files = snapshot.files()
     wider: list[DataFile] = []

@@ -146,7 +146,7 @@ _WIDENINGS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Evolution:
+class SchemaEvolution:
     """What becomes of a table's columns."""
 
     schema: Any
@@ -161,12 +161,12 @@ class Evolution:
         return bool(self.added or self.widened)
 
 
-def evolve(path: str, table: Any, events: Any) -> Evolution:
+def evolve(path: str, table: Any, events: Any) -> SchemaEvolution:
     """The columns of the table at `path` when `events` come into it. TableMismatchError names the first that cannot be."""
     added: list[str] = []
     widened: list[str] = []
     fields = _merge(path, "", list(table), list(events), added, widened)
-    return Evolution(pa.schema(fields), tuple(added), tuple(widened))
+    return SchemaEvolution(pa.schema(fields), tuple(added), tuple(widened))
 
 
 def _merge(path: str, above: str, old: list[Any], new: list[Any], added: list[str], widened: list[str]) -> list[Any]:
