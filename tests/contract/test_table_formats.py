@@ -15,9 +15,9 @@ from moldau.lake.table import IncompleteTableError, completion_watermark, remove
 from moldau.lake.tables import delta, manifest
 from moldau.lake.tables.committing import (
     LoadConflictError,
+    LoadedOffset,
     LoadFencedError,
     OtherJobError,
-    Progress,
     TableWriter,
     TopicOwner,
     application_id,
@@ -61,7 +61,7 @@ class Table:
         """All data files that lie there."""
         return {str(each.relative_to(self.path)) for each in Path(self.path).rglob("*.parquet")}
 
-    def before(self) -> list[Progress]:
+    def before(self) -> list[LoadedOffset]:
         return progress(self.now(), IDS)
 
     def offsets(self) -> list[int | None]:
@@ -86,7 +86,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 def test_where_nothing_is_there_is_no_table(tmp_path: Path) -> None:
     assert open_table(str(tmp_path / "none")) is None
     assert format_of(str(tmp_path)) is None
-    assert progress(None, IDS) == [Progress(IDS[0], None), Progress(IDS[1], None)]
+    assert progress(None, IDS) == [LoadedOffset(IDS[0], None), LoadedOffset(IDS[1], None)]
     with pytest.raises(TableError, match="there is no table"):
         opened(str(tmp_path))
 
@@ -192,7 +192,7 @@ def test_of_two_jobs_whose_first_commits_meet_one_is_refused(table: Table, monke
         raced.append(True)
         change = TableChange("LOAD", table.file(7), offsets={application_id("other", "00ff", 1): 1})
         owner = TopicOwner("other", "orders", "00ff")
-        commit(table.tables, table.path, change, base=base, before=[Progress(application_id("other", "00ff", 1), None)], owner=owner)
+        commit(table.tables, table.path, change, base=base, before=[LoadedOffset(application_id("other", "00ff", 1), None)], owner=owner)
 
     def meet(self: Any, path: str, base: Snapshot, change: TableChange) -> int:
         if not raced:
@@ -217,7 +217,7 @@ def test_a_table_that_two_jobs_have_shared_from_of_old_is_loaded_on_by_both(tabl
     for job in ("job", "other"):
         commit(table.tables, table.path, TableChange("LOAD", table.file(1), offsets={application_id(job, "00ff", 0): 1}))
     change = TableChange("LOAD", table.file(2), offsets={IDS[1]: 1})
-    assert commit(table.tables, table.path, change, before=[Progress(IDS[1], None)], owner=OWNER) == 3
+    assert commit(table.tables, table.path, change, before=[LoadedOffset(IDS[1], None)], owner=OWNER) == 3
     assert jobs_of(table.tables.application_ids(table.path), "00ff") == ["job", "other"]
 
 

@@ -15,7 +15,7 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import EventDecoding, decoding_of
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
-from moldau.lake.tables.committing import Progress, TopicOwner, application_id, progress
+from moldau.lake.tables.committing import LoadedOffset, TopicOwner, application_id, progress
 from moldau.lake.tables.format import Snapshot, TableFormat
 from moldau.lake.tables.opening import format_named
 from moldau.model.identity import TopicPartition
@@ -67,9 +67,9 @@ class Plan:
     decoding: EventDecoding | None
     schema: Any
     """Columns that the table has to have for the load; of a prepared load all columns of the table after it."""
-    before: tuple[Progress, ...] = ()
+    before: tuple[LoadedOffset, ...] = ()
     """Of the partitions in `after`."""
-    dead_before: tuple[Progress, ...] = ()
+    dead_before: tuple[LoadedOffset, ...] = ()
     after: Mapping[str, int] | None = None
     """The next offsets that the load commits, by application id: the ends of its ranges, and, with `fail_on_data_loss` off, the log's start
     where a partition holds nothing after the table's offset; None if there is nothing to load."""
@@ -187,7 +187,7 @@ def _at_most(ranges: list[OffsetRange], records_max: int | None) -> list[OffsetR
 
 
 def _held(
-    job: LoadJob, topic_id: str, dead_letters: Snapshot | None, ranges: list[OffsetRange], dead_before: list[Progress]
+    job: LoadJob, topic_id: str, dead_letters: Snapshot | None, ranges: list[OffsetRange], dead_before: list[LoadedOffset]
 ) -> tuple[dict[int, frozenset[int]], tuple[int, int, str] | None]:
     """What a load that died between its two commits has left in the table of dead letters, and the first one of it in the ranges."""
     ahead = {r.partition: r for r, known in zip(ranges, dead_before, strict=True) if (known.offset or 0) > r.start}

@@ -79,16 +79,16 @@ class LoadFencedError(LoadConflictError):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LoadedOffset:
     """How far one partition has been loaded: its application id, and the next offset; None before the first load."""
 
     application_id: str
     offset: int | None
 
 
-def progress(snapshot: Snapshot | None, application_ids: Iterable[str]) -> list[Progress]:
+def progress(snapshot: Snapshot | None, application_ids: Iterable[str]) -> list[LoadedOffset]:
     """What the snapshot has of each partition."""
-    return [Progress(name, None if snapshot is None else snapshot.offset(name)) for name in application_ids]
+    return [LoadedOffset(name, None if snapshot is None else snapshot.offset(name)) for name in application_ids]
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ def commit(
     change: TableChange,
     *,
     base: Snapshot | None = None,
-    before: Sequence[Progress] = (),
+    before: Sequence[LoadedOffset] = (),
     writer: TableWriter | None = None,
     owner: TopicOwner | None = None,
     only_on_base: bool = False,
@@ -170,7 +170,7 @@ def commit(
     raise LoadConflictError(f"{path}: others were faster {COMMIT_TRIES} times in a row")
 
 
-def check(tables: TableFormat, path: str, base: Snapshot, before: Sequence[Progress], writer: TableWriter) -> None:
+def check(tables: TableFormat, path: str, base: Snapshot, before: Sequence[LoadedOffset], writer: TableWriter) -> None:
     """Raise what `commit` would raise now for a load from `base`; nothing is made. LoadConflictError, FencedError, TableError."""
     snapshot = _existing(tables, path)
     _check_table(path, snapshot, base, TableChange("CHECK"))
@@ -224,7 +224,7 @@ def _check_table(path: str, snapshot: Snapshot, base: Snapshot | None, change: T
 
 
 def _check_offsets(
-    tables: TableFormat, path: str, snapshot: Snapshot, before: Sequence[Progress], after: Mapping[str, Any], writer: TableWriter | None
+    tables: TableFormat, path: str, snapshot: Snapshot, before: Sequence[LoadedOffset], after: Mapping[str, Any], writer: TableWriter | None
 ) -> None:
     for known in before:
         now = snapshot.offset(known.application_id)
