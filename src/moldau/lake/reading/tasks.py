@@ -211,7 +211,7 @@ class ManyFetcher(Fetcher, Protocol):
         """As `fetch`, of all these partitions; of one that has nothing, or no room in `bytes_max`, the records are empty."""
 
 
-class Beginnings:
+class FirstFetches:
     """The fetcher of ranges of one topic that are read one after the other.
 
     Their first fetches are one, made when the first range is begun, and the topic's id that was asked for before it holds for what it
@@ -300,7 +300,7 @@ def reads(options: ReadOptions, fields: Iterable[str], task: Sequence[Planned]) 
     spare_collections()
     for (_, topic_id), planned in groupby(task, key=lambda each: (each[0].topic, each[1])):
         ranges = [wanted for wanted, _ in planned]
-        fetcher = Beginnings(_log(options, topic_id), ranges)
+        fetcher = FirstFetches(_log(options, topic_id), ranges)
         for wanted in ranges:
             yield wanted, topic_id, RangeRead(fetcher.begin(wanted), wanted, rules, topic_id=topic_id)
 

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.client.partition_requests import FetchedBatches
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
-from moldau.lake.reading.tasks import Beginnings, RangeRead, ReadRules
+from moldau.lake.reading.tasks import FirstFetches, RangeRead, ReadRules
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import Record, encode_batch
@@ -59,7 +59,7 @@ class Log:
 def read(log: Log, *ranges: tuple[TopicPartition, int, int]) -> list[str]:
     """The values of a task."""
     wanted = [OffsetRange(*where, start, end) for where, start, end in ranges]
-    fetcher = Beginnings(log, wanted)
+    fetcher = FirstFetches(log, wanted)
     values = []
     for each in wanted:
         for columns in RangeRead(fetcher.begin(each), each, RULES, topic_id="one"):
