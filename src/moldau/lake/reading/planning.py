@@ -134,7 +134,7 @@ def share_tasks(ranges: Sequence[OffsetRange], least: int = TASK_OFFSETS_MIN) ->
     return tasks
 
 
-class Patience:
+class BatchDelay:
     """Whether a batch waits for more: while there are less than `least` offsets, but at most `delay_ms` after the last batch.
 
     The first batch of a run does not wait.
@@ -214,7 +214,7 @@ class StreamPlanner:
         self._options = options
         self._log = source
         self._target: StreamOffsets | None = None
-        self._patience = Patience(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
+        self._patience = BatchDelay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
         self._planned: StreamOffsets | None = None
         self._seen: tuple[dict[str, KnownTopic], StreamOffsets, float] | None = None
         self.newest: StreamOffsets | None = None

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.reading.planning import Patience, admitted, share_tasks, waiting
+from moldau.lake.reading.planning import BatchDelay, admitted, share_tasks, waiting
 from moldau.model.identity import TopicPartition
 
 SIZES = st.dictionaries(st.integers(0, 20).map(lambda number: TopicPartition("t", number)), st.integers(0, 10_000), max_size=12)
@@ -32,7 +32,7 @@ def test_shares_are_in_proportion() -> None:
 
 
 def test_a_small_batch_waits_for_more_or_for_its_time() -> None:
-    patience = Patience(least=10, delay_ms=1000)
+    patience = BatchDelay(least=10, delay_ms=1000)
     assert not patience.waits(3, 0), "the first batch of a run does not wait"
     assert patience.waits(9, 100)
     assert not patience.waits(10, 200)
