@@ -35,7 +35,7 @@ class DataLossError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class PartitionEdge:
     """The same end of every partition: EARLIEST or LATEST."""
 
     offset: int
@@ -57,7 +57,7 @@ class Times:
     """What to do where no record is that young: take the end of the partition, or refuse."""
 
 
-Position = Edge | Offsets | Times
+Position = PartitionEdge | Offsets | Times
 
 
 class OffsetRange(NamedTuple):
@@ -129,7 +129,7 @@ def resolve(name: str, position: Position, partitions: Sequence[TopicPartition],
 
     Kafka's rule: where offsets or times are given by partition, they are given for every partition and for no other.
     """
-    if isinstance(position, Edge):
+    if isinstance(position, PartitionEdge):
         return dict(lookup(dict.fromkeys(partitions, position.offset)))
     if isinstance(position, Offsets):
         _same_partitions(name, position.offsets, partitions)

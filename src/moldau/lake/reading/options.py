@@ -15,9 +15,9 @@ from moldau.lake.reading.offsets import (
     ACCEPT_LOSS,
     EARLIEST,
     LATEST,
-    Edge,
     Offsets,
     OptionError,
+    PartitionEdge,
     Position,
     Times,
     parse_assignment,
@@ -206,7 +206,7 @@ ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ
 _BYTES_PER_FETCH = 4 << 20
 _POLL_TIMEOUT_MS = 120_000
 _TRIGGER_DELAY_MS = 15 * 60_000
-_FROM_EARLIEST, _TO_LATEST = Edge(EARLIEST), Edge(LATEST)
+_FROM_EARLIEST, _TO_LATEST = PartitionEdge(EARLIEST), PartitionEdge(LATEST)
 
 
 class OptionScope(Enum):
@@ -360,7 +360,7 @@ def _position(
     by_offset, by_time, by_times = names
     name = one_of(options, names)
     if name is None:
-        return by_offset, Edge(default)
+        return by_offset, PartitionEdge(default)
     text = options[name].strip()
     if name == by_time:
         return name, Times(number(name, text, 0), or_latest)
@@ -372,7 +372,7 @@ def _position(
     if text.lower() in words:
         if text.lower() == wrong_word:
             raise OptionError(name, f"{text!r} would leave nothing to read")
-        return name, Edge(words[text.lower()])
+        return name, PartitionEdge(words[text.lower()])
     if not text.startswith(("{", "[")):
         raise OptionError(name, f"is earliest, latest or JSON by topic and partition, not {text[:60]!r}")
     offsets = parse_numbers(name, text)

@@ -10,10 +10,10 @@ from moldau.lake.reading.offsets import (
     EARLIEST,
     LATEST,
     DataLossError,
-    Edge,
     OffsetRange,
     Offsets,
     OptionError,
+    PartitionEdge,
     Times,
     format_offsets,
     parse_numbers,
@@ -40,14 +40,14 @@ def lookup(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
 @pytest.mark.parametrize(
     ("position", "expected"),
     [
-        (Edge(EARLIEST), {A0: 10, A1: 0}),
-        (Edge(LATEST), {A0: 100, A1: 50}),
+        (PartitionEdge(EARLIEST), {A0: 10, A1: 0}),
+        (PartitionEdge(LATEST), {A0: 100, A1: 50}),
         (Offsets({A0: 20, A1: LATEST}), {A0: 20, A1: 50}),
         (Times(5, or_latest=False), {A0: 15, A1: 5}),
         (Times({A0: 5, A1: 2000}, or_latest=True), {A0: 15, A1: 50}),
     ],
 )
-def test_a_position_becomes_offsets(position: Edge | Offsets | Times, expected: dict[TopicPartition, int]) -> None:
+def test_a_position_becomes_offsets(position: PartitionEdge | Offsets | Times, expected: dict[TopicPartition, int]) -> None:
     assert resolve("x", position, BOTH, lookup) == expected
 
 

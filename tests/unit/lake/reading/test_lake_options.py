@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.client.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
-from moldau.lake.reading.offsets import EARLIEST, LATEST, Edge, Offsets, OptionError, Times
+from moldau.lake.reading.offsets import EARLIEST, LATEST, Offsets, OptionError, PartitionEdge, Times
 from moldau.lake.reading.options import PartitionAssignment, Pattern, ReadOptions, TopicNames, parse_options
 from moldau.model.identity import TopicPartition
 
@@ -18,7 +18,7 @@ def parse(**options: str) -> ReadOptions:
 def test_defaults_are_those_of_a_batch() -> None:
     options = parse(subscribe="a")
     assert options.subscription == TopicNames(("a",))
-    assert (options.starting, options.ending) == (Edge(EARLIEST), Edge(LATEST))
+    assert (options.starting, options.ending) == (PartitionEdge(EARLIEST), PartitionEdge(LATEST))
     assert options.fail_on_data_loss
     assert not options.include_headers
     assert options.min_partitions is None
@@ -30,7 +30,7 @@ def test_defaults_are_those_of_a_batch() -> None:
         ({"subscribe": "a, b,a"}, "subscription", TopicNames(("a", "b"))),
         ({"subscribePattern": "a.*"}, "subscription", Pattern("a.*")),
         ({"assign": '{"a":[1,0]}'}, "subscription", PartitionAssignment((A0, A1))),
-        ({"subscribe": "a", "startingOffsets": "earliest"}, "starting", Edge(EARLIEST)),
+        ({"subscribe": "a", "startingOffsets": "earliest"}, "starting", PartitionEdge(EARLIEST)),
         ({"subscribe": "a", "startingOffsets": '{"a":{"0":7,"1":-2}}'}, "starting", Offsets({A0: 7, A1: EARLIEST})),
         ({"subscribe": "a", "endingOffsets": '{"a":{"0":7,"1":-1}}'}, "ending", Offsets({A0: 7, A1: LATEST})),
         ({"subscribe": "a", "startingTimestamp": "5"}, "starting", Times(5, or_latest=False)),
