@@ -26,7 +26,7 @@ from moldau.protocol.records.walk import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX, 
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class BatchRecords:
     """The records of one batch, decompressed, and what its header has for all of them."""
 
     records: bytes | bytearray | memoryview
@@ -64,7 +64,7 @@ class RecordColumns:
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 
-def decode_sections(sections: Sequence[Section], wanted: Container[str]) -> RecordColumns:
+def decode_sections(sections: Sequence[BatchRecords], wanted: Container[str]) -> RecordColumns:
     """All records of the sections, in order; of key, value and headers those in `wanted`. CorruptBatchError where bytes do not add up."""
     starts_list: list[int] = []
     ends_list: list[int] = []

@@ -20,7 +20,7 @@ from moldau.client.fetched_batches import UnreadableBatchError, VisibleBatches, 
 from moldau.client.partition_requests import FetchedBatches
 from moldau.lake.python_tasks import spare_collections
 from moldau.lake.reading.cluster_log import ClusterLog
-from moldau.lake.reading.columns import RecordColumns, Section, decode_sections
+from moldau.lake.reading.columns import BatchRecords, RecordColumns, decode_sections
 from moldau.lake.reading.offsets import ACCEPT_LOSS, DataLossError, OffsetRange
 from moldau.lake.reading.options import ReadOptions
 from moldau.model.errors import CorruptBatchError, ErrorCode, MoldauError, PeerError, WorldError
@@ -142,7 +142,7 @@ class RangeRead:
         self._position = next_position
         return columns
 
-    def _sections(self, fetched: FetchedBatches) -> tuple[list[Section], int]:
+    def _sections(self, fetched: FetchedBatches) -> tuple[list[BatchRecords], int]:
         """The batches that hold records of the range, and the offset to continue from."""
         sections, next_position, decompressed = [], self._position, 0
         visible = VisibleBatches(fetched.aborted)
@@ -154,7 +154,7 @@ class RangeRead:
                         records = decompressed_records(batch, header, self._rules.decompressed_bytes_max)
                     decompressed += len(records)
                     appended = header.max_timestamp if header.timestamp_type_is_log_append else None
-                    sections.append(Section(records, header.record_count, header.base_offset, header.base_timestamp, appended))
+                    sections.append(BatchRecords(records, header.record_count, header.base_offset, header.base_timestamp, appended))
                 next_position = min(header.last_offset + 1, self._range.end)
                 if next_position == self._range.end or decompressed >= 4 * self._rules.bytes_max:
                     break

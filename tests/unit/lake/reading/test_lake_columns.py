@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.lake.reading.columns import Section, decode_sections
+from moldau.lake.reading.columns import BatchRecords, decode_sections
 from moldau.model.errors import BeyondBoundError, CorruptBatchError
 from moldau.protocol.records.batch import CREATE_TIME, Record, encode_batch, iterate
 from moldau.protocol.records.header import HEADER_SIZE, read_header
@@ -36,11 +36,11 @@ def build(drawn: Any) -> list[bytes]:
     return made
 
 
-def section(batch: bytes) -> Section:
+def section(batch: bytes) -> BatchRecords:
     """A whole batch as the reader hands it on."""
     header = read_header(memoryview(batch))
     appended = header.max_timestamp if header.timestamp_type_is_log_append else None
-    return Section(batch[HEADER_SIZE:], header.record_count, header.base_offset, header.base_timestamp, appended)
+    return BatchRecords(batch[HEADER_SIZE:], header.record_count, header.base_offset, header.base_timestamp, appended)
 
 
 @settings(max_examples=sized(150))
@@ -97,7 +97,7 @@ def test_damaged_records_end_in_our_own_error_or_as_records() -> None:
 def test_a_wrong_count_is_refused(count: int) -> None:
     batch = encode_batch([Record(n, n, 0, None, b"v", []) for n in range(20)])
     with pytest.raises(CorruptBatchError):
-        decode_sections([Section(batch[HEADER_SIZE:], count, 0, 0, None)], ALL)
+        decode_sections([BatchRecords(batch[HEADER_SIZE:], count, 0, 0, None)], ALL)
 
 
 @pytest.mark.parametrize("headers", [[0, RECORD_HEADERS_MAX + 1], [RECORD_HEADERS_MAX] * (BATCH_HEADERS_MAX // RECORD_HEADERS_MAX) + [1]])
