@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from moldau.lake.avro.blocks import BlockLayout, array_step, map_step, walk
 from moldau.lake.avro.conversions import convert_default
-from moldau.lake.avro.leaves import UnlikeError, leaf_step, nulls, same_name
+from moldau.lake.avro.leaves import UnsupportedPairError, leaf_step, nulls, same_name
 from moldau.lake.avro.schemas import (
     MISSING,
     ArrayNode,
@@ -93,7 +93,7 @@ def _skip_span(cursor: RowCursor) -> None:
 def _skip_union(union: UnionNode) -> Step:
     members = not_null(union)
     if len(members) != 1 or len(union.branches) > 2:
-        raise UnlikeError
+        raise UnsupportedPairError
     inner, full, count = skip(members[0]), union.branches.index(members[0]), len(union.branches)
 
     def step(cursor: RowCursor) -> None:
@@ -154,7 +154,7 @@ def compile_pair(writer: SchemaTree, reader: SchemaTree) -> FastDecoder | None:
         return None
     try:
         return FastDecoder(_record_plan(writer.record, reader.record), arrow_schema(reader.record))
-    except UnlikeError:
+    except UnsupportedPairError:
         return None
 
 
@@ -183,7 +183,7 @@ class _RecordPlan:
 def _record_plan(writer: RecordNode, reader: RecordNode) -> _RecordPlan:
     same_name(writer, reader)
     if not reader.fields:
-        raise UnlikeError
+        raise UnsupportedPairError
     places = {each.name: place for place, each in enumerate(reader.fields)}
     by_alias = {alias: each.name for each in reader.fields for alias in each.aliases}
     steps: list[tuple[Step, int | None]] = []
@@ -194,7 +194,7 @@ def _record_plan(writer: RecordNode, reader: RecordNode) -> _RecordPlan:
             steps.append((skip(field.type), None))
             continue
         if left.pop(name, None) is None:
-            raise UnlikeError  # two fields of the writer are the same one of the reader's
+            raise UnsupportedPairError  # two fields of the writer are the same one of the reader's
         steps.append((_step(field.type, reader.fields[places[name]].type), places[name]))
     defaults = {place: _default(reader.fields[place]) for place in left.values()}
     return _RecordPlan(steps, defaults, [pa.field(each.name, arrow_type(each.type)) for each in reader.fields])
@@ -203,12 +203,12 @@ def _record_plan(writer: RecordNode, reader: RecordNode) -> _RecordPlan:
 def _default(field: FieldNode) -> Any:
     """An array of the default alone."""
     if field.default is MISSING:
-        raise UnlikeError
+        raise UnsupportedPairError
     kind = arrow_type(field.type)
     try:
         return pa.array([convert_default(field.default, field.type)], kind)
     except (pa.ArrowException, OverflowError, ValueError, TypeError, KeyError, AttributeError):
-        raise UnlikeError from None
+        raise UnsupportedPairError from None
 
 
 def _step(writer: Node, reader: Node) -> Step:
@@ -218,7 +218,7 @@ def _step(writer: Node, reader: Node) -> Step:
     if isinstance(reader, UnionNode):
         members = not_null(reader)
         if len(members) > 1:
-            raise UnlikeError
+            raise UnsupportedPairError
         if writer == PrimitiveNode("null"):
             return nulls(arrow_type(reader)) if len(members) < len(reader.branches) else _unlike()
         return _step(writer, members[0]) if members else _unlike()
@@ -234,13 +234,13 @@ def _step(writer: Node, reader: Node) -> Step:
 
 
 def _unlike() -> Step:
-    raise UnlikeError
+    raise UnsupportedPairError
 
 
 def _union_step(writer: UnionNode, reader: Node) -> Step:
     members = not_null(writer)
     if len(members) > 1 or len(writer.branches) > 2 or not members:
-        raise UnlikeError
+        raise UnsupportedPairError
     inner = _step(members[0], reader)
     count = len(writer.branches)
     if len(writer.branches) == len(members):

@@ -48,7 +48,7 @@ def _halves(number: int) -> tuple[Any, Any]:
 _PROMOTIONS = frozenset((("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"), ("float", "double")))
 
 
-class UnlikeError(Exception):
+class UnsupportedPairError(Exception):
     """The fast decoder does not follow this pair."""
 
 
@@ -56,7 +56,7 @@ def same_name(writer: RecordNode | FixedNode | EnumNode, reader: RecordNode | Fi
     """UnlikeError if the names are others, without their namespaces, and no alias."""
     last = writer.name.rpartition(".")[2]
     if last != reader.name.rpartition(".")[2] and not reader.aliases & {writer.name, last}:
-        raise UnlikeError
+        raise UnsupportedPairError
 
 
 def leaf_step(writer: Node, reader: Node) -> Step:
@@ -67,14 +67,14 @@ def leaf_step(writer: Node, reader: Node) -> Step:
         case FixedNode(), FixedNode():
             same_name(writer, reader)
             if writer.size != reader.size:
-                raise UnlikeError
+                raise UnsupportedPairError
             size = writer.size
             return _bytes_step(lambda cursor: cursor.gather(*cursor.fixed(size)), reader.logical)
         case EnumNode(), EnumNode():
             same_name(writer, reader)
             return _enum_step(writer, reader)
         case _:
-            raise UnlikeError
+            raise UnsupportedPairError
 
 
 def nulls(kind: Any) -> Step:
@@ -102,7 +102,7 @@ def _primitive_step(writer: PrimitiveNode, reader: PrimitiveNode) -> Step:
     if given in ("bytes", "string") and wanted in ("bytes", "string"):
         return _text_step(given, wanted, logical)
     if given != wanted and (given, wanted) not in _PROMOTIONS:
-        raise UnlikeError
+        raise UnsupportedPairError
     if wanted == "null":
         return nulls(pa.null())
     if wanted == "boolean":
