@@ -184,8 +184,8 @@ class PartitionWriter:
         self._tables: dict[int, list[Any]] = {}
         self._bytes: dict[int, int] = {}
         self._held = 0
-        self._open: dict[int, OneFile] = {}
-        self._made: list[OneFile] = []
+        self._open: dict[int, ParquetFileWriter] = {}
+        self._made: list[ParquetFileWriter] = []
         self._ended: list[DataFile] = []
 
     def add(self, table: Any, times_ms: Any) -> None:
@@ -240,7 +240,7 @@ class PartitionWriter:
         if file is None:
             if len(self._open) >= OPEN_FILES_MAX:
                 self._end(next(iter(self._open)))
-            file = OneFile(self._directory, self._start, partition_of(slot, self._by), table.schema)
+            file = ParquetFileWriter(self._directory, self._start, partition_of(slot, self._by), table.schema)
             self._made.append(file)
         self._open[slot] = file  # in the order of their last write
         file.write(table)
@@ -256,7 +256,7 @@ def partition_of(slot: int, by: str) -> dict[str, str | None]:
     return {DAY: day} if by == "day" else {DAY: day, HOUR: str(begin.hour)}
 
 
-class OneFile:
+class ParquetFileWriter:
     """One Parquet file that is being written, under a new name that begins with `start`. Every method: FileError."""
 
     def __init__(self, directory: str, start: str, partition: Mapping[str, str | None], schema: Any) -> None:

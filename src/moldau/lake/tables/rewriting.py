@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from moldau.lake.points import reached
 from moldau.lake.tables.committing import LoadConflictError, commit, discard
-from moldau.lake.tables.data_files import DAY, HOUR, DataFile, FileError, OneFile, sync_files
+from moldau.lake.tables.data_files import DAY, HOUR, DataFile, FileError, ParquetFileWriter, sync_files
 from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat
 from moldau.lake.tables.opening import format_of
 from moldau.lake.tables.schemas import SchemaEvolution
@@ -95,7 +95,7 @@ def rewrite(directory: str, files: Sequence[DataFile], schema: Any, prefix: str)
     assert files
     partition = dict(files[0].partition)
     columns = pa.schema([each for each in schema if each.name not in partition])
-    new = OneFile(directory, f"{prefix}-", partition, columns)
+    new = ParquetFileWriter(directory, f"{prefix}-", partition, columns)
     try:
         for batch in _batches(directory, files):
             new.write(fit(batch, columns))

@@ -173,7 +173,7 @@ def test_a_header_beyond_what_its_column_holds_is_a_dead_letter(tmp_path: Path, 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is run again, four times, and by the next load: on a full disk its files would keep the disk full."""
     monkeypatch.setattr(data_files, "BUFFERED_BYTES_MAX", 1)
-    real, calls = data_files.OneFile.write, []
+    real, calls = data_files.ParquetFileWriter.write, []
 
     def full(self: Any, table: Any) -> None:
         calls.append(table)
@@ -181,7 +181,7 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mo
             raise FileError("no space")
         real(self, table)
 
-    monkeypatch.setattr(data_files.OneFile, "write", full)
+    monkeypatch.setattr(data_files.ParquetFileWriter, "write", full)
     rows: list[Row] = [(None, b"bad", 0, 0, 0, None), (None, b'{"a":1}', 0, 1, 0, None), (None, b'{"a":2}', 0, 2, 86_400_000_000, None)]
     with pytest.raises(FileError, match="no space"):
         run(job(tmp_path), rows)
