@@ -30,7 +30,7 @@ from moldau.model.extras import MissingExtraError
 if TYPE_CHECKING:
     from moldau.lake.loading.job import LoadJob, LoadJobs
     from moldau.lake.loading.service import LoadOutcome, LoadService
-    from moldau.lake.session import SparkOnDemand
+    from moldau.lake.session import LazySpark
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _run(jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions) 
     """The exit code. Spark is started when there is something to load; its directory stays if it did not start, for its log is there."""
     from moldau.lake.loading.checks import check_jobs, check_work_directory
     from moldau.lake.loading.errors import LoadError
-    from moldau.lake.session import SessionError, SparkOnDemand, check_memory, check_spark, start_tasks
+    from moldau.lake.session import LazySpark, SessionError, check_memory, check_spark, start_tasks
 
     try:
         check_memory(given["memory"])
@@ -196,7 +196,7 @@ def _run(jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions) 
     waiting = _print_waiting(jobs, loads, once=_interval_s(given) is None)
     start = partial(start_tasks, f"moldau load {jobs.name}", cores=given["cores"], memory=given["memory"], task_tries=TASK_TRIES)
     work_dir = None if given["work_dir"] is None else str(given["work_dir"])
-    spark = SparkOnDemand(lambda processes: start(directory=processes.directory, processes=processes), work_dir, prefix="moldau-load-")
+    spark = LazySpark(lambda processes: start(directory=processes.directory, processes=processes), work_dir, prefix="moldau-load-")
     progress = LoadProgress(lambda: "starting Spark" if spark.is_starting else f"loading{waiting}" if spark.is_running else "")
     interruptions.at_once = spark.close
     try:
@@ -227,7 +227,7 @@ def _interval_s(given: dict[str, Any]) -> float | None:
     return every if every is not None else FOLLOW_S if given["follow"] else None
 
 
-def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions, progress: LoadProgress) -> int:
+def _rounds(spark: "LazySpark", jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions, progress: LoadProgress) -> int:
     """The exit code: whether a topic could not be loaded, or has too many dead letters. KeyboardInterrupt for a service that was stopped
     before it had loaded anything of what there was."""
     from moldau.cli.load_view import show_outcome
@@ -280,14 +280,14 @@ def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], int
         return _stopped(spark, loaded)
 
 
-def _stopped(spark: "SparkOnDemand", loaded: threading.Event) -> int:
+def _stopped(spark: "LazySpark", loaded: threading.Event) -> int:
     """The exit code of a service. KeyboardInterrupt if there was something to load, and nothing of it is."""
     if spark.was_needed and not loaded.is_set():
         raise KeyboardInterrupt
     return DONE
 
 
-def _stop(service: "LoadService", spark: "SparkOnDemand", *, once: bool) -> None:
+def _stop(service: "LoadService", spark: "LazySpark", *, once: bool) -> None:
     """One round is interrupted, unless all of it is loaded: then it ends as if nothing had come. A service ends after the loads that are
     under way, which have not begun while Spark is starting.
     """

@@ -206,7 +206,7 @@ log = logging.getLogger(__name__)
 Start = Callable[[SparkProcesses], Any]
 
 
-class SparkOnDemand:
+class LazySpark:
     """A proxy of what `start` returns; the first use starts it, from any thread. What `start` raises, each use raises.
 
     `close` ends it and all its processes, and removes its directory if that is a temporary one and Spark did start.

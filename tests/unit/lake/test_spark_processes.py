@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moldau.adapters.temporary_directory import remove_left_behind
-from moldau.lake.session import SparkOnDemand
+from moldau.lake.session import LazySpark
 from moldau.lake.spark_processes import TOKEN, SparkProcesses, processes_with
 
 OWNER = """
@@ -114,7 +114,7 @@ def test_the_second_signal_may_come_while_all_is_ended() -> None:
     found.end()
 
 
-class TestSparkOnDemand:
+class TestLazySpark:
     def test_is_started_by_the_first_use_and_never_without(self) -> None:
         started: list[SparkProcesses] = []
 
@@ -128,10 +128,10 @@ class TestSparkOnDemand:
             started.append(processes)
             return Session()
 
-        unused = SparkOnDemand(start)
+        unused = LazySpark(start)
         unused.close()
         assert not started
-        spark = SparkOnDemand(start)
+        spark = LazySpark(start)
         assert (spark.answer, spark.answer, len(started), spark.is_running) == (7, 7, 1, True)
         directory = started[0].directory
         spark.close()
@@ -144,7 +144,7 @@ class TestSparkOnDemand:
             directories.append(processes.directory)
             raise ValueError("no room for a heap")
 
-        spark = SparkOnDemand(start, prefix="moldau-test-failed-")
+        spark = LazySpark(start, prefix="moldau-test-failed-")
         for _ in range(2):
             with pytest.raises(ValueError, match="no room"):
                 _ = spark.answer
@@ -162,7 +162,7 @@ class TestSparkOnDemand:
                 code = subprocess.Popen(["sleep", "600"]).wait()
             raise RuntimeError(f"Java ended: {code}")
 
-        spark = SparkOnDemand(start, prefix="moldau-test-ended-")
+        spark = LazySpark(start, prefix="moldau-test-ended-")
         spark.end_soon()
         with pytest.raises(RuntimeError, match="-9"):
             _ = spark.answer
