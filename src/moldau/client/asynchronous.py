@@ -24,7 +24,7 @@ from moldau.client.delivery import Deliveries, Delivery, MessageDefaults
 from moldau.client.message import ConsumedMessage, Delivered, Headers, Message, messages_of
 from moldau.client.producer import Producer
 from moldau.client.reader import SLICE_S, Listener
-from moldau.client.settings import ConsumerOptions, ProducerOptions
+from moldau.client.settings import ConsumerOptions, MessageOptions, ProducerOptions
 from moldau.client.transactions import Transaction
 from moldau.model.identity import TopicPartition
 
@@ -53,28 +53,10 @@ class AsyncProducer:
         self._producer = Producer(bootstrap_servers, **options)
 
     @overload
-    async def send(
-        self,
-        topic: str,
-        value: bytes | str | Message | None,
-        *,
-        key: bytes | str | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery: ...
+    async def send(self, topic: str, value: bytes | str | Message | None, **defaults: Unpack[MessageOptions]) -> Delivery: ...
 
     @overload
-    async def send(
-        self,
-        topic: str,
-        value: Iterable[Message | bytes],
-        *,
-        key: bytes | str | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Deliveries: ...
+    async def send(self, topic: str, value: Iterable[Message | bytes], **defaults: Unpack[MessageOptions]) -> Deliveries: ...
 
     async def send(
         self,
@@ -92,18 +74,9 @@ class AsyncProducer:
             return await self._send(topic, value if isinstance(value, Message) else Message(value), defaults)
         return Deliveries([await self._send(topic, message, defaults) for message in messages_of(value)])
 
-    async def send_and_wait(
-        self,
-        topic: str,
-        value: bytes | str | Message | None,
-        *,
-        key: bytes | str | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivered:
+    async def send_and_wait(self, topic: str, value: bytes | str | Message | None, **defaults: Unpack[MessageOptions]) -> Delivered:
         """Send one message, and wait until it is in the log. SendError."""
-        return await (await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp))
+        return await (await self.send(topic, value, **defaults))
 
     async def _send(self, topic: str, message: Message, defaults: MessageDefaults) -> Delivery:
         producer = self._producer

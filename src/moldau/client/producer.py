@@ -14,14 +14,14 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from moldau.client.delivery import SLICE_S, Deliveries, Delivery, DeliveryThread, MessageDefaults, OutgoingMessage, log, outgoing
 from moldau.client.failures import PRODUCER_BYTES_MAX, SendError, refused_by_producer
 from moldau.client.librdkafka import BrokerLog
 from moldau.client.message import Headers, Message, messages_of
 from moldau.client.partitioning import PartitionChooser
-from moldau.client.settings import Acks, Codec, in_our_words, producer_settings
+from moldau.client.settings import Acks, Codec, MessageOptions, in_our_words, producer_settings
 from moldau.client.transactions import Transaction, TransactionalConsumer, TransactionalId
 from moldau.model.extras import MissingExtraError
 
@@ -90,28 +90,10 @@ class Producer:
         self._farewell = weakref.finalize(self, _say_farewell, self._inner, self._reports, os.getpid())
 
     @overload
-    def send(
-        self,
-        topic: str,
-        value: bytes | str | Message | None,
-        *,
-        key: bytes | str | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery: ...
+    def send(self, topic: str, value: bytes | str | Message | None, **defaults: Unpack[MessageOptions]) -> Delivery: ...
 
     @overload
-    def send(
-        self,
-        topic: str,
-        value: Iterable[Message | bytes],
-        *,
-        key: bytes | str | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Deliveries: ...
+    def send(self, topic: str, value: Iterable[Message | bytes], **defaults: Unpack[MessageOptions]) -> Deliveries: ...
 
     def send(
         self,

@@ -15,6 +15,7 @@ from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import INTERNAL_PREFIX, is_internal, names_internal
 
 if TYPE_CHECKING:
+    from moldau.client.message import Headers
     from moldau.client.partitioning import Partitioner
 
 _PATTERN = "^"
@@ -69,6 +70,18 @@ class ProducerOptions(TypedDict, total=False):
     transaction_timeout_ms: int
     partitioner: "Partitioner | None"
     settings: Mapping[str, Any] | None
+
+
+class MessageOptions(TypedDict, total=False):
+    """What `send` of a producer takes for all messages of a call that have none of their own."""
+
+    key: bytes | str | None
+    """Messages of one key go to one partition, in their order."""
+    headers: "Headers | None"
+    partition: int | None
+    """Instead of the one that the key or the partitioner chooses."""
+    timestamp: int | None
+    """In ms since 1970; None: now."""
 
 
 class ConsumerOptions(TypedDict, total=False):
