@@ -18,7 +18,7 @@ DRIVER_POINTS = (
     "driver: table committed",
     "driver: counts published",
     "driver: publication noted",
-    "driver: group told",
+    "driver: group committed",
 )
 TASK_POINTS = ("task: begun", "task: batch read", "task: files written", "task: done")
 COMPACTION_POINTS = ("compaction: files written", "compaction: committed")

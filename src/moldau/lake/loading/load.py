@@ -93,7 +93,7 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Ta
         counted_ms = None if claim is None or planned.more or not (planned.ranges or mark) else planned.asked_ms
         audit_error = publish_counts(job, planned.tables, "" if claim is None else claim.epoch, counted_ms)
         group_error = commit_group(planned, source)
-        points.reached("driver: group told")
+        points.reached("driver: group committed")
     return LoadResult(
         rows=sum(file.rows for file in written.events),
         dead_letters=dead_letters_of(written.counts),
