@@ -77,8 +77,8 @@ class Driver:
                 reached("driver taken over")
                 return machine.DriverConfirmed()
             case machine.ResumeDriver():
-                self._go_on()
-                reached("going on")
+                self._resume()
+                reached("driver resumed")
                 return machine.DriverConfirmed()
             case machine.ReadDecision():
                 return machine.DecisionFound(self._decisions.last())
@@ -99,7 +99,7 @@ class Driver:
             case machine.Finish():
                 raise AssertionError(effect)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         assert self._owner is not None
         try:
             self._owner = self._transactions.raise_epoch(self._owner, TIMEOUT_MS)

@@ -10,7 +10,7 @@ import signal
 DRIVER_POINTS = (
     "driver taken over",
     "leftovers aborted",
-    "going on",
+    "driver resumed",
     "looked at",
     "decided",
     "one committed",
