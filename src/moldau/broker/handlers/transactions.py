@@ -240,7 +240,7 @@ def _commit_in_steps(services: Services, message: TxnOffsetCommitRequest, reques
 
     def answer(error: PeerError | None) -> None:
         if error is not None:
-            verdict.refuse(_told(commit_code(error.code), request.api_version))
+            verdict.refuse(_client_code(commit_code(error.code), request.api_version))
         reply(TxnOffsetCommitResponse(topics=topics))
 
     def commit(code: ErrorCode) -> None:
@@ -294,7 +294,7 @@ def _group_for(services: Services, message: TxnOffsetCommitRequest) -> "Group":
     return group
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
+def _client_code(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_WITH_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code is ErrorCode.POLICY_VIOLATION and version >= FIRST_WITH_ABORTABLE:  # other codes end the producer, not only its transaction
