@@ -57,9 +57,9 @@ class StateLoads:
             return
         self._line.append((topic_partition, take, done))
         if len(self._line) == 1:
-            self._go_on()
+            self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._clock.call_later(0.0, self._slice)
 
     def _slice(self) -> None:
@@ -69,7 +69,7 @@ class StateLoads:
             problem: PeerError | None = None
             try:
                 if self._step(topic_partition, take, due):
-                    self._go_on()
+                    self._continue()
                     return
             except StorageError as error:
                 problem = PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic_partition} cannot be read: {error}")

@@ -140,7 +140,7 @@ class Connection:
 
     def queue_drained(self) -> None:
         """The peer has taken everything."""
-        self._go_on()
+        self._continue()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Give up what still waits."""
@@ -166,7 +166,7 @@ class Connection:
     def release(self) -> None:
         """Handle frames again."""
         self._holds -= 1
-        self._go_on()
+        self._continue()
 
     def resume(self, work: Callable[[], object]) -> None:
         """Run the rest of a request that was held, see `Exchange.resume`."""
@@ -187,7 +187,7 @@ class Connection:
             self._holds -= 1
         if not self._serving:
             self._flush()
-            self._go_on()
+            self._continue()
 
     def place(self, pending: PendingResponse, waiting_cost: int) -> None:
         """Give a response the place after all before it."""
@@ -279,7 +279,7 @@ class Connection:
         self._flush()
         if stopped_early or self._is_full():
             self._pause()
-            self._go_on()
+            self._continue()
 
     def _abort_for_a_bug(self, error: Exception) -> None:
         _LOG.error("connection cut by a bug: peer=%s:%d", *self._transport.peer, exc_info=error)
@@ -335,7 +335,7 @@ class Connection:
         self._appends.write_staged()
         self._serving = False
         self._flush()
-        self._go_on()
+        self._continue()
 
     def _fetch(self, frame: memoryview, version: int, correlation_id: int) -> None:
         parts = self._fetching.handle(self, frame, version, correlation_id, self.received_s)
@@ -406,7 +406,7 @@ class Connection:
             self._paused = True
             self._transport.pause_reading()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Read on if there is room again, when the clock's turn comes."""
         if self._paused and not self._going_on and not self._is_full():
             self._going_on = True
