@@ -43,7 +43,7 @@ def test_the_model_does_all_that_is_legal() -> None:
     history = Model(1).run(20_000, losses=True)
     assert {Outcome(outcome) for outcome in history.sends.outcome} == set(Outcome)
     assert {entry.outcome for entry in history.transactions} == set(Outcome)
-    assert {entry.told for entry in history.offset_commits} == set(Outcome)
+    assert {entry.reported for entry in history.offset_commits} == set(Outcome)
     assert len(history.producers) > 20
     assert len(history.outages) > 20
     assert sum(reader.poll.count(NONE) for reader in history.readers) > 100
@@ -113,7 +113,7 @@ def abort_a_transaction(history: History, pick: random.Random) -> None:
     sent_in = {history.sends.transaction[value] for reader in history.readers if reader.committed for value in reader.value if value >= 0}
     number = pick.choice(sorted(sent_in - {NONE}))
     history.transactions[number].commit_asked = 0.0
-    history.transactions[number].told = Outcome.FAILED
+    history.transactions[number].reported = Outcome.FAILED
 
 
 def show_too_early(history: History, pick: random.Random) -> None:
@@ -123,7 +123,8 @@ def show_too_early(history: History, pick: random.Random) -> None:
 
 
 def forget_an_offset(history: History, pick: random.Random) -> None:
-    number, _ = next((n, entry) for n, entry in enumerate(history.offset_commits) if entry.told == Outcome.OK and entry.transaction == NONE)
+    commits = enumerate(history.offset_commits)
+    number, _ = next((n, entry) for n, entry in commits if entry.reported == Outcome.OK and entry.transaction == NONE)
     commit = history.offset_commits[number]
     history.saw_offset(commit.group, commit.partition, NONE, history.now())
 

@@ -45,7 +45,7 @@ class Copier(Worker):
             alive = mine.recover(transaction, failure)
         else:
             alive = mine.end(transaction, commit=commit)
-        if alive and self.history.transactions[transaction].told != Outcome.OK:
+        if alive and self.history.transactions[transaction].reported != Outcome.OK:
             reading.rewind()
         return alive
 

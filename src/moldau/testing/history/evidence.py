@@ -126,7 +126,7 @@ class Evidence:
         self.losses = Losses(history)
         self.broken = self.losses.broken_transactions(history)
         """Transactions that losses may have torn: nothing is proved by them or of them."""
-        self.told = array("b", history.sends.outcome)
+        self.reported = array("b", history.sends.outcome)
         """Per value: what its producer was answered, UNKNOWN where the record may have been lost since."""
         self.stored = [array("q") for _ in range(partitions)]
         """Per partition: the value at each offset, or NONE; of the last log."""
@@ -164,7 +164,7 @@ class Evidence:
             if outcome == Outcome.OK and asks[sends.producer[value]]:
                 offset = sends.offset[value]
                 if self.losses.removal(sends.partition[value], offset, sends.begun[value]) != NONE:
-                    self.told[value] = Outcome.UNKNOWN
+                    self.reported[value] = Outcome.UNKNOWN
                 elif 0 <= offset < self.offsets_limit:
                     self._put(sends.partition[value], offset, value, "acknowledged")
                 else:
@@ -277,10 +277,10 @@ class Evidence:
 
     def outcome(self, value: int) -> Outcome:
         """Whether a value must be there (OK), must not be (FAILED), or may be."""
-        told = self.told[value]
+        reported = self.reported[value]
         transaction = self.history.sends.transaction[value]
-        if transaction == NONE or told == Outcome.FAILED:
-            return Outcome(told)
+        if transaction == NONE or reported == Outcome.FAILED:
+            return Outcome(reported)
         return self.transaction_outcome[transaction]
 
     def is_once(self, value: int) -> bool:
@@ -336,5 +336,5 @@ class Evidence:
         if entry.commit_asked != inf:
             text += f", commit asked {entry.commit_asked:.3f} s"
         if entry.ended != inf:
-            text += f", {'committed' if entry.told == Outcome.OK else 'aborted'} {entry.ended:.3f} s"
+            text += f", {'committed' if entry.reported == Outcome.OK else 'aborted'} {entry.ended:.3f} s"
         return text

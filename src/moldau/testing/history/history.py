@@ -80,12 +80,12 @@ class HistoryTransaction:
     begun: float
     commit_asked: float = inf
     ended: float = inf
-    told: Outcome = Outcome.UNKNOWN
+    reported: Outcome = Outcome.UNKNOWN
 
     @property
     def outcome(self) -> Outcome:
         """What is certain from the producer's side alone."""
-        return Outcome.FAILED if self.commit_asked == inf else self.told
+        return Outcome.FAILED if self.commit_asked == inf else self.reported
 
 
 @dataclass(slots=True, repr=False)
@@ -117,7 +117,7 @@ class OffsetCommit:
     transaction: int
     begun: float
     ended: float = inf
-    told: Outcome = Outcome.UNKNOWN
+    reported: Outcome = Outcome.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class History:
     def transaction_ended(self, transaction: int, outcome: Outcome) -> None:
         """Committed (OK) or aborted (FAILED), certainly."""
         entry = self.transactions[transaction]
-        entry.ended, entry.told = self.now(), outcome
+        entry.ended, entry.reported = self.now(), outcome
 
     # Polling
 
@@ -324,7 +324,7 @@ class History:
     def offset_commit_ended(self, number: int, outcome: Outcome) -> None:
         """What the commit's caller was told."""
         entry = self.offset_commits[number]
-        entry.ended, entry.told = self.now(), outcome
+        entry.ended, entry.reported = self.now(), outcome
 
     def saw_offset(self, group: str, partition: int, offset: int, begun: float) -> None:
         """A fetch that began at `begun` gave this as the group's offset."""

@@ -102,7 +102,7 @@ def _registers(evidence: Evidence) -> dict[tuple[str, int], _Register]:
     registers: dict[tuple[str, int], _Register] = {}
     for commit in evidence.history.offset_commits:
         register = registers.setdefault((commit.group, commit.partition), _Register())
-        effect = _Effect(commit, commit.told, commit.ended if commit.told == Outcome.OK else inf)
+        effect = _Effect(commit, commit.reported, commit.ended if commit.reported == Outcome.OK else inf)
         if commit.transaction != NONE:
             effect.outcome = evidence.transaction_outcome[commit.transaction]
             effect.ended = evidence.transaction_known_at[commit.transaction]

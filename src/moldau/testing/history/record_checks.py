@@ -85,7 +85,7 @@ def check_fencing(evidence: Evidence) -> Iterator[Anomaly]:
     used = {*sends.transaction, *(entry.transaction for entry in history.offset_commits)}
     for number, transaction in enumerate(history.transactions):
         at, until = fenced_at[transaction.producer], fenced_until[transaction.producer]
-        if number in used and transaction.told == Outcome.OK and transaction.commit_asked > at and transaction.ended <= until:
+        if number in used and transaction.reported == Outcome.OK and transaction.commit_asked > at and transaction.ended <= until:
             yield Anomaly(Kind.ZOMBIE, f"fenced at {at:.3f} s: {evidence.describe_transaction(number)}")
 
 

@@ -104,8 +104,8 @@ def _take(history: History, sends: list["array[Any]"], what: str, *rest: Any) ->
             history.readers[reader].poll_ended[-1] = ended
         case _:
             entry = TABLES[what](*rest)
-            if hasattr(entry, "told"):
-                entry.told = Outcome(entry.told)
+            if hasattr(entry, "reported"):
+                entry.reported = Outcome(entry.reported)
             getattr(history, what).append(entry)
 
 
