@@ -75,7 +75,6 @@ class Connection:
         "_closed",
         "_fast",
         "_fetching",
-        "_going_on",
         "_holds",
         "_holds_memory",
         "_memory",
@@ -84,6 +83,7 @@ class Connection:
         "_producing",
         "_reader",
         "_responses",
+        "_resume_due",
         "_serving",
         "_stopping",
         "_transport",
@@ -116,7 +116,7 @@ class Connection:
         self._serving = False
         """Whether frames are being handled: what is answered meanwhile leaves at the end."""
         self._paused = False
-        self._going_on = False
+        self._resume_due = False
         self._stopping = False
         """No more requests are taken; the connection closes when the last answer has left."""
         self._closed = False
@@ -140,7 +140,7 @@ class Connection:
 
     def queue_drained(self) -> None:
         """The peer has taken everything."""
-        self._continue()
+        self._resume_later()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Give up what still waits."""
@@ -166,7 +166,7 @@ class Connection:
     def release(self) -> None:
         """Handle frames again."""
         self._holds -= 1
-        self._continue()
+        self._resume_later()
 
     def resume(self, work: Callable[[], object]) -> None:
         """Run the rest of a request that was held, see `Exchange.resume`."""
@@ -187,7 +187,7 @@ class Connection:
             self._holds -= 1
         if not self._serving:
             self._flush()
-            self._continue()
+            self._resume_later()
 
     def place(self, pending: PendingResponse, waiting_cost: int) -> None:
         """Give a response the place after all before it."""
@@ -279,7 +279,7 @@ class Connection:
         self._flush()
         if stopped_early or self._is_full():
             self._pause()
-            self._continue()
+            self._resume_later()
 
     def _abort_for_a_bug(self, error: Exception) -> None:
         _LOG.error("connection cut by a bug: peer=%s:%d", *self._transport.peer, exc_info=error)
@@ -335,7 +335,7 @@ class Connection:
         self._appends.write_staged()
         self._serving = False
         self._flush()
-        self._continue()
+        self._resume_later()
 
     def _fetch(self, frame: memoryview, version: int, correlation_id: int) -> None:
         parts = self._fetching.handle(self, frame, version, correlation_id, self.received_s)
@@ -406,14 +406,14 @@ class Connection:
             self._paused = True
             self._transport.pause_reading()
 
-    def _continue(self) -> None:
+    def _resume_later(self) -> None:
         """Read on if there is room again, when the clock's turn comes."""
-        if self._paused and not self._going_on and not self._is_full():
-            self._going_on = True
+        if self._paused and not self._resume_due and not self._is_full():
+            self._resume_due = True
             self._broker.admission.slices.call_later(self._resume)
 
     def _resume(self) -> None:
-        self._going_on = False
+        self._resume_due = False
         if self._closed or self._stopping or self._is_full():
             return
         self._paused = False
