@@ -256,8 +256,8 @@ def test_reports_answer_the_usual_questions(spark: Any, broker: Broker, tmp_path
     assert latency.events == 27
     assert latency.greatest_ms >= latency.median_ms > years_ms > 0
     complete = run_report(spark, world.job.table, "completeness", bootstrap=broker.bootstrap_servers, topic=world.topic).collect()
-    assert [(row.verdict, row.events == row.distinct_events == row.told) for row in complete] == [("complete", True)] * 3
-    assert {row.verdict for row in run_report(spark, world.job.table, "completeness").collect()} == {"no producer has told"}
+    assert [(row.verdict, row.events == row.distinct_events == row.produced) for row in complete] == [("complete", True)] * 3
+    assert {row.verdict for row in run_report(spark, world.job.table, "completeness").collect()} == {"no producer counts"}
     top = top_values(spark, world.job.table, "header.host", 3).collect()
     assert [(row.value, row.events, row.percent) for row in top] == [("host-1", 27, 100.0)]
     raw = raw_report(spark, broker.bootstrap_servers, world.topic).collect()

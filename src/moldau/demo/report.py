@@ -191,7 +191,9 @@ _PACE = """SELECT header.host AS host, count(*) AS events, date_trunc('second', 
        CAST(count(*) * 1000 / greatest(1, unix_millis(max(_timestamp)) - unix_millis(min(_timestamp))) AS BIGINT) AS events_per_s
 FROM {events} GROUP BY ALL ORDER BY host"""
 """Not the report of arrival latencies: that would say how old the input is, whose events happened years before they are published."""
-_VERDICTS = "SELECT verdict, count(*) AS windows, sum(told) AS told, sum(events) AS arrived FROM {windows} GROUP BY ALL ORDER BY verdict"
+_VERDICTS = (
+    "SELECT verdict, count(*) AS windows, sum(produced) AS produced, sum(events) AS arrived FROM {windows} GROUP BY ALL ORDER BY verdict"
+)
 
 
 def ask_all(spark: Any, table: str, bootstrap: str, topic: str, produced: Mapping[int, Count], *, flights: bool) -> list[ReportQuestion]:
@@ -203,7 +205,7 @@ def ask_all(spark: Any, table: str, bootstrap: str, topic: str, produced: Mappin
         answers.append(_asked("Which airlines depart latest?", _AIRLINES, spark.sql(_AIRLINES, events=read_table(spark, table))))
     answers.append(_asked(EVENTS_PER_HOUR.question, EVENTS_PER_HOUR.sql, run_report(spark, table, EVENTS_PER_HOUR.name)))
     answers.append(_asked("How fast did each host publish?", _PACE, spark.sql(_PACE, events=read_table(spark, table))))
-    windows = spark.sql(COMPLETENESS.sql, events=read_table(spark, table), told=_produced_frame(spark, produced))
+    windows = spark.sql(COMPLETENESS.sql, events=read_table(spark, table), produced=_produced_frame(spark, produced))
     answers.append(_asked(COMPLETENESS.question, COMPLETENESS.sql, spark.sql(_VERDICTS, windows=windows)))
     answers.append(_asked(RAW_TOPIC.question, RAW_TOPIC.sql, raw_report(spark, bootstrap, topic)))
     return answers

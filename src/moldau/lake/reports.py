@@ -48,20 +48,20 @@ ORDER BY datacenter, service""",
 
 COMPLETENESS = ReportJob(
     "completeness",
-    "Is each ten minutes all there, and nothing twice? The checksum is the audit's; `told` is the producers' own count.",
+    "Is each ten minutes all there, and nothing twice? The checksum is the audit's; `produced` is the count of the producers.",
     f"""WITH arrived AS (
   SELECT timestamp_seconds(floor(unix_millis(header.time) / {WINDOW_MS}) * {_WINDOW_S}) AS window_start,
          count(*) AS events, count(DISTINCT header.guid) AS distinct_events,
          CAST(pmod(sum(CAST(xxhash64(header.guid) AS DECIMAL(38, 0))), 18446744073709551616) AS STRING) AS checksum
   FROM {{events}} GROUP BY ALL)
 SELECT window_start, coalesce(arrived.events, 0) AS events, coalesce(distinct_events, 0) AS distinct_events, arrived.checksum,
-       told.events AS told,
-       CASE WHEN told.events IS NULL THEN 'no producer has told'
-            WHEN coalesce(arrived.events, 0) < told.events THEN 'missing'
-            WHEN arrived.events > told.events THEN 'doubled'
-            WHEN arrived.checksum <> told.checksum THEN 'not the same'
+       produced.events AS produced,
+       CASE WHEN produced.events IS NULL THEN 'no producer counts'
+            WHEN coalesce(arrived.events, 0) < produced.events THEN 'missing'
+            WHEN arrived.events > produced.events THEN 'doubled'
+            WHEN arrived.checksum <> produced.checksum THEN 'not the same'
             ELSE 'complete' END AS verdict
-FROM arrived FULL JOIN {{told}} AS told USING (window_start)
+FROM arrived FULL JOIN {{produced}} AS produced USING (window_start)
 ORDER BY window_start""",
 )
 
@@ -95,8 +95,8 @@ def run_report(spark: Any, table: str, name: str, *, bootstrap: str | None = Non
     if job is COMPLETENESS:
         counts = {} if bootstrap is None or topic is None else _produced(bootstrap, topic)
         rows = [(start_ms / 1000, count.count, str(count.checksum)) for start_ms, count in sorted(counts.items())]
-        told = spark.createDataFrame(rows, "seconds double, events bigint, checksum string")
-        frames["told"] = told.selectExpr("timestamp_seconds(seconds) AS window_start", "events", "checksum")
+        produced = spark.createDataFrame(rows, "seconds double, events bigint, checksum string")
+        frames["produced"] = produced.selectExpr("timestamp_seconds(seconds) AS window_start", "events", "checksum")
     return spark.sql(job.sql, **frames)
 
 
