@@ -1,7 +1,7 @@
 """Appending to a log: producers checked, offsets given, batches staged and written, segments rolled.
 
 If `append_as_leader` or `write_staged` raise StorageError, nothing staged since the last `write_staged` may be acknowledged. A full disk
-passes: the log can be used as before, reads go on, and the next append tries again.
+passes: the log can be used as before, reads continue, and the next append tries again.
 """
 
 from collections.abc import Sequence
@@ -248,7 +248,7 @@ class LogAppender:
         self._segment_appender.close()
 
     def restart(self) -> None:
-        """The log was truncated while this was closed: go on at its end."""
+        """The log was truncated while this was closed: continue at its end."""
         self.staged_end_offset = self._offsets.log_end_offset
         self._epoch_begins = self.leader_epoch > self._epochs.latest
         self._segment_appender = self._roller.append_to(self._segments.active, self.last_append_ms)

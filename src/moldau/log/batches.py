@@ -57,7 +57,7 @@ class OldFormatError(StorageError):
 
 
 UNREADABLE = (BadBatchError, OldFormatError)
-"""What keeps a reader from going on, and nobody else: a disk that fails is another StorageError."""
+"""Errors that end one read and leave the log in service; a disk that fails is another StorageError."""
 
 
 def walk(file: File, position: int, end: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -2,7 +2,7 @@
 
 A segment keeps nothing open and nothing in memory by itself. What is needed is opened here on first use and closed when others
 were used more recently, so that the number of partitions and segments decides neither start-up time nor descriptors nor memory.
-A file that is still being sent or synced stays open until that is done, because whoever does it counts as a user.
+A file that is still being sent or synced stays open until that is done, because the transfer or sync counts as a user.
 
 The file of an active segment is opened for writing once, and readers get the same one. Appends must cost nothing here, so they only set
 a mark at their :class:`Writer`; a file whose turn it is to be closed gets another turn for it (the clock algorithm's second chance).

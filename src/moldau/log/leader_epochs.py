@@ -17,7 +17,7 @@ _EPOCHS_END = 2**31 - 1
 
 
 class LeaderEpochs:
-    """Invariant: in `entries` both epochs and start offsets rise. `changed` says that the file is behind.
+    """Invariant: in `entries` both epochs and start offsets rise. `changed` says that the file is out of date.
 
     `term`: the epoch that this broker leads with and where it begins, as long as no record was written in it; newer than all entries.
     """

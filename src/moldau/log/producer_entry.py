@@ -99,7 +99,7 @@ class ProducerEntry:
         self.next_sequence = (last_sequence + 1) & SEQUENCE_MASK
 
     def bump(self, epoch: int) -> None:
-        """Its sequences start anew in another epoch."""
+        """Its sequences start again at 0 in another epoch."""
         self.epoch = epoch
         self.batches = ()
         self.next_sequence = 0

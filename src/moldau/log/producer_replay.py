@@ -72,7 +72,7 @@ def _marker_at(file: File, position: int, header: BatchHeader) -> tuple[int, boo
 
 
 def _position_before(segment: Segment, offset: int) -> int:
-    """Where the index lets a walk to `offset` begin, if it proves right: after a crash nobody has checked it yet."""
+    """Where the index lets a walk to `offset` begin, if it proves right: after a crash it is not checked yet."""
     position = segment.index.position_before(offset)
     try:
         found = next(walk(segment.file(), position, segment.size, segment.base_offset), None)

@@ -32,7 +32,7 @@ class BadSnapshotError(MoldauError):
 
 
 class SnapshotEntry(NamedTuple):
-    """One producer as the file has it; -1 stands for none. `offset_delta` is last minus first offset of the last batch."""
+    """One producer as the file has it; -1 means none. `offset_delta` is last minus first offset of the last batch."""
 
     producer_id: int
     epoch: int
@@ -133,7 +133,7 @@ class Snapshots:
         return f"{self._directory}/{names.file_name(offset, names.SNAPSHOT)}"
 
     def write(self, offset: int, entries: dict[int, ProducerEntry]) -> str:
-        """Write the snapshot at `offset` (into the page cache); its path. StorageError: no half of one stays, if the disk lets go of it."""
+        """Write the snapshot at `offset` (into the page cache); its path. StorageError: a part of it is removed, if possible."""
         path = self.path(offset)
         data = encode_snapshot(entries)
         file = self._files.open(path, create=True)

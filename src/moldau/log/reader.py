@@ -26,7 +26,7 @@ Place = tuple[Segment, int]
 
 
 class ReadResult(NamedTuple):
-    """What a fetch gets: a range of a file, which whoever takes it over releases, and where it starts. No range: nothing to send."""
+    """What a fetch gets: a range of a file, which its receiver releases, and where it starts. No range: nothing to send."""
 
     records: FileRange | None
     position: int
@@ -119,9 +119,9 @@ class LogReader:
         return max(0, min(total, max_bytes))
 
     def stretch(self, offset: int) -> tuple[FileRange, int]:
-        """All that is written of the segment that holds `offset`, and the offset before which it ends; for who reads in spite of damage.
+        """All that is written of the segment that holds `offset`, and the offset before which it ends; for reading in spite of damage.
 
-        Whoever asks releases the range. The first batches may lie before `offset`.
+        The caller releases the range. The first batches may lie before `offset`.
         """
         slot = self._segments.slot_of(offset)
         segment = self._segments.items[slot]

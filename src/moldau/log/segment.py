@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 _UNKNOWN = -2
 INDEX_INTERVAL = 4096
-"""Bytes between the entries of an index that is made anew because it was missing."""
+"""Bytes between the entries of an index that is rebuilt because it was missing."""
 
 
 class Segment:
@@ -209,7 +209,7 @@ class Segment:
     def index_end(self, interval: int) -> int:
         """Walk from the last indexed batch to the end, and learn the largest timestamp. The offset after the last batch. BadBatchError.
 
-        Where an index is missing, both are made anew from all batches.
+        Where an index is missing, both are rebuilt from all batches.
         """
         self._has_indexes = True
         if self.index.has_nothing or self.time_index.has_nothing:

@@ -89,7 +89,7 @@ class SegmentAppender:
         self.segment = segment
         self.file: File | None = None
         self.failure: StorageError | None = None
-        """Why nobody knows what has become of bytes that were written."""
+        """Why it is unknown which of the written bytes are in the file."""
         self.staged: list[Bytes] = []
         self.position = segment.size
         self.ready = False

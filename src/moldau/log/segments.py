@@ -90,7 +90,7 @@ class Segments:
 def retire(files: FileSystem, segment: Segment, reason: str, delay_ms: int, *, with_snapshot: bool = True) -> RemovedSegment:
     """Rename a segment's files, and the producer snapshot at its base, so that no start finds them. StorageError.
 
-    The batches go first: an index that a crash leaves behind without them is removed by the next start.
+    The batches go first: an index that a crash leaves without them is removed by the next start.
     """
     segment.forget()
     wanted = segment.file_paths()

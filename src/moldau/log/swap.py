@@ -1,8 +1,8 @@
 """Compaction puts files in the place of others by renames; after a crash between any two, the next start finishes or undoes it.
 
 1. ``.cleaned`` -> ``.swap``. As long as one file of the new segment still ends with ``.cleaned``, the next start removes them all.
-2. The old segments' files -> ``.deleted``. From here on the next start goes on where this was interrupted: the new segment's last batch
-   tells which segments it stands for.
+2. The old segments' files -> ``.deleted``. From here on the next start continues where this was interrupted: the new segment's last batch
+   shows which segments it replaces.
 3. ``.swap`` -> the final names, batches first: the next start takes what it finds of old indexes for indexes of the new segment only after
    the batches have their name.
 
@@ -120,7 +120,7 @@ def swap_files(files: FileSystem, folder: str, replaced: Sequence[Segment], suff
 
 
 def remove_cleaned(files: FileSystem, folder: str, *, before: int | None = None) -> None:
-    """Remove what a pass has written and nobody takes over, or only what has a base offset below `before`. StorageError.
+    """Remove what a pass has written and will not be swapped in, or only what has a base offset below `before`. StorageError.
 
     While there is one with a lower base offset, the next start would take a ``.swap`` file for half of a split, and remove it.
     """

@@ -3,9 +3,9 @@
 One file per segment, with an entry for each transaction whose abort marker lies in the segment; the transaction itself may begin in an
 earlier one. Most segments have none, and then there is no file.
 
-A crash loses more of it than of the other indexes: no single batch tells whether an entry is missing, for which records a marker speaks of
-depends on all that came before. So the file is synced with the flush that follows a change, and what it says of offsets before the recovery
-point is believed.
+A crash loses more of it than of the other indexes: no single batch shows whether an entry is missing, since the records that a marker ends
+depend on all batches before it. So the file is synced with the flush that follows a change, and its entries for offsets before the recovery
+point are trusted.
 
 A transaction that stays open holds the last stable offset of all later entries down, so that none of them ends a search. So the lowest
 first offset of every `BLOCK` entries is kept in memory, and a search reads only the blocks that can have something for it.
@@ -122,7 +122,7 @@ class TransactionIndex(EntryFile):
         self.stale = self.damaged = self.unsynced = False
 
     def store(self) -> bool:
-        """As for other indexes; a file that would be empty is removed, and one that is damaged left as it is: else nobody would see it."""
+        """As for other indexes; a file that would be empty is removed. A damaged one is left as it is, still to be detected."""
         if (self.tail or self.stale) and self.stored >= 0 and self.damaged:
             return False
         if self.tail or not self.stale or self.stored:

@@ -70,9 +70,9 @@ class LogTransactions:
         return entry is not None and entry.transaction_start >= 0 and (producer_epoch is None or producer_epoch == entry.epoch)
 
     def begin_verification(self, header: "BatchHeader", now_ms: int, *, bumps_epoch: bool) -> "Verification | None":
-        """What stands for the question to the coordinator whether this transactional batch may begin a transaction here.
+        """The verification by the coordinator whether this transactional batch may begin a transaction here.
 
-        None: one is ongoing, the batch needs no leave. `bumps_epoch`: each transaction of the producer has an epoch of its own.
+        None: one is ongoing, the batch needs no verification. `bumps_epoch`: each transaction of the producer has an epoch of its own.
         PeerError INVALID_PRODUCER_EPOCH.
         """
         producers, producer_id, epoch = self._producers, header.producer_id, header.producer_epoch

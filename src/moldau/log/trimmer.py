@@ -78,7 +78,7 @@ def _over_size(segments: Sequence[Segment], retention_bytes: int, bounds: TrimBo
 
 
 def _leading(segments: Sequence[Segment], bounds: TrimBounds, goes: Callable[[Segment, int], bool], *, keep_active: bool = False) -> int:
-    """How many segments from the first on may go, `goes` being told each with the offset that it reaches to."""
+    """How many segments from the first on may be removed; `goes` gets each with the offset after its last record."""
     count = 0
     for slot, segment in enumerate(segments):
         active = slot + 1 == len(segments)
@@ -184,8 +184,8 @@ class LogTrimmer:
         """Put one segment of `size` bytes in the place of neighbours, all of them sealed. Its files wait on disk as ``.cleaned``.
 
         `largest_timestamp`: what `Segment.largest_timestamp` of it is. The replaced files are in `Segments.removed`. After a crash, now or
-        later, either the old segments are there or the new one; `sync_directory` makes it the new one. StorageError: the files are
-        somewhere in between, and only opening the log anew can tell.
+        later, either the old segments exist or the new one; `sync_directory` makes it the new one. StorageError: the files are
+        somewhere in between until the log is opened again.
         """
         parts = self._parts
         slot = parts.segments.slot_of(replaced[0].base_offset)

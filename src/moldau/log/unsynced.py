@@ -46,9 +46,9 @@ class FlushJob:
         self.paths = paths
         self.directories = directories
         self.failed = False
-        """Whether nobody knows what is on disk."""
+        """Whether it is unknown what is on disk."""
         self.is_wanted = True
-        """Until its log is closed. Its folder may have another name then, and its old name stand for another log."""
+        """Until its log is closed. Its folder may have another name then, and another log its old name."""
         self.place: tuple[Segment, int] | None = None
         """Where the record at `offset` is going to be."""
         self.batches = 0

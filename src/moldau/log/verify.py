@@ -1,7 +1,7 @@
 """Reads everything in a log directory or a partition's folder and says what is wrong with it (``moldau log verify``).
 
 Nothing is changed, and nothing need be stopped; but in a directory that a broker is writing to, the newest batch may be found half
-written, and the indexes are behind the log.
+written, and the indexes may lag behind the log.
 """
 
 from collections.abc import Iterator
@@ -171,7 +171,7 @@ def verify(files: FileSystem, directory: str, *, records: bool = False, totals: 
 
 
 def _cleaned(files: FileSystem, directory: str) -> dict[str, int]:
-    """By folder, how far its log was compacted. A checkpoint that is damaged is told of where all of them are checked."""
+    """By folder, how far its log was compacted. A damaged checkpoint is reported where all of them are checked."""
     try:
         return {str(topic_partition): offset for topic_partition, offset in read_offsets(files, f"{directory}/{CLEANED}").items()}
     except DamagedFileError:

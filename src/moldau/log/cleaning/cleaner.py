@@ -48,7 +48,7 @@ class LogCleaner:
         self._resting: set[TopicPartition] = set()
         """Logs whose pass did not come to its end; they wait for the next look."""
         self._uncleanable: dict[TopicPartition, PartitionLog] = {}
-        """Logs with damage that no pass gets over. A log that is opened anew gets another try."""
+        """Logs with damage that every pass fails at. A log that is opened again is tried again."""
         self._waiting: dict[TopicPartition, None] = {}
         self._stopped = False
         self._counts = dict.fromkeys(_COUNTED, 0)
@@ -201,7 +201,7 @@ class LogCleaner:
         running.log.remember_bad_batch(bad.first_offset, bad.last_offset)
 
     def entry_missing(self, running: RunningPass, offset: int) -> None:
-        """The index is made anew, and the next look begins another pass; unless that was of no use."""
+        """Rebuild the index; the next look begins another pass, unless the rebuilt one lacks the entry too."""
         try:
             if running.log.mend_aborted(offset):
                 return

@@ -2,9 +2,9 @@
 
 A batch goes when no record of it stays, unless it is needed for what its header says:
 
-* the last batch of a producer that is remembered: it has the sequence that the next one must follow;
-* the last batch of a group of segments: where the new segment ends is where the old ones did, and after a crash that tells which segments
-  it stands for (Kafka keeps the last one of the whole pass).
+* the last batch of a producer with state: it has the sequence that the next one must follow;
+* the last batch of a group of segments: the new segment ends where the old ones did, and after a crash that shows which segments
+  it replaces (Kafka keeps the last one of the whole pass).
 
 In a batch with fewer records, or with a delete horizon, what is kept is copied, in stretches where it can be. Offsets never change, so base
 offset and last offset delta stay, also where the first or the last record goes, and with them the last sequence of the producer. Timestamps
@@ -14,7 +14,7 @@ Transactions: a marker stays as long as the walk has met a batch of its transact
 that. Once there is none, and a delete horizon has passed (readers that are under way may have read the batches before they went), it goes
 too. A marker of an aborted transaction that stays needs its entry in the index; Kafka's rules, in `CleanedTransactionMetadata`. An abort
 marker after records that no entry names shows that the index has lost one, though what is left of it looks whole: cut between two entries,
-say. Going on would let aborted records take the place of committed ones.
+say. To continue would let aborted records replace committed ones.
 """
 
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ class MissingEntryError(Exception):
 class TransactionFilter:
     """Of one walk, in the order of offsets, over batches before the last stable offset: none of their transactions is open.
 
-    `kept` collects entries for the index; whoever writes the segment takes them.
+    `kept` collects entries for the index; the writer of the segment takes them.
     """
 
     __slots__ = ("_aborting", "_committing", "_due", "kept")

@@ -12,8 +12,8 @@ are searched one after the other from the one that the hash points to; 0 is a fr
     newest     ... | crc32 : number | 0 | ...
 
 **Keys are not kept.** Two keys of which hash and CRC are the same would cost the newest record of one of them. That are 95 bits: among the
-4.7 million keys that the default of `log.cleaner.dedupe.buffer.size` holds, the chance is 3 in 10^16 a pass. Nobody can choose such keys:
-the hash (SipHash) has a secret of the process, and a worker never runs with a fixed one. (Kafka's map has MD5, 128 bits.)
+4.7 million keys that the default of `log.cleaner.dedupe.buffer.size` holds, the chance is 3 in 10^16 a pass. A client cannot choose such
+keys: the hash (SipHash) has a secret of the process, and a worker never runs with a fixed one. (Kafka's map has MD5, 128 bits.)
 Nothing else depends on the hash or its secret (PYTHONHASHSEED): it decides where a key stands in the table, and the table is only searched.
 States, counts, and so the bytes that a pass writes are the same for every hash.
 
@@ -49,7 +49,7 @@ class UnreadableRecordsError(Exception):
 class KeyMap:
     """See the module. `load_factor`: how full the table may be; never more than :data:`LOAD_MAX`.
 
-    `batch_offsets` are the base offsets of the batches that were added, so that whoever reads them again can tell which these were.
+    `batch_offsets` are the base offsets of the batches that were added, so that a later walk recognises them.
     """
 
     def __init__(self, bytes_max: int, load_factor: float = LOAD_MAX) -> None:

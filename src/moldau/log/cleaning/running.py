@@ -8,8 +8,8 @@
 5. The line with the new offset.
 
 A pass that does not come to its end costs nothing but its time: what is swapped in stays, the rest of the log is as it was, and the next
-look finds it dirty again. That happens when the log is closed, deleted, cut or compacted no more, when a segment that was about to be
-replaced is gone, when the worker dies, when the disk fails.
+look finds it dirty again. That happens when the log is closed, deleted or truncated, when it is not compacted any more, when a segment that
+was about to be replaced has been removed, when the worker dies, and when the disk fails.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ class PassHost(Protocol):
     workers: "Workers"
 
     def run(self, work: Callable[[], object], then: Callable[[BaseException | None], object]) -> None:
-        """Do `work` where it holds nobody up, then ``then(None)`` or ``then(error)``."""
+        """Do `work` on a background thread, then ``then(None)`` or ``then(error)``."""
 
     def checkpoint(self, running: "RunningPass") -> Callable[[], None]:
         """What brings the checkpoints of the log's directory to disk, as they are now."""
@@ -161,7 +161,7 @@ class RunningPass:
             self._host.gave_up(self, reason)
 
     def _on_disk(self, work: Callable[[], object], then: Callable[[], object]) -> None:
-        """Go on when this has been done; if it cannot be, the pass ends."""
+        """Continue when this has been done; if it cannot be, the pass ends."""
 
         def done(error: BaseException | None) -> None:
             if error is None:
@@ -183,7 +183,7 @@ class RunningPass:
         return "" if self.log.config.compacts else "the log is compacted no more"
 
     def _replaced_by(self, written: GroupWritten) -> "list[Segment] | None":
-        """The segments that a group stands for; None if one of them is not in the log any more."""
+        """The segments that a group replaces; None if one of them is not in the log any more."""
         wanted = [self._segments[source.base_offset] for source in written.sources]
         return wanted if self._are_present(wanted) else None
 
