@@ -79,7 +79,7 @@ class AsyncioConnectAttempt:
 
 
 def _nothing(_: SocketTransport) -> None:
-    """Whoever opened the connection has its receiver, which hears of the end."""
+    """The caller that opened the connection has its receiver, which is notified of the end."""
 
 
 def _reason(error: OSError) -> str:

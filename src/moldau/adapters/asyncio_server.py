@@ -1,10 +1,10 @@
 """Listening sockets and the connections that come of them.
 
 Bounds: what the quota admits (`broker.admission.admission`), and the process's limit of open files. At a bound a new connection is
-accepted and closed at once, so that the peer is told rather than left waiting, and the log says so once a second. A quarter of the open
+accepted and closed at once, so that the peer gets an error instead of waiting, and that is logged once a second. A quarter of the open
 files is kept from connections (`FILES_KEPT_MIN` at least, unless that is more than half, and `FILES_KEPT_MAX` at most), or peers could take
-the logs' files away. Descriptors are given out from the lowest free number on, so the number of an accepted socket tells how many are in
-use. Should none be free at all, one held in reserve is given up for the moment of the refusal; should that be gone too, nothing is accepted
+the logs' files away. Descriptors are given out from the lowest free number on, so the number of an accepted socket shows how many are in
+use. Should none be free at all, one held in reserve is closed for the moment of the refusal; where that is used up too, nothing is accepted
 for a while.
 
 A connection without a byte in either direction for `idle_max_ms` is closed. It is found by a walk over all connections a few times in that

@@ -2,10 +2,10 @@
 
 Rules that hold here:
 
-* The socket has one owner. No asyncio transport stands between, so no other buffer can hold bytes that a `sendfile` would overtake, and
+* The socket has one owner. No asyncio transport lies between, so no other buffer can hold bytes that a `sendfile` would overtake, and
   a connection costs one descriptor. The loop only says when the socket is readable or writable, and any loop with `add_reader` will do.
 * `_queue` is the one order of what goes out. While it holds anything the loop watches for writability, and nothing is sent past it.
-* Whoever closes, the receiver hears of it later, from the loop, never from inside one of its own calls.
+* Whichever side closes, the receiver is notified later, by the loop, never from inside one of its own calls.
 """
 
 import asyncio
@@ -54,9 +54,9 @@ class SocketTransport:
         self.peer = peer
         self.local = local
         self.active = True
-        """Set by every byte that moves; whoever closes idle connections clears it."""
+        """Set by every byte that moves; the server's walk over idle connections clears it."""
         self.idle_since = 0.0
-        """For the use of whoever closes idle connections."""
+        """Used by the server's walk over idle connections."""
         self._loop = loop
         self._socket = connected
         self._descriptor = connected.fileno()
@@ -170,7 +170,7 @@ class SocketTransport:
         self._close_now(None)
 
     def _lost(self, error: OSError | None) -> None:
-        """The peer is gone (None) or the socket failed."""
+        """The peer has closed the connection (None) or the socket failed."""
         self._close_now(error)
 
     def _close_now(self, error: Exception | None) -> None:

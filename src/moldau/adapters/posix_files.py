@@ -43,7 +43,7 @@ Sync = Callable[[int], object]
 
 
 def storage_error(error: OSError, path: str) -> StorageError:
-    """The port's error for a failed system call. A shortage (a full disk or quota, no free descriptor) is told apart, for it passes."""
+    """The port's error for a failed system call. A shortage (a full disk or quota, no free descriptor) is marked, since it may pass."""
     if error.errno == errno.ENOENT:
         return MissingFileError(error.strerror or str(error), path=path)
     if error.errno in _NOT_REGULAR:
@@ -76,7 +76,7 @@ def _open_regular(path: str, flags: int) -> tuple[int, int]:
 
 
 def sync_error(error: OSError, path: str) -> StorageError:
-    """The port's error for a failed sync. It never passes, whatever the reason: nobody knows what is on disk, the next will not tell."""
+    """The port's error for a failed sync. It never passes: it is unknown what is on disk, and the next sync reports no error."""
     return StorageError(f"sync failed: {error.strerror or error}", path=path)
 
 

@@ -1,6 +1,6 @@
 """Threads for work that would hold up the broker: a few, started when first needed.
 
-Not `concurrent.futures`: nobody waits for a result here, so a queue and a callback on the loop are all there is to do.
+Not `concurrent.futures`: no thread waits for a result here, so a queue and a callback on the loop are enough.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class LoopBackground:
         while (job := self._jobs.get()) is not None:
             try:
                 self._loop.call_soon_threadsafe(self._answer, job())
-            except RuntimeError:  # the loop is closed: nobody is left to hear it
+            except RuntimeError:  # the loop is closed
                 _LOG.debug("background answer dropped: loop closed")
             del job  # and what it holds, while the thread waits for the next
 

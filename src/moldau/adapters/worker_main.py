@@ -43,7 +43,7 @@ _KIBIBYTE = 1024
 
 
 def write_frame(stream: BinaryIO, kind: bytes, payload: bytes = b"") -> None:
-    """Send a frame. OSError when nobody takes it."""
+    """Send a frame. OSError when the other end is closed."""
     stream.write(_LENGTH.pack(len(payload) + 1) + kind + payload)
     stream.flush()
 
@@ -66,7 +66,7 @@ def find_work(name: str) -> Work:
 
 
 def describe_failure(error: BaseException) -> str:
-    """What has gone wrong in work, in one line, with the place."""
+    """The error of a piece of work in one line, with the place."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 IDLE_S = 5.0
 JOIN_LIMIT_S = 10.0
-"""A killed process ends at once, unless it is in the middle of a disk that does not answer; nobody waits for that."""
+"""A killed process ends at once, unless it is in a system call of a disk that does not answer; that is not waited for."""
 CANCELLED = "cancelled"
 
 
@@ -104,7 +104,7 @@ class LoopWorkers:
     def _post(self, call: Callable[[], object]) -> None:
         try:
             self._loop.call_soon_threadsafe(call)
-        except RuntimeError:  # the loop is closed: nobody is left to hear it
+        except RuntimeError:  # the loop is closed
             _LOG.debug("worker's answer dropped: loop closed")
 
     def _ended(self, job: ProcessJob, error: WorkerError | None) -> None:

@@ -1,6 +1,6 @@
 """A broker on an event loop: sockets, threads, store, started and stopped in order.
 
-Start: bind (a taken port is told before anything is opened), open the store and the logs, announce the broker, accept. Stop: accept no
+Start: bind (a taken port is an error before anything is opened), open the store and the logs, announce the broker, accept. Stop: accept no
 more, let what is in flight finish within `shutdown.timeout.ms`, bring the logs to disk and close them, as many as there is time for, end
 the session with the store.
 """
@@ -135,7 +135,7 @@ class RunningBroker:
         self._coordination.close(lambda: closed.set_result(None))
         await closed
         self._store_thread.close()
-        await asyncio.sleep(0)  # connections that were cut are told
+        await asyncio.sleep(0)  # receivers of closed connections are notified
 
     async def _close_logs(self, asked: float) -> None:
         """Stop the broker. Its logs are synced until their share of the time is over."""
@@ -303,7 +303,7 @@ class RunningBroker:
 
 
 def _other_cluster(store: str, error: OtherClusterError) -> CoordinationError:
-    """The error, in words for whoever adopts a directory beside a store that is there already."""
+    """The error for an adoption of a directory beside an existing store."""
     return CoordinationError(
         f"{store}: this metadata store belongs to cluster {error.found}, the directories to adopt to {error.wanted}; "
         "if the store's topics are not needed, move the file away and start with --adopt again",

@@ -1,8 +1,8 @@
 """The broker: the parts of one process that serves partitions, put together.
 
 Order of start: the configurations in the metadata store, the logs, the registration, the partitions that the controller says. Order of
-stop: connections finish, waiting requests are answered, logs are flushed and closed; whoever made the session with the store ends it after
-that.
+stop: connections finish, waiting requests are answered, logs are flushed and closed; the session with the store is ended after
+that, by the code that began it.
 """
 
 import logging
@@ -88,7 +88,7 @@ class Broker:
 
         `log_files_max`: files of segments that are kept open, of all logs together.
 
-        `on_all_failed` is told when the last log directory is lost: there is nothing left to serve.
+        `on_all_failed` is called when the last log directory fails: there is nothing left to serve.
         """
         self.config = config
         self.admin_log = AdminLog(clock)

@@ -86,7 +86,7 @@ class ElementPools:
 
 
 class LongRequest:
-    """What one long request takes: memory for its frame, until `frame_freed`, and elements. Whoever makes it calls `end`."""
+    """What one long request takes: memory for its frame, until `frame_freed`, and elements. The handler that makes it calls `end`."""
 
     __slots__ = ("_elements_max", "_holder", "_memory", "_pools", "_size", "elements", "ended", "pool")
 

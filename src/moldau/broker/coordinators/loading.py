@@ -1,7 +1,7 @@
 """Reading the partitions of an internal topic back, in slices between which requests are served.
 
 A slice lasts `SLICE_S`; the next comes when the clock's turn comes. What is damaged is left out with a line in the log: one batch where
-the next follows it, otherwise all bytes up to where a whole batch begins again. A record that breaks its batch takes those behind it along.
+the next follows it, otherwise all bytes up to where a whole batch begins again. Of a batch with a malformed record the rest is left out.
 """
 
 import logging
@@ -125,7 +125,7 @@ def _batches_of(partition: "HostedPartition", end_offset: int) -> Iterator[Loade
 def _sound(name: str, file: File, end: int, offsets: range) -> Iterator[tuple[BatchHeader, memoryview] | None]:
     """The batches of a file that are whole, with a line in the log for what is not. None now and then while looking for a batch.
 
-    `offsets`: those that are looked for. Batches may come before them; one behind them is damaged, for its checksum leaves its offset out.
+    `offsets`: those that are looked for. Batches may come before them; one after them is damaged, for its checksum leaves its offset out.
     """
     position = due = 0
     while position < end:

@@ -15,7 +15,7 @@ in a rebalance, or no consumers       (all are kept)
 never had members                     the commit
 ====================================  ===========================================================
 
-An offset whose client asked for a time of expiry (OffsetCommit 2 to 4) goes at that time, under the same conditions. One that a
+An offset whose client asked for a time of expiry (OffsetCommit 2 to 4) expires at that time, under the same conditions. One that a
 transaction is about to change is kept.
 
 Every `offsets.retention.check.interval.ms` a sweep deletes what has expired, and then groups that have neither members nor offsets.

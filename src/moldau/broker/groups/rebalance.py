@@ -5,9 +5,9 @@ members that are missing then are removed, static ones keep their place until th
 continues.
 
 The first rebalance of an empty group is different: no member is missing, so it lasts ``group.initial.rebalance.delay.ms``, and another as
-long after each stretch in which somebody came, up to the rebalance timeout (KIP-134). Worked example: delay 3 s, rebalance timeout 60 s,
-members come at 0 s, 2 s and 7 s. At 3 s somebody has come since the beginning: on to 6 s. Nobody has come since: the generation has two
-members, and the third starts a rebalance at 7 s.
+long after each such delay in which a member joined, up to the rebalance timeout (KIP-134). Worked example: delay 3 s, rebalance timeout
+60 s, members join at 0 s, 2 s and 7 s. At 3 s a member has joined since the beginning: it is extended to 6 s. None has joined since: the
+generation has two members, and the third starts a rebalance at 7 s.
 
 Then the leader sends the assignment with its SyncGroup. It is stored, and every member that asks receives its part: one that asks early
 waits, one that asks late is answered at once. A member that has not asked by the rebalance timeout is removed.
@@ -294,7 +294,7 @@ class RebalanceMachine:
             self._complete()
 
     def _complete(self) -> None:
-        """Go on with those who have joined."""
+        """Continue with the members that have joined."""
         self.join_deadline_ms = inf
         self.gathering = None
         missing = [member for member in self.roster.members.values() if member.joining is None and member.group_instance_id is None]

@@ -3,8 +3,8 @@
                    a member joins                         every member has joined, or time is over
          Empty ───────────────────────► PreparingRebalance ───────────────────────► CompletingRebalance
            ▲  ▲                           │      ▲      ▲                                 │     │
-           │  └───────────────────────────┘      │      │   somebody joins, leaves,       │     │ the leader's
-           │    nobody is left                   │      └── dies or does not sync ────────┘     │ assignment
+           │  └───────────────────────────┘      │      │   a member joins, leaves,       │     │ the leader's
+           │    no member is left                │      └── dies or does not sync ────────┘     │ assignment
            │                                     │                                              │ is stored
         restored without members                 └─────────── the same, or the ────── Stable ◄──┘
                                                               leader joins again        ▲

@@ -68,7 +68,7 @@ def _answer(services: Services, topic: "StateTopic", nodes: dict[int, Node], key
     leader = services.metadata.topics[topic.name].partitions[index].leader
     node = nodes.get(leader)
     if node is None or (leader == services.broker_id and services.partitions.get(TopicPartition(topic.name, index)) is None):
-        message = f"'{key}' belongs to {topic.name}-{index}, which nobody can serve now"
+        message = f"'{key}' belongs to {topic.name}-{index}, which no broker can serve now"
         return _refusal(key, PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message))
     return Coordinator(key, *node)
 

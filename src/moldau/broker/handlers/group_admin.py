@@ -210,7 +210,7 @@ def _group_for(services: Services, group_id: str) -> "Group":
         raise PeerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group_id}' is not there")
     membership = group.membership
     if membership is not None and membership.roster.members and not membership.is_consumer_group:
-        raise PeerError(ErrorCode.NON_EMPTY_GROUP, f"group '{group_id}' has members of which nobody knows what they consume")
+        raise PeerError(ErrorCode.NON_EMPTY_GROUP, f"group '{group_id}' has members whose subscriptions are unknown")
     return group
 
 

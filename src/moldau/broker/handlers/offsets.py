@@ -229,7 +229,7 @@ NOTHING = -1
 
 
 def fetch_offsets(services: Services, message: OffsetFetchRequest, request: Request, reply: Reply) -> Steps:
-    """Answer for one group, or from version 8 on for many; null topics stand for all that the group has.
+    """Answer for one group, or from version 8 on for many; null topics mean all that the group has.
 
     Codes of a group: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS. Of a partition: UNKNOWN_TOPIC_ID; UNSTABLE_OFFSET_COMMIT where stable
     offsets are asked for and a transaction that has not ended is about to change this one.

@@ -197,7 +197,7 @@ FIRST_WITH_EPOCHS = 5
 
 
 def end_transaction(services: Services, message: EndTxnRequest, request: Request, reply: Reply) -> None:
-    """Answered when the outcome stands in all partitions, or else stands for sure."""
+    """Answered when all partitions have the marker, or else when the outcome cannot change any more."""
 
     def answer(code: ErrorCode, producer_id: int, epoch: int) -> None:
         if code is ErrorCode.PRODUCER_FENCED and request.api_version < FIRST_WITH_FENCED:
@@ -212,7 +212,7 @@ def end_transaction(services: Services, message: EndTxnRequest, request: Request
 FIRST_WITH_LOADING = 2
 """Before, producers took COORDINATOR_LOAD_IN_PROGRESS for a fatal error (KAFKA-7296)."""
 FIRST_WITH_ABORTABLE = 4
-"""Before, INVALID_TXN_STATE stands for TRANSACTION_ABORTABLE."""
+"""Earlier versions get INVALID_TXN_STATE instead of TRANSACTION_ABORTABLE."""
 FIRST_ADDING = 5
 
 

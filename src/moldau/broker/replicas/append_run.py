@@ -93,7 +93,7 @@ class AppendRun:
         return AppendRun(self._appends, self.partition, self.epoch)
 
     def give_up(self) -> None:
-        """Empty the run: nobody answers its rows any more."""
+        """Empty the run: its rows are not answered any more."""
         self.owner = None
         self.rows.clear()
 

@@ -428,7 +428,7 @@ class AppendPipeline:
 
 
 def _nothing() -> None:
-    """For an append that nobody waits for."""
+    """For an append without a waiting request."""
 
 
 def _bug(partition: "HostedPartition", bug: Exception) -> AppendBugError:

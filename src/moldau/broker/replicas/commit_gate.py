@@ -9,7 +9,7 @@ Only a wait for the in-sync replicas has a deadline: a sync ends by itself, in s
 Appends of one level open in the order of their offsets. Appends of different levels do not: with `flush.messages` an append that waits for
 the disk may open after a later one that does not.
 
-An append whose client has gone is `abandoned` and needs no answer. Together they are swept out once they are half of a gate, so a gate
+An append whose connection is closed is `abandoned` and needs no answer. They are removed together once they are half of a gate, so a gate
 holds at most twice what the requests in flight of all connections allow, whatever timeout clients ask for.
 
 Cost: a tuple per append that waits, and one comparison per level when the partition's offsets move.
@@ -43,7 +43,7 @@ class GatedAppend(Protocol):
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether its connection is closed, so that it needs no answer."""
 
 
 class _Entry(NamedTuple):

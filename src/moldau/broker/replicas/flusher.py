@@ -12,7 +12,7 @@ one, not on the number of producers.
 
 Each sync holds files open from the moment it is given to the background. So `SYNCS_MAX` are there at a time; other logs wait in line.
 
-A sync that fails takes its log directory offline: after a failed sync nobody knows which bytes the disk has. Where only room was missing
+A sync that fails takes its log directory offline: after a failed sync it is unknown which bytes the disk has. Where only room was missing
 for the small files that go with a sync, it does not, and the next request begins another.
 """
 

@@ -68,7 +68,7 @@ class LeaderState(Value):
 
 
 class FollowerState(Value):
-    """A partition of which this broker has a replica, and `leader_id`, or nobody (-1), leads."""
+    """A partition of which this broker has a replica, and `leader_id` leads; -1: no leader."""
 
     epoch: int
     version: int

@@ -134,7 +134,7 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         """As of the last state that the controller sent; empty unless LEADER."""
         self.proposed_isr: tuple[int, ...] | None = None
-        """What this leader has proposed instead and nobody has answered yet."""
+        """What this leader has proposed instead, not answered yet."""
         self.followers: dict[int, FollowerProgress] = {}
         self.log_end_offset = 0
         self.flushed_offset = 0

@@ -54,7 +54,7 @@ class BecomeLeader(Value):
 
 
 class BecomeFollower(Value):
-    """The controller's decision that `leader_id` leads, or nobody (-1)."""
+    """The controller's decision that `leader_id` leads; -1: no leader."""
 
     epoch: int
     version: int

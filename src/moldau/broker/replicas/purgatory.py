@@ -51,7 +51,7 @@ class DelayedFetch:
     """One request that waits.
 
     `attempt(expired)` answers it if it can, and then gives True; when `expired` it must. It is not called again after True. Should it
-    raise, which is a bug, `give_up` is called: the requests of others go on.
+    raise, which is a bug, `give_up` is called: the requests of others continue.
     """
 
     __slots__ = ("attempt", "attempted", "deadline", "done", "give_up", "isolation", "missing_bytes", "partitions", "weight")

@@ -1,8 +1,8 @@
 """Keys and values of ``__transaction_state``, in Kafka's format: docs/formats/transaction-state.md.
 
 Written is what Kafka 4.3 writes under ``transaction.version`` 2: values of version 1. Read are versions 0 and 1. One field is ours: after
-an InitProducerId by which a producer went on (KIP-360) the epoch that it had before, as a tagged field that Kafka passes over; with it a
-repeated request is known again after a restart, which Kafka's is not.
+an InitProducerId by which a producer continued (KIP-360) the epoch that it had before, as a tagged field that Kafka ignores; with it a
+repeated request is recognised after a restart, which Kafka does not do.
 """
 
 from struct import Struct

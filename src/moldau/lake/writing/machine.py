@@ -1,17 +1,16 @@
 """How a driver brings a batch to its end, decided without doing: an event in, the next effect out. No I/O, no clock.
 
-There are three errands. Each begins with becoming the query's driver: no decision of an earlier one can be written after that.
+There are three operations. Each begins with becoming the query's driver: no decision of an earlier one can be written after that.
 
-=======  ====================================================================================================================
-errand   effects, in this order
-=======  ====================================================================================================================
-begin    take over; read the last decision; if it is not carried out: end its transactions, note that it is done; abort what
-         else the query's tasks have open. Then tasks may write
-commit   go on; look at the batch's transactions; **note the decision**; commit them; note that it is done; abort what else is
-         open: attempts of tasks that do not count
-abort    go on; read the last decision; unless it is this batch's: abort its transactions, and what else is open
-=======  ====================================================================================================================
-
+=========  ==================================================================================================================
+operation  effects, in this order
+=========  ==================================================================================================================
+start      take over; read the last decision; if it is not carried out: commit its transactions, write that it is done; abort
+           what else the query's tasks have open. Then tasks may write
+commit     resume; check the batch's transactions; **write the decision**; commit them; write that it is done; abort what else
+           is open: attempts of tasks that do not count
+abort      resume; read the last decision; unless it is this batch's: abort its transactions, and what else is open
+=========  ==================================================================================================================
 The decision is the point of no return. Before it everything may fail, and nothing of the batch is ever visible. After it all that can be
 done is to commit what it lists, now or at the next start. A transaction that has ended by then, because brokers aborted it for its age, is
 lost: the query fails by name (`LostBatchError`) at every start until a person decides about that batch.
@@ -71,7 +70,7 @@ class AbortTransactions:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The errand is done; `last` is the query's last decision."""
+    """The operation is done; `last` is the query's last decision."""
 
     last: Decision | None
 

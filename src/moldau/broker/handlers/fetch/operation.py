@@ -1,14 +1,14 @@
 """Fetch: ranges of log files, at once or when there is enough.
 
-Sessions are not kept: every answer has session id 0, and clients then send full requests (KIP-227 allows it). A request that goes on with a
-session is answered with FETCH_SESSION_ID_NOT_FOUND, on which clients start anew.
+Sessions are not kept: every answer has session id 0, and clients then send full requests (KIP-227 allows it). A request that continues a
+session is answered with FETCH_SESSION_ID_NOT_FOUND, after which clients begin a new one.
 
 A request waits when there is less than `min_bytes`, or `max_bytes` if that is less, none of its partitions has an error, and it asks for
-something. An error, an offset out of range, a log that diverges from the client's is told at once. The first partition with data gives at
-least one whole batch, however long, so that a client with small limits gets on; after that the limits hold.
+something. An error, an offset out of range, a log that diverges from the client's is answered at once. The first partition with data gives
+at least one whole batch, however long, so that a client with small limits makes progress; after that the limits hold.
 
-Isolation level 1 reads up to the last stable offset, and is told which transactions in what it reads were aborted: their records are there,
-and clients leave them out. It waits for what is decided: a marker wakes it, not each append of an ongoing transaction. A response
+Isolation level 1 reads up to the last stable offset, and gets a list of the aborted transactions in what it reads: their records are
+there, and clients skip them. It waits for what is decided: a marker wakes it, not each append of an ongoing transaction. A response
 lists few thousand of them: a longer stretch is cut, and further partitions wait for the next fetch.
 
 A follower that the partition is assigned to reads up to the log end, and what it asks for it has: its fetch moves the committed offset.

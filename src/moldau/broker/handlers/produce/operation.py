@@ -8,7 +8,7 @@ its acknowledgement means, or has failed:
 * acks all: the same, in the log of each in-sync replica.
 
 A request with batches whose records have to be checked on another thread is appended after these checks, as a whole. Refused here beyond
-what a log refuses: versions 0 to 2, which stand for older batch formats (listed all the same, see `protocol.versions`), with
+what a log refuses: versions 0 to 2, which have older batch formats (listed all the same, see `protocol.versions`), with
 UNSUPPORTED_VERSION.
 """
 

@@ -45,7 +45,7 @@ _AWAY = frozenset(
 
 
 class TransactionalPart(ProducePart):
-    """With what stands for the question to the coordinator."""
+    """With the verification of its transaction by the coordinator."""
 
     __slots__ = ("verification",)
 
@@ -161,7 +161,7 @@ class TransactionalProduce(ProduceOperation):
     # Before the question
 
     def _refuse_two_producers(self) -> None:
-        """A request speaks for one producer."""
+        """A request has batches of one producer only."""
         parts = [part for part in self.parts() if part.error is None and part.header.is_transactional]
         producers = {(part.header.producer_id, part.header.producer_epoch) for part in parts}
         if len(producers) > 1:

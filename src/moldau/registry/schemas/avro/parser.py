@@ -41,7 +41,7 @@ def shown(parts: Iterable[object]) -> str:
 
 
 class TextPlace:
-    """The steps from the root. Whoever enters a step leaves it, unless it refuses the schema."""
+    """The steps from the root. Each step that is entered is left, unless the schema is refused."""
 
     def __init__(self) -> None:
         self.parts: list[str | int] = []
