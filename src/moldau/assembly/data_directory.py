@@ -16,7 +16,7 @@ ROOM_BYTES = 256 * 1024
 
 
 _OF_DATA_DIRECTORIES = (META_PROPERTIES, *OFFSET_CHECKPOINTS, METADATA_FOLDER, "bootstrap.checkpoint")
-"""What the names of files begin with that only brokers write, Kafka's too; those of a start that was killed have more behind them."""
+"""What the names of files begin with that only brokers write, Kafka's too; those of a start that was killed are longer."""
 _OF_FILE_SYSTEMS = ("lost+found",)
 
 

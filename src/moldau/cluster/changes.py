@@ -1,6 +1,6 @@
 """What is written to the coordination tree, as values: for each change its writes, and how it shows that they have happened.
 
-A *witness* is a node whose state after the change nobody else brings about. It settles a write whose answer was lost. All changes of one
+A *witness* is a node whose state after the change has no other cause. It settles a write whose answer was lost. All changes of one
 write happen together, so that the witness of one is that of all.
 """
 
@@ -194,7 +194,7 @@ class IsOurs(Value):
 
 
 class IsThere(Value):
-    """The node exists, whoever made it."""
+    """The node exists, whichever client created it."""
 
     path: str
 

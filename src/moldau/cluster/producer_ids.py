@@ -1,6 +1,6 @@
 """Ids for idempotent producers, handed out from blocks that the coordination tree gives to brokers.
 
-The next block is fetched when a tenth of one is left, so that `next` finds an id at hand and nobody waits for the tree.
+The next block is fetched when a tenth of one is left, so that `next` finds an id at hand and no request waits for the tree.
 """
 
 import logging
@@ -61,7 +61,7 @@ class ProducerIds:
                 yield Elsewhere(resumes.append)
 
     def next(self) -> ProducerId:
-        """An id that nobody has had. CoordinationError if none is at hand; the next block is on its way then, unless it cannot be had."""
+        """An id that no producer has had. CoordinationError if none is at hand; the next block is being fetched then, unless that failed."""
         if not self.is_ready:
             self._fetch(_ignore)
         if self._next > self._end and self._spare is not None:
@@ -141,4 +141,4 @@ class ProducerIds:
 
 
 def _ignore(_error: CoordinationError | None) -> None:
-    """For a fetch that nobody waits for."""
+    """For a fetch that no request waits for."""

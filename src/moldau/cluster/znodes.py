@@ -127,7 +127,7 @@ class TopicNode(Value):
 
 
 class PartitionState(NamedTuple):
-    """Who leads a partition; `leader` is -1 where nobody does."""
+    """Who leads a partition; `leader` is -1 where no broker does."""
 
     leader: int
     leader_epoch: int
@@ -266,7 +266,7 @@ def encode_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_block(path: str, data: bytes) -> ProducerIdBlock | None:
-    """Format 1; None for a node that nobody has written yet."""
+    """Format 1; None for a node that is not written yet."""
     if not data:
         return None
     return _load(path, data, lambda node: ProducerIdBlock(int(node["broker"]), int(node["block_start"]), int(node["block_end"])))

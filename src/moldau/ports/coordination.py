@@ -1,4 +1,4 @@
-"""The coordination tree: ZooKeeper's shape, whoever keeps it.
+"""The coordination tree: ZooKeeper's shape, for any implementation.
 
 Paths are absolute (``/brokers/ids/0``), data is bytes. Versions count the writes of a node from 0. Ephemeral nodes end with the session. In
 a `Multi` all writes happen or none. An outcome is a value: a result, or the error that the request ended with.

@@ -30,12 +30,12 @@ def reached(name: str) -> None:
 
 
 def chance(name: str) -> bool:
-    """Whether a decision falls the rare way; False where nobody simulates."""
+    """Whether a decision takes the rare way; False outside of the simulator."""
     return _probe is not None and _probe.chance(name)
 
 
 def use(probe: Probe | None) -> Probe | None:
-    """Have the points of this process looked at by `probe`, or by nobody; the one before."""
+    """Have the points of this process reported to `probe` (None: to none); the probe before."""
     global _probe
     before, _probe = _probe, probe
     return before

@@ -16,7 +16,7 @@ from moldau.ports.filesystem import File
 class FileRange:
     """`length` bytes of a file from `position`, to be sent without passing through the process.
 
-    Whoever creates it counts as a user of the file (`File.retain`); the transport releases it once it is sent or given up.
+    Its creator counts as a user of the file (`File.retain`); the transport releases it once it is sent or dropped.
     """
 
     __slots__ = ("file", "length", "position")
@@ -60,7 +60,7 @@ class Transport(Protocol):
         """Take no more bytes from the peer, so that it feels back-pressure."""
 
     def resume_reading(self) -> None:
-        """Go on after `pause_reading`."""
+        """Continue after `pause_reading`."""
 
     def close(self) -> None:
         """Send what is queued, then close."""
@@ -82,7 +82,7 @@ class Receiver(Protocol):
         """`Transport.queued_bytes` fell to zero after it was above."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection is gone. The last call."""
+        """The connection is closed. The last call."""
 
 
 class ConnectError(WorldError):

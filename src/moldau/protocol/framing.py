@@ -8,7 +8,7 @@ leaves over moves into a buffer of the connection's own:
 * A bigger one gets a buffer for that frame alone, and the following reads go straight there: only what came first is copied. The buffer is
   up to eight times what has come, so a frame of 1 MB is allocated at once after the first quarter, while a claim of 100 MB costs what
   was sent for it and no more than eight times as much; where memory is short, a quarter more than has come. One such buffer is kept for
-  the next frame of up to about 1 MB, whoever sends it: filling a new one with zeros was a twentieth of the work for a stream of such
+  the next frame of up to about 1 MB, of any connection: filling a new one with zeros was a twentieth of the work for a stream of such
   frames.
 
 Two bounds hold for a frame: one for all, and a narrower one for requests other than Produce, whose bytes are all decoded, into objects
@@ -78,7 +78,7 @@ class ReceiveBuffer:
         return memoryview(bytearray(size) if buffer is None else buffer)[:size]
 
     def give_back(self, view: memoryview) -> None:
-        """Nobody reads what was received into `view` once the call that received it has returned."""
+        """What was received into `view` is not read any more once the call that received it has returned."""
         buffer = view.obj
         if isinstance(buffer, bytearray) and len(buffer) == self._spare_bytes:
             self._spare = buffer
@@ -167,7 +167,7 @@ class FrameReader:
     def frames(self) -> Iterator[memoryview]:
         """Every whole frame received, without its size. ProtocolError for a size that is negative or beyond a bound.
 
-        Whoever stops before the end calls `stash`; the frames left come with the next `frames`.
+        A caller that stops before the end calls `stash`; the frames left come with the next `frames`.
         """
         while True:
             view, start, end = self._view, self._start, self._end
@@ -207,7 +207,7 @@ class FrameReader:
         self._start = self._end = 0
 
     def _check_unusual(self, size: int, received: memoryview) -> None:
-        """ProtocolError unless the frame, of which this has come, may have that size, as far as can be told yet."""
+        """ProtocolError unless the frame may have that size, as far as the bytes received so far show."""
         if not 0 <= size <= self._frame_max:
             raise ProtocolError(_size_refused(bytes(received[:SIZE_BYTES]), size, self._frame_max))
         if len(received) < SIZE_BYTES + _API_BYTES:

@@ -33,7 +33,7 @@ class FakeBackground:
 
 
 class FakeJob:
-    """A job that goes on when `FakeWorkers` says so."""
+    """A job that continues when `FakeWorkers` lets it run."""
 
     def __init__(self, work: str, task: bytes, told: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> None:
         self.work = work
@@ -44,7 +44,7 @@ class FakeJob:
         self.failure: WorkerError | None = None
 
     def cancel(self) -> None:
-        """It has ended the next time that it is asked to go on."""
+        """It has ended the next time that it is run."""
         self.failure = self.failure or WorkerError("cancelled")
 
 

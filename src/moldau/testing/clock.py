@@ -1,4 +1,4 @@
-"""A clock that moves only when told to."""
+"""A clock that moves only when a test advances it."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush

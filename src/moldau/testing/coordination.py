@@ -81,7 +81,7 @@ class FakeTree:
         self._nodes: dict[str, _Node] = {}
         self._children: dict[str, dict[str, None]] = {}
         self._numbers: dict[str, int] = {}
-        """By parent the next number of a sequential child. Deletions count, too: nobody shall rely on numbers without gaps."""
+        """By parent the next number of a sequential child. Deletions count, too: clients must not rely on numbers without gaps."""
         self._undo: list[tuple[str, _Node | None]] = []
         self._last_id = 1
         self._last_session = 0

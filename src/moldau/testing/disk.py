@@ -69,7 +69,7 @@ class ForgetfulDisk:
         return max(0, min(wanted, self.capacity - self.used()))
 
     def crash(self, random: Random | None = None) -> list[str]:
-        """Stop the machine and start it again: open files and locks are gone, unsynced bytes and names are kept or lost as `random`
+        """Stop the machine and start it again: open files and locks are lost, unsynced bytes and names are kept or lost as `random`
         decides (None: all lost). The answer says what became of each file that had unsynced bytes.
         """
         self.crashes += 1
@@ -80,14 +80,14 @@ class ForgetfulDisk:
         return report
 
     def process_ended(self) -> None:
-        """The process that used the disk has ended, the machine runs on: open files and locks are gone, what was written stays."""
+        """The process that used the disk has ended, the machine runs on: open files and locks are lost, what was written stays."""
         self.crashes += 1
         self._locks = set()
         self._orphans = []
         close_all(self._root)
 
     def closed(self, content: Content) -> None:
-        """The last user of a handle is gone."""
+        """The last user of a handle has closed it."""
         if not content.users and not content.linked:
             self._orphans.remove(content)
 

@@ -116,7 +116,7 @@ class Content:
 
 
 class Directory:
-    """Names and what they stand for: as the process sees them, and as the disk has them."""
+    """Names and their contents: as the process sees them, and as the disk has them."""
 
     __slots__ = ("changes", "durable", "entries")
 
@@ -124,7 +124,7 @@ class Directory:
         self.entries: dict[str, Node] = {}
         self.durable: dict[str, Node] = {}
         self.changes: list[dict[str, Node | None]] = []
-        """Each a step that happens wholly or not at all: names and what they stand for after it (None: gone)."""
+        """Each a step that happens wholly or not at all: names and their contents after it (None: removed)."""
 
     def change(self, step: "dict[str, Node | None]") -> None:
         """Change names in one step; not yet safe."""

@@ -173,7 +173,7 @@ class ClusterAdmin:
     def _ask(
         self, request: Request, names: "Sequence[str] | Mapping[str, Any]", ended: Callable[[dict[str, T]], object], timeout_ms: int
     ) -> Generator[Pause, None, dict[str, T]]:
-        """The outcomes by name; `ended` is called with them also where nobody waits any more."""
+        """The outcomes by name; `ended` is called with them also after the request's deadline."""
         most = self._config.int("admin.requests.max")
         if self._waiting >= most:
             busy = PeerError(ErrorCode.REQUEST_TIMED_OUT, f"{most} changes of the cluster are waited for; admin.requests.max")

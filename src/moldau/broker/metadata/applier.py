@@ -198,7 +198,7 @@ class MetadataApplier:
                     assert_never(control)
         except _IncarnationOverError:
             reply = ControlReply(is_stale=True)
-        except Exception as error:  # the controller goes on all the same
+        except Exception as error:  # the controller continues all the same
             _LOG.error("message of the controller not applied because of a bug: kind=%s", type(control).__name__, exc_info=error)
         done(reply)
 

@@ -20,7 +20,7 @@ Replicas = tuple[int, ...]
 def spread(partitions: int, replication_factor: int, brokers: Collection[int], first: int = 0) -> list[Replicas]:
     """Replicas of each partition, the preferred leader first: leaders go round the brokers, the followers of each round shift by one.
 
-    `first` is the number of the first partition, so that partitions added later go on where the earlier ones stopped.
+    `first` is the number of the first partition, so that partitions added later continue where the earlier ones stopped.
     INVALID_REPLICATION_FACTOR if there are fewer brokers than replicas.
     """
     if replication_factor > len(brokers):
@@ -91,7 +91,7 @@ class Collisions:
         if other != name:
             raise PeerError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"the topic's name '{name}' collides with that of '{other}': '.' and '_' are not told apart in metrics",
+                f"the topic's name '{name}' collides with that of '{other}': '.' and '_' are the same in names of metrics",
             )
 
 
@@ -185,7 +185,7 @@ class Planner:
         return PlannedTopic(spec.name, self._new_topic_id(), replicas, configs, None)
 
     def _internal(self, wanted: TopicSpec) -> TopicSpec:
-        """A topic of the brokers themselves as it has to be, whoever makes it: where nothing else is wanted, as they make it.
+        """An internal topic as brokers create it, where nothing else is wanted, also when a client creates it.
 
         Kafka makes what is created by hand like any topic, and then retention deletes the state of groups and transactions.
         """

@@ -118,7 +118,7 @@ class ControllerRunner:
             self._is_running = self._is_paused
 
     def _resume(self) -> None:
-        """Others have had their turn, or there are none, and `_run` goes on by itself."""
+        """Others have had their turn, or there are none, and `_run` continues by itself."""
         self._is_paused = False
         if not self._is_handing_over:
             self._run()

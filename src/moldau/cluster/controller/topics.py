@@ -83,7 +83,7 @@ class TopicChanges:
             self._image.free(taken)
 
         def after_others() -> Iterator[None]:
-            yield None  # others that wait come to this point too, and none waits behind another again
+            yield None  # others that wait come to this point too, and none waits for another again
             self.create(ticket, request)
 
         self._image.when_free(taken, run)

@@ -126,7 +126,7 @@ _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 
 
 def parse_value(definition: ConfigDefinition, text: str) -> ConfigValue:
-    """The value that `text` stands for; an item that a list has twice counts once.
+    """The value of `text`; an item that a list has twice counts once.
 
     InvalidConfigError names the configuration, the text and what is allowed.
     """

@@ -16,7 +16,7 @@ PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _NAME_LETTERS = frozenset(ascii_letters + digits + "._-")
 EVERY_INTERFACE = ("", "0.0.0.0", "::", "*")
-"""Hosts that stand for all addresses of the machine: a broker can listen there, a client cannot connect there."""
+"""Hosts that mean all addresses of the machine: a broker can listen there, a client cannot connect there."""
 
 
 class Listener(NamedTuple):

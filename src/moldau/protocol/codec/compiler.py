@@ -35,7 +35,7 @@ _element_writers: dict[tuple[type[Any], int], Writer] = {}
 def decode(cls: type[M], version: int, view: Bytes, position: int = 0) -> M:
     """The message of `view` from `position` to the end.
 
-    Its records are views into `view`, everything else is copied. ProtocolError if it is malformed, goes on after the message, or if
+    Its records are views into `view`, everything else is copied. ProtocolError if it is malformed, if bytes follow the message, or if
     there is no such version.
     """
     message, after = decoder(cls, version)(view, position)

@@ -1,7 +1,7 @@
 """Makes the encoder of one (message class, version): a Python function generated from the field specs.
 
 The generated function hands byte strings to `w`, usually the `append` of a list that is joined once. Neighbours of fixed size, the length
-prefix that follows them and, where it is short, the array of numbers behind it are packed by one `struct` call. Fields that the version
+prefix that follows them and, where it is short, the array of numbers after it are packed by one `struct` call. Fields that the version
 does not carry cost nothing if ignorable and one comparison if not.
 
 The same function `in_steps` is a generator that yields after each element of an array which is a struct, for responses that take long. An

@@ -40,7 +40,7 @@ class Field(NamedTuple):
     tag: int | None
     ignorable: bool
     default: Any
-    """Immutable default; an empty tuple stands for a new list, and `type` itself for a new struct."""
+    """Immutable default; an empty tuple means a new list, and `type` itself a new struct."""
 
 
 class WireType:

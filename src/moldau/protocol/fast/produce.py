@@ -179,7 +179,7 @@ _new_tuple = tuple.__new__
 _ACKS_TIMEOUT = Struct(">hi")
 _INDEX = Struct(">i")
 # The fixed bytes of a request with one topic, one partition and no transactional id, up to the topic and after it. In flexible
-# versions a null id is 0 and a length or count is one more than what it counts, so that 2 stands for one element.
+# versions a null id is 0 and a length or count is one more than what it counts, so that 2 means one element.
 _unpack_head = Struct(">hhiih").unpack_from  # null id (-1), acks, timeout, topics (1), length of the name
 _unpack_partition = Struct(">iii").unpack_from  # partitions (1), index, length of the records
 _unpack_flexible_head = Struct(">BhiBB").unpack_from  # null id (0), acks, timeout, topics (2), length of the name + 1

@@ -21,7 +21,7 @@ class TopicPartitions:
 
 @message
 class ConsumerGroupHeartbeatRequest:
-    """A member and what has changed about it; null stands for no change."""
+    """A member and what has changed about it; null means no change."""
 
     API: ClassVar = ApiKey.CONSUMER_GROUP_HEARTBEAT
 

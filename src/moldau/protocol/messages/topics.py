@@ -1,6 +1,6 @@
 """Topics, as clients change them.
 
-* CreateTopics (key 19): creates topics. From version 4 counts of -1 stand for the broker's defaults, 5 answers with the configs, 7 with
+* CreateTopics (key 19): creates topics. From version 4 counts of -1 mean the broker's defaults, 5 answers with the configs, 7 with
   the topic id.
 * DeleteTopics (key 20): deletes topics. Version 6 names them by id as well.
 * CreatePartitions (key 37): adds partitions to topics.
@@ -173,7 +173,7 @@ class CreatePartitionsResponse:
 
 @message
 class DeleteRecordsPartition:
-    """One partition and its new first offset; -1 stands for the high watermark."""
+    """One partition and its new first offset; -1 means the high watermark."""
 
     partition_index: int = int32("0+")
     offset: int = int64("0+")

@@ -93,7 +93,7 @@ def decompress(data: Bytes, codec: int, max_bytes: int) -> bytes:
 def _decompress_into(decoder: Callable[[Bytes, Bytes], int], data: Bytes, codec: Compression, max_bytes: int) -> bytes:
     """Try with ever larger buffers, as long as they are too small and not yet at the bound.
 
-    Too small a buffer and malformed data raise the same error, told apart only by the words of a library below. But the decoder stops at
+    Too small a buffer and malformed data raise the same error; only the text of a library below differs. But the decoder stops at
     the end of the one, and somewhere before it with the other.
     """
     from cramjam import DecompressionError

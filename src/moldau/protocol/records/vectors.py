@@ -14,12 +14,12 @@ Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Bytes8 = np.ndarray[Any, np.dtype[np.uint8]]
 
 SLACK = b"\0" * 48
-"""Readable bytes to put behind the records: numbers of a damaged last record may reach beyond it by at most four of them."""
+"""Readable bytes to append to the records: numbers of a damaged last record may reach beyond it by at most four of them."""
 _VARINT_BYTES_MAX = 10
 
 
 def record_starts(records: bytes | bytearray | memoryview, count: int, base: int, starts: list[int], ends: list[int]) -> None:
-    """Append where each of `count` records starts (behind its length) and ends, with `base` added.
+    """Append where each of `count` records starts (after its length) and ends, with `base` added.
 
     CorruptBatchError if they do not fill `records`.
     """
@@ -49,7 +49,7 @@ def record_starts(records: bytes | bytearray | memoryview, count: int, base: int
 
 
 def varints(data: Bytes8, position: Int64s) -> tuple[Int64s, Int64s]:
-    """The zigzag varint at each position, and the positions behind them."""
+    """The zigzag varint at each position, and the positions after them."""
     byte = data[position]
     number = (byte & 0x7F).astype(np.uint64)
     position = position + 1

@@ -59,7 +59,7 @@ def check(history: History) -> tuple[Counter[Kind], list[Anomaly]]:
 
 
 def assert_clean(history: History, directory: Path, context: str = "") -> None:
-    """Fail with what is wrong, and leave the history in a file; `context` is for whoever wants to repeat the run."""
+    """Fail with what is wrong, and leave the history in a file; `context` says how to repeat the run."""
     counts, shown = check(history)
     if counts:
         file = save(history, directory / "history.jsonl")

@@ -1,6 +1,6 @@
 """What a history proves: which value stands at which offset, what was seen by whom, what must have been committed.
 
-**Must have committed**: a send that was acknowledged and whose transaction, if any, was told to be committed; or any send of a transaction
+**Must have committed**: a send that was acknowledged and whose transaction, if any, was reported as committed; or any send of a transaction
 of which a trace was seen: one of its values by a read_committed reader, or its group offset. An unknown outcome becomes known so.
 
 **Losses.** What a power cut legally removed counts as unknown, and sightings of it are kept apart from those of the log that followed. Each
@@ -90,7 +90,7 @@ class Losses:
         return self.transactional_id_after(this.transactional_id, since)
 
     def broken_transactions(self, history: History) -> set[int]:
-        """Transactions that a loss may have torn, or ended otherwise than was answered: nobody may rely on their outcome.
+        """Transactions that a loss may have torn, or ended otherwise than was answered: their outcome proves nothing.
 
         Those of producers that may share an epoch with another one since a loss of their id's state, and those that were begun before
         a loss of that, of a partition that they wrote to, or of a group that they committed for.
@@ -139,7 +139,7 @@ class Evidence:
         self.polled_to = [NONE] * partitions
         """Per partition: the greatest offset that a read_committed reader was given."""
         self.contradictions: list[Anomaly] = []
-        """What came to light on the way: A3, A4, A13 and values that nobody sent."""
+        """What came to light on the way: A3, A4, A13 and values that no producer sent."""
         self.transaction_outcome = [
             Outcome.UNKNOWN if number in self.broken and entry.commit_asked != inf else entry.outcome
             for number, entry in enumerate(history.transactions)
@@ -259,7 +259,7 @@ class Evidence:
 
     def _found_phantom(self, reader: str, partition: int, offset: int, value: int, at: float) -> None:
         what = f"; {self.describe(value)}" if 0 <= value < len(self.history.sends) else ""
-        text = f"{reader} polled value {value} at offset {offset} of {self.name(partition)}, {at:.3f} s: nobody sent it there{what}"
+        text = f"{reader} polled value {value} at offset {offset} of {self.name(partition)}, {at:.3f} s: no producer sent it there{what}"
         self._found(Kind.PHANTOM, text)
 
     def _found(self, kind: Kind, text: str) -> None:

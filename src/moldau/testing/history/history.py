@@ -1,11 +1,11 @@
 """What the clients of a run did and saw, kept in columns: a run of ten minutes has millions of entries.
 
-**Words.** A *value* is the number of a send, unique in the run; it travels as the record's value. A *partition* is a small number that
-stands for a topic and partition. *Producer*, *reader* and *transaction* are numbers too, given out by the methods here. Times are seconds
-since the start of the run. An operation that was begun and of which nothing more was heard is UNKNOWN: it may have taken effect.
+**Words.** A *value* is the number of a send, unique in the run; it travels as the record's value. A *partition* is a small number for
+a topic and partition. *Producer*, *reader* and *transaction* are numbers too, given out by the methods here. Times are seconds
+since the start of the run. An operation that was begun and whose outcome is not known is UNKNOWN: it may have taken effect.
 
-**Outcomes.** FAILED means that it certainly took no effect. A transaction that was never asked to commit counts as failed without being
-told: nobody else can commit it.
+**Outcomes.** FAILED means that it certainly took no effect. A transaction that was never asked to commit counts as failed without a
+report: no other client can commit it.
 
 The methods may be called by several threads. Each one is a few appends under one lock.
 """
@@ -133,7 +133,7 @@ class OffsetSeen:
 
 @dataclass(frozen=True, slots=True)
 class EndSeen:
-    """The end of a partition as ListOffsets told: of what is committed, or of everything."""
+    """The end of a partition as ListOffsets returned it: of what is committed, or of everything."""
 
     partition: int
     offset: int
@@ -144,7 +144,7 @@ class EndSeen:
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """A reader was told that a position is out of range."""
+    """A reader got the error that a position is out of range."""
 
     reader: int
     partition: int
@@ -154,7 +154,7 @@ class OutOfRange:
 
 @dataclass(slots=True)
 class Outage:
-    """From when until when nobody may expect an answer, and why."""
+    """From when until when no client may expect an answer, and why."""
 
     begun: float
     what: str
@@ -240,7 +240,7 @@ class History:
         self.producers[producer].ready_at = self.now()
 
     def producer_gone(self, producer: int) -> None:
-        """It was closed, killed or forgotten: nobody waits for it any more."""
+        """It was closed, killed or forgotten."""
         self.producers[producer].gone_at = self.now()
 
     def add_reader(self, name: str, *, committed: bool = True, group: str = "") -> int:
@@ -289,7 +289,7 @@ class History:
     # Polling
 
     def position(self, reader: int, partition: int, offset: int) -> None:
-        """The reader's next record is that of `offset` or the first after it; NONE: nobody knows, or it does not read the partition."""
+        """The reader's next record is that of `offset` or the first after it; NONE: it is unknown, or it does not read the partition."""
         self._row(self.readers[reader], partition, offset, POSITION, NONE, NONE)
 
     def _row(self, entry: Reader, partition: int, offset: int, value: int, epoch: int, poll: int) -> None:
@@ -322,7 +322,7 @@ class History:
             return len(self.offset_commits) - 1
 
     def offset_commit_ended(self, number: int, outcome: Outcome) -> None:
-        """What the commit's caller was told."""
+        """What the commit's caller received."""
         entry = self.offset_commits[number]
         entry.ended, entry.reported = self.now(), outcome
 

@@ -66,7 +66,7 @@ def check_group_offsets(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def check_stale_commits(evidence: Evidence) -> Iterator[Anomaly]:
-    """A11: in a group that goes only forward nobody is told OK for an older offset than one that was acknowledged before."""
+    """A11: in a group that goes only forward no member gets OK for an older offset than one that was acknowledged before."""
     for (group, partition), register in _registers(evidence).items():
         if group not in evidence.history.forward_groups:
             continue
@@ -95,7 +95,7 @@ def _nowhere(sight: OffsetSeen, where: str, latest: int, effects: list[_Effect])
         )
         return Anomaly(Kind.OFFSET_FROM_NOWHERE, f"{where}: {sight.offset} is of {how}; {latest} was committed")
     kind = Kind.SPURIOUS_OFFSET if sight.offset <= 0 else Kind.OFFSET_FROM_NOWHERE
-    return Anomaly(kind, f"{where}: {sight.offset}, which nobody committed; {latest} was")
+    return Anomaly(kind, f"{where}: {sight.offset}, which no member committed; {latest} was")
 
 
 def _registers(evidence: Evidence) -> dict[tuple[str, int], _Register]:

@@ -15,7 +15,7 @@ from moldau.testing.history.kinds import Anomaly, Kind
 def check_copies(evidence: Evidence) -> Iterator[Anomaly]:
     """For every group that some producer copies for. A partition is copied to one partition, so that order is defined.
 
-    Where a power cut lost copies or the group's offsets, exactly once is gone, and nothing is claimed.
+    Where a power cut lost copies or the group's offsets, exactly once does not hold, and nothing is checked.
     """
     copies = _copies(evidence)
     groups = {producer.copies_for for producer in evidence.history.producers} - {""} - _lossy(evidence)
@@ -58,7 +58,7 @@ def _doubled(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> It
 
 
 def _lost(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Iterator[Anomaly]:
-    """The last look at the group's offsets counts: nobody may know at which moment an offset was passed."""
+    """The last look at the group's offsets counts: it is unknown at which moment an offset was passed."""
     reached = {sight.partition: sight.offset for sight in evidence.history.offsets_seen if sight.group == group}
     for partition, offset in reached.items():
         for value in evidence.between(partition, 0, max(offset, 0), committed=True):

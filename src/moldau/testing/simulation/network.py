@@ -1,7 +1,7 @@
 """The network: connections whose bytes travel in virtual time, and everything that can happen to them.
 
 Each direction of a connection is an actor, so that the order between connections is drawn; within one, bytes come in order. What one end
-has sent and the other has not taken is in its *window*; what does not fit waits in the sender's queue, as behind a full socket.
+has sent and the other has not taken is in its *window*; what does not fit waits in the sender's queue, as with a full socket.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,7 @@ class ConnectionEnd(QueuedTransport):
             self.other.expect()
 
     def vanish(self) -> None:
-        """The process is gone without any word to the other end, which learns it from its next bytes, if ever."""
+        """The process ends without a notification of the other end, which notices it by its next bytes, if ever."""
         self.closing = self.closed = self.is_mute = True
         self.reading = False
         self.receiver = None
@@ -219,7 +219,7 @@ class SimulatedNetwork:
         self._listeners = {address: listener for address, listener in self._listeners.items() if address[0] != host}
 
     def process_ended(self, host: str, *, silently: bool) -> None:
-        """The process of a host is gone: its connections are reset by the system, or without power nothing is heard of them."""
+        """The process of a host has ended: the system resets its connections, or without power does not."""
         self.stop_listening(host)
         for connection in self._open():
             for end in connection.ends:

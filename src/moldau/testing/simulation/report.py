@@ -119,7 +119,7 @@ class SeedReport:
         return [
             f"{len(results)} seeds, {len(self.failed())} failed; {sums}",
             f"CPU per seed: median {_at(costs, 0.5):.2f} s, 95 % up to {_at(costs, 0.95):.2f} s, most {_at(costs, 1.0):.2f} s",
-            f"states of partitions told apart: {len(states)}",
+            f"different states of partitions: {len(states)}",
             "",
             "point of the product, and how many seeds reached it",
             *(f"  {name:<{width}} {reached[name]:>6}" for name in points),

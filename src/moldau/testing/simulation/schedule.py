@@ -122,7 +122,7 @@ class Schedule:
         """Run one event, if one is due now; else go to the time of the next. False if there is none at all.
 
         Not beyond that time, even if what is due there cannot run: an event of a process that stands still leaves it to the caller
-        whether to go on.
+        whether to continue.
         """
         due = self.next_due()
         if due is None:

@@ -159,7 +159,7 @@ async def _phases(
     await _wait(simulation, tasks, CONVERGE_S)
     await _decided(simulation, cuts.may_hang)
     await _abort_hanging(simulation)
-    if can_hang:  # until then records may wait behind such a transaction
+    if can_hang:  # until then records may wait for such a transaction
         simulation.history.healed(outage)
     await check_coordinators(simulation)
     partitions = [TopicPartition(*each) for each in simulation.partitions]

@@ -145,7 +145,7 @@ COORDINATORS = table(
         long(
             "offsets.retention.check.interval.ms",
             600_000,
-            "How often offsets are looked over for expired ones, and groups for those that nobody needs.",
+            "How often expired offsets are removed, and groups without members and offsets.",
             allowed=at_least(1),
         ),
         integer("offsets.retention.minutes", 10_080, "How long the offsets of a group without members are kept.", allowed=at_least(1)),
@@ -272,7 +272,7 @@ COORDINATORS = table(
         integer(
             "add.partitions.to.txn.retry.backoff.max.ms",
             100,
-            "How long that is tried before the client is told to come again.",
+            "How long the coordinator retries before the client gets an error on which it retries itself.",
             allowed=at_least(0),
         ),
         integer(

@@ -141,7 +141,7 @@ LOGS = table(
         long(
             "log.dir.failure.timeout.ms",
             30_000,
-            "How long a broker without working directories goes on.",
+            "How long a broker without working directories keeps running.",
             allowed=at_least(1),
             in_effect=False,
         ),

@@ -24,7 +24,7 @@ NETWORK = table(
             synonyms=(Synonym("broker.id"),),
             deviation="Not required: 0 when neither name is set.",
         ),
-        string("broker.rack", None, "The rack or zone that the broker stands in, as told to clients."),
+        string("broker.rack", None, "The rack or zone of the broker, which clients receive with its metadata."),
         items(
             "listeners",
             ("PLAINTEXT://localhost:9092",),

@@ -116,7 +116,7 @@ TOPIC = table(
             "max.compaction.lag.ms",
             LONG_MAX,
             "A record of a compacted topic becomes due for compaction at the latest after this time, whatever the dirty ratio; the log "
-            "goes on in a new segment by then.",
+            "begins a new segment by then.",
             allowed=at_least(1),
             synonyms=from_broker("log.cleaner.max.compaction.lag.ms"),
         ),
@@ -138,7 +138,7 @@ TOPIC = table(
         long(
             "message.timestamp.before.max.ms",
             LONG_MAX,
-            "How far a producer's timestamp may lie behind the broker's clock; beyond it the batch fails with INVALID_TIMESTAMP. Not "
+            "How far a producer's timestamp may be before the broker's clock; beyond it the batch fails with INVALID_TIMESTAMP. Not "
             "looked at when `message.timestamp.type` is LogAppendTime.",
             allowed=at_least(0),
             synonyms=from_broker("log.message.timestamp.before.max.ms"),
@@ -214,14 +214,14 @@ TOPIC = table(
         integer(
             "segment.bytes",
             1_073_741_824,
-            "Size of a segment file at which the log goes on in a new one. Retention and compaction act on whole segments.",
+            "Size of a segment file at which the log begins a new one. Retention and compaction act on whole segments.",
             allowed=at_least(1_048_576),
             synonyms=from_broker("log.segment.bytes"),
         ),
         integer(
             "segment.index.bytes",
             10_485_760,
-            "Largest size of each index of a segment; a full index also makes the log go on in a new segment.",
+            "Largest size of each index of a segment; a full index also makes the log begin a new segment.",
             allowed=at_least(4),
             synonyms=from_broker("log.index.size.max.bytes"),
         ),
@@ -235,7 +235,7 @@ TOPIC = table(
         long(
             "segment.ms",
             7 * DAY_MS,
-            "Age of a segment at which the log goes on in a new one even if it is not full, so that retention can reach old records.",
+            "Age of a segment at which the log begins a new one even if it is not full, so that retention can reach old records.",
             allowed=at_least(1),
             synonyms=from_broker("log.roll.ms", Synonym("log.roll.hours", 3_600_000)),
         ),

@@ -40,7 +40,7 @@ from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Brokers
 from moldau.testing.simulation.clients.context import ClientContext
 
 INSIST_S = 120.0
-"""Twice as long as faults happen in a run: who gives up has asked for a minute in which nothing has gone wrong."""
+"""Twice as long as faults happen in a run: who gives up has asked for a minute without faults."""
 LATEST = -1
 EARLIEST = -2
 _TOPIC = 2

@@ -200,7 +200,7 @@ async def connect(network: Network, address: Address, client_id: str, timeout_s:
 
 
 def _fail(future: "asyncio.Future[Any]", error: RequestLostError) -> None:
-    """Fail it. One whose caller has been cancelled is nobody's to ask: the loop must not complain of it."""
+    """Fail it. The outcome of one whose caller has been cancelled is not read: the loop must not complain of it."""
     future.set_exception(error)
     future.exception()
 

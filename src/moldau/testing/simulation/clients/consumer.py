@@ -254,7 +254,7 @@ class SimulatedConsumer:
             await self.seek(partition, offset)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on after the last record, of all assigned partitions where none is named."""
+        """Continue after the last record, of all assigned partitions where none is named."""
         for partition, offset in (await self.end_offsets(partitions or tuple(self._fetch_at))).items():
             await self.seek(partition, offset)
 

@@ -4,8 +4,8 @@
 pass, those after it fail too (their sequence is not the next one); once nothing of the partition is in flight, all are sent again in order.
 Without idempotence each failed batch is sent again at once, so that retries double and reorder records.
 
-**Giving up.** A batch that may have been stored and is not sent again leaves a gap in the sequence. Then a partition goes on with the next
-epoch and sequence 0, which keeps a late copy of the batch out (KIP-360); a transaction has to be aborted.
+**Giving up.** A batch that may have been stored and is not sent again leaves a gap in the sequence. Then a partition continues with the
+next epoch and sequence 0, which keeps a late copy of the batch out (KIP-360); a transaction has to be aborted.
 """
 
 import asyncio

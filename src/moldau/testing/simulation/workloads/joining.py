@@ -88,7 +88,7 @@ async def commit(context: ClientContext, consumer: SimulatedConsumer, group: str
         await consumer.commit(offsets)
     except CommitError as error:
         outcome = Outcome.FAILED if error.code in _NOT_COMMITTED else Outcome.UNKNOWN
-    except asyncio.CancelledError:  # the client dies, and nobody waits for it any more
+    except asyncio.CancelledError:  # the client is ended
         outcome = Outcome.UNKNOWN
         raise
     finally:

@@ -42,7 +42,7 @@ async def transact(context: ClientContext) -> None:
 
 
 async def _one(context: ClientContext, recorded: RecordedProducer) -> bool:
-    """One transaction; whether the producer can go on."""
+    """One transaction; whether the producer can continue."""
     history, random, producer = context.history, context.random, recorded.producer
     assert isinstance(producer, SimulatedTransactionalProducer)
     transaction = history.begin(recorded.number)
