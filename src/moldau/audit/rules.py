@@ -53,7 +53,7 @@ class Rules:
 
     now_ms: int
     tiers: tuple[str, ...] = ()
-    """From the producers down; empty: producers, then auditors, then loads, each as they were first heard of."""
+    """From the producers down; empty: producers, then auditors, then loads, each as they were first seen."""
     grace_ms: int = GRACE_MS
     """How long a lower tier may take after the last change."""
     graces_ms: Mapping[str, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Rules:
     producer_timeout_ms: int = PRODUCER_TIMEOUT_MS
     """So long after the last record of an instance that did not close, the log's count is taken for its own."""
     vouch_ms: int = 180_000
-    """How much later than the lower tier's last change an open instance has to be heard of: it counts an event when that is acknowledged,
+    """How much later than the lower tier's last change an open instance has to publish: it counts an event when that is acknowledged,
     which may be two minutes after it is in the log; and clocks differ."""
     skew_ms: int = 300_000
     """Event times so far in the future are a wrong clock's."""

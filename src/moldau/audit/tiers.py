@@ -151,7 +151,7 @@ class TierCounts:
     """All tiers. `take` adds a record; the same record twice is the same as once, and one that was taken back before it came is none."""
 
     counts: dict[str, dict[CountKey, TierCount]] = field(default_factory=dict)
-    """By tier, in the order in which the tiers were first heard of."""
+    """By tier, in the order in which the tiers were first seen."""
     untracked: dict[tuple[str, str], Count] = field(default_factory=dict)
     """Records without a tracked header, by tier and topic."""
     instances: dict[str, ProducerInstance] = field(default_factory=dict)

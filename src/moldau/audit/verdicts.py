@@ -118,7 +118,7 @@ class Report:
     untracked: Mapping[tuple[str, str], Count] = field(default_factory=dict)
     skewed: tuple[SkewedHost, ...] = ()
     gaps: tuple[ReportedGap, ...] = ()
-    """What auditors could not count, or have counted in vain."""
+    """What auditors could not count, or have counted without effect."""
     unreadable: tuple[UnreadableRecord, ...] = ()
     uncovered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By tier: topics that it is not known to have to count, so that they are not compared there."""

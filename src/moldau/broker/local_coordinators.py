@@ -97,7 +97,7 @@ class Coordinators:
         return None if self._transactions is None else self._transactions.epoch_of(producer_id)
 
     def topics_deleted(self, names: Iterable[str]) -> "Steps":
-        """Topics are gone: what groups had committed there is of no use."""
+        """Topics are deleted: remove the offsets that groups have committed there."""
         return self.groups.forget_topics(names)
 
     def statistics(self) -> dict[str, int]:

@@ -178,7 +178,7 @@ class Admin:
         return sizes
 
     def _at(self, resource: AdminResource, api_key: ApiKey, message: Any) -> Any:
-        """Ask whom a resource concerns: a broker for its own configurations, anybody for the rest."""
+        """Ask the broker that a resource concerns: that broker for its own configurations, any broker for the rest."""
         if resource.type is AdminResourceType.BROKER and resource.name:
             return self._cluster.at_broker(BrokerId(int(resource.name)), api_key, message)
         return self._cluster.anywhere(api_key, message)

@@ -235,7 +235,7 @@ class Consumer:
             self._reader.seek(where, self._session.bounds(where)[1])
 
     def rewind(self) -> None:
-        """Go back to what is committed or finished, or to where reading began: what was handed out since comes again."""
+        """Go back to what is committed or finished, or to where reading began: what was handed out since is read again."""
         self._reader.rewind()
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -225,7 +225,7 @@ class MessageReader:
             self._drop([where])
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these that is here already; it comes again when librdkafka fetches them again."""
+        """Hand out nothing of these that is here already; it is delivered again when librdkafka fetches them again."""
         for where in partitions:
             held = [each for each in self._buffer if (each.topic, each.partition) == where]
             if held:

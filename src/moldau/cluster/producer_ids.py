@@ -1,6 +1,6 @@
 """Ids for idempotent producers, handed out from blocks that the coordination tree gives to brokers.
 
-The next block is fetched when a tenth of one is left, so that `next` finds an id at hand and no request waits for the tree.
+The next block is fetched when a tenth of one is left, so that `next` finds an id ready and no request waits for the tree.
 """
 
 import logging
@@ -42,11 +42,11 @@ class ProducerIds:
 
     @property
     def is_ready(self) -> bool:
-        """Whether an id is at hand."""
+        """Whether an id is ready."""
         return self._next <= self._end or self._spare is not None
 
     def ready(self) -> Steps:
-        """Wait until an id is at hand, or cannot be had."""
+        """Wait until an id is ready, or cannot be fetched."""
         if not self.is_ready:
             outcomes: list[object] = []
             resumes: list[Callable[[], object]] = []
@@ -61,7 +61,7 @@ class ProducerIds:
                 yield Elsewhere(resumes.append)
 
     def next(self) -> ProducerId:
-        """An id that no producer has had. CoordinationError if none is at hand; the next block is being fetched then, unless that failed."""
+        """An id that no producer has had. CoordinationError if none is ready; the next block is being fetched then, unless that failed."""
         if not self.is_ready:
             self._fetch(_ignore)
         if self._next > self._end and self._spare is not None:
@@ -74,7 +74,7 @@ class ProducerIds:
         return ProducerId(self._next - 1)
 
     def pass_over(self, used: int, done: Done | None = None) -> None:
-        """Give out no id up to `used`: somebody has it who did not get it here, but from a Kafka whose directory was adopted.
+        """Give out no id up to `used`: a producer may have it from a Kafka whose directory was adopted.
 
         `done` when the tree knows it, with an error if it does not. Nothing is written when ids beyond it have been given out already.
         """
@@ -100,7 +100,7 @@ class ProducerIds:
         queries.answer(self._store, queries.producer_id_block(), read)
 
     def _fetch(self, done: Done) -> None:
-        """Fetch a block; `done` when it is at hand."""
+        """Fetch a block; `done` when it is here."""
         self._waiting.append(done)
         if not self._is_fetching:
             self._is_fetching = True

@@ -1,6 +1,6 @@
 """The cluster's metadata on the coordination tree: values are read, changes are written, events tell what to read again. Decides nothing.
 
-Lost answers are settled here, for everybody. A write whose answer was lost with the connection may have happened or not; its witness (see
+Lost answers are settled here, for all callers. A write whose answer was lost with the connection may have happened or not; its witness (see
 `changes`) is read once there is a connection again:
 
     write, ConnectionLost, read of the witness    shows it          written

@@ -65,7 +65,7 @@ class Child:
         return self.log.read_bytes()[self._start :].decode(errors="replace").strip()[-600:]
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Ask it to end, wait, and let it go; its exit code. One that does not end in time is killed."""
+        """Ask it to end, and wait for that; its exit code. One that does not end in time is killed."""
         self.process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout_s)

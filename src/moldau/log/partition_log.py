@@ -277,7 +277,7 @@ class PartitionLog(LogOffsets):
         self._transactions.check_first(header, verification)
 
     def end_verification(self, producer_id: int) -> None:
-        """The coordinator's answer was no, for good."""
+        """The coordinator has refused, and a retry would not help."""
         self._transactions.end_verification(producer_id)
 
     def aborted_in(self, read: ReadResult, offset: int, limit_offset: int) -> list[tuple[int, int]]:

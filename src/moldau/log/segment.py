@@ -1,6 +1,6 @@
 """One segment: a file of batches and its indexes (``docs/formats/segment.md``).
 
-A segment opens nothing until someone reads it, and then through the shared :class:`moldau.log.cache.SegmentCache`.
+A segment opens nothing until it is read, and then through the shared :class:`moldau.log.cache.SegmentCache`.
 Only the newest segment of a log grows; :class:`moldau.log.segment_appender.SegmentAppender` does that.
 """
 

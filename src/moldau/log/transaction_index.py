@@ -57,7 +57,7 @@ class TransactionIndex(EntryFile):
         self._surveyed = 0
         self.stale = new and files.exists(path)  # without entries there is no file
         self.unsynced = self.stale
-        """Whether it has changed since somebody took it upon himself to sync it."""
+        """Whether it has changed since a flush took it on."""
         self.damaged = False
         """Whether the file held something else than entries in order, so that some may be missing. Known once `stored` is."""
 

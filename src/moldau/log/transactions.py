@@ -95,7 +95,7 @@ class LogTransactions:
             check_first(producers.partition, header, entry, verification, standing)
 
     def end_verification(self, producer_id: int) -> None:
-        """The coordinator's answer was no, for good."""
+        """The coordinator has refused, and a retry would not help."""
         self._producers.verifications.end(producer_id)
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:

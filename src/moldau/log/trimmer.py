@@ -41,7 +41,7 @@ class ExpiredSegments(Value):
 
 
 def expired(segments: Sequence[Segment], config: LogConfig, bounds: TrimBounds, now_ms: int) -> ExpiredSegments | None:
-    """The first rule that some segments break, or None. To be asked again after they are gone."""
+    """The first rule that some segments break, or None. To be called again once they are removed."""
     unseen = before_start(segments, bounds)
     if unseen is not None or not config.deletes:
         return unseen

@@ -71,8 +71,8 @@ class FlushJob:
         self._epochs = (path, data)
 
     def run(self) -> None:
-        """Bring everything to disk. StorageError: if `failed`, the recovery point stays for good; else there was no room for the epochs,
-        and a later job may bring all of it to disk.
+        """Bring everything to disk. StorageError: if `failed`, the recovery point never moves again; else there was no room for the
+        epochs, and a later job may bring all of it to disk.
         """
         try:
             for file in self._sync:

@@ -130,7 +130,7 @@ class EventType(Enum):
 
 
 class SessionState(Enum):
-    """The client's relation to the tree. At EXPIRED and CLOSED all its ephemeral nodes are gone."""
+    """The client's relation to the tree. At EXPIRED and CLOSED all its ephemeral nodes are deleted."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"

@@ -197,7 +197,7 @@ class TrackedConsumer:
     `reader` is the form of events: a schema, a file, a dataclass or a pydantic model; `readers` are the forms by topic; without either
     they are dicts as they were written. `on_error` receives what cannot be decoded, and reading continues after it; without it,
     EventDecodeError is raised, and the next call continues after the record. Any other error on the way to an event, of the registry
-    that does not answer or of `on_error` itself, leaves the consumer where it was: that record is not handed out, and comes again.
+    that does not answer or of `on_error` itself, leaves the consumer where it was: that record is not handed out, and is read again.
     """
 
     def __init__(

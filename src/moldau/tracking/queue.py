@@ -6,9 +6,9 @@
     with work.worker() as worker:          # in as many processes as there are partitions
         worker.run(make_thumbnail)         # a function of a Task
 
-What a worker fails at comes again after a delay: from a topic of its own for each delay, so that what stands in front is always due first,
+What a worker fails at is delivered again after a delay: from a topic of its own for each delay, so that its first message is due first,
 ``thumbnails.retry.1``, ``thumbnails.retry.2``; what has failed after the last of them goes to ``thumbnails.dead``, with the error in its
-headers, and stays there for somebody to look at. Messages in front do not wait for those that failed.
+headers, and stays there to be inspected. Messages in front do not wait for those that failed.
 
 A message is finished when the next one is asked for, and only then may it be committed: a worker that dies leaves what it had in hand to
 another. A retry that is not due yet is put back, and its partition is paused until then; the other partitions continue.
@@ -186,7 +186,7 @@ class Worker:
         """Let `handle` do one task after another, until `stop()` is called or the event `stop` is set; then the one in hand is committed.
 
         An exception of `handle` (no KeyboardInterrupt and the like) sends the task to the next retry topic, or to the dead letters.
-        SendError when it cannot be sent there: then the task is not finished, and comes again.
+        SendError when it cannot be sent there: then the task is not finished, and is delivered again.
         """
         while not self._stopping and (stop is None or not stop.is_set()):
             task = self.take(SLICE_S)
@@ -219,7 +219,7 @@ class Worker:
                 return None
 
     def fail(self, task: Task, error: BaseException) -> None:
-        """The task has failed: let it come again, or lay it with the dead letters. SendError."""
+        """The task has failed: send it to the next retry topic, or to the dead letters. SendError."""
         delays = self._queue.retry_delays_s
         if task.attempt <= len(delays):
             topic, due_ms = self._queue.retry_topics[task.attempt - 1], int((time.time() + delays[task.attempt - 1]) * 1000)

@@ -1,6 +1,6 @@
 """What a coordinator needs of its internal topic: ``__consumer_offsets`` for groups, ``__transaction_state`` for transactions.
 
-The topic is compacted and keyed; a record without a value deletes its key. A coordinator looks after the keys of the partitions that this
+The topic is compacted and keyed; a record without a value deletes its key. A coordinator has the keys of the partitions that this
 broker leads (`partition_for`); it appends every change before it answers, and reads a partition from its start when it becomes the
 partition's coordinator. :mod:`moldau.broker.coordinators.state_topic` is the real one; tests of the coordinators put a list in its place.
 """

@@ -74,5 +74,5 @@ class Group:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, nor anybody about to become one."""
+        """Whether it has no members and no pending ones."""
         return self.membership is None or self.membership.is_empty

@@ -210,7 +210,7 @@ class Roster:
         return True
 
     def remove(self, member: Member) -> None:
-        """Let a member go; if it led, the longest there leads."""
+        """Remove a member; if it led, the one that joined first leads."""
         self._grow(-member.held_bytes)
         del self.members[member.member_id]
         if member.group_instance_id is not None:

@@ -17,7 +17,7 @@ A table of states × requests × outcomes is in ``docs/groups.md``. Facts: Kafka
 Rules that hold here:
 
 * A generation's assignment is stored before any member receives it. Joins and heartbeats are not stored and may be lost with the broker.
-* A request that waits is answered once: by what it waited for, by the same member's next request, or because its member or group is gone.
+* A request that waits is answered once: by what it waited for, by the same member's next request, or because its member or group ends.
 * Deadlines are numbers, not timers. `earliest_ms` is never later than the first of them, so a group needs one timer, and a heartbeat costs
   one assignment.
 """

@@ -64,11 +64,11 @@ class InitialRebalanceDelay:
 
     def __init__(self, delay_ms: int, remaining_ms: int) -> None:
         self.delay_ms = delay_ms
-        """The stretch that is running."""
+        """The delay that is running."""
         self.remaining_ms = remaining_ms
         """What may be added to it."""
         self.grew = False
-        """Whether somebody came in this stretch."""
+        """Whether a member joined during this delay."""
 
 
 class AssignmentTicket:
@@ -207,7 +207,7 @@ class RebalanceMachine:
         self.wait_to_join(member, event.token)
 
     def remove(self, member: Member) -> None:
-        """Let a member go; whatever it waits for, it is unknown now."""
+        """Remove a member; a request of it that waits gets UNKNOWN_MEMBER_ID."""
         self.answer_join(member, ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER)
         self.answer_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.roster.remove(member)
@@ -274,7 +274,7 @@ class RebalanceMachine:
                 self.begin_session(member)
 
     def complete_if_all_joined(self) -> None:
-        """Somebody joined or is no longer expected: it may have been the last. A first rebalance lasts its time."""
+        """A member joined or is no longer expected: it may have been the last. A first rebalance lasts its time."""
         if self.state is GroupState.PREPARING_REBALANCE and self.gathering is None and self.roster.all_joined:
             self._complete()
 

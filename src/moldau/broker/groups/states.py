@@ -104,7 +104,7 @@ class Join(NamedTuple):
     new_member_id: str
     """The id that the member gets if it needs one: the machine makes nothing up."""
     needs_known_id: bool
-    """Versions 4 and later: who has no id is given one and has to come back with it (KIP-394)."""
+    """Versions 4 and later: a client without an id receives one and has to join again with it (KIP-394)."""
     can_skip_assignment: bool
     """Versions 9 and later: a static leader may learn that it leads without computing an assignment (KIP-814)."""
     reason: str
@@ -124,7 +124,7 @@ class Sync(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """Somebody who leaves, or who is put out by the name of its instance alone."""
+    """A member that leaves, or that is removed by the name of its instance alone."""
 
     member_id: str
     group_instance_id: str | None
@@ -154,7 +154,7 @@ class GroupLoaded(NamedTuple):
 
 
 class GroupUnloaded(NamedTuple):
-    """The group was deleted, or another broker looks after it; `error` for who waits."""
+    """The group was deleted, or another broker coordinates it; requests that wait get `error`."""
 
     error: ErrorCode
 

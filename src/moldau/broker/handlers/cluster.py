@@ -65,7 +65,7 @@ def describe_topic_partitions(services: Services, message: DescribeTopicPartitio
     """Topics in the order of their names, from the cursor on, up to a number of partitions; an empty list asks for all topics.
 
     Codes by topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; INVALID_REQUEST for all with a cursor before partition 0. Where the
-    cursor's topic is gone, the page begins with the next one.
+    cursor's topic is deleted, the page begins with the next one.
     """
     names = sorted({topic.name for topic in message.topics} or services.metadata.topics)
     cursor = message.cursor

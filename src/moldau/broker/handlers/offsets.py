@@ -295,7 +295,7 @@ class _OffsetFetch:
         return OffsetFetchResponseTopics(asked.name, asked.topic_id, partitions)
 
     def _all(self, offsets: GroupOffsets) -> Generator[Pause, None, list[OffsetFetchResponseTopics]]:
-        """What the group has; not of topics that are gone where topics are named by id."""
+        """What the group has; not of deleted topics where topics are named by id."""
         topics = []
         for name, committed in list(offsets.committed.items()):
             topic = self._snapshot.topics.get(name)

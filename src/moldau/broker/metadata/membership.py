@@ -236,7 +236,7 @@ class ClusterMembership:
         elif isinstance(event, SessionEvent):
             if event.state is SessionState.CONNECTED:
                 self._apply_missed()
-            else:  # the watch is gone
+            else:  # the watch is lost
                 self._has_missed = True
 
     def _apply_missed(self) -> None:

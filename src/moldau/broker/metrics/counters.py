@@ -1,7 +1,7 @@
 """Counters of requests and of topics' traffic, since the start of the process, and of durations.
 
 Everything is added on the broker's thread. On the shortest way of Produce nothing is counted per request, only per read and
-per write of a log (`TopicTraffic.bytes_in`); records are counted by the offsets that a log has gained, when somebody asks.
+per write of a log (`TopicTraffic.bytes_in`); records are counted by the offsets that a log has gained, at each scrape.
 
 Durations are counted in buckets of powers of two: cheap to add, exact in count and sum, quantiles within a bucket's width. Bucket `b` holds
 durations of `b` binary digits in microseconds: 0; 1; 2 and 3; 4 to 7; ... A quantile is interpolated within its bucket, so it is wrong by a

@@ -84,7 +84,7 @@ class HostedPartition:
         self.lags = False
         """Whether the last stable offset is not the high watermark."""
         self.jumped = False
-        """Whether it has grown by something else than the last append since somebody asked for `stable_growth`."""
+        """Whether it has grown by something else than the last append since `stable_growth` was last called."""
 
     def advanced(self) -> bool:
         """The machine's offsets may have moved: show records up to its high watermark, then open the gate. Whether more is visible."""

@@ -3,7 +3,7 @@
 A start after a crash reads what was written and not on disk batch by batch. So that it does not take long, logs with many such batches are
 flushed, and their recovery points written down (`log.recovery.batches.max`).
 
-Each task has its interval; a task that raises is logged and comes again, for nothing here may end the process. The look at flushes is as
+Each task has its interval; a task that raises is logged and runs again, for nothing here may end the process. The look at flushes is as
 often as the shortest `flush.ms` of a log requires, and once a second otherwise. A task over all partitions runs in turns (see `slices`).
 """
 
@@ -93,7 +93,7 @@ class Housekeeping:
             self._every(lambda: max(config.int("log.cleaner.backoff.ms"), TICK_MS_MIN), self._compact)
 
     def stop(self) -> None:
-        """End, for good."""
+        """Stop; it cannot be started again."""
         self._stopped = True
         for timer in self._timers.values():
             timer.cancel()

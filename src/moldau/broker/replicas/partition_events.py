@@ -14,7 +14,7 @@ class ReplicaRole(Enum):
     FOLLOWER = "follower"
     LEADER = "leader"
     REMOVED = "removed"
-    """Stopped for good; a replica that comes back is another machine."""
+    """Stopped for ever; a replica of the partition that is created later is another machine."""
 
 
 class Level(IntFlag):

@@ -1,4 +1,4 @@
-"""The transaction coordinator: looks after the transactional ids whose partition of ``__transaction_state`` this broker leads.
+"""The coordinator of the transactional ids whose partition of ``__transaction_state`` this broker leads.
 
 It finds the machine of an id and lets it take its steps; who asked is answered now or later. A request for an id of a partition that is
 still being read gets COORDINATOR_LOAD_IN_PROGRESS, one for a partition that is led elsewhere NOT_COORDINATOR.
@@ -134,11 +134,11 @@ class TransactionCoordinator:
     # Partitions of the internal topic
 
     def become_coordinator(self, partition: int, epoch: int) -> None:
-        """Read the partition and then look after its ids; `epoch` is that of the leadership. What was decided is finished."""
+        """Read the partition and then coordinate its ids; `epoch` is that of the leadership. What was decided is finished."""
         self.runtime.elected(partition, epoch)
 
     def resign(self, partition: int) -> None:
-        """Look after the partition no longer: it is led elsewhere, or offline."""
+        """Stop coordinating the partition: it is led elsewhere, or offline."""
         self.runtime.resigned(partition)
 
     def close(self) -> None:
@@ -295,7 +295,7 @@ class TransactionCoordinator:
         return Description(machine.state, machine.current)
 
     def listed(self, filters: ListingFilters) -> Iterator[TransactionListing | None]:
-        """The ids that this broker looks after, and None for each that does not pass, so that the caller can pause.
+        """The ids that this broker coordinates, and None for each that does not pass, so that the caller can pause.
 
         PeerError: COORDINATOR_LOAD_IN_PROGRESS; INVALID_REGULAR_EXPRESSION at the first.
         """

@@ -221,7 +221,7 @@ def ended(
 ) -> TransactionMetadata | ErrorCode:
     """What to store for the request; or the answer: NONE when it is done already, with the id and epoch that `current` has.
 
-    `busy`: a change is under way, so that the client has to come again (CONCURRENT_TRANSACTIONS). INVALID_PRODUCER_ID_MAPPING for another
+    `busy`: a change is under way, so that the client has to retry (CONCURRENT_TRANSACTIONS). INVALID_PRODUCER_ID_MAPPING for another
     producer's id, PRODUCER_FENCED for another epoch, INVALID_TXN_STATE where there is nothing to end in that way.
     """
     if wanted.client_version < EPOCH_PER_TRANSACTION:

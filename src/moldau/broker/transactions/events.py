@@ -59,7 +59,7 @@ class MarkersWritten(NamedTuple):
 
 
 class EffectDelayed(NamedTuple):
-    """The last `WriteMarkers` or `RetryStore` will take a while: who waits is not kept waiting."""
+    """The last `WriteMarkers` or `RetryStore` will take a while: the request that waits is answered now."""
 
 
 Event = (

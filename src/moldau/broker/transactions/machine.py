@@ -221,7 +221,7 @@ class Machine:
         return effects
 
     def _answer_early(self) -> list[Effect]:
-        """Answer the request that waits for a transaction to be complete: the outcome stands. A producer that takes over comes again."""
+        """Answer the request that waits for a transaction to be complete: the outcome cannot change. A producer that takes over retries."""
         asked, self._asked = self._asked, None
         match asked:
             case None:

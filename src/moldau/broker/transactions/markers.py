@@ -1,7 +1,7 @@
 """Writing the markers that end a transaction to the partitions that this broker leads (WriteTxnMarkers, and our own coordinator).
 
-Every partition takes one write; then the fetches that waited for the outcome are looked at, and the offsets that a group
-committed in the transaction count or are gone. A marker is as safe as an acknowledged batch: with `flush.messages` reached it is on disk
+Every partition takes one write; then the fetches that waited for the outcome are attempted, and the offsets that a group committed in the
+transaction become visible or are dropped. A marker is as safe as an acknowledged batch: with `flush.messages` reached it is on disk
 before it is reported as written. Many partitions, and many such offsets, are done in turns (see `slices`).
 """
 
@@ -79,7 +79,7 @@ def write_markers(broker: Services, markers: Sequence[Marker], done: MarkersDone
     """Write every marker to every partition that passes `check`; then ``done`` with the codes by partition, in the order of `markers`, now
     or later.
 
-    Codes: UNKNOWN_TOPIC_OR_PARTITION for a partition that is gone, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS,
+    Codes: UNKNOWN_TOPIC_OR_PARTITION for a partition that does not exist, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS,
     INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; REQUEST_TIMED_OUT, to be tried again, where a bug kept it from being known.
     """
     writing = _MarkerWrite(broker, done, [{} for _ in markers], check)

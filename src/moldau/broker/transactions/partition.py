@@ -60,7 +60,7 @@ Reply = Callable[[ErrorCode, int, int], object]
 """The token of a request: takes the outcome, the producer's id and its epoch."""
 
 _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""A partition that is gone needs no marker."""
+"""A deleted partition needs no marker."""
 
 ID_COST = 1300
 """Bytes that an id takes with `PARTITIONS_INCLUDED`, so that a small transaction of an existing id needs no room."""
@@ -350,7 +350,7 @@ class TransactionRunner:
         for code, partitions in problems.items():
             about = transactional_id, code.name, len(partitions), min(partitions)
             if not code.retriable:
-                _LOG.error("markers refused for good: transactional_id=%s error=%s partitions=%d first=%s", *about)
+                _LOG.error("markers refused, not retried: transactional_id=%s error=%s partitions=%d first=%s", *about)
                 continue
             if is_first:
                 _LOG.warning("markers not written yet, retrying: transactional_id=%s error=%s partitions=%d first=%s", *about)

@@ -253,7 +253,7 @@ class Elections:
         end()
 
     def _read_again(self, names: list[str], error: CoordinationError) -> None:
-        """Somebody else has written states, or removed a topic: take what is there, and elect by that."""
+        """Another writer has written states, or removed a topic: take what is there, and elect by that."""
         _LOG.warning("election repeated: a state has changed meanwhile: topics=%s reason=%s", ",".join(names[:10]), error)
 
         def read(outcome: list[FoundTopic] | CoordinationError) -> None:

@@ -81,7 +81,7 @@ class ConfigChanges:
             if isinstance(outcome, Written):
                 end(AlteredConfig(before, after, outcome.notification))
                 self._remove_old(now_ms)
-            elif isinstance(outcome, NodeError) and outcome.path == path:  # somebody else has written, or deleted the topic
+            elif isinstance(outcome, NodeError) and outcome.path == path:  # another writer has changed it, or deleted the topic
                 self._alter(ticket, request, now_ms)
             else:
                 end(not_stored(f"configure {_shown(resource)}", outcome))

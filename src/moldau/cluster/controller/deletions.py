@@ -123,7 +123,7 @@ class TopicDeletions:
         self._is_marking = False
         if isinstance(outcome, Written):
             self._stop([*marked, *batch])
-        elif isinstance(outcome, NodeExistsError):  # marked by somebody else
+        elif isinstance(outcome, NodeExistsError):  # marked by another writer
             there = [each for each in batch if znodes.delete_topic(each.name) == outcome.path]
             self._write_marks([each for each in batch if each not in there], [*marked, *there])
         else:

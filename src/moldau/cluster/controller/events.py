@@ -169,7 +169,7 @@ class Outbox:
         self.effects.append(Write(self._expect(written), changes, epoch_version))
 
     def send(self, broker: LiveBroker, control: Control, then: Callable[[ControlReply], object]) -> None:
-        """Send to a broker, and call `then` with the reply, or an empty one when the broker is gone."""
+        """Send to a broker, and call `then` with the reply, or an empty one when the broker has ended."""
         ticket = self._expect(then)
         self._sent[ticket] = broker
         self.effects.append(Send(ticket, broker, control))
@@ -188,7 +188,7 @@ class Outbox:
             then(outcome)
 
     def brokers_changed(self, live: Mapping[int, LiveBroker]) -> None:
-        """Wait no longer for replies of brokers that are gone or have registered again."""
+        """Wait no longer for replies of brokers that have ended or registered again."""
         for ticket, broker in list(self._sent.items()):
             now = live.get(broker.info.broker_id)
             if now is None or now.epoch != broker.epoch:

@@ -1,4 +1,4 @@
-"""Fetch by hand, versions 4 to 18: 12 and later are flexible, 13 and later name topics by id."""
+"""A faster codec of Fetch, versions 4 to 18: 12 and later are flexible, 13 and later name topics by id."""
 
 from collections.abc import Callable, Generator, Iterator
 from struct import Struct

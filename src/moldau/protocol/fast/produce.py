@@ -1,4 +1,4 @@
-"""Produce by hand: the request decoded without touching its records, the answer encoded in one piece, as the bytes of one whole frame:
+"""A faster codec of Produce: the request decoded without touching its records, the answer encoded in one piece, as the bytes of one whole frame:
 size, response header, body.
 
 One topic with one partition, what nearly every producer sends, takes two unpacks whatever the size of the records, and its answer two

@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): asks which broker looks after a group or a transactional id.
+"""FindCoordinator (key 10): asks which broker coordinates a group or a transactional id.
 
 Version 4 asks for several keys at once.
 """
@@ -22,7 +22,7 @@ class FindCoordinatorRequest:
 
 @message
 class Coordinator:
-    """The broker that looks after one key."""
+    """The broker that coordinates one key."""
 
     key: str = string("4+")
     node_id: int = int32("4+")

@@ -132,7 +132,7 @@ class SyncGroupRequestAssignment:
 
 @message
 class SyncGroupRequest:
-    """Which member asks; the leader sends everybody's assignment along."""
+    """Which member asks; the leader sends the assignments of all along."""
 
     API: ClassVar = ApiKey.SYNC_GROUP
 

@@ -49,7 +49,7 @@ def default_of(python_type: type, name: str) -> Any:
 
 
 def _made(factory: Any) -> Any:
-    """What a factory makes, if that is a default for everybody: an empty list or dict. A new id or the time of day is none."""
+    """What a factory makes, if that is a default for every event: an empty list or dict. A new id or the time of day is none."""
     return factory() if factory in (list, dict, set, tuple, frozenset) else NOTHING
 
 

@@ -105,12 +105,12 @@ COORDINATORS = table(
             "need more is refused like one member too many.",
             allowed=at_least(1),
             own=True,
-            deviation="A bound of our own: members that send much, or take an id and never come back, must not fill our memory.",
+            deviation="A bound of our own: members that send much, or take an id and never join, must not fill our memory.",
         ),
         integer(
             "groups.max",
             100_000,
-            "Most groups that a broker looks after; a new one is then refused with POLICY_VIOLATION.",
+            "Most groups that a broker coordinates; a new one is then refused with POLICY_VIOLATION.",
             allowed=at_least(1),
             mode=CLUSTER,
             own=True,
@@ -240,7 +240,7 @@ COORDINATORS = table(
         integer(
             "transactional.ids.max",
             100_000,
-            "Most transactional ids that a broker looks after; a new one is then refused with POLICY_VIOLATION.",
+            "Most transactional ids that a broker coordinates; a new one is then refused with POLICY_VIOLATION.",
             allowed=at_least(1),
             mode=CLUSTER,
             own=True,

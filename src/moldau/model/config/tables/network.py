@@ -31,7 +31,7 @@ NETWORK = table(
             "Addresses to listen on, each with the name of its listener. An empty host is every interface, `localhost` its IPv4 and IPv6 "
             "address, port 0 picks a free one.",
             allowed=ListenerAddresses(),
-            deviation="Loopback instead of every interface: nothing is open to the network until someone says so. PLAINTEXT only, "
+            deviation="Loopback instead of every interface: nothing is open to the network until it is configured. PLAINTEXT only, "
             "read at the start only, and no two listeners share a port.",
         ),
         items(

@@ -124,7 +124,7 @@ def refuse_constant(name: str) -> NoReturn:
 
 
 class _ForwardReference(AvroType):
-    """A name whose definition has not been met yet; it is replaced before anybody sees it."""
+    """A name whose definition has not been met yet; it is replaced before the schema is returned."""
 
 
 class Definitions:
