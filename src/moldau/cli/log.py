@@ -55,11 +55,11 @@ def verify(directory: str, records: bool, notes: bool, as_json: bool) -> None:
     Stop the broker first, or what it is just writing may look torn.
     """
     from moldau.adapters.posix_files import PosixFiles
-    from moldau.log.findings import Report, Severity, advice_for
+    from moldau.log.findings import DamageReport, Severity, advice_for
     from moldau.log.verify import Totals
     from moldau.log.verify import verify as find
 
-    totals, report = Totals(), Report(keep_notes=notes or as_json)
+    totals, report = Totals(), DamageReport(keep_notes=notes or as_json)
     report.take(find(PosixFiles(), str(Path(directory)), records=records, totals=totals))
     if as_json:
         found = [file.first for file in report.damaged.values()] + report.notes

@@ -65,7 +65,7 @@ class DamagedFile:
         return f"{self.first}{others}. To do: {advice_for(self.first.path)}"
 
 
-class Report:
+class DamageReport:
     """Findings as they come, put together by file. Notes are counted, and kept only if they are wanted."""
 
     def __init__(self, *, keep_notes: bool) -> None:
