@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.metadata.admin import ClusterAdmin
     from moldau.broker.transactions.coordinator import TransactionCoordinator
-    from moldau.cluster.queries import Configs as FoundConfigs
+    from moldau.cluster.queries import ConfigNodes
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.log.adopt import AdoptedTopic
     from moldau.log.config import LogConfig
@@ -187,7 +187,7 @@ class Broker:
         else:
             self._started = started
 
-    def _open_logs(self, info: BrokerInfo, adopt: bool, found: "FoundConfigs | CoordinationError") -> None:
+    def _open_logs(self, info: BrokerInfo, adopt: bool, found: "ConfigNodes | CoordinationError") -> None:
         """The configurations are known: open the logs, and join the cluster."""
         if isinstance(found, CoordinationError):
             self._started(found)

@@ -110,7 +110,7 @@ class TopicNodes(Value):
     """Its other nodes but the mark, children first."""
 
 
-class Configs(Value):
+class ConfigNodes(Value):
     """What topics set themselves; dynamic configurations by broker, those of all under None."""
 
     topics: dict[str, dict[str, str]]
@@ -199,7 +199,7 @@ def config(path: str) -> Query[tuple[dict[str, str], int | None]]:
     return decode_config(path, found.data), found.stat.version
 
 
-def configs() -> Query[Configs]:
+def configs() -> Query[ConfigNodes]:
     """All configurations; of topics, what is allowed."""
     topic_children, broker_children = yield (GetChildren(znodes.CONFIG_TOPICS), GetChildren(znodes.CONFIG_BROKERS))
     topic_paths = [znodes.topic_config(name) for name in _names(topic_children)]
@@ -214,7 +214,7 @@ def configs() -> Query[Configs]:
             of_topics[name] = usable_by_topic(values, path)
         elif values:
             of_brokers[None if name == znodes.DEFAULT_ENTITY else int(name)] = values
-    return Configs(of_topics, of_brokers)
+    return ConfigNodes(of_topics, of_brokers)
 
 
 def notification_names() -> Query[Sequence[str]]:

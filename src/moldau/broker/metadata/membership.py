@@ -18,7 +18,7 @@ from moldau.cluster.control import Control, ControlReply
 from moldau.cluster.controller.events import LogEpochs, Registered
 from moldau.cluster.controller.machine import Controller
 from moldau.cluster.controller.runner import ControllerRunner
-from moldau.cluster.queries import Configs, LiveBroker
+from moldau.cluster.queries import ConfigNodes, LiveBroker
 from moldau.cluster.snapshot import BrokerInfo, MetadataSnapshot
 from moldau.cluster.store import ConfigsChanged, MetadataStore, StoreEvent, Written
 from moldau.model.errors import CoordinationError
@@ -92,7 +92,7 @@ class ClusterMembership:
         self,
         info: BrokerInfo,
         cluster_id: str | None,
-        done: Callable[[Configs | CoordinationError], object],
+        done: Callable[[ConfigNodes | CoordinationError], object],
         *,
         registers: bool = True,
     ) -> None:
@@ -135,11 +135,11 @@ class ClusterMembership:
                 return
             self._seen = tuple(outcome[-1:])
             if was_empty and not outcome:  # this broker has just made the cluster, and no configuration was written since
-                configs_read(Configs({}, {}))
+                configs_read(ConfigNodes({}, {}))
             else:
                 queries.answer(self._store, queries.configs(), configs_read)
 
-        def configs_read(outcome: Configs | CoordinationError) -> None:
+        def configs_read(outcome: ConfigNodes | CoordinationError) -> None:
             if not isinstance(outcome, CoordinationError):
                 own = {name: values for name, values in outcome.topics.items() if values}
                 self._cache.snapshot = MetadataSnapshot(self._cache.snapshot.cluster_id, topic_configs=own, broker_configs=outcome.brokers)

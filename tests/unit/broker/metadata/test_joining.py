@@ -6,7 +6,7 @@ from typing import Any
 from moldau.broker.metadata.applier import MetadataCache
 from moldau.broker.metadata.membership import ClusterMembership
 from moldau.cluster import znodes
-from moldau.cluster.queries import Configs
+from moldau.cluster.queries import ConfigNodes
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.cluster.store import MetadataStore
 from moldau.model.config.store import BrokerConfig
@@ -69,10 +69,10 @@ def test_who_makes_the_cluster_is_registered_by_that_and_who_finds_it_is_not() -
     clock = FakeClock()
     tree = FakeTree(clock)
     first, second = tree.session(), tree.session()
-    assert read(first, clock) == Configs({}, {})
+    assert read(first, clock) == ConfigNodes({}, {})
     assert owner(first) == first.session_id
     first.close()
-    assert read(second, clock) == Configs({}, {})
+    assert read(second, clock) == ConfigNodes({}, {})
     assert owner(second) == 0
 
 
@@ -82,7 +82,7 @@ def test_a_cluster_is_made_also_where_another_session_is_registered_with_the_sam
     old, new = tree.session(), tree.session()
     registered = (Create("/brokers"), Create(znodes.BROKER_IDS), Create(znodes.broker(0), b"{}", ephemeral=True))
     old.submit(Multi(registered), lambda _outcome: None)
-    assert read(new, clock) == Configs({}, {})
+    assert read(new, clock) == ConfigNodes({}, {})
     assert owner(new) == old.session_id
     made: list[object] = []
     new.submit(GetData(znodes.CLUSTER_ID), made.append)
