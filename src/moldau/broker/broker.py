@@ -19,7 +19,7 @@ from moldau.broker.metadata.membership import ClusterMembership
 from moldau.broker.metrics.counters import Counters
 from moldau.broker.network.connection import Connection
 from moldau.broker.quotas import NO_QUOTAS
-from moldau.broker.replicas.housekeeping import Housekeeping
+from moldau.broker.replicas.housekeeping import HousekeepingTimers
 from moldau.broker.replicas.manager import ReplicaManager
 from moldau.broker.replicas.purgatory import Purgatory
 from moldau.broker.replicas.rules import SettingsCache
@@ -114,7 +114,7 @@ class Broker:
         self.producer_ids = ProducerIds(store, self.broker_id)
         self.slices = self.admission.slices
         self.purgatory = Purgatory(clock)
-        self.housekeeping = Housekeeping(self)
+        self.housekeeping = HousekeepingTimers(self)
         self.replicas = ReplicaManager(
             self.broker_id,
             clock=clock,

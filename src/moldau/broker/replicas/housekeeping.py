@@ -68,7 +68,7 @@ if TYPE_CHECKING:
             """Gives the processes that compact; None if nothing is compacted."""
 
 
-class Housekeeping:
+class HousekeepingTimers:
     """The timers of one broker."""
 
     def __init__(self, broker: "Services") -> None:
