@@ -64,7 +64,7 @@ class Resource(NamedTuple):
     name: str
 
 
-class Described(NamedTuple):
+class ConfigDescription(NamedTuple):
     """A configuration as it is shown. `text` is None where nothing is set, and for a sensitive one."""
 
     definition: ConfigDefinition
@@ -141,7 +141,7 @@ class Configs:
         self._check_resource(resource)
         return resource if resource.type != ResourceType.TOPIC else tuple(sorted(self._current(resource).items()))
 
-    def describe(self, resource: Resource, names: Container[str] | None = None) -> list[Described]:
+    def describe(self, resource: Resource, names: Container[str] | None = None) -> list[ConfigDescription]:
         """The configurations of a resource, all or those in `names`; what is unknown among these is passed over.
 
         Of all brokers together only what is set for all of them.
@@ -217,17 +217,17 @@ def _check_once(names: Iterable[str]) -> None:
         raise PeerError(ErrorCode.INVALID_REQUEST, f"named twice: {', '.join(twice)}")
 
 
-def topic_view(topic: TopicConfig, names: Container[str] | None) -> list[Described]:
+def topic_view(topic: TopicConfig, names: Container[str] | None) -> list[ConfigDescription]:
     """The configurations of a topic, all or those in `names`."""
     return [_view(definition, topic, read_only=False) for definition in _wanted(TOPIC, names)]
 
 
-def broker_view(broker: BrokerConfig, names: Container[str] | None) -> list[Described]:
+def broker_view(broker: BrokerConfig, names: Container[str] | None) -> list[ConfigDescription]:
     """The configurations of this broker, all or those in `names`."""
     return [_view(definition, broker, read_only=definition.mode is UpdateMode.READ_ONLY) for definition in _wanted(BROKER, names)]
 
 
-def defaults_view(values: Mapping[str, str], names: Container[str] | None) -> list[Described]:
+def defaults_view(values: Mapping[str, str], names: Container[str] | None) -> list[ConfigDescription]:
     """What is set for all brokers."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     set_here = [definition for definition in _wanted(BROKER, names) if definition.name in values]
@@ -238,16 +238,16 @@ def _wanted(definitions: Mapping[str, ConfigDefinition], names: Container[str] |
     return [definition for name, definition in definitions.items() if names is None or name in names]
 
 
-def _view(definition: ConfigDefinition, values: BrokerConfig | TopicConfig, *, read_only: bool) -> Described:
+def _view(definition: ConfigDefinition, values: BrokerConfig | TopicConfig, *, read_only: bool) -> ConfigDescription:
     return _described(
         definition, format_value(definition, values.value(definition.name)), values.settings(definition.name), read_only=read_only
     )
 
 
-def _described(definition: ConfigDefinition, text: str | None, settings: Sequence[Setting], *, read_only: bool) -> Described:
+def _described(definition: ConfigDefinition, text: str | None, settings: Sequence[Setting], *, read_only: bool) -> ConfigDescription:
     source = settings[0].source if settings else ConfigSource.DEFAULT
     if definition.sensitive:
         text = None
         settings = [setting._replace(text=None) for setting in settings]
     shown = [setting for setting in settings if setting.text is not None or definition.sensitive]
-    return Described(definition, text, source, read_only, shown)
+    return ConfigDescription(definition, text, source, read_only, shown)

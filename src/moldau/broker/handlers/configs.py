@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from moldau.broker.configs import Described, Edit, Resource, ResourceType
+from moldau.broker.configs import ConfigDescription, Edit, Resource, ResourceType
 from moldau.broker.handlers.services import AdminServices
 from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
@@ -84,7 +84,7 @@ def describe_configs(services: Services, message: DescribeConfigsRequest, reques
     reply(DescribeConfigsResponse(results=results.as_list()))
 
 
-def _entry(view: Described, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _entry(view: ConfigDescription, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     definition = view.definition
     synonyms = view.synonyms if message.include_synonyms else ()
     return DescribeConfigsResourceResult(
