@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from moldau.adapters.sqlite_file import MEMORY
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.broker import Broker
-from moldau.broker.configs import Change, Edit, Resource, ResourceType
+from moldau.broker.configs import Change, IncrementalChange, Resource, ResourceType
 from moldau.broker.handlers.produce.walks import Walk
 from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.hosted import HostedPartition
@@ -123,7 +123,7 @@ class BrokerWorld:
 
     def configure(self, topic: str | None, **configs: object) -> None:
         """Set configurations, given with underscores, of a topic or of all brokers."""
-        edits = [Edit(key.replace("_", "."), Change.SET, str(value)) for key, value in configs.items()]
+        edits = [IncrementalChange(key.replace("_", "."), Change.SET, str(value)) for key, value in configs.items()]
         resource = Resource(ResourceType.BROKER, "") if topic is None else Resource(ResourceType.TOPIC, topic)
         self.finish(self.broker.configs.edit(resource, edits))
 

@@ -24,7 +24,7 @@ from moldau.adapters.threads import LoopBackground
 from moldau.adapters.worker_process import LoopWorkers
 from moldau.assembly.interpreter import GarbagePauses
 from moldau.assembly.making import BrokerPorts, make_broker
-from moldau.broker.configs import Change, Edit, Resource, ResourceType
+from moldau.broker.configs import Change, IncrementalChange, Resource, ResourceType
 from moldau.cluster.controller.requests import GrowthSpec, PlannedTopic, TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
@@ -181,7 +181,7 @@ async def serve(loop: asyncio.AbstractEventLoop, turns: TurnTimes, directory: Pa
         assert broker.partitions.get(TopicPartition("many", PARTITIONS - 1)) is not None
 
     async def configure() -> None:
-        edits = [Edit("retention.ms", Change.SET, "12345")]
+        edits = [IncrementalChange("retention.ms", Change.SET, "12345")]
         await slow.run(broker.configs.edit(Resource(ResourceType.TOPIC, "many"), edits))
         led = broker.partitions.get(TopicPartition("many", PARTITIONS - 1))
         assert led is not None

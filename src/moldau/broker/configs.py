@@ -49,7 +49,7 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
-class Edit(NamedTuple):
+class IncrementalChange(NamedTuple):
     """One step of an incremental change."""
 
     name: str
@@ -105,7 +105,9 @@ class Configs:
         edits = [ConfigEdit(name, ConfigOperation.SET, _given(name, text)) for name, text in values]
         return (yield from self._alter(resource, edits, replaces=True, validate_only=validate_only))
 
-    def edit(self, resource: Resource, edits: Sequence[Edit], *, validate_only: bool = False) -> Generator[Pause, None, list[str]]:
+    def edit(
+        self, resource: Resource, edits: Sequence[IncrementalChange], *, validate_only: bool = False
+    ) -> Generator[Pause, None, list[str]]:
         """Change single configurations of a resource (IncrementalAlterConfigs); codes as of `replace`.
 
         Appending to a list that is not set starts from the value that holds; to append what is there or subtract what is not does nothing.

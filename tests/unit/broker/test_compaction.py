@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.configs import Change, Edit, Resource, ResourceType
+from moldau.broker.configs import Change, IncrementalChange, Resource, ResourceType
 from moldau.broker.replicas.append_batch import AppendBatch, MarkerBatch
 from moldau.broker.replicas.housekeeping import cleaner_settings
 from moldau.log.cleaning.task import CleaningTask
@@ -103,7 +103,9 @@ def test_how_often_is_a_setting_that_can_change() -> None:
     produce(world, client, *(b"%d" % number for number in range(9)))
     a_look(world, 59)
     assert world.workers.running == 0
-    world.finish(world.broker.configs.edit(Resource(ResourceType.BROKER, ""), [Edit("log.cleaner.backoff.ms", Change.SET, "1000")]))
+    world.finish(
+        world.broker.configs.edit(Resource(ResourceType.BROKER, ""), [IncrementalChange("log.cleaner.backoff.ms", Change.SET, "1000")])
+    )
     a_look(world, 1)
     assert world.workers.running == 1
     world.workers.run_all()
@@ -116,9 +118,9 @@ def test_settings_of_the_next_pass_are_those_that_hold_then() -> None:
     world, client = world_with()
     produce(world, client, *(b"%d" % number for number in range(9)))
     changes = {"log.cleaner.io.max.bytes.per.second": "1000", "log.cleaner.dedupe.buffer.size": "2000000", "log.cleaner.threads": "2"}
-    edits = [Edit(name, Change.SET, value) for name, value in changes.items()]
+    edits = [IncrementalChange(name, Change.SET, value) for name, value in changes.items()]
     world.finish(world.broker.configs.edit(Resource(ResourceType.BROKER, ""), edits))
-    world.finish(world.broker.configs.edit(Resource(ResourceType.TOPIC, "t"), [Edit("delete.retention.ms", Change.SET, "5")]))
+    world.finish(world.broker.configs.edit(Resource(ResourceType.TOPIC, "t"), [IncrementalChange("delete.retention.ms", Change.SET, "5")]))
     a_look(world)
     task = CleaningTask.decode(world.workers.jobs[0].task)
     assert (task.bytes_per_second, task.map_bytes, task.delete_retention_ms) == (500.0, 1_000_000, 5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.broker.configs import Change, Edit, Resource, ResourceType
+from moldau.broker.configs import Change, IncrementalChange, Resource, ResourceType
 from moldau.broker.replicas.flusher import SYNCS_MAX
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, StorageError
@@ -219,7 +219,7 @@ def test_flush_ms_holds_also_for_what_was_written_before_it_was_set(world: Broke
     world.create_topic("timed")
     world.background.run_all()
     world.connect().produce("timed", b"a")
-    world.finish(world.broker.configs.edit(Resource(ResourceType.TOPIC, "timed"), [Edit("flush.ms", Change.SET, "50")]))
+    world.finish(world.broker.configs.edit(Resource(ResourceType.TOPIC, "timed"), [IncrementalChange("flush.ms", Change.SET, "50")]))
     world.clock.advance(0.2)
     world.background.run_all()
     assert world.partition("timed").log.flushed_offset == 1

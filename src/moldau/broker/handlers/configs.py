@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from moldau.broker.configs import ConfigDescription, Edit, Resource, ResourceType
+from moldau.broker.configs import ConfigDescription, IncrementalChange, Resource, ResourceType
 from moldau.broker.handlers.services import AdminServices
 from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
@@ -116,11 +116,14 @@ def alter_configs(services: Services, message: AlterConfigsRequest, request: Req
 def incremental_alter_configs(services: Services, message: IncrementalAlterConfigsRequest, request: Request, reply: Reply) -> Steps:
     """Change single configurations of each resource; codes as `Configs.edit`, INVALID_REQUEST for a resource named twice."""
     wanted = [
-        (Resource(each.resource_type, each.resource_name), [Edit(item.name, item.config_operation, item.value) for item in each.configs])
+        (
+            Resource(each.resource_type, each.resource_name),
+            [IncrementalChange(item.name, item.config_operation, item.value) for item in each.configs],
+        )
         for each in message.resources
     ]
 
-    def change(resource: Resource, edits: list[Edit]) -> Steps:
+    def change(resource: Resource, edits: list[IncrementalChange]) -> Steps:
         changes = yield from services.configs.edit(resource, edits, validate_only=message.validate_only)
         _note(services, request, resource, changes)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.broker.configs import Change, Edit, Resource, ResourceType
+from moldau.broker.configs import Change, IncrementalChange, Resource, ResourceType
 from moldau.broker.metadata.applier import READ_AGAIN_S
 from moldau.cluster import znodes
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica
@@ -267,7 +267,7 @@ def test_a_changed_configuration_that_could_not_be_read_is_read_again_and_those_
     answered: list[list[str]] = []
 
     def change() -> Steps:
-        resource, edits = Resource(ResourceType.TOPIC, "t"), [Edit("retention.ms", Change.SET, "222")]
+        resource, edits = Resource(ResourceType.TOPIC, "t"), [IncrementalChange("retention.ms", Change.SET, "222")]
         answered.append((yield from world.broker.configs.edit(resource, edits)))
 
     world.store.fails = path

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.broker import Broker
-from moldau.broker.configs import Change, Edit, Resource, ResourceType
+from moldau.broker.configs import Change, IncrementalChange, Resource, ResourceType
 from moldau.cluster import znodes
 from moldau.cluster.controller.requests import GrowthSpec, PlannedTopic, TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
@@ -225,7 +225,7 @@ def test_a_partition_is_served_while_topics_are_created_grown_configured_and_del
     assert [type(outcome) for outcome in created.values()] == [PlannedTopic, PlannedTopic]
     assert changed(world.submit(broker.admin.grow([GrowthSpec("many", PARTITIONS)]))) == {"many": None}
     assert broker.partitions.get(TopicPartition("many", PARTITIONS - 1)) is not None
-    edits = [Edit("retention.ms", Change.SET, "12345")]
+    edits = [IncrementalChange("retention.ms", Change.SET, "12345")]
     changed(world.submit(broker.configs.edit(Resource(ResourceType.TOPIC, "many"), edits)))
     assert world.partition("many", PARTITIONS - 1).log.config.retention_ms == 12345
     topics = [broker.metadata.topics["many"], broker.metadata.topics["one"]]
@@ -257,7 +257,7 @@ def test_a_broker_that_was_cut_off_during_its_start_obeys_and_answers_changes_of
         while not world.started:
             world.clock.advance(PAUSE_S)
         if world.started == [None]:
-            edits = [Edit("retention.ms", Change.SET, "12345")]
+            edits = [IncrementalChange("retention.ms", Change.SET, "12345")]
             outcomes = world.submit(world.broker.configs.edit(Resource(ResourceType.TOPIC, "served"), edits))
             world.serve_until(world.connect(), lambda outcomes=outcomes: bool(outcomes), CHANGE_MAX_S)  # type: ignore[misc]
             assert retention(world) == 12345, f"cut off after {moment_s} s"
