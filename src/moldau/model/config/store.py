@@ -37,7 +37,7 @@ class Setting(Value):
     source: ConfigSource
 
 
-class Configured:
+class ConfigValues:
     """Typed access to values by name. A wrong name or type is our own bug and raises KeyError or TypeError."""
 
     __slots__ = ("_values",)
@@ -92,7 +92,7 @@ def _typed(name: str, value: ConfigValue, kind: type[V]) -> V:
     return value
 
 
-class BrokerConfig(Configured):
+class BrokerConfig(ConfigValues):
     """A broker's configuration with its dynamic layers. `version` rises with every change, for those who keep values."""
 
     __slots__ = ("_cluster", "_own", "_topics", "static", "version")
@@ -193,7 +193,7 @@ def _usable(texts: Mapping[str, str], node: str, table: Mapping[str, ConfigDefin
     return usable
 
 
-class TopicConfig(Configured):
+class TopicConfig(ConfigValues):
     """A topic's configuration on top of its broker's. A change of the broker's shows when a new one is made."""
 
     __slots__ = ("_broker", "overrides")
