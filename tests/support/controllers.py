@@ -12,7 +12,7 @@ from moldau.cluster.controller.requests import CreateTopics, DeleteTopics, Growt
 from moldau.cluster.controller.runner import ControllerRunner
 from moldau.cluster.queries import LiveBroker
 from moldau.cluster.snapshot import Endpoint, MetadataSnapshot
-from moldau.cluster.store import MetadataStore, Written
+from moldau.cluster.store import MetadataStore, WriteResult
 from moldau.cluster.znodes import BrokerNode, PartitionState, decode_state, decode_topic
 from moldau.model.config import BrokerConfig, read_static
 from moldau.model.errors import CoordinationError, PeerError
@@ -51,8 +51,8 @@ class Broker:
         node = BrokerNode((Endpoint("PLAINTEXT", "h", 9000 + self.broker_id),), None, 0)
         self.store.write([Register(self.broker_id, node)], self._registered)
 
-    def _registered(self, outcome: Written | CoordinationError) -> None:
-        if isinstance(outcome, Written) and outcome.created_id is not None:
+    def _registered(self, outcome: WriteResult | CoordinationError) -> None:
+        if isinstance(outcome, WriteResult) and outcome.created_id is not None:
             self.epoch = outcome.created_id
             self.controller_epoch = 0
             self.runner.take(Registered(self.epoch, self.session.session_id))

@@ -9,7 +9,7 @@ from functools import partial
 
 from moldau.cluster import queries, znodes
 from moldau.cluster.changes import PutProducerIds
-from moldau.cluster.store import MetadataStore, Written
+from moldau.cluster.store import MetadataStore, WriteResult
 from moldau.cluster.znodes import ProducerIdBlock
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import ProducerId
@@ -120,7 +120,7 @@ class ProducerIds:
         block = ProducerIdBlock(self._broker_id, start, start + BLOCK_SIZE - 1)
         self._store.write([PutProducerIds(block, version)], partial(self._written, block))
 
-    def _written(self, block: ProducerIdBlock, outcome: Written | CoordinationError) -> None:
+    def _written(self, block: ProducerIdBlock, outcome: WriteResult | CoordinationError) -> None:
         if isinstance(outcome, BadVersionError):  # another broker was faster
             queries.answer(self._store, queries.producer_id_block(), self._read)
         elif isinstance(outcome, CoordinationError):

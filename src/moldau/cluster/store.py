@@ -44,7 +44,7 @@ READS_AT_ONCE = 500
 """Reads of many nodes that are on their way at a time: a session takes a bounded number of requests."""
 
 
-class Written(Value):
+class WriteResult(Value):
     """Changes are on the tree."""
 
     created_id: int | None
@@ -114,7 +114,7 @@ class MetadataStore:
         _Reading(self._coordination, requests, done).start()
 
     def write(
-        self, changes: Sequence[Change], done: Callable[[Written | CoordinationError], object], epoch_version: int | None = None
+        self, changes: Sequence[Change], done: Callable[[WriteResult | CoordinationError], object], epoch_version: int | None = None
     ) -> None:
         """Write changes, at least one, all or none; those of a controller only if its epoch's node has still this version.
 
@@ -178,7 +178,7 @@ class _Writing:
     """One write until its outcome is known."""
 
     def __init__(
-        self, coordination: Coordination, request: Multi, witness: Witness, done: Callable[[Written | CoordinationError], object]
+        self, coordination: Coordination, request: Multi, witness: Witness, done: Callable[[WriteResult | CoordinationError], object]
     ) -> None:
         self._coordination = coordination
         self._request = request
@@ -211,7 +211,7 @@ class _Writing:
         elif isinstance(outcome, Data | NoNodeError):
             found = outcome if isinstance(outcome, Data) else None
             if self._session_id is not None and shows(self._witness, found, self._session_id):
-                self._done(Written(None if found is None else found.stat.created_id, None))
+                self._done(WriteResult(None if found is None else found.stat.created_id, None))
             elif refused is not None:
                 self._done(refused)
             else:
@@ -221,7 +221,7 @@ class _Writing:
             self._done(outcome)
 
 
-def _written(request: Multi, outcome: MultiDone, witness: str) -> Written:
+def _written(request: Multi, outcome: MultiDone, witness: str) -> WriteResult:
     created_id, notification = None, None
     for write, result in zip(request.writes, outcome.results, strict=True):
         if isinstance(result, Created):
@@ -230,7 +230,7 @@ def _written(request: Multi, outcome: MultiDone, witness: str) -> Written:
             result = result.stat
         if write.path == witness:
             created_id = None if result is None else result.created_id
-    return Written(created_id, notification)
+    return WriteResult(created_id, notification)
 
 
 def _meaning(path: str) -> StoreEvent | None:

@@ -35,7 +35,7 @@ from moldau.cluster.store import (
     StoreEvent,
     TopicChanged,
     TopicsChanged,
-    Written,
+    WriteResult,
 )
 from moldau.cluster.znodes import (
     BrokerNode,
@@ -155,7 +155,7 @@ class World:
             self.ask(self.other, Multi(writes_of(change)))
         self.session: FakeSession = self.tree.session(latency_s)
         self.store = MetadataStore(self.session)
-        self.outcomes: list[Written | CoordinationError] = []
+        self.outcomes: list[WriteResult | CoordinationError] = []
 
     def settle(self) -> None:
         while self.clock.pending:
@@ -188,7 +188,7 @@ class World:
     def write(self, change: Change, epoch_version: int | None = None) -> None:
         self.store.write([change], self.outcomes.append, epoch_version)
 
-    def written(self) -> Written | CoordinationError:
+    def written(self) -> WriteResult | CoordinationError:
         self.settle()
         (outcome,) = self.outcomes
         self.outcomes.clear()
@@ -215,8 +215,8 @@ def has_happened(world: World, case: Case) -> bool:
     return found is not None and found.data == expected[case.node]
 
 
-def witness_is_named(world: World, case: Case, written: Written | CoordinationError) -> bool:
-    assert isinstance(written, Written), written
+def witness_is_named(world: World, case: Case, written: WriteResult | CoordinationError) -> bool:
+    assert isinstance(written, WriteResult), written
     found = world.data(case.node)
     return written.created_id == (None if found is None else found.stat.created_id)
 
@@ -227,7 +227,7 @@ def test_a_change_that_is_written(world: World, case: Case) -> None:
     assert has_happened(world, case)
     assert witness_is_named(world, case, written)
     notifications = world.ask(world.other, GetChildren(znodes.CONFIG_CHANGES))
-    assert isinstance(written, Written)
+    assert isinstance(written, WriteResult)
     made = [] if written.notification is None else [written.notification]
     ours = [name for name in notifications.names if name in made]  # type: ignore[union-attr]
     assert ours == made
@@ -314,7 +314,7 @@ def test_the_answer_to_the_witness_may_be_lost_too(world: World) -> None:
         world.settle()
         assert world.outcomes == []
     world.session.resume()
-    assert isinstance(world.written(), Written)
+    assert isinstance(world.written(), WriteResult)
 
 
 def test_the_second_attempt_may_be_refused_by_the_first(world: World) -> None:
@@ -328,7 +328,7 @@ def test_the_second_attempt_may_be_refused_by_the_first(world: World) -> None:
     world.session.release(1)
     world.ask(world.other, Create(znodes.delete_topic("t")))
     world.session.release()
-    assert isinstance(world.written(), Written)
+    assert isinstance(world.written(), WriteResult)
 
 
 def test_only_our_own_registration_is_a_witness(world: World) -> None:
@@ -358,7 +358,7 @@ def test_a_write_that_waited_for_the_next_session_is_settled_in_that(world: Worl
     world.settle()
     world.session.resume()
     written = world.written()
-    assert isinstance(written, Written)
+    assert isinstance(written, WriteResult)
     found = world.data(znodes.broker(0))
     assert found is not None
     assert (found.stat.owner, found.stat.created_id) == (world.session.session_id, written.created_id)

@@ -20,7 +20,7 @@ from moldau.cluster.controller.machine import Controller
 from moldau.cluster.controller.runner import ControllerRunner
 from moldau.cluster.queries import ConfigNodes, LiveBroker
 from moldau.cluster.snapshot import BrokerInfo, MetadataSnapshot
-from moldau.cluster.store import ConfigsChanged, MetadataStore, StoreEvent, Written
+from moldau.cluster.store import ConfigsChanged, MetadataStore, StoreEvent, WriteResult
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import ID_BYTES, TopicPartition, format_id
 from moldau.ports.coordination import NodeExistsError, SessionEvent, SessionState
@@ -119,7 +119,7 @@ class ClusterMembership:
             else:
                 queries.answer(self._store, queries.notification_names(), partial(names_read, False))
 
-        def written(is_registered: bool, is_empty: bool, outcome: Written | CoordinationError) -> None:
+        def written(is_registered: bool, is_empty: bool, outcome: WriteResult | CoordinationError) -> None:
             if isinstance(outcome, NodeExistsError):  # another broker was faster, or is registered with this id
                 self.read(info, cluster_id, done, registers=outcome.path != znodes.broker(self._broker_id))
             elif isinstance(outcome, CoordinationError):

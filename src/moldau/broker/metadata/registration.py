@@ -9,7 +9,7 @@ from functools import partial
 from moldau.cluster import queries, znodes
 from moldau.cluster.changes import Register
 from moldau.cluster.snapshot import BrokerInfo
-from moldau.cluster.store import MetadataStore, StoreEvent, Written
+from moldau.cluster.store import MetadataStore, StoreEvent, WriteResult
 from moldau.cluster.znodes import BrokerNode
 from moldau.model.errors import CoordinationError
 from moldau.ports.clock import Clock
@@ -63,10 +63,10 @@ class Registration:
         if session_id == self._session_id:
             self._store.write([registration_of(self._info, self._clock)], partial(self._written, session_id))
 
-    def _written(self, session_id: int, outcome: Written | CoordinationError) -> None:
+    def _written(self, session_id: int, outcome: WriteResult | CoordinationError) -> None:
         if session_id != self._session_id:
             return
-        if isinstance(outcome, Written):
+        if isinstance(outcome, WriteResult):
             assert outcome.created_id is not None, "a node that was made has an id"
             self._registered(outcome.created_id, session_id)
         elif isinstance(outcome, NodeExistsError):

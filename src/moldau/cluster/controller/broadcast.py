@@ -18,7 +18,7 @@ from moldau.cluster.controller.events import Outbox, RaisedEpochs
 from moldau.cluster.controller.image import ClusterImage, TopicImage
 from moldau.cluster.queries import FoundTopic, LiveBroker
 from moldau.cluster.snapshot import TopicInfo
-from moldau.cluster.store import Written
+from moldau.cluster.store import WriteResult
 from moldau.cluster.znodes import PartitionState
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
@@ -210,8 +210,8 @@ class Elections:
             changes = [PutState(topic.name, index, state, topic.info(index).state_version) for topic, index, state in moved]
             self._outbox.write(changes, partial(written, moved))
 
-        def written(moved: list[_Elected], outcome: Written | CoordinationError) -> None:
-            if isinstance(outcome, Written):
+        def written(moved: list[_Elected], outcome: WriteResult | CoordinationError) -> None:
+            if isinstance(outcome, WriteResult):
                 moved = [each for each in moved if self._image.topics.get(each.topic.name) is each.topic]
                 for topic, index, state in moved:
                     topic.put(index, state, topic.info(index).state_version + 1)

@@ -11,7 +11,7 @@ from moldau.cluster.controller.planning import not_stored
 from moldau.cluster.controller.requests import AlterConfig, AlteredConfig, ConfigEdit, ConfigOperation, ConfigResource
 from moldau.cluster.internal_topics import check_change
 from moldau.cluster.snapshot import unknown_topic
-from moldau.cluster.store import Written
+from moldau.cluster.store import WriteResult
 from moldau.model.config import (
     BROKER,
     TOPIC,
@@ -77,8 +77,8 @@ class ConfigChanges:
             else:
                 self._outbox.write([_change(resource, after, version)], partial(written, before, after))
 
-        def written(before: Mapping[str, str], after: Mapping[str, str], outcome: Written | CoordinationError) -> None:
-            if isinstance(outcome, Written):
+        def written(before: Mapping[str, str], after: Mapping[str, str], outcome: WriteResult | CoordinationError) -> None:
+            if isinstance(outcome, WriteResult):
                 end(AlteredConfig(before, after, outcome.notification))
                 self._remove_old(now_ms)
             elif isinstance(outcome, NodeError) and outcome.path == path:  # another writer has changed it, or deleted the topic

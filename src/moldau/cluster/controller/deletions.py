@@ -15,7 +15,7 @@ from moldau.cluster.controller.planning import Outcomes, not_stored
 from moldau.cluster.controller.requests import DeleteTopics
 from moldau.cluster.queries import FoundTopic, TopicNodes
 from moldau.cluster.snapshot import unknown_topic
-from moldau.cluster.store import Written
+from moldau.cluster.store import WriteResult
 from moldau.model.errors import CoordinationError, PeerError
 from moldau.ports.coordination import NodeError, NodeExistsError
 
@@ -119,9 +119,9 @@ class TopicDeletions:
         else:
             self._stop(marked)
 
-    def _marked(self, batch: list[_Deletion], marked: list[_Deletion], outcome: Written | CoordinationError) -> None:
+    def _marked(self, batch: list[_Deletion], marked: list[_Deletion], outcome: WriteResult | CoordinationError) -> None:
         self._is_marking = False
-        if isinstance(outcome, Written):
+        if isinstance(outcome, WriteResult):
             self._stop([*marked, *batch])
         elif isinstance(outcome, NodeExistsError):  # marked by another writer
             there = [each for each in batch if znodes.delete_topic(each.name) == outcome.path]
@@ -213,8 +213,8 @@ class TopicDeletions:
             ended.append(each)
         write()
 
-    def _dropped(self, ended: Sequence[_Deletion], outcome: Written | CoordinationError) -> None:
-        if not isinstance(outcome, Written):
+    def _dropped(self, ended: Sequence[_Deletion], outcome: WriteResult | CoordinationError) -> None:
+        if not isinstance(outcome, WriteResult):
             self._fail(ended, not_stored(f"delete topics {[each.name for each in ended]}", outcome))
             return
         for each in ended:

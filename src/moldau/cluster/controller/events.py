@@ -14,7 +14,7 @@ from moldau.cluster import znodes
 from moldau.cluster.changes import Change
 from moldau.cluster.control import Control, ControlReply
 from moldau.cluster.queries import LiveBroker, Query
-from moldau.cluster.store import StoreEvent, Written
+from moldau.cluster.store import StoreEvent, WriteResult
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
 from moldau.model.value import Value
@@ -156,11 +156,11 @@ class Outbox:
         """Make a query, and call `then` with the outcome."""
         self.effects.append(Read(self._expect(then), query))
 
-    def write(self, changes: Sequence[Change], then: Callable[[Written | CoordinationError], object]) -> None:
+    def write(self, changes: Sequence[Change], then: Callable[[WriteResult | CoordinationError], object]) -> None:
         """Write as controller, and call `then` with the outcome; `refused` instead if another is controller."""
         epoch_version = self.epoch_version
 
-        def written(outcome: Written | CoordinationError) -> None:
+        def written(outcome: WriteResult | CoordinationError) -> None:
             if epoch_version is not None and isinstance(outcome, NodeError) and outcome.path == znodes.CONTROLLER_EPOCH:
                 self._refused()
             else:

@@ -53,7 +53,7 @@ from moldau.cluster.store import (
     StoreEvent,
     TopicChanged,
     TopicsChanged,
-    Written,
+    WriteResult,
 )
 from moldau.model.config import BrokerConfig
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
@@ -156,8 +156,8 @@ class Controller:
         self.role = Role.CLAIMING
         version = 0 if found.epoch is None else found.epoch_version + 1
 
-        def claimed(outcome: Written | CoordinationError) -> None:
-            if isinstance(outcome, Written):
+        def claimed(outcome: WriteResult | CoordinationError) -> None:
+            if isinstance(outcome, WriteResult):
                 self._claimed(epoch, version)
             elif isinstance(outcome, NodeError):
                 self._read_controller()
@@ -265,7 +265,7 @@ class Controller:
             return
         some = changes[:PARTITIONS_PER_STEP]
 
-        def written(outcome: Written | CoordinationError) -> None:
+        def written(outcome: WriteResult | CoordinationError) -> None:
             if isinstance(outcome, CoordinationError):
                 self._fail(outcome)
                 return

@@ -23,7 +23,7 @@ from moldau.cluster.controller.planning import Outcomes, Plan, Planner, new_part
 from moldau.cluster.controller.requests import CreateTopics, GrowthSpec, GrowTopics, PlannedTopic
 from moldau.cluster.queries import FoundTopic, TopicNodes
 from moldau.cluster.snapshot import twice, unknown_topic
-from moldau.cluster.store import TopicChanged, TopicsChanged, Written
+from moldau.cluster.store import TopicChanged, TopicsChanged, WriteResult
 from moldau.cluster.znodes import PartitionState
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -144,9 +144,9 @@ class TopicChanges:
         self._is_creating = True
         self._outbox.write(changes, partial(self._creations_written, batch))
 
-    def _creations_written(self, batch: list[_Creation], outcome: Written | CoordinationError) -> None:
+    def _creations_written(self, batch: list[_Creation], outcome: WriteResult | CoordinationError) -> None:
         self._is_creating = False
-        if isinstance(outcome, Written):
+        if isinstance(outcome, WriteResult):
             complete = []
             for creation in batch:
                 plan = creation.plan
@@ -236,10 +236,10 @@ class TopicChanges:
             if not out:
                 then(failure)
 
-        def written(states: dict[int, PartitionState], outcome: Written | CoordinationError) -> None:
+        def written(states: dict[int, PartitionState], outcome: WriteResult | CoordinationError) -> None:
             nonlocal out, failure
             out -= 1
-            if isinstance(outcome, Written):
+            if isinstance(outcome, WriteResult):
                 for index, state in states.items():
                     topic.put(index, state, 0)
             else:
@@ -298,14 +298,14 @@ class TopicChanges:
             else:
                 write_states()
 
-        def dropped(left: Sequence[int], outcome: Written | CoordinationError) -> None:
-            if isinstance(outcome, Written):
+        def dropped(left: Sequence[int], outcome: WriteResult | CoordinationError) -> None:
+            if isinstance(outcome, WriteResult):
                 drop(left)
             else:
                 self._end(outcomes, spec.name, not_stored(change, outcome))
 
-        def named(outcome: Written | CoordinationError) -> None:
-            if isinstance(outcome, Written):
+        def named(outcome: WriteResult | CoordinationError) -> None:
+            if isinstance(outcome, WriteResult):
                 self._image.grow(topic, added, topic.version + 1)
                 self._image.reserve(spec.name, 0)
                 write_states()
@@ -368,7 +368,7 @@ class TopicChanges:
             else:
                 self._outbox.write([NewPartitions(topic.name)], parent_written)
 
-        def parent_written(outcome: Written | CoordinationError) -> None:
+        def parent_written(outcome: WriteResult | CoordinationError) -> None:
             if isinstance(outcome, CoordinationError):
                 completed(outcome)
             else:
