@@ -122,7 +122,7 @@ class MetadataStore:
         """
         check = () if epoch_version is None else (Check(znodes.CONTROLLER_EPOCH, epoch_version),)
         request = Multi((*check, *(write for change in changes for write in writes_of(change))))
-        _Writing(self._coordination, request, witness_of(changes[0]), done).submit()
+        _PendingWrite(self._coordination, request, witness_of(changes[0]), done).submit()
 
 
 class _Reading:
@@ -174,7 +174,7 @@ class _Reading:
             self._ask_next()
 
 
-class _Writing:
+class _PendingWrite:
     """One write until its outcome is known."""
 
     def __init__(
