@@ -111,7 +111,7 @@ class MetadataStore:
 
         SessionExpiredError, CoordinationError.
         """
-        _Reading(self._coordination, requests, done).start()
+        _PendingReads(self._coordination, requests, done).start()
 
     def write(
         self, changes: Sequence[Change], done: Callable[[WriteResult | CoordinationError], object], epoch_version: int | None = None
@@ -125,7 +125,7 @@ class MetadataStore:
         _PendingWrite(self._coordination, request, witness_of(changes[0]), done).submit()
 
 
-class _Reading:
+class _PendingReads:
     """Many reads until all are answered; one that a lost connection answers is made again, when there is one again."""
 
     def __init__(
