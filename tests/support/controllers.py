@@ -6,7 +6,7 @@ from typing import Any
 from moldau.cluster import znodes
 from moldau.cluster.changes import NewCluster, Register
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, StopReplica, UpdateMetadata
-from moldau.cluster.controller.events import Registered
+from moldau.cluster.controller.events import BrokerRegistered
 from moldau.cluster.controller.machine import Controller, Role
 from moldau.cluster.controller.requests import CreateTopics, DeleteTopics, GrowthSpec, GrowTopics, Request, TopicSpec
 from moldau.cluster.controller.runner import ControllerRunner
@@ -55,7 +55,7 @@ class Broker:
         if isinstance(outcome, WriteResult) and outcome.created_id is not None:
             self.epoch = outcome.created_id
             self.controller_epoch = 0
-            self.runner.take(Registered(self.epoch, self.session.session_id))
+            self.runner.take(BrokerRegistered(self.epoch, self.session.session_id))
 
     def _heard(self, event: object) -> None:
         if isinstance(event, SessionEvent) and event.state is SessionState.CONNECTED and self.epoch and self.expired:

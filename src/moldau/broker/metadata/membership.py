@@ -15,7 +15,7 @@ from moldau.broker.metadata.registration import Registration, registration_of
 from moldau.cluster import queries, znodes
 from moldau.cluster.changes import NewCluster
 from moldau.cluster.control import Control, ControlReply
-from moldau.cluster.controller.events import LogEpochs, Registered
+from moldau.cluster.controller.events import BrokerRegistered, LogEpochs
 from moldau.cluster.controller.machine import Controller
 from moldau.cluster.controller.runner import ControllerRunner
 from moldau.cluster.queries import ConfigNodes, LiveBroker
@@ -181,7 +181,7 @@ class ClusterMembership:
 
     def _registered(self, broker_epoch: int, session_id: int) -> None:
         self._applier.broker_epoch = broker_epoch
-        self._runner.take(Registered(broker_epoch, session_id))
+        self._runner.take(BrokerRegistered(broker_epoch, session_id))
 
     def _failed(self, error: CoordinationError) -> None:
         if self._joined is None:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 # Events
 
 
-class Registered(Value):
+class BrokerRegistered(Value):
     """This broker is registered, in this incarnation."""
 
     broker_epoch: int
@@ -50,7 +50,7 @@ class Asked(Value):
 
 
 class LogEpochs(Value):
-    """The latest leader epochs that logs of this broker know. To come before `Registered`."""
+    """The latest leader epochs that logs of this broker know. To come before `BrokerRegistered`."""
 
     floors: Mapping[TopicPartition, int]
 
@@ -63,7 +63,7 @@ class Continue(Value):
     """The answer to `Again`."""
 
 
-Event = Registered | SessionEvent | StoreEvent | Completed | Asked | LogEpochs | Due | Continue
+Event = BrokerRegistered | SessionEvent | StoreEvent | Completed | Asked | LogEpochs | Due | Continue
 
 # Effects
 

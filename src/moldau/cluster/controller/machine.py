@@ -32,6 +32,7 @@ from moldau.cluster.controller.events import (
     Again,
     Asked,
     BecameController,
+    BrokerRegistered,
     Completed,
     Continue,
     Due,
@@ -40,7 +41,6 @@ from moldau.cluster.controller.events import (
     Failed,
     LogEpochs,
     Outbox,
-    Registered,
     Resigned,
 )
 from moldau.cluster.controller.image import ClusterImage
@@ -103,7 +103,7 @@ class Controller:
         """What is to be done now, in this order."""
         self._now_ms = now_ms
         match event:
-            case Registered():
+            case BrokerRegistered():
                 self._registered(event)
             case SessionEvent(state):
                 self._session_changed(state)
@@ -128,7 +128,7 @@ class Controller:
 
     # Becoming controller, and resigning
 
-    def _registered(self, event: Registered) -> None:
+    def _registered(self, event: BrokerRegistered) -> None:
         if event.broker_epoch != self._broker_epoch:
             self._resign()
             self._broker_epoch = event.broker_epoch
