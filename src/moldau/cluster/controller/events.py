@@ -35,7 +35,7 @@ class BrokerRegistered(Value):
     session_id: int
 
 
-class Completed(Value):
+class EffectCompleted(Value):
     """A read, a write, or what was sent has come to its outcome, or its error."""
 
     ticket: int
@@ -63,7 +63,7 @@ class Continue(Value):
     """The answer to `Again`."""
 
 
-Event = BrokerRegistered | SessionEvent | StoreEvent | Completed | Asked | LogEpochs | Due | Continue
+Event = BrokerRegistered | SessionEvent | StoreEvent | EffectCompleted | Asked | LogEpochs | Due | Continue
 
 # Effects
 

@@ -33,10 +33,10 @@ from moldau.cluster.controller.events import (
     Asked,
     BecameController,
     BrokerRegistered,
-    Completed,
     Continue,
     Due,
     Effect,
+    EffectCompleted,
     Event,
     Failed,
     LogEpochs,
@@ -107,7 +107,7 @@ class Controller:
                 self._registered(event)
             case SessionEvent(state):
                 self._session_changed(state)
-            case Completed(ticket, outcome):
+            case EffectCompleted(ticket, outcome):
                 self._outbox.receive(ticket, outcome)
             case Asked():
                 self._asked(event)

@@ -16,10 +16,10 @@ from moldau.cluster.controller.events import (
     Answer,
     Asked,
     BecameController,
-    Completed,
     Continue,
     Due,
     Effect,
+    EffectCompleted,
     Event,
     Failed,
     RaisedEpochs,
@@ -126,11 +126,11 @@ class ControllerRunner:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Read(ticket, query):
-                queries.answer(self._store, query, lambda outcome: self.take(Completed(ticket, outcome)))
+                queries.answer(self._store, query, lambda outcome: self.take(EffectCompleted(ticket, outcome)))
             case Write(ticket, changes, epoch_version):
-                self._store.write(changes, lambda outcome: self.take(Completed(ticket, outcome)), epoch_version)
+                self._store.write(changes, lambda outcome: self.take(EffectCompleted(ticket, outcome)), epoch_version)
             case Send(ticket, broker, control):
-                self._send(broker, control, lambda reply: self.take(Completed(ticket, reply)))
+                self._send(broker, control, lambda reply: self.take(EffectCompleted(ticket, reply)))
             case Answer(ticket, outcome):
                 self._asked.pop(ticket)(outcome)
             case Again():
