@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from moldau.cluster import queries
 from moldau.cluster.changes import PutTopic
 from moldau.cluster.controller.broadcast import Broadcast, Elections, Works
-from moldau.cluster.controller.events import Asked, Outbox, Wake
+from moldau.cluster.controller.events import Outbox, RequestReceived, Wake
 from moldau.cluster.controller.image import ClusterImage
 from moldau.cluster.controller.planning import Planner
 from moldau.cluster.controller.requests import AlterConfig, CreateTopics, DeleteTopics, GrowTopics
@@ -55,7 +55,7 @@ class ClusterChanges:
         """Topics to read when the timer is due; None if nothing has changed."""
         self._is_waking = False
 
-    def carry_out(self, asked: Asked, now_ms: int) -> None:
+    def carry_out(self, asked: RequestReceived, now_ms: int) -> None:
         """Carry out a request, and answer."""
         match asked.request:
             case CreateTopics() as request:

@@ -42,7 +42,7 @@ class EffectCompleted(Value):
     outcome: Any
 
 
-class Asked(Value):
+class RequestReceived(Value):
     """A broker asks for a change."""
 
     ticket: int
@@ -63,7 +63,7 @@ class Continue(Value):
     """The answer to `Again`."""
 
 
-Event = BrokerRegistered | SessionEvent | StoreEvent | EffectCompleted | Asked | LogEpochs | Due | Continue
+Event = BrokerRegistered | SessionEvent | StoreEvent | EffectCompleted | RequestReceived | LogEpochs | Due | Continue
 
 # Effects
 

@@ -30,7 +30,6 @@ from moldau.cluster.control import LedPartition
 from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, Works
 from moldau.cluster.controller.events import (
     Again,
-    Asked,
     BecameController,
     BrokerRegistered,
     Continue,
@@ -41,6 +40,7 @@ from moldau.cluster.controller.events import (
     Failed,
     LogEpochs,
     Outbox,
+    RequestReceived,
     Resigned,
 )
 from moldau.cluster.controller.image import ClusterImage
@@ -94,7 +94,7 @@ class Controller:
         self._now_ms = 0
         self._missed: dict[StoreEvent, None] = {}
         """Changes that were seen before we were active."""
-        self._waiting: deque[Asked] = deque()
+        self._waiting: deque[RequestReceived] = deque()
         self._broadcast = Broadcast(broker_id, 0, self.image, self._outbox)
         self._elections = Elections(self.image, self._outbox, self._broadcast, self._works)
         self._changes: ClusterChanges | None = None
@@ -109,7 +109,7 @@ class Controller:
                 self._session_changed(state)
             case EffectCompleted(ticket, outcome):
                 self._outbox.receive(ticket, outcome)
-            case Asked():
+            case RequestReceived():
                 self._asked(event)
             case LogEpochs(floors):
                 self._floors = floors
@@ -344,7 +344,7 @@ class Controller:
 
     # Requests
 
-    def _asked(self, event: Asked) -> None:
+    def _asked(self, event: RequestReceived) -> None:
         self._outbox.asked[event.ticket] = None
         if self.role is Role.ACTIVE:
             self._carry_out(event)
@@ -353,7 +353,7 @@ class Controller:
         else:
             self._outbox.answer(event.ticket, PeerError(ErrorCode.NOT_CONTROLLER, f"broker {self._broker_id} is not controller"))
 
-    def _carry_out(self, event: Asked) -> None:
+    def _carry_out(self, event: RequestReceived) -> None:
         self._cluster_changes().carry_out(event, self._now_ms)
 
     def _cluster_changes(self) -> "ClusterChanges":

@@ -14,7 +14,6 @@ from moldau.cluster.control import Control, ControlReply
 from moldau.cluster.controller.events import (
     Again,
     Answer,
-    Asked,
     BecameController,
     Continue,
     Due,
@@ -24,6 +23,7 @@ from moldau.cluster.controller.events import (
     Failed,
     RaisedEpochs,
     Read,
+    RequestReceived,
     Resigned,
     Send,
     Wake,
@@ -88,7 +88,7 @@ class ControllerRunner:
         """Have a request carried out; `done` with its outcome, now or later."""
         self._last_ticket += 1
         self._asked[self._last_ticket] = done
-        self.take(Asked(self._last_ticket, request))
+        self.take(RequestReceived(self._last_ticket, request))
 
     def take(self, event: Event) -> None:
         """Have the controller know of an event."""
