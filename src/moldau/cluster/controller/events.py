@@ -55,7 +55,7 @@ class LogEpochs(Value):
     floors: Mapping[TopicPartition, int]
 
 
-class Due(Value):
+class WakeUp(Value):
     """The delay of `Wake` is over."""
 
 
@@ -63,7 +63,7 @@ class Continue(Value):
     """The answer to `Again`."""
 
 
-Event = BrokerRegistered | SessionEvent | StoreEvent | EffectCompleted | RequestReceived | LogEpochs | Due | Continue
+Event = BrokerRegistered | SessionEvent | StoreEvent | EffectCompleted | RequestReceived | LogEpochs | WakeUp | Continue
 
 # Effects
 
@@ -99,7 +99,7 @@ class Answer(Value):
 
 
 class Wake(Value):
-    """Answer with `Due` after a delay."""
+    """Answer with `WakeUp` after a delay."""
 
     delay_ms: int
 

@@ -33,7 +33,6 @@ from moldau.cluster.controller.events import (
     BecameController,
     BrokerRegistered,
     Continue,
-    Due,
     Effect,
     EffectCompleted,
     Event,
@@ -42,6 +41,7 @@ from moldau.cluster.controller.events import (
     Outbox,
     RequestReceived,
     Resigned,
+    WakeUp,
 )
 from moldau.cluster.controller.image import ClusterImage
 from moldau.cluster.queries import Contents, ControllerNodes, LiveBroker
@@ -113,7 +113,7 @@ class Controller:
                 self._asked(event)
             case LogEpochs(floors):
                 self._floors = floors
-            case Due():
+            case WakeUp():
                 if self._changes is not None:
                     self._changes.due()
             case Continue():

@@ -16,7 +16,6 @@ from moldau.cluster.controller.events import (
     Answer,
     BecameController,
     Continue,
-    Due,
     Effect,
     EffectCompleted,
     Event,
@@ -27,6 +26,7 @@ from moldau.cluster.controller.events import (
     Resigned,
     Send,
     Wake,
+    WakeUp,
     Write,
 )
 
@@ -136,7 +136,7 @@ class ControllerRunner:
             case Again():
                 self._soon(partial(self.take, Continue()))
             case Wake(delay_ms):
-                self._timer = self._clock.call_later(delay_ms / 1000, partial(self.take, Due()))
+                self._timer = self._clock.call_later(delay_ms / 1000, partial(self.take, WakeUp()))
             case BecameController(epoch):
                 _LOG.info("became controller: epoch=%d", epoch)
                 self._became_controller()
