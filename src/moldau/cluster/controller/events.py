@@ -60,7 +60,7 @@ class WakeUp(Value):
 
 
 class Continue(Value):
-    """The answer to `Again`."""
+    """The answer to `ContinueLater`."""
 
 
 Event = BrokerRegistered | SessionEvent | StoreEvent | EffectCompleted | RequestReceived | LogEpochs | WakeUp | Continue
@@ -104,7 +104,7 @@ class Wake(Value):
     delay_ms: int
 
 
-class Again(Value):
+class ContinueLater(Value):
     """Answer with `Continue` soon."""
 
 
@@ -130,7 +130,7 @@ class Failed(Value):
     error: CoordinationError
 
 
-Effect = Read | Write | Send | Answer | Wake | Again | BecameController | Resigned | RaisedEpochs | Failed
+Effect = Read | Write | Send | Answer | Wake | ContinueLater | BecameController | Resigned | RaisedEpochs | Failed
 
 
 class Outbox:

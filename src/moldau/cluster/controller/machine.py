@@ -16,7 +16,7 @@
 
 Nothing takes the controller's place unconditionally: a claim creates a node that must not exist, and every write of a controller checks
 its epoch. What happens in ACTIVE is in `cluster_changes` and `broadcast`. No step works on more than 100 partitions; what is left is
-`Again`, and continues with `Continue`.
+`ContinueLater`, and continues with `Continue`.
 """
 
 from collections import deque
@@ -29,10 +29,10 @@ from moldau.cluster.changes import Change, ClaimController, PutTopic, RaiseContr
 from moldau.cluster.control import LedPartition
 from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, Works
 from moldau.cluster.controller.events import (
-    Again,
     BecameController,
     BrokerRegistered,
     Continue,
+    ContinueLater,
     Effect,
     EffectCompleted,
     Event,
@@ -123,7 +123,7 @@ class Controller:
                 self._store_changed(event)
         if self._works.is_waiting and not self._continues:
             self._continues = True
-            self._outbox.effects.append(Again())
+            self._outbox.effects.append(ContinueLater())
         return self._outbox.take()
 
     # Becoming controller, and resigning

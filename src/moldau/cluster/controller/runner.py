@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, assert_never
 from moldau.cluster import queries
 from moldau.cluster.control import Control, ControlReply
 from moldau.cluster.controller.events import (
-    Again,
     Answer,
     BecameController,
     Continue,
+    ContinueLater,
     Effect,
     EffectCompleted,
     Event,
@@ -133,7 +133,7 @@ class ControllerRunner:
                 self._send(broker, control, lambda reply: self.take(EffectCompleted(ticket, reply)))
             case Answer(ticket, outcome):
                 self._asked.pop(ticket)(outcome)
-            case Again():
+            case ContinueLater():
                 self._soon(partial(self.take, Continue()))
             case Wake(delay_ms):
                 self._timer = self._clock.call_later(delay_ms / 1000, partial(self.take, WakeUp()))
