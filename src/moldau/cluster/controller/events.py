@@ -124,13 +124,13 @@ class RaisedEpochs(Value):
     partitions: int
 
 
-class Failed(Value):
+class ControllerFailed(Value):
     """The tree refuses what a controller needs; this broker is not controller until its session or the controller changes."""
 
     error: CoordinationError
 
 
-Effect = Read | Write | Send | Answer | Wake | ContinueLater | BecameController | Resigned | RaisedEpochs | Failed
+Effect = Read | Write | Send | Answer | Wake | ContinueLater | BecameController | Resigned | RaisedEpochs | ControllerFailed
 
 
 class Outbox:

@@ -33,10 +33,10 @@ from moldau.cluster.controller.events import (
     BrokerRegistered,
     Continue,
     ContinueLater,
+    ControllerFailed,
     Effect,
     EffectCompleted,
     Event,
-    Failed,
     LogEpochs,
     Outbox,
     RequestReceived,
@@ -203,7 +203,7 @@ class Controller:
 
     def _fail(self, error: CoordinationError) -> None:
         self._resign()
-        self._outbox.effects.append(Failed(error))
+        self._outbox.effects.append(ControllerFailed(error))
 
     def _refused(self) -> None:
         """A write has found the epoch of another controller."""

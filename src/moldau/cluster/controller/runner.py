@@ -16,10 +16,10 @@ from moldau.cluster.controller.events import (
     BecameController,
     Continue,
     ContinueLater,
+    ControllerFailed,
     Effect,
     EffectCompleted,
     Event,
-    Failed,
     RaisedEpochs,
     Read,
     RequestReceived,
@@ -144,7 +144,7 @@ class ControllerRunner:
                 _LOG.warning("controller resigned: another broker is controller, or the session with the coordination tree has ended")
             case RaisedEpochs(partitions):
                 self._raised_epochs(partitions)
-            case Failed(error):
+            case ControllerFailed(error):
                 self._failed(error)
             case _:
                 assert_never(effect)
