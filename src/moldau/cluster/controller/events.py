@@ -114,7 +114,7 @@ class BecameController(Value):
     epoch: int
 
 
-class Resigned(Value):
+class ControllerResigned(Value):
     """This broker is not controller any more."""
 
 
@@ -130,7 +130,7 @@ class ControllerFailed(Value):
     error: CoordinationError
 
 
-Effect = Read | Write | Send | Answer | Wake | ContinueLater | BecameController | Resigned | RaisedEpochs | ControllerFailed
+Effect = Read | Write | Send | Answer | Wake | ContinueLater | BecameController | ControllerResigned | RaisedEpochs | ControllerFailed
 
 
 class Outbox:

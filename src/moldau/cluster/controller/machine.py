@@ -34,13 +34,13 @@ from moldau.cluster.controller.events import (
     Continue,
     ContinueLater,
     ControllerFailed,
+    ControllerResigned,
     Effect,
     EffectCompleted,
     Event,
     LogEpochs,
     Outbox,
     RequestReceived,
-    Resigned,
     WakeUp,
 )
 from moldau.cluster.controller.image import ClusterImage
@@ -199,7 +199,7 @@ class Controller:
         self._begin(0)
         self.role = Role.IDLE
         if was_controller:
-            self._outbox.effects.append(Resigned())
+            self._outbox.effects.append(ControllerResigned())
 
     def _fail(self, error: CoordinationError) -> None:
         self._resign()

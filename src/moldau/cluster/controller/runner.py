@@ -17,13 +17,13 @@ from moldau.cluster.controller.events import (
     Continue,
     ContinueLater,
     ControllerFailed,
+    ControllerResigned,
     Effect,
     EffectCompleted,
     Event,
     RaisedEpochs,
     Read,
     RequestReceived,
-    Resigned,
     Send,
     Wake,
     WakeUp,
@@ -140,7 +140,7 @@ class ControllerRunner:
             case BecameController(epoch):
                 _LOG.info("became controller: epoch=%d", epoch)
                 self._became_controller()
-            case Resigned():
+            case ControllerResigned():
                 _LOG.warning("controller resigned: another broker is controller, or the session with the coordination tree has ended")
             case RaisedEpochs(partitions):
                 self._raised_epochs(partitions)
