@@ -14,7 +14,7 @@ from typing import NamedTuple
 from moldau.cluster import queries
 from moldau.cluster.changes import PutState
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
-from moldau.cluster.controller.events import Outbox, RaisedEpochs
+from moldau.cluster.controller.events import EpochsRaised, Outbox
 from moldau.cluster.controller.image import ClusterImage, TopicImage
 from moldau.cluster.queries import FoundTopic, LiveBroker
 from moldau.cluster.snapshot import TopicInfo
@@ -249,7 +249,7 @@ class Elections:
         if moved:
             write(moved)
         if raised:
-            self._outbox.effects.append(RaisedEpochs(raised))
+            self._outbox.effects.append(EpochsRaised(raised))
         end()
 
     def _read_again(self, names: list[str], error: CoordinationError) -> None:

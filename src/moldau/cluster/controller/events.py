@@ -118,7 +118,7 @@ class ControllerResigned(Value):
     """This broker is not controller any more."""
 
 
-class RaisedEpochs(Value):
+class EpochsRaised(Value):
     """The tree was older than the logs of this broker: leader epochs of so many partitions were raised above those of the logs."""
 
     partitions: int
@@ -130,7 +130,7 @@ class ControllerFailed(Value):
     error: CoordinationError
 
 
-Effect = Read | Write | Send | Answer | Wake | ContinueLater | BecameController | ControllerResigned | RaisedEpochs | ControllerFailed
+Effect = Read | Write | Send | Answer | Wake | ContinueLater | BecameController | ControllerResigned | EpochsRaised | ControllerFailed
 
 
 class Outbox:

@@ -20,8 +20,8 @@ from moldau.cluster.controller.events import (
     ControllerResigned,
     Effect,
     EffectCompleted,
+    EpochsRaised,
     Event,
-    RaisedEpochs,
     Read,
     RequestReceived,
     Send,
@@ -142,7 +142,7 @@ class ControllerRunner:
                 self._became_controller()
             case ControllerResigned():
                 _LOG.warning("controller resigned: another broker is controller, or the session with the coordination tree has ended")
-            case RaisedEpochs(partitions):
+            case EpochsRaised(partitions):
                 self._raised_epochs(partitions)
             case ControllerFailed(error):
                 self._failed(error)
