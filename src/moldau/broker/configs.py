@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.metadata.admin import ClusterAdmin, warn_without_effect
-from moldau.cluster.controller.requests import AlterConfig, AlteredConfig, ConfigEdit, ConfigOperation, ConfigResource
+from moldau.cluster.controller.requests import AlterConfig, AlteredConfig, ConfigEdit, ConfigOperation, ConfigTarget
 from moldau.cluster.snapshot import unknown_topic
 from moldau.model.config import (
     BROKER,
@@ -126,9 +126,9 @@ class Configs:
         self, resource: Resource, edits: Sequence[ConfigEdit], *, replaces: bool, validate_only: bool
     ) -> Generator[Pause, None, list[str]]:
         if resource.type == ResourceType.TOPIC:
-            where = ConfigResource(resource.name)
+            where = ConfigTarget(resource.name)
         else:
-            where = ConfigResource(None, self._broker_id if resource.name else None)
+            where = ConfigTarget(None, self._broker_id if resource.name else None)
         outcome = yield from self._admin.alter(AlterConfig(where, edits, replaces, validate_only))
         if isinstance(outcome, PeerError):
             raise outcome

@@ -11,7 +11,7 @@ from moldau.cluster.controller.requests import (
     AlteredConfig,
     ConfigEdit,
     ConfigOperation,
-    ConfigResource,
+    ConfigTarget,
     CreateTopics,
     DeleteTopics,
     PlannedTopic,
@@ -612,9 +612,7 @@ def test_epochs_that_logs_know_before_a_start_count_and_are_reported(cluster: Cl
 # Configurations
 
 
-def alter(
-    broker: Broker, resource: ConfigResource, *edits: ConfigEdit, replaces: bool = False, validate_only: bool = False
-) -> list[object]:
+def alter(broker: Broker, resource: ConfigTarget, *edits: ConfigEdit, replaces: bool = False, validate_only: bool = False) -> list[object]:
     return broker.ask(AlterConfig(resource, edits, replaces, validate_only))
 
 
@@ -622,7 +620,7 @@ def test_of_two_changes_at_once_none_is_lost(cluster: Cluster) -> None:
     broker = active(cluster)
     broker.create("t")
     cluster.settle(30)
-    topic = ConfigResource("t")
+    topic = ConfigTarget("t")
     first = alter(broker, topic, ConfigEdit("retention.ms", ConfigOperation.SET, "5"))
     second = alter(broker, topic, ConfigEdit("cleanup.policy", ConfigOperation.APPEND, "compact"))
     cluster.settle(30)
@@ -637,7 +635,7 @@ def test_a_change_by_a_tool_meanwhile_is_not_overwritten(cluster: Cluster) -> No
     broker.create("t")
     cluster.settle(30)
     broker.session.hold()
-    altered = alter(broker, ConfigResource("t"), ConfigEdit("retention.ms", ConfigOperation.SET, "5"))
+    altered = alter(broker, ConfigTarget("t"), ConfigEdit("retention.ms", ConfigOperation.SET, "5"))
     cluster.settle(30)
     broker.session.release(1)
     cluster.settle(30)
@@ -650,7 +648,7 @@ def test_a_change_by_a_tool_meanwhile_is_not_overwritten(cluster: Cluster) -> No
 
 def test_brokers_are_configured_each_and_all(cluster: Cluster) -> None:
     broker = active(cluster)
-    for resource in (ConfigResource(None, None), ConfigResource(None, 0)):
+    for resource in (ConfigTarget(None, None), ConfigTarget(None, 0)):
         altered = alter(broker, resource, ConfigEdit("log.retention.ms", ConfigOperation.SET, "9"))
         cluster.settle(30)
         assert isinstance(altered[0], AlteredConfig)
@@ -667,11 +665,11 @@ def test_what_is_not_allowed_and_what_is_only_checked_writes_nothing(cluster: Cl
     broker.create("t")
     cluster.settle(30)
     asked = [
-        alter(broker, ConfigResource("t"), ConfigEdit("retention.ms", ConfigOperation.SET, "x")),
-        alter(broker, ConfigResource("t"), ConfigEdit("retention.ms", ConfigOperation.APPEND, "1")),
-        alter(broker, ConfigResource("gone"), ConfigEdit("retention.ms", ConfigOperation.SET, "1")),
-        alter(broker, ConfigResource(None, 0), ConfigEdit("broker.id", ConfigOperation.SET, "1")),
-        alter(broker, ConfigResource("t"), ConfigEdit("retention.ms", ConfigOperation.SET, "1"), validate_only=True),
+        alter(broker, ConfigTarget("t"), ConfigEdit("retention.ms", ConfigOperation.SET, "x")),
+        alter(broker, ConfigTarget("t"), ConfigEdit("retention.ms", ConfigOperation.APPEND, "1")),
+        alter(broker, ConfigTarget("gone"), ConfigEdit("retention.ms", ConfigOperation.SET, "1")),
+        alter(broker, ConfigTarget(None, 0), ConfigEdit("broker.id", ConfigOperation.SET, "1")),
+        alter(broker, ConfigTarget("t"), ConfigEdit("retention.ms", ConfigOperation.SET, "1"), validate_only=True),
     ]
     cluster.settle(30)
     assert [error_of(each[0]) for each in asked] == [
@@ -684,13 +682,13 @@ def test_old_notifications_are_removed_and_never_too_many_are_there() -> None:
     cluster = Cluster(1)
     broker = active(cluster)
     for number in range(1500):
-        alter(broker, ConfigResource(None, 0), ConfigEdit("log.retention.ms", ConfigOperation.SET, str(number)))
+        alter(broker, ConfigTarget(None, 0), ConfigEdit("log.retention.ms", ConfigOperation.SET, str(number)))
     cluster.settle()
     assert 1000 <= len(cluster.children(znodes.CONFIG_CHANGES)) <= 1100
     cluster.settle(15 * 60)
-    alter(broker, ConfigResource(None, 0), ConfigEdit("log.retention.ms", ConfigOperation.SET, "1"))
+    alter(broker, ConfigTarget(None, 0), ConfigEdit("log.retention.ms", ConfigOperation.SET, "1"))
     cluster.settle(61)
     for _ in range(500):
-        alter(broker, ConfigResource(None, 0), ConfigEdit("log.retention.ms", ConfigOperation.SET, "2"))
+        alter(broker, ConfigTarget(None, 0), ConfigEdit("log.retention.ms", ConfigOperation.SET, "2"))
     cluster.settle()
     assert len(cluster.children(znodes.CONFIG_CHANGES)) <= 501

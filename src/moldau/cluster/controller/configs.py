@@ -8,7 +8,7 @@ from moldau.cluster.changes import Change, DropNotifications, PutBrokerConfig, P
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage
 from moldau.cluster.controller.planning import not_stored
-from moldau.cluster.controller.requests import AlterConfig, AlteredConfig, ConfigEdit, ConfigOperation, ConfigResource
+from moldau.cluster.controller.requests import AlterConfig, AlteredConfig, ConfigEdit, ConfigOperation, ConfigTarget
 from moldau.cluster.internal_topics import check_change
 from moldau.cluster.snapshot import unknown_topic
 from moldau.cluster.store import WriteResult
@@ -125,12 +125,12 @@ def edited(config: BrokerConfig, request: AlterConfig, before: Mapping[str, str]
     return {name: format_value(definition, parse_value(definition, values[name])) or "" for name, definition in _named(resource, values)}
 
 
-def definitions_of(resource: ConfigResource) -> Mapping[str, ConfigDefinition]:
+def definitions_of(resource: ConfigTarget) -> Mapping[str, ConfigDefinition]:
     """The configurations that a resource can have."""
     return BROKER if resource.topic is None else TOPIC
 
 
-def _edit(config: BrokerConfig, resource: ConfigResource, values: dict[str, str], edit: ConfigEdit) -> None:
+def _edit(config: BrokerConfig, resource: ConfigTarget, values: dict[str, str], edit: ConfigEdit) -> None:
     match edit.operation:
         case ConfigOperation.DELETE:
             values.pop(edit.name, None)
@@ -148,14 +148,14 @@ def _edit(config: BrokerConfig, resource: ConfigResource, values: dict[str, str]
             values[edit.name] = ",".join(kept)
 
 
-def _value(config: BrokerConfig, resource: ConfigResource, name: str, values: Mapping[str, str]) -> ConfigValue:
+def _value(config: BrokerConfig, resource: ConfigTarget, name: str, values: Mapping[str, str]) -> ConfigValue:
     if name in values:
         return parse_value(definitions_of(resource)[name], values[name])
     value = (config if resource.topic is None else config.topic({})).value(name)
     return () if value is None else value
 
 
-def _list_definition(resource: ConfigResource, name: str) -> ConfigDefinition:
+def _list_definition(resource: ConfigTarget, name: str) -> ConfigDefinition:
     definition = definitions_of(resource).get(name)
     if definition is None:
         raise InvalidConfigError(f"unknown configuration '{name}'", name)
@@ -174,22 +174,22 @@ def _check_broker(values: Mapping[str, str], *, for_all: bool) -> None:
         raise
 
 
-def _named(resource: ConfigResource, values: Mapping[str, str]) -> list[tuple[str, ConfigDefinition]]:
+def _named(resource: ConfigTarget, values: Mapping[str, str]) -> list[tuple[str, ConfigDefinition]]:
     definitions = definitions_of(resource)
     return [(name, definitions[name]) for name in values]
 
 
-def _change(resource: ConfigResource, values: Mapping[str, str], version: int | None) -> Change:
+def _change(resource: ConfigTarget, values: Mapping[str, str], version: int | None) -> Change:
     if resource.topic is not None:
         return PutTopicConfig(resource.topic, values, version)
     return PutBrokerConfig(resource.broker_id, values, version)
 
 
-def _path(resource: ConfigResource) -> str:
+def _path(resource: ConfigTarget) -> str:
     return znodes.broker_config(resource.broker_id) if resource.topic is None else znodes.topic_config(resource.topic)
 
 
-def _shown(resource: ConfigResource) -> str:
+def _shown(resource: ConfigTarget) -> str:
     if resource.topic is not None:
         return f"topic {resource.topic}"
     return "broker all" if resource.broker_id is None else f"broker {resource.broker_id}"

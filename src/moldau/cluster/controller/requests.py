@@ -65,7 +65,7 @@ class DeleteTopics(NamedTuple):
     topics: Sequence[tuple[str, bytes]]
 
 
-class ConfigResource(NamedTuple):
+class ConfigTarget(NamedTuple):
     """A topic, a broker, or all brokers: one of both is None."""
 
     topic: str | None
@@ -92,7 +92,7 @@ class ConfigEdit(NamedTuple):
 class AlterConfig(NamedTuple):
     """Change a configuration, or only check. Answer: `AlteredConfig` or PeerError."""
 
-    resource: ConfigResource
+    resource: ConfigTarget
     edits: Sequence[ConfigEdit]
     replaces: bool = False
     """Whether what the edits do not name goes back to its default."""
