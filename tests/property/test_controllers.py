@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.cluster import znodes
-from moldau.cluster.controller.machine import Role
+from moldau.cluster.controller.machine import ControllerRole
 from moldau.ports.coordination import SessionState
 from support.controllers import Broker, Cluster, error_of
 
@@ -97,7 +97,7 @@ def test_one_cluster_comes_out(latency_s: float, plan: list[tuple[Any, ...]]) ->
     for action in plan:
         act(cluster, model, action)
         cluster.settle()
-        by_epoch = [each for each in cluster.controllers() if each.controller.role is Role.ACTIVE]
+        by_epoch = [each for each in cluster.controllers() if each.controller.role is ControllerRole.ACTIVE]
         assert len(by_epoch) <= 1
     for _ in range(3):  # what was lost may be lost again
         for broker in cluster.brokers.values():

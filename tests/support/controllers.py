@@ -7,7 +7,7 @@ from moldau.cluster import znodes
 from moldau.cluster.changes import NewCluster, Register
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, StopReplica, UpdateMetadata
 from moldau.cluster.controller.events import BrokerRegistered
-from moldau.cluster.controller.machine import Controller, Role
+from moldau.cluster.controller.machine import Controller, ControllerRole
 from moldau.cluster.controller.requests import CreateTopics, DeleteTopics, GrowthSpec, GrowTopics, Request, TopicSpec
 from moldau.cluster.controller.runner import ControllerRunner
 from moldau.cluster.queries import LiveBroker
@@ -154,7 +154,7 @@ class Cluster:
         return [
             broker
             for broker in self.brokers.values()
-            if broker.controller.role is Role.ACTIVE and broker.session.state is SessionState.CONNECTED
+            if broker.controller.role is ControllerRole.ACTIVE and broker.session.state is SessionState.CONNECTED
         ]
 
     # The tree as another client sees it

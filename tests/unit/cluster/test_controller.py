@@ -5,7 +5,7 @@ import pytest
 from moldau.cluster import znodes
 from moldau.cluster.changes import MarkDeletion, NewState, NewTopic, PutTopicConfig, writes_of
 from moldau.cluster.controller.events import Effect, Event, LogEpochs
-from moldau.cluster.controller.machine import Role
+from moldau.cluster.controller.machine import ControllerRole
 from moldau.cluster.controller.requests import (
     AlterConfig,
     AlteredConfig,
@@ -45,7 +45,7 @@ def active(cluster: Cluster) -> Broker:
 
 
 def test_one_of_all_is_controller_and_its_epoch_is_on_the_tree(cluster: Cluster) -> None:
-    assert [broker.controller.role for broker in cluster.brokers.values()] == [Role.ACTIVE, Role.FOLLOWING]
+    assert [broker.controller.role for broker in cluster.brokers.values()] == [ControllerRole.ACTIVE, ControllerRole.FOLLOWING]
     assert cluster.data(znodes.CONTROLLER_EPOCH) == b"1"
     assert decode_controller("", cluster.data(znodes.CONTROLLER) or b"") == 0
     for broker in cluster.brokers.values():
@@ -64,7 +64,7 @@ def test_another_takes_over_when_its_session_expires_and_it_follows_when_it_is_b
     assert cluster.data(znodes.CONTROLLER_EPOCH) == b"2"
     first.session.resume()
     cluster.settle(30)
-    assert first.controller.role is Role.FOLLOWING
+    assert first.controller.role is ControllerRole.FOLLOWING
     assert asked == [] or error_of(asked[0]) in ("NOT_CONTROLLER", "NONE")
     assert error_of(first.create("other")[0]) == "NOT_CONTROLLER"
     assert sorted(first.snapshot.topics) == sorted(second.snapshot.topics)
@@ -77,7 +77,7 @@ def test_one_whose_epoch_was_passed_resigns_with_its_next_write_and_changes_noth
     cluster.settle(30)
     assert error_of(asked[0]) == "NOT_CONTROLLER"
     assert cluster.children(znodes.TOPICS) == []
-    assert broker.controller.role is Role.ACTIVE, "its node is still there: it continues with the next epoch"
+    assert broker.controller.role is ControllerRole.ACTIVE, "its node is still there: it continues with the next epoch"
     assert cluster.data(znodes.CONTROLLER_EPOCH) == b"10"
     assert not isinstance(broker.create("t"), CoordinationError)
     cluster.settle(30)

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 FIRST_ELECTIONS_PER_WRITE = 1000
 
 
-class Role(Enum):
+class ControllerRole(Enum):
     """What a broker is to the cluster's controller; see the module."""
 
     IDLE = "idle"
@@ -80,7 +80,7 @@ class Controller:
     """See the module."""
 
     def __init__(self, broker_id: int, config: BrokerConfig, new_topic_id: Callable[[], bytes]) -> None:
-        self.role = Role.IDLE
+        self.role = ControllerRole.IDLE
         self.image = ClusterImage()
         self._broker_id = broker_id
         self._config = config
@@ -136,7 +136,7 @@ class Controller:
             self._read_controller()
 
     def _read_controller(self) -> None:
-        self.role = Role.READING
+        self.role = ControllerRole.READING
         self._outbox.forget()
         self._outbox.read(queries.controller_nodes(), self._controller_read)
 
@@ -151,9 +151,9 @@ class Controller:
         elif found.owner == self._session_id:
             change = RaiseControllerEpoch(epoch, found.epoch_version, found.version)
         else:
-            self.role = Role.FOLLOWING
+            self.role = ControllerRole.FOLLOWING
             return
-        self.role = Role.CLAIMING
+        self.role = ControllerRole.CLAIMING
         version = 0 if found.epoch is None else found.epoch_version + 1
 
         def claimed(outcome: WriteResult | CoordinationError) -> None:
@@ -167,7 +167,7 @@ class Controller:
         self._outbox.write([change], claimed)
 
     def _claimed(self, epoch: int, epoch_version: int) -> None:
-        self.role = Role.LOADING
+        self.role = ControllerRole.LOADING
         self._outbox.epoch_version = epoch_version
         self._missed.clear()
         self._begin(epoch)
@@ -197,7 +197,7 @@ class Controller:
             self._outbox.answer(ticket, error)
         self._waiting.clear()
         self._begin(0)
-        self.role = Role.IDLE
+        self.role = ControllerRole.IDLE
         if was_controller:
             self._outbox.effects.append(ControllerResigned())
 
@@ -217,9 +217,9 @@ class Controller:
             if state is SessionState.CLOSED:  # a stop is no resignation
                 self._outbox.take()
         elif state is SessionState.CONNECTED:
-            if self.role in (Role.FOLLOWING, Role.READING):
+            if self.role in (ControllerRole.FOLLOWING, ControllerRole.READING):
                 self._read_controller()
-            elif self.role in (Role.LOADING, Role.ACTIVE):
+            elif self.role in (ControllerRole.LOADING, ControllerRole.ACTIVE):
                 for event in (ControllerChanged(), BrokersChanged(), TopicsChanged()):
                     self._store_changed(event)
 
@@ -278,7 +278,7 @@ class Controller:
 
     def _activate(self) -> None:
         """Send everything to brokers; from now on take requests."""
-        self.role = Role.ACTIVE
+        self.role = ControllerRole.ACTIVE
         floors, self._floors = self._floors, {}
         epoch = self._broadcast.epoch
         incomplete = [topic for topic in self.image.topics.values() if topic.missing]
@@ -309,14 +309,14 @@ class Controller:
 
     def _store_changed(self, event: StoreEvent) -> None:
         if isinstance(event, ControllerChanged):
-            if self.role is Role.FOLLOWING:
+            if self.role is ControllerRole.FOLLOWING:
                 self._read_controller()
-            elif self.role in (Role.LOADING, Role.ACTIVE):
+            elif self.role in (ControllerRole.LOADING, ControllerRole.ACTIVE):
                 self._outbox.read(queries.controller_owner(), self._controller_seen)
             return
-        if self.role is Role.LOADING:
+        if self.role is ControllerRole.LOADING:
             self._missed[event] = None
-        elif self.role is Role.ACTIVE:
+        elif self.role is ControllerRole.ACTIVE:
             match event:
                 case BrokersChanged():
                     self._outbox.read(queries.brokers(), self._brokers_read)
@@ -346,9 +346,9 @@ class Controller:
 
     def _asked(self, event: RequestReceived) -> None:
         self._outbox.asked[event.ticket] = None
-        if self.role is Role.ACTIVE:
+        if self.role is ControllerRole.ACTIVE:
             self._carry_out(event)
-        elif self.role is Role.LOADING:
+        elif self.role is ControllerRole.LOADING:
             self._waiting.append(event)
         else:
             self._outbox.answer(event.ticket, PeerError(ErrorCode.NOT_CONTROLLER, f"broker {self._broker_id} is not controller"))
