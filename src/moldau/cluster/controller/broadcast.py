@@ -151,7 +151,7 @@ class Broadcast:
             self._outbox.send(broker, message, ended)
 
 
-class _Elected(NamedTuple):
+class _ElectedLeader(NamedTuple):
     topic: TopicImage
     partition: int
     state: PartitionState
@@ -169,7 +169,7 @@ class Elections:
     def run(self, names: Iterable[str], floors: Floors | None = None) -> None:
         """Elect for partitions of topics, and send what has changed. An election that fails is logged; the next one makes up for it."""
 
-        def elected(moved: Sequence[_Elected]) -> None:
+        def elected(moved: Sequence[_ElectedLeader]) -> None:
             led = [LedPartition(topic.name, topic.topic_id, topic.info(index), False) for topic, index, _ in moved]
             topics = dict.fromkeys(topic for topic, _, _ in moved)
             self._broadcast.lead(led, self.again)
@@ -191,7 +191,7 @@ class Elections:
         names: Sequence[str],
         floors: Floors,
         per_write: int,
-        elected: Callable[[Sequence[_Elected]], object],
+        elected: Callable[[Sequence[_ElectedLeader]], object],
         failed: Callable[[CoordinationError], object],
         then: Callable[[], object],
     ) -> Iterator[None]:
@@ -204,13 +204,13 @@ class Elections:
             if not outstanding:
                 then()
 
-        def write(moved: list[_Elected]) -> None:
+        def write(moved: list[_ElectedLeader]) -> None:
             nonlocal outstanding
             outstanding += 1
             changes = [PutState(topic.name, index, state, topic.info(index).state_version) for topic, index, state in moved]
             self._outbox.write(changes, partial(written, moved))
 
-        def written(moved: list[_Elected], outcome: WriteResult | CoordinationError) -> None:
+        def written(moved: list[_ElectedLeader], outcome: WriteResult | CoordinationError) -> None:
             if isinstance(outcome, WriteResult):
                 moved = [each for each in moved if self._image.topics.get(each.topic.name) is each.topic]
                 for topic, index, state in moved:
@@ -223,7 +223,7 @@ class Elections:
                 return
             end()
 
-        moved: list[_Elected] = []
+        moved: list[_ElectedLeader] = []
         seen = 0
         for name in names:
             topic = self._image.topics.get(name)
@@ -237,7 +237,7 @@ class Elections:
                 state = elect(before, topic.replicas[index], self._image.live, self._broadcast.epoch, floor)
                 if state is not None:
                     raised += floor > before.leader_epoch
-                    moved.append(_Elected(topic, index, state))
+                    moved.append(_ElectedLeader(topic, index, state))
                     if len(moved) >= per_write:
                         write(moved)
                         moved = []
