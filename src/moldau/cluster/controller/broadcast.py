@@ -71,7 +71,7 @@ class Countdown:
             self._then()
 
 
-class Works:
+class StepRotation:
     """Long work in steps: iterators of which one takes a step at a time, round robin."""
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class _ElectedLeader(NamedTuple):
 class Elections:
     """Elects leaders where one is needed, writes the states, and sends them."""
 
-    def __init__(self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, works: Works) -> None:
+    def __init__(self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, works: StepRotation) -> None:
         self._image = image
         self._outbox = outbox
         self._broadcast = broadcast

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from moldau.cluster import queries
 from moldau.cluster.changes import PutTopic
-from moldau.cluster.controller.broadcast import Broadcast, Elections, Works
+from moldau.cluster.controller.broadcast import Broadcast, Elections, StepRotation
 from moldau.cluster.controller.events import Outbox, RequestReceived, Wake
 from moldau.cluster.controller.image import ClusterImage
 from moldau.cluster.controller.planning import Planner
@@ -37,7 +37,7 @@ class ClusterChanges:
         outbox: Outbox,
         broadcast: Broadcast,
         elections: Elections,
-        works: Works,
+        works: StepRotation,
         config: BrokerConfig,
         new_topic_id: Callable[[], bytes],
     ) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from moldau.cluster import queries, znodes
 from moldau.cluster.changes import Change, DropPartitions, DropTopic, MarkDeletion
 from moldau.cluster.control import StoppedTopic
-from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Works
+from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, StepRotation
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, Replicas
 from moldau.cluster.controller.planning import Outcomes, not_stored
@@ -36,7 +36,7 @@ class _Deletion(NamedTuple):
 class TopicDeletions:
     """See the module."""
 
-    def __init__(self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, works: Works, wake: Callable[[], object]) -> None:
+    def __init__(self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, works: StepRotation, wake: Callable[[], object]) -> None:
         """`wake` has `resume_unfinished` called after a while."""
         self._image = image
         self._outbox = outbox

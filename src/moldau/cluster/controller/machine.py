@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, assert_never
 from moldau.cluster import queries
 from moldau.cluster.changes import Change, ClaimController, PutTopic, RaiseControllerEpoch
 from moldau.cluster.control import LedPartition
-from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, Works
+from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, StepRotation
 from moldau.cluster.controller.events import (
     BecameController,
     BrokerRegistered,
@@ -86,7 +86,7 @@ class Controller:
         self._config = config
         self._new_topic_id = new_topic_id
         self._outbox = Outbox(self._refused)
-        self._works = Works()
+        self._works = StepRotation()
         self._continues = False
         self._broker_epoch = 0
         self._session_id = 0

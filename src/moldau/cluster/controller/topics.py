@@ -16,7 +16,7 @@ from typing import NamedTuple
 from moldau.cluster import queries, znodes
 from moldau.cluster.changes import Change, DropPartitions, NewPartitions, NewState, NewTopic, PutTopic
 from moldau.cluster.control import LedPartition
-from moldau.cluster.controller.broadcast import NO_LEADER, PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, Works
+from moldau.cluster.controller.broadcast import NO_LEADER, PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, StepRotation
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, Replicas, TopicImage
 from moldau.cluster.controller.planning import Outcomes, Plan, Planner, new_partitions, not_stored
@@ -50,7 +50,7 @@ class TopicChanges:
         outbox: Outbox,
         broadcast: Broadcast,
         elections: Elections,
-        works: Works,
+        works: StepRotation,
         planner: Planner,
         wake: Callable[[], object],
         look: Callable[[TopicsChanged | TopicChanged], object],
