@@ -26,7 +26,7 @@ from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import Elsewhere, Pause, drain
+from moldau.model.steps import Pause, Suspension, drain
 from moldau.ports.background import InlineBackground
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decoder, encode
@@ -139,7 +139,7 @@ class BrokerWorld:
                 except StopIteration as end:
                     outcome: R = end.value
                     return outcome
-                if isinstance(pause, Elsewhere):
+                if isinstance(pause, Suspension):
                     resumed: list[bool] = []
                     pause.begin(lambda resumed=resumed: resumed.append(True))  # type: ignore[misc]
                     for _ in range(WAITS_MAX):

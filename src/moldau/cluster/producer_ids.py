@@ -13,7 +13,7 @@ from moldau.cluster.store import MetadataStore, WriteResult
 from moldau.cluster.znodes import ProducerIdBlock
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import ProducerId
-from moldau.model.steps import Elsewhere, Steps
+from moldau.model.steps import Steps, Suspension
 from moldau.ports.coordination import BadVersionError
 
 _LOG = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class ProducerIds:
 
             self._fetch(done)
             if not outcomes:
-                yield Elsewhere(resumes.append)
+                yield Suspension(resumes.append)
 
     def next(self) -> ProducerId:
         """An id that no producer has had. CoordinationError if none is ready; the next block is being fetched then, unless that failed."""

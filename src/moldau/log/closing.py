@@ -12,7 +12,7 @@ from functools import partial
 from moldau.log.log_set import Placement
 from moldau.log.partition_log import FlushJob, PartitionLog
 from moldau.model.errors import StorageError
-from moldau.model.steps import UNFINISHED, Elsewhere, Steps
+from moldau.model.steps import UNFINISHED, Steps, Suspension
 from moldau.ports.background import Background
 
 _LOG = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Closing:
         """Close all of them."""
         for placement in self._placements:
             while self._syncing >= SYNCS_MAX:
-                yield Elsewhere(self._at_next_end)
+                yield Suspension(self._at_next_end)
             if placement.log is None:
                 self.failed |= not placement.is_clean
             elif self._is_late():
@@ -53,7 +53,7 @@ class Closing:
                 self._sync(placement, placement.log)
             yield UNFINISHED
         while self._syncing:
-            yield Elsewhere(self._at_next_end)
+            yield Suspension(self._at_next_end)
 
     def _at_next_end(self, resume: Callable[[], object]) -> None:
         self._resume = resume

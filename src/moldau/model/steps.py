@@ -9,7 +9,7 @@ UNFINISHED: Literal["unfinished"] = "unfinished"
 """Yielded where the work must continue, also if no request waits for its outcome: its state so far is not consistent."""
 
 
-class Elsewhere:
+class Suspension:
     """Yielded where something has to happen elsewhere before the next step; as after UNFINISHED, the work must continue."""
 
     __slots__ = ("begin",)
@@ -19,7 +19,7 @@ class Elsewhere:
         self.begin = begin
 
 
-Pause = Literal["unfinished"] | Elsewhere | None
+Pause = Literal["unfinished"] | Suspension | None
 """What a step yields: None where the work may be given up."""
 
 Steps = Generator[Pause, None, None]
@@ -34,7 +34,7 @@ def drain(steps: Generator[Pause, None, R]) -> R:
     while True:
         try:
             pause = next(steps)
-            if pause is not None and isinstance(pause, Elsewhere):
+            if pause is not None and isinstance(pause, Suspension):
                 resumed: list[bool] = []
                 pause.begin(lambda resumed=resumed: resumed.append(True))  # type: ignore[misc]
                 if not resumed:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from moldau.model.errors import WorldError
-from moldau.model.steps import Elsewhere, Pause
+from moldau.model.steps import Pause, Suspension
 from moldau.ports.filesystem import FileSystem
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def run_all(background: Background, works: Sequence[Callable[[], object]]) -> Ge
             background.run(work, lambda _result, error, place=place: done(place, error))  # type: ignore[misc]
 
     if works:
-        yield Elsewhere(begin)
+        yield Suspension(begin)
     for error in errors:
         if error is not None:
             raise error

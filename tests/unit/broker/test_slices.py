@@ -9,7 +9,7 @@ from moldau.broker.admission.slices import QUANTUM_S, TURN_S, SliceScheduler
 from moldau.broker.api import catalog
 from moldau.broker.broker import Broker
 from moldau.broker.request import Reply, Request
-from moldau.model.steps import UNFINISHED, Elsewhere, Steps
+from moldau.model.steps import UNFINISHED, Steps, Suspension
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.group_admin import ListGroupsRequest, ListGroupsResponse
 from moldau.protocol.messages.group_members import HeartbeatRequest
@@ -240,7 +240,7 @@ def test_work_that_waits_for_something_elsewhere_takes_no_turns_and_goes_on_with
 
     def steps() -> Steps:
         works.done.append("before")
-        yield Elsewhere(resume.append)
+        yield Suspension(resume.append)
         works.done.append("after")
         yield None
         works.done.append("more")
@@ -261,7 +261,7 @@ def test_what_is_there_at_once_is_not_waited_for() -> None:
     works = Works()
 
     def steps() -> Steps:
-        yield Elsewhere(lambda resume: resume())
+        yield Suspension(lambda resume: resume())
         works.done.append("after")
 
     assert works.scheduler.run(steps(), lambda error: works.ended.append(("a", error))) is None
@@ -273,7 +273,7 @@ def test_what_waits_elsewhere_when_the_broker_stops_is_not_resumed() -> None:
     resume: list[Callable[[], object]] = []
 
     def steps() -> Steps:
-        yield Elsewhere(resume.append)
+        yield Suspension(resume.append)
         works.done.append("after")
 
     works.scheduler.run(steps(), lambda error: works.ended.append(("a", error)))

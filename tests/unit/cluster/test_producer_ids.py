@@ -10,7 +10,7 @@ from moldau.cluster.producer_ids import BLOCK_SIZE, ProducerIds
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.znodes import ProducerIdBlock, decode_block, encode_block
 from moldau.model.errors import CoordinationError
-from moldau.model.steps import Elsewhere, Steps
+from moldau.model.steps import Steps, Suspension
 from moldau.ports.coordination import Data, GetData, Outcome, SetData
 from moldau.testing.clock import FakeClock
 from moldau.testing.coordination import FakeSession, FakeTree
@@ -66,7 +66,7 @@ def run(steps: Steps) -> list[str]:
 
     def step() -> None:
         for pause in steps:
-            assert isinstance(pause, Elsewhere)
+            assert isinstance(pause, Suspension)
             pause.begin(step)
             return
         ended.append("ended")

@@ -6,7 +6,7 @@ from moldau.log.checkpoints import RECOVERY_POINTS, parse_offsets
 from moldau.log.closing import SYNCS_MAX
 from moldau.log.manager import LogManager
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import Elsewhere, Pause
+from moldau.model.steps import Pause, Suspension
 from moldau.testing.background import FakeBackground
 from moldau.testing.disk import ForgetfulDisk
 from support.logs import NOW_MS, append_values, create, manager_over, values_of
@@ -32,7 +32,7 @@ class Stop:
         pause: Pause | str = next(self._steps, "ended")
         self.syncs_in_a_step.add(self.syncs - syncs)
         self.opened_in_a_step.add(self.disk.operations["open"] - opened)
-        if isinstance(pause, Elsewhere):
+        if isinstance(pause, Suspension):
             resumed: list[bool] = []
             pause.begin(lambda: resumed.append(True))
             while not resumed:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from moldau.model.errors import ProtocolError
-from moldau.model.steps import Elsewhere, Pause
+from moldau.model.steps import Pause, Suspension
 
 if TYPE_CHECKING:
     from moldau.broker.admission.memory import Holder, RequestMemory
@@ -46,7 +46,7 @@ class ElementPool:
     def take(self, request: "LongRequest", count: int, elements_max: int) -> Generator[Pause, None, None]:
         """Take `count` for `request`, after those before it; `elements_max` is what all may have together, one may always have its own."""
         if self._queue or (self.taken and self.taken + count > elements_max):
-            yield Elsewhere(partial(self._wait, request, count, elements_max))
+            yield Suspension(partial(self._wait, request, count, elements_max))
         else:
             self._give(request, count)
 

@@ -17,7 +17,7 @@ Rules for a generator that is run here:
 from collections import deque
 from collections.abc import Callable
 
-from moldau.model.steps import Elsewhere, Steps
+from moldau.model.steps import Steps, Suspension
 from moldau.ports.clock import Clock
 
 TURN_S = 0.010
@@ -50,7 +50,7 @@ class SlicedWork:
         """Run steps until it is `until`; whether that was the last. Raises what the work raises."""
         for pause in self._steps:
             self._droppable = pause is None
-            if isinstance(pause, Elsewhere):
+            if isinstance(pause, Suspension):
                 self.is_elsewhere = True
                 pause.begin(self._is_back)
                 if self.is_elsewhere:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from moldau.model.errors import PeerError
-from moldau.model.steps import Elsewhere, Steps
+from moldau.model.steps import Steps, Suspension
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -191,7 +191,7 @@ class PartitionCoordinator(Generic[S]):
     def applied(self) -> Steps:
         """Steps that end when all writes before are committed and applied, or the coordinator has resigned; none if there are none."""
         if self._writes:
-            yield Elsewhere(lambda resume: self.after_writes(lambda _error: resume()))
+            yield Suspension(lambda resume: self.after_writes(lambda _error: resume()))
 
     def deadline(self, key: "Hashable", due_ms: float | None, action: Callable[[], object]) -> None:
         """Call `action` once, not before `due_ms` by `now_ms`; replaces the key's deadline. None cancels it."""

@@ -26,7 +26,7 @@ from moldau.broker.groups.records import (
     unpack_partition,
 )
 from moldau.model.errors import PeerError
-from moldau.model.steps import UNFINISHED, Elsewhere, Steps, drain, no_steps
+from moldau.model.steps import UNFINISHED, Steps, Suspension, drain, no_steps
 from moldau.protocol.records.control import ControlType
 
 if TYPE_CHECKING:
@@ -309,5 +309,5 @@ def _settle(transaction: int, groups: "Iterable[Group]", *, committed: bool) -> 
 
 def _when_reached(ended: list[Steps], waiting: list[Callable[[], object]]) -> Steps:
     if not ended:
-        yield Elsewhere(waiting.append)
+        yield Suspension(waiting.append)
     yield from ended[0]

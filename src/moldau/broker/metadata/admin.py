@@ -21,7 +21,7 @@ from moldau.cluster.controller.requests import (
 from moldau.cluster.snapshot import TopicInfo, unknown_topic
 from moldau.model.config import TOPIC, ConfigDefinition, without_effect
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.steps import Elsewhere, Pause
+from moldau.model.steps import Pause, Suspension
 
 if TYPE_CHECKING:
     from moldau.broker.metadata.membership import ClusterMembership
@@ -201,7 +201,7 @@ class ClusterAdmin:
             if timeout_ms > 0:
                 late = PeerError(ErrorCode.REQUEST_TIMED_OUT, f"not done within {timeout_ms} ms; the change may still be made")
                 timer = self._clock.call_later(timeout_ms / 1000, lambda: finish(dict.fromkeys(names, late)))  # type: ignore[arg-type]
-            yield Elsewhere(resumes.append)
+            yield Suspension(resumes.append)
             if timer is not None:
                 timer.cancel()
         return outcomes[0]

@@ -22,7 +22,7 @@ from moldau.cluster.store import MetadataStore
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.errors import CoordinationError, MoldauError
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import UNFINISHED, Elsewhere, Pause, Steps
+from moldau.model.steps import UNFINISHED, Pause, Steps, Suspension
 
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SliceScheduler
@@ -107,7 +107,7 @@ class StepQueue:
 
     def _run_eagerly(self, steps: Steps) -> None:
         for pause in steps:
-            if isinstance(pause, Elsewhere):
+            if isinstance(pause, Suspension):
                 is_back: list[bool] = []
 
                 def resume(is_back: list[bool] = is_back) -> None:
@@ -241,7 +241,7 @@ class MetadataApplier:
                     if isinstance(values, MalformedNodeError):
                         _LOG.error("configuration malformed; defaults apply until it is changed: topic=%s reason=%s", name, values)
                 return {name: values for name, values in found.items() if not isinstance(values, MalformedNodeError)}
-            yield Elsewhere(partial(self._clock.call_later, READ_AGAIN_S))
+            yield Suspension(partial(self._clock.call_later, READ_AGAIN_S))
 
     def answered(self, query: Query[T]) -> Generator[Pause, None, T]:
         """Steps that make a query. CoordinationError."""
@@ -255,7 +255,7 @@ class MetadataApplier:
 
         queries.answer(self._store, query, done)
         if not outcomes:
-            yield Elsewhere(resumes.append)
+            yield Suspension(resumes.append)
         (outcome,) = outcomes
         if isinstance(outcome, CoordinationError):
             raise outcome

@@ -14,7 +14,7 @@ from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePa
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.model.errors import ProtocolError
-from moldau.model.steps import UNFINISHED, Elsewhere, Pause
+from moldau.model.steps import UNFINISHED, Pause, Suspension
 from moldau.protocol.fast.produce import ProducePartitionResult, decode_produce_in_steps, encode_produce_response_in_steps
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class LongProduce:
                     raise ProtocolError(f"produce with acks 0 failed: {reason}")
                 self._count()
                 return b""
-            yield Elsewhere(self.acknowledgements.wait)
+            yield Suspension(self.acknowledgements.wait)
             results = yield from self._results()
             throttle_ms = self._count()
             return (yield from encode_produce_response_in_steps(self._version, self._correlation_id, results, throttle_ms))
@@ -156,7 +156,7 @@ class LongProduce:
                 parts += made
                 walked = [part for part in made if part.walk is not None]
                 if walked:
-                    yield Elsewhere(partial(broker.batch_walks.run, self._source, walked))
+                    yield Suspension(partial(broker.batch_walks.run, self._source, walked))
                 self._write([part for part in made if operation.may_append(topic, part)])
                 yield UNFINISHED
 
@@ -175,10 +175,10 @@ class LongProduce:
                 yield UNFINISHED
         walked = [part for part in operation.parts() if part.walk is not None]
         for start in range(0, len(walked), BATCHES_AT_ONCE):
-            yield Elsewhere(partial(broker.batch_walks.run, self._source, walked[start : start + BATCHES_AT_ONCE]))
+            yield Suspension(partial(broker.batch_walks.run, self._source, walked[start : start + BATCHES_AT_ONCE]))
         yield from produce.begin(broker.clock.time_ms())
         if produce.has_to_ask:
-            yield Elsewhere(lambda resume: produce.ask(resume) and resume())
+            yield Suspension(lambda resume: produce.ask(resume) and resume())
         some: list[ProducePart] = []
         size = 0
         for topic, parts in operation.topics:
