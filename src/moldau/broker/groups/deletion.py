@@ -66,7 +66,7 @@ def delete_offsets(partition: "GroupPartition", group: "Group", places: Collecti
 def delete_group(partition: "GroupPartition", group: "Group", done: "Done") -> Steps:
     """Delete an empty group with all of its offsets, in steps. `done` as for `write`."""
     coordinator = partition.coordinator
-    answer = LastOf(1, done)
+    answer = CompletionCounter(1, done)
     partition.deleting.add(group.group_id)
     yield from coordinator.applied()
     transactions = list(group.offsets.pending)
@@ -93,7 +93,7 @@ def delete_group(partition: "GroupPartition", group: "Group", done: "Done") -> S
 
 
 def _delete_last(
-    partition: "GroupPartition", group: "Group", places: Collection[Place], transactions: Collection[int], answer: "LastOf"
+    partition: "GroupPartition", group: "Group", places: Collection[Place], transactions: Collection[int], answer: "CompletionCounter"
 ) -> None:
     """Delete the last offsets of a group with the group itself."""
 
@@ -141,7 +141,7 @@ def delete_topics(partition: "GroupPartition", names: Collection[str]) -> Steps:
                 break
 
 
-class LastOf:
+class CompletionCounter:
     """Calls `done` once, after so many outcomes, with the first error among them; at once if there are none to come."""
 
     def __init__(self, count: int, done: "Done") -> None:

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.groups.deletion import LastOf
+from moldau.broker.groups.deletion import CompletionCounter
 from moldau.broker.groups.states import GroupState
 from moldau.broker.handlers.services import AdminServices, GroupServices, MetadataServices
 from moldau.broker.request import Reply, Request
@@ -176,7 +176,7 @@ def delete_offsets(services: Services, message: OffsetDeleteRequest, request: Re
         reply(OffsetDeleteResponse(error_code=error.code) if error is not None else OffsetDeleteResponse(topics=_topics(message, codes)))
 
     pieces = [wanted[start : start + AT_ONCE_MAX] for start in range(0, len(wanted), AT_ONCE_MAX)] or [[]]
-    done = LastOf(len(pieces), answer)
+    done = CompletionCounter(len(pieces), answer)
     for piece in pieces:
         try:
             group = _group_for(services, message.group_id)
