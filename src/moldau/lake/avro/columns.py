@@ -116,7 +116,7 @@ class AvroColumns:
 
     def decode(self, values: Any) -> DecodedBatch:
         """Decode framed values: a pyarrow binary array or chunked array. RegistryError, RegistryUnavailableError."""
-        framed = _Framed(_one_array(values))
+        framed = _FramedValues(_one_array(values))
         rejected = dict(framed.rejected)
         batches: list[Any] = []
         rows: list[Any] = []
@@ -176,7 +176,7 @@ def _one_array(values: Any) -> Any:
     return values if values.type == pa.binary() else values.cast(pa.binary())
 
 
-class _Framed:
+class _FramedValues:
     """Values seen through numpy: where each begins and ends, and its schema id."""
 
     def __init__(self, array: Any) -> None:
