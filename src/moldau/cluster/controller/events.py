@@ -1,10 +1,10 @@
 """What the controller receives and what it wants done, and the outbox that connects an effect with the event that answers it.
 
-event        answers            effect
-Loaded       Read               Read, Write, Send: to the tree and to brokers
-Written      Write              Answer: to who asked
-Replied      Send               Again: call `step` with Continue, when others have had their turn
-Asked        Answer             Wake: call `step` with Due after a delay
+effect                                                     answered by
+Read and Write, to the tree; Send, to a broker             EffectCompleted, with the effect's ticket
+Wake, after a delay                                        WakeUp
+ContinueLater, when others have had their turn             Continue
+Answer, to the caller of a RequestReceived                 -
 """
 
 from collections.abc import Callable, Mapping, Sequence

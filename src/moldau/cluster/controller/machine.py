@@ -1,7 +1,7 @@
 """The controller as a state machine: events come in, effects come out in the order in which they are carried out.
 
     role       event                             effects                                       next
-    IDLE       Registered                        read the controller and its epoch             READING
+    IDLE       BrokerRegistered                  read the controller and its epoch             READING
     READING    another is controller             -                                             FOLLOWING
     READING    no controller                     write: claim it with the next epoch           CLAIMING
     READING    we are, and have resigned         write: the next epoch                         CLAIMING
@@ -9,7 +9,7 @@
     CLAIMING   refused                           read the controller and its epoch             READING
     LOADING    read                              elect; send everything to brokers             ACTIVE
     FOLLOWING  ControllerChanged                 read the controller and its epoch             READING
-    ACTIVE     a write finds another epoch       answer all NOT_CONTROLLER, Resigned           READING
+    ACTIVE     a write finds another epoch       answer all NOT_CONTROLLER, resign             READING
     any        CONNECTED again                   read what watches may have missed             same
     any        EXPIRED                           as a failed check; answers of before are      IDLE
                                                  forgotten
