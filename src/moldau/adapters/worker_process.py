@@ -36,12 +36,12 @@ def start_process(niceness: int = LOWEST_PRIORITY, seconds: float = 0.0, memory_
 
 
 class ProcessJob:
-    """A job. `told` and `done` are called on the loop's thread."""
+    """A job. `on_message` and `done` are called on the loop's thread."""
 
-    def __init__(self, work: str, task: bytes, told: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> None:
+    def __init__(self, work: str, task: bytes, on_message: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> None:
         self.work = work
         self.task = task
-        self.told = told
+        self.on_message = on_message
         self.done = done
         self.cancelled = False
         self.worker: _Worker | None = None
@@ -63,9 +63,11 @@ class LoopWorkers:
         self._idle: dict[_Worker, asyncio.TimerHandle] = {}
         self._ending: set[_Worker] = set()
 
-    def run(self, work: str, task: bytes, told: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> ProcessJob:
+    def run(
+        self, work: str, task: bytes, on_message: Callable[[bytes], object], done: Callable[[WorkerError | None], object]
+    ) -> ProcessJob:
         """Begin a job, in a worker that waits for one or in a new one."""
-        job = ProcessJob(work, task, told, done)
+        job = ProcessJob(work, task, on_message, done)
         if self._idle:
             worker, timer = self._idle.popitem()
             timer.cancel()
@@ -204,7 +206,7 @@ class _Worker:
         while (frame := read_frame(stream)) is not None:
             kind, payload = frame
             if kind == MESSAGE:
-                self._post(lambda payload=payload: None if job.cancelled else job.told(payload))  # type: ignore[misc]
+                self._post(lambda payload=payload: None if job.cancelled else job.on_message(payload))  # type: ignore[misc]
             elif kind == DONE:
                 return
             elif kind == ERROR:

@@ -1,7 +1,7 @@
 """Work that would hold up the broker's thread. In another thread: syncing a file, walking a log. In another process, at the lowest
 priority: what burns a processor for seconds.
 
-A worker's task is named by ``module:function``, and the function is a generator: what it yields is told on the broker's thread while it
+A worker's task is named by ``module:function``, and the function is a generator: what it yields goes to `on_message` on the broker's thread while it
 continues. Task and messages are bytes, for they cross from process to process. The broker's state does not.
 """
 
@@ -84,14 +84,14 @@ class Job(Protocol):
     """Work under way."""
 
     def cancel(self) -> None:
-        """Have no more of it: nothing is told any more, and `done` gets a WorkerError once the work has really ended."""
+        """Cancel it: `on_message` is not called any more, and `done` gets a WorkerError once the work has really ended."""
 
 
 class Workers(Protocol):
     """Runs jobs, as many at the same time as it is given."""
 
-    def run(self, work: str, task: bytes, told: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> Job:
-        """Begin; then ``told(message)`` for each message in its order and once, at last, ``done(None)`` or ``done(error)``.
+    def run(self, work: str, task: bytes, on_message: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> Job:
+        """Begin; then ``on_message(message)`` for each message in its order and once, at last, ``done(None)`` or ``done(error)``.
 
         Both are called on the broker's thread, and not before this has returned.
         """

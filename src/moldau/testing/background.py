@@ -35,10 +35,10 @@ class FakeBackground:
 class FakeJob:
     """A job that continues when `FakeWorkers` lets it run."""
 
-    def __init__(self, work: str, task: bytes, told: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> None:
+    def __init__(self, work: str, task: bytes, on_message: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> None:
         self.work = work
         self.task = task
-        self.told = told
+        self.on_message = on_message
         self.done = done
         self.messages: Iterator[bytes] | None = None
         self.failure: WorkerError | None = None
@@ -59,9 +59,9 @@ class FakeWorkers:
         self.slept_s = 0.0
         self._tools = WorkerTools(files, lambda: self.slept_s, self._sleep)
 
-    def run(self, work: str, task: bytes, told: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> FakeJob:
+    def run(self, work: str, task: bytes, on_message: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> FakeJob:
         """Take a job; nothing happens yet."""
-        job = FakeJob(work, task, told, done)
+        job = FakeJob(work, task, on_message, done)
         self.jobs.append(job)
         return job
 
@@ -82,7 +82,7 @@ class FakeWorkers:
             except Exception as error:
                 job.failure = WorkerError(describe_failure(error))
         if message is not None:
-            job.told(message)
+            job.on_message(message)
             return
         self.jobs.popleft()
         job.done(job.failure)

@@ -95,9 +95,9 @@ class RunningPass:
         if self._stopped:
             self._host.gave_up(self, "the broker stops")
         else:
-            self._job = self._host.workers.run(WORK, task, self._told, self._worked)
+            self._job = self._host.workers.run(WORK, task, self._on_message, self._on_done)
 
-    def _told(self, data: bytes) -> None:
+    def _on_message(self, data: bytes) -> None:
         message = decode_message(data)
         if not isinstance(message, GroupWritten):
             self._outcome = message
@@ -127,7 +127,7 @@ class RunningPass:
             reached("compaction: swapped segments")
             self._host.swapped(self, self.log.take_removed())
 
-    def _worked(self, error: "WorkerError | None") -> None:
+    def _on_done(self, error: "WorkerError | None") -> None:
         self._obstacle = self._obstacle or self._why_void()
         if self._obstacle or error is not None:
             self._give_up(self._obstacle or str(error))

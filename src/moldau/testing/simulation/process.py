@@ -356,7 +356,7 @@ class SimulatedWorkers:
         self._fake = FakeWorkers(process.host.disk)
         self._actor = process.host.schedule.actor(f"{process.name} worker", process.group)
 
-    def run(self, work: str, task: bytes, told: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> FakeJob:
+    def run(self, work: str, task: bytes, on_message: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> FakeJob:
         """Take a job; its messages come on the broker's thread."""
         process = self._process
         process.enter("workers")
@@ -365,7 +365,7 @@ class SimulatedWorkers:
         return self._fake.run(
             work,
             task,
-            lambda message: process.post(process.thread, partial(told, message)),
+            lambda message: process.post(process.thread, partial(on_message, message)),
             lambda error: process.post(process.thread, partial(done, error)),
         )
 

@@ -217,10 +217,10 @@ def test_segments_that_retention_takes_before_the_swap() -> None:
     world = two_groups()
     world.look()
     job, messages = world.workers.jobs[0], list[bytes]()
-    told, job.told = job.told, messages.append
+    told, job.on_message = job.on_message, messages.append
     world.workers.step()
     world.log.delete_records(10)
-    job.told = told
+    job.on_message = told
     told(*messages)
     world.workers.run_all()
     assert left(world) == [19], "the other group is put in place"
@@ -238,13 +238,13 @@ def test_nothing_is_put_in_place_behind_a_segment_that_stays_as_it_was() -> None
     for before in (1, 2):
         world.look()
         job, messages = world.workers.jobs[0], list[bytes]()
-        told, job.told = job.told, messages.append
+        told, job.on_message = job.on_message, messages.append
         while len(messages) < 2:
             world.workers.step()
         groups = [decode_message(message) for message in messages]
         assert [source.base_offset for group in groups if isinstance(group, GroupWritten) for source in group.sources][-1] == 3
         world.log.delete_records(before)
-        job.told = told
+        job.on_message = told
         for message in messages:
             told(message)
         world.workers.run_all()
