@@ -144,7 +144,7 @@ class Case:
 REQUESTS: dict[str, Callable[[Case], Wire]] = {
     "JoinGroup: new, before version 4": lambda case: case.join("x", version=3),
     "JoinGroup: new, from version 4": lambda case: case.join("x"),
-    "JoinGroup: with the id it was told": lambda case: case.join("x", case.join("x").answer().member_id),
+    "JoinGroup: with the id it was given": lambda case: case.join("x", case.join("x").answer().member_id),
     "JoinGroup: new, static": lambda case: case.join("x", group_instance_id="three"),
     "JoinGroup: of another protocol type": lambda case: case.join("x", version=3, protocol_type="connect"),
     "JoinGroup: without a common protocol": lambda case: case.join("x", version=3, protocol="sticky"),

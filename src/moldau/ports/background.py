@@ -1,8 +1,8 @@
 """Work that would hold up the broker's thread. In another thread: syncing a file, walking a log. In another process, at the lowest
 priority: what burns a processor for seconds.
 
-A worker's task is named by ``module:function``, and the function is a generator: what it yields goes to `on_message` on the broker's thread while it
-continues. Task and messages are bytes, for they cross from process to process. The broker's state does not.
+A worker's task is named by ``module:function``, and the function is a generator: what it yields goes to `on_message` on the broker's
+thread while it continues. Task and messages are bytes, for they cross from process to process. The broker's state does not.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence

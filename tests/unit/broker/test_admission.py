@@ -21,7 +21,7 @@ ELEMENTS_MAX = COUNT + 500
 
 
 def long_fetch(count: int = COUNT, topic: str = "t") -> FetchRequest:
-    wanted = [FetchFramePartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(count)]
+    wanted = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(count)]
     return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 24, topics=[FetchTopic(topic, partitions=wanted)])
 
 

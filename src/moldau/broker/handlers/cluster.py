@@ -113,17 +113,17 @@ def _find(services: Services, name: str, without: WithoutListener) -> MetadataRe
     return why_missing(name) if topic is None else describe(services, topic, without)
 
 
-def _described_partition(told: MetadataResponsePartition) -> DescribeTopicPartitionsResponsePartition:
+def _described_partition(partition: MetadataResponsePartition) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
-        error_code=told.error_code,
-        partition_index=told.partition_index,
-        leader_id=told.leader_id,
-        leader_epoch=told.leader_epoch,
-        replica_nodes=told.replica_nodes,
-        isr_nodes=told.isr_nodes,
+        error_code=partition.error_code,
+        partition_index=partition.partition_index,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replica_nodes,
+        isr_nodes=partition.isr_nodes,
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=told.offline_replicas,
+        offline_replicas=partition.offline_replicas,
     )
 
 
@@ -156,8 +156,8 @@ def _described_directory(directory: "DirectoryDescription", wanted: Wanted) -> G
         yield None
         name, index = partition.topic_partition
         if wanted is None or index in wanted.get(name, ()):
-            told = DescribeLogDirsPartition(index, partition.size_bytes, partition.offset_lag)
-            topics.setdefault(name, DescribeLogDirsTopic(name)).partitions.append(told)
+            described = DescribeLogDirsPartition(index, partition.size_bytes, partition.offset_lag)
+            topics.setdefault(name, DescribeLogDirsTopic(name)).partitions.append(described)
     return DescribeLogDirsResult(
         log_dir=directory.path, topics=list(topics.values()), total_bytes=directory.total_bytes, usable_bytes=directory.usable_bytes
     )

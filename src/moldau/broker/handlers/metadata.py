@@ -106,7 +106,7 @@ def brokers_without_listener(services: Addresses, request: Request) -> frozenset
 
 
 def describe(services: TopicView, topic: TopicInfo, without: WithoutListener) -> MetadataResponseTopic:
-    """What is told of a topic that is there.
+    """What clients receive of a topic that exists.
 
     It depends on nothing but the topic's entry in the snapshot, and is kept with that entry; only where a partition is not served, its disk
     having failed, or its leader lacks the client's listener, a copy says so.
@@ -198,23 +198,23 @@ def _some(
     services: Services, wanted: list[MetadataRequestTopic], request: Request, without: WithoutListener, *, may_create: bool
 ) -> Described:
     names: dict[str, None] = {}
-    told: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}  # each once, however often it is asked for
+    by_id: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}  # each once, however often it is asked for
     snapshot = services.metadata
     for each in wanted:
         yield None
         asks_by_id = each.topic_id != NO_ID
         if request.api_version < FIRST_BY_ID and (asks_by_id or each.name is None):
-            told[each.topic_id, each.name] = _failed(each.name or "", ErrorCode.INVALID_REQUEST, each.topic_id)
+            by_id[each.topic_id, each.name] = _failed(each.name or "", ErrorCode.INVALID_REQUEST, each.topic_id)
         elif asks_by_id:
             topic = snapshot.topics_by_id.get(each.topic_id)
             unknown = _failed(None, ErrorCode.UNKNOWN_TOPIC_ID, each.topic_id)
-            told[each.topic_id, None] = unknown if topic is None else describe(services, topic, without)
+            by_id[each.topic_id, None] = unknown if topic is None else describe(services, topic, without)
         elif each.name is None:
-            told[NO_ID, None] = _failed(None, ErrorCode.INVALID_REQUEST)
+            by_id[NO_ID, None] = _failed(None, ErrorCode.INVALID_REQUEST)
         else:
             names[each.name] = None
     by_name = yield from _by_name(services, list(names), without, request if may_create else None)
-    return [*told.values(), *by_name]
+    return [*by_id.values(), *by_name]
 
 
 def _by_name(services: Services, names: list[str], without: WithoutListener, creator: Request | None) -> Described:
@@ -227,16 +227,16 @@ def _by_name(services: Services, names: list[str], without: WithoutListener, cre
             services.admin_log.note(creator, "topic auto-created", topic=topic.name, partitions=len(topic.replicas))
 
         errors = yield from services.admin.create_for_client(missing, note)
-    told = []
+    described = []
     for name in names:
         error = errors.get(name)
         topic = services.metadata.topics.get(name)
         if topic is not None:
-            told.append(describe(services, topic, without))
+            described.append(describe(services, topic, without))
         else:
-            told.append(_failed(name, (error or why_missing(name)).code))
+            described.append(_failed(name, (error or why_missing(name)).code))
         yield None
-    return told
+    return described
 
 
 def why_missing(name: str) -> PeerError:

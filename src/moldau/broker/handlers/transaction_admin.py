@@ -176,8 +176,8 @@ def _answer(markers: Sequence[Marker], results: Sequence[MarkerResults], reply: 
     for marker, codes in zip(markers, results, strict=True):
         topics: dict[str, WritableTxnMarkerTopicResult] = {}
         for (topic, partition), code in codes.items():
-            told = topics.setdefault(topic, WritableTxnMarkerTopicResult(topic, []))
-            told.partitions.append(WritableTxnMarkerPartitionResult(partition, code))
+            result = topics.setdefault(topic, WritableTxnMarkerTopicResult(topic, []))
+            result.partitions.append(WritableTxnMarkerPartitionResult(partition, code))
             yield None
         answers.append(WritableTxnMarkerResult(marker.producer_id, list(topics.values())))
     reply(WriteTxnMarkersResponse(markers=answers))

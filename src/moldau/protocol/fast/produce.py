@@ -1,5 +1,5 @@
-"""A faster codec of Produce: the request decoded without touching its records, the answer encoded in one piece, as the bytes of one whole frame:
-size, response header, body.
+"""A faster codec of Produce: the request decoded without touching its records, the answer encoded in one piece, as the bytes of one whole
+frame: size, response header, body.
 
 One topic with one partition, what nearly every producer sends, takes two unpacks whatever the size of the records, and its answer two
 packs. Everything else goes the general way. Versions 3 to 13: 9 and later are flexible, 13 names topics by id.

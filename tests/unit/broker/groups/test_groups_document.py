@@ -53,7 +53,7 @@ def come_when_full(table: GroupTable) -> None:
 REQUESTS: dict[str, Callable[[GroupTable], object]] = {
     "JoinGroup: new, before version 4": lambda table: table.join("x"),
     "JoinGroup: new, from version 4": lambda table: table.join("x", version=4),
-    "JoinGroup: with the id it was told": come_with_id,
+    "JoinGroup: with the id it was given": come_with_id,
     "JoinGroup: new, static": lambda table: table.join("x", instance="three"),
     "JoinGroup: new, group.max.size reached": come_when_full,
     "JoinGroup: of another protocol type": lambda table: table.join("x", kind="connect"),

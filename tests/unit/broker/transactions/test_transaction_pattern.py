@@ -79,9 +79,9 @@ def test_the_engine_is_not_loaded_without_a_pattern() -> None:
     program = """
 import sys
 from moldau.broker.transactions import coordinator, listing
-assert list(listing.listed([], listing.Filters(), 0)) == []
+assert list(listing.listed([], listing.ListingFilters(), 0)) == []
 assert "re2" not in sys.modules
-assert list(listing.listed([], listing.Filters(pattern="a.*"), 0)) == []
+assert list(listing.listed([], listing.ListingFilters(pattern="a.*"), 0)) == []
 assert "re2" in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
