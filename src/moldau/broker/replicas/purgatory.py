@@ -38,7 +38,7 @@ class FetchIsolation(Enum):
 
 if TYPE_CHECKING:
 
-    class Watched(Protocol):
+    class WatchedPartition(Protocol):
         """A partition, as far as waiting requests care."""
 
         watchers: "dict[DelayedFetch, None]"
@@ -59,7 +59,7 @@ class DelayedFetch:
     def __init__(
         self,
         attempt: Callable[[bool], bool],
-        partitions: "Sequence[Watched]",
+        partitions: "Sequence[WatchedPartition]",
         missing_bytes: int,
         give_up: Callable[[], object],
         *,
@@ -112,7 +112,7 @@ class Purgatory:
         if deadline < self._timer_due:
             self._set_timer(deadline)
 
-    def appended(self, grown: "Iterable[tuple[Watched, int, int]]") -> None:
+    def appended(self, grown: "Iterable[tuple[WatchedPartition, int, int]]") -> None:
         """Partitions have grown: of each so many more bytes lie before its high watermark, and so many before its log end."""
         enough: dict[DelayedFetch, None] = {}
         for partition, shown, written in grown:
@@ -127,7 +127,7 @@ class Purgatory:
                     enough[request] = None
         self._attempt_all(list(enough))
 
-    def changed(self, partitions: "Iterable[Watched]") -> None:
+    def changed(self, partitions: "Iterable[WatchedPartition]") -> None:
         """Something other than an append happened to partitions: attempt whatever waits for them."""
         self._attempt_all(list(dict.fromkeys(request for partition in partitions for request in partition.watchers)))
 
