@@ -13,7 +13,7 @@ from support.one_log import NOW_MS, append, flush, make_batch, names, new_disk, 
 SIZE = len(make_batch(b"x" * 30))
 
 
-class WatchedPartition:
+class Watched:
     """Notes the operations that bring something to disk, in order."""
 
     def __init__(self, disk: ForgetfulDisk) -> None:
@@ -33,7 +33,7 @@ def test_a_job_syncs_the_bytes_then_the_names_then_the_epochs() -> None:
     job = log.flush_job()
     assert job is not None
     assert log.flushed_offset == 0
-    watched = WatchedPartition(disk)
+    watched = Watched(disk)
     job.run()
     assert log.flushed_offset == 0
     log.flush_done(job)
@@ -57,7 +57,7 @@ def test_the_second_flush_of_a_segment_is_one_sync() -> None:
     append(log, make_batch(b"x"))
     flush(log)
     append(log, make_batch(b"x"))
-    watched = WatchedPartition(disk)
+    watched = Watched(disk)
     flush(log)
     assert watched.done == [("sync", f"{0:020d}.log")]
 
