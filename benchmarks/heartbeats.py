@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from measure import Results, cpu_seconds, load_average, resident_mb, spread
-from moldau.model.host_port import parse_addresses
+from moldau.model.host_port import parse_host_port
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decode, encode
 from moldau.protocol.headers import decode_response_header, request_header
@@ -150,8 +150,8 @@ def main() -> None:
     settings = {"group.initial.rebalance.delay.ms": str(GATHER_MS), "max.connections": str(needed)}
     with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder) / "data", settings=settings) as server:
         idle_mb = resident_mb(server.pid)
-        [address] = parse_addresses(server.bootstrap)
-        members = [Member((address.host, address.port), f"group-{number}") for number in range(groups) for _ in range(given.members)]
+        address = parse_host_port(server.bootstrap)
+        members = [Member(address, f"group-{number}") for number in range(groups) for _ in range(given.members)]
         begun = time.monotonic()
         form_groups(members)
         results.write(
