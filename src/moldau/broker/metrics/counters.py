@@ -110,8 +110,13 @@ class RequestCounters:
     def add(self, received_s: float, started_s: float, now_s: float, count: int = 1) -> None:
         """Count requests that were answered at `now_s`."""
         self.requests += count
-        self.queue.add(int((started_s - received_s) * _US), count)
-        self.total.add(int((now_s - received_s) * _US), count)
+        if started_s == received_s:  # most of them: nothing to add up
+            self.queue.buckets[0] += count
+        else:
+            self.queue.add(int((started_s - received_s) * _US), count)
+        us, total = int((now_s - received_s) * _US), self.total
+        total.buckets[us.bit_length() if us < _LAST_BUCKET_US else -1] += count  # as `TimeDigest.add`, without a call
+        total.sum_us += us * count
 
     def failed(self, codes: Iterable[int]) -> None:
         """Count error codes of a response; 0 is none."""

@@ -54,6 +54,7 @@ class ProduceFastPath:
     __slots__ = (
         "_bits",
         "_broker",
+        "_counters",
         "_first_batches",
         "_limits",
         "_log",
@@ -81,6 +82,7 @@ class ProduceFastPath:
         self.version = version
         self.acks = operation.acks
         self._broker = broker
+        self._counters = broker.counters.produce
         self._source = source
         self._permits = broker.replicas.appends.permits
         self._prefix = prefix
@@ -215,29 +217,22 @@ class ProduceFastPath:
         self, run: AppendRun, failures: "Mapping[HostedPartition, PeerError | StorageError]", place: "Exchange | None" = None
     ) -> None:
         """The rows of a run are written, or could not be: answer them, at a place that was reserved for them or after all before."""
-        rows, responses = run.rows, None
+        rows, responses, failed = run.rows, None, 0
         count = len(rows)
-        written, error = run.written(failures) if failures else (count, None)
         if self.acks != ACKS_NONE:
             append_time_ms, start_offset = run.append_time_ms, self._log.start_offset
-            pack, size, middle, suffix = self._pack, self._size, self._middle, self._suffix
             if count == 1:
                 ((ticket, base_offset),) = rows
-                responses = [pack(size, ticket, middle, base_offset, append_time_ms, start_offset, suffix)]
+                responses = [self._pack(self._size, ticket, self._middle, base_offset, append_time_ms, start_offset, self._suffix)]
             else:
+                pack, size, middle, suffix = self._pack, self._size, self._middle, self._suffix
                 responses = [pack(size, ticket, middle, base_offset, append_time_ms, start_offset, suffix) for ticket, base_offset in rows]
-            if error is not None:
-                code = error.code if isinstance(error, PeerError) else ErrorCode.KAFKA_STORAGE_ERROR
-                result = ProducePartitionResult(self._partition.index, code, error_message=str(error))
-                for row in range(written, count):
-                    responses[row] = encode_produce_response(self.version, rows[row][0], [(self._topic, [result])])
+        if failures:
+            failed = self._refuse(run, failures, responses)
         run.owner = None  # it refers to the run
         rows.clear()
-        source, broker, failed = self._source, self._broker, count - written
-        counters = broker.counters.produce
-        counters.add(source.received_s, source.started_s, broker.clock.monotonic(), count)
-        if failed:
-            counters.failed([ErrorCode.KAFKA_STORAGE_ERROR] * failed)
+        source, broker = self._source, self._broker
+        self._counters.add(source.received_s, source.started_s, broker.clock.monotonic(), count)
         quotas = broker.pipeline.quotas
         if quotas is not NO_QUOTAS and (throttle_ms := quotas.throttle_ms(source.channel, ApiKey.PRODUCE, count)):
             source.remember(None)
@@ -249,6 +244,17 @@ class ProduceFastPath:
             source.answer_run(count, responses)
         else:
             place.reply(responses)
+
+    def _refuse(self, run: AppendRun, failures: "Mapping[HostedPartition, PeerError | StorageError]", responses: list[bytes] | None) -> int:
+        """Put errors in place of the responses to rows that could not be written; how many these are."""
+        written, error = run.written(failures)
+        rows = run.rows[written:]
+        if error is not None and responses is not None:
+            code = error.code if isinstance(error, PeerError) else ErrorCode.KAFKA_STORAGE_ERROR
+            results = [(self._topic, [ProducePartitionResult(self._partition.index, code, error_message=str(error))])]
+            responses[written:] = [encode_produce_response(self.version, ticket, results) for ticket, _ in rows]
+        self._counters.failed([ErrorCode.KAFKA_STORAGE_ERROR] * len(rows))
+        return len(rows)
 
     def abort(self) -> None:
         """As `RunOwner`."""
