@@ -1,6 +1,6 @@
 """The error codes in a response: its own, or those of its elements."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -11,10 +11,12 @@ Collect = Callable[[Any, list[int]], object]
 """Adds the codes of a message to those so far."""
 
 
-def error_codes(response: Any) -> list[int]:
+def error_codes(response: Any) -> Sequence[int]:
     """The codes in a response, 0 among them, from the outside to the inside; at most `CODES_MAX`."""
-    codes: list[int] = []
     collect = _known.get(type(response), _unknown)
+    if collect is _own:
+        return (response.error_code,)
+    codes: list[int] = []
     if collect is not None:
         collect(response, codes)
     return codes

@@ -163,7 +163,7 @@ class PartitionTable:
 
     def traffic_of(self, topic: bytes, *, by_id: bool) -> TopicTraffic | None:
         """The counters of a topic, None if no partition of it is led here. `topic` as for `of_topic`."""
-        for partition in self.of_topic(topic, by_id=by_id).values():
+        for partition in (self._by_id if by_id else self._by_name).get(topic, _NONE).values():
             return partition.traffic
         return None
 

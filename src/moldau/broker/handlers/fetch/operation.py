@@ -208,7 +208,11 @@ class Fetch:
 
     def answered(self, throttle_ms: int, *codes: ErrorCode) -> None:
         """Count the request, which is answered now, as a whole with these errors, and mute the connection."""
-        self.broker.counters.answered(ApiKey.FETCH, self.received_s, self.started_s, codes)
+        broker = self.broker
+        counters = broker.counters.fetch
+        counters.add(self.received_s, self.started_s, broker.clock.monotonic())
+        if codes:
+            counters.failed(codes)
         if throttle_ms:
             self.source.mute(throttle_ms)
 
