@@ -10,9 +10,9 @@ only before the recovery point passes the segment.
 
 ``.checksums``: what these files hold, in a file of Moldau's own beside them (``docs/formats/index-checksums.md``). Kafka's index formats
 have no checksum, and a wrong entry costs more than time: one of the time index has retention delete what is young, one of the index of
-aborted transactions shows what was aborted. The file covers a prefix of each index: it stays true while they grow. It is never synced:
-without it, or where a crash has torn it, the indexes are used unchecked, as in Kafka. An older one may reappear; its largest timestamp
-counts as long as no time was indexed since.
+aborted transactions shows what was aborted. The file covers a prefix of each index: it stays true while they grow. It is synced only for a
+sealed segment with aborted transactions, whose index shows no damage by itself: without it, or where a crash has torn it, the other indexes
+are used unchecked, as in Kafka. An older one may reappear; its largest timestamp counts as long as no time was indexed since.
 """
 
 from collections.abc import Mapping

@@ -15,7 +15,7 @@ from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.directory import LogDirectory
 from moldau.log.housekeeping import Removals
 from moldau.log.log_set import LogSet, Placement
-from moldau.log.names import LOG, Folder, FolderKind, is_marked, offset_of, parse, parse_folder
+from moldau.log.names import LOG, Folder, FolderKind, mark_of, marks, offset_of, parse, parse_folder
 from moldau.log.partition_log import PartitionLog
 from moldau.log.partition_metadata import read_topic_id
 from moldau.log.producer_bound import ProducerBound
@@ -88,8 +88,9 @@ class Loader:
         there is the renamed folder.
         """
         changed = False
+        deleted = marks(self._files.list(directory.path), FolderKind.DELETE)
         for topic_partition in sorted(directory.known()):
-            if topic_partition not in self._logs.placements and not self._is_deleted(directory, topic_partition):
+            if topic_partition not in self._logs.placements and not self._is_deleted(directory, topic_partition, deleted):
                 folder = f"{directory.path}/{topic_partition}"
                 placement = Placement(topic_partition, directory, folder)
                 placement.problem = LostRecordsError(folder, f"{folder} is missing, and all records of the partition with it")
@@ -108,13 +109,11 @@ class Loader:
             if not error.no_space:
                 raise
 
-    def _is_deleted(self, directory: LogDirectory, topic_partition: TopicPartition) -> bool:
+    def _is_deleted(self, directory: LogDirectory, topic_partition: TopicPartition, deleted: set[str]) -> bool:
         if topic_partition in directory.accepted_loss:
             _LOG.warning("loss accepted: partition=%s folder=%s/%s", topic_partition, directory.path, topic_partition)
             return True
-        if self._topic_config(topic_partition.topic) is None:
-            return True
-        return any(is_marked(name, topic_partition, FolderKind.DELETE) for name in self._files.list(directory.path))
+        return self._topic_config(topic_partition.topic) is None or mark_of(topic_partition, FolderKind.DELETE) in deleted
 
     def _has_folder(self, directory: LogDirectory, topic_partition: TopicPartition) -> bool:
         placement = self._logs.placements.get(topic_partition)
@@ -217,7 +216,7 @@ class Loader:
             known.fail(duplicate)
             known.rivals.append(placement)
             if is_directory:
-                with contextlib.suppress(DamagedFileError):
+                with contextlib.suppress(DamagedFileError, MissingFileError, NotRegularError):
                     placement.topic_id = read_topic_id(self._files, path)
             return
         self._logs.add(placement)

@@ -8,6 +8,7 @@ to no topic any more and ``-future`` a copy that was being moved here; HEX are t
 topic's name cut short, so that the whole stays within the 255 bytes that file systems take: only its suffix is to be trusted.
 """
 
+from collections.abc import Iterable
 from enum import Enum
 
 from moldau.model.identity import TopicPartition
@@ -106,8 +107,11 @@ def marked_name(topic_partition: TopicPartition, kind: FolderKind, unique: bytes
     return topic_partition.topic[: NAME_LENGTH_MAX - len(end)] + end
 
 
-def is_marked(name: str, topic_partition: TopicPartition, kind: FolderKind) -> bool:
-    """Whether this is a name that `marked_name` gives, but for the random part: of a long topic, as far as its name fits."""
-    if not name.endswith(kind.value):
-        return False
-    return name.rpartition(".")[0] == marked_name(topic_partition, kind, bytes(_UNIQUE_BYTES)).rpartition(".")[0]
+def mark_of(topic_partition: TopicPartition, kind: FolderKind) -> str:
+    """What `marks` has of a folder that `marked_name` names."""
+    return marked_name(topic_partition, kind, bytes(_UNIQUE_BYTES)).rpartition(".")[0]
+
+
+def marks(names: Iterable[str], kind: FolderKind) -> set[str]:
+    """The names of this kind without their random parts: of a long topic, as far as its name fits."""
+    return {name.rpartition(".")[0] for name in names if name.endswith(kind.value)}

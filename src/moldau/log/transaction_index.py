@@ -4,8 +4,8 @@ One file per segment, with an entry for each transaction whose abort marker lies
 earlier one. Most segments have none, and then there is no file.
 
 A crash loses more of it than of the other indexes: no single batch shows whether an entry is missing, since the records that a marker ends
-depend on all batches before it. So the file is synced with the flush that follows a change, and its entries for offsets before the recovery
-point are trusted.
+depend on all batches before it. So the file is synced with the flush that follows a change. Recovery compares its entries with the batches
+of the segments that it reads, unless a checksum covers the whole file.
 
 A transaction that stays open holds the last stable offset of all later entries down, so that none of them ends a search. So the lowest
 first offset of every `BLOCK` entries is kept in memory, and a search reads only the blocks that can have something for it.

@@ -225,10 +225,13 @@ def test_acks_0_has_no_answer_and_an_error_closes_the_connection(world: BrokerWo
     settle(world)
     client.peer.push()
     assert len(client.answers()) == 1
+    requests = world.broker.counters.produce.requests
     client.send(to_all(world, acks=0, topic="nowhere"), 9, answered=False)
     settle(world)
     assert client.closed
     assert "produce with acks 0 failed: nowhere-0" in caplog.text
+    assert world.broker.counters.produce.requests == requests + 1
+    assert world.broker.counters.produce.errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: COUNT}
 
 
 def test_one_that_fails_after_its_connection_is_lost_is_said_in_the_log_alone(world: BrokerWorld, caplog: pytest.LogCaptureFixture) -> None:

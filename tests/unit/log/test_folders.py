@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from moldau.log.checkpoints import RECOVERY_POINTS, parse_offsets
 from moldau.log.config import LogConfig
 from moldau.log.manager import LogManager
-from moldau.log.names import Folder, FolderKind, is_marked, marked_name, parse_folder
+from moldau.log.names import Folder, FolderKind, mark_of, marked_name, marks, parse_folder
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import drain
@@ -63,9 +63,9 @@ def test_a_marked_name_fits_and_tells_its_kind(length: int, partition: int, uniq
     assert folder.topic_partition.partition == partition
     if length < 190:
         assert folder.topic_partition.topic == "t" * length
-    assert is_marked(name, TopicPartition("t" * length, partition), kind)
-    assert not is_marked(name, TopicPartition("u" * length, partition), kind)
-    assert not is_marked(name, TopicPartition("t" * length, partition + 1), kind)
+    assert marks([name, "t-0"], kind) == {mark_of(TopicPartition("t" * length, partition), kind)}
+    assert mark_of(TopicPartition("u" * length, partition), kind) not in marks([name], kind)
+    assert mark_of(TopicPartition("t" * length, partition + 1), kind) not in marks([name], kind)
 
 
 class ProcessKilledError(Exception):
@@ -226,6 +226,26 @@ def test_a_folder_is_lost_also_beside_deleted_ones_of_other_partitions() -> None
     assert "/a/t-0 is missing" in str(start(disk, A).problem(T0))
 
 
+@pytest.mark.parametrize("count", [2, 20])
+def test_a_start_after_a_deletion_that_no_checkpoint_knows_lists_its_directory_as_often_for_any_number_of_partitions(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = ForgetfulDisk()
+    manager = start(disk, A)
+    deleted = [TopicPartition("t", number) for number in range(count)]
+    for each in deleted:
+        flush(manager.create(each, TOPIC_ID, LogConfig(), NOW_MS))
+    drain(manager.checkpoint())
+    disk.process_ended()
+    for each in deleted:
+        disk.rename(f"{A}/{each}", f"{A}/{marked_name(each, FolderKind.DELETE, bytes(16))}")
+    listed, real = [], disk.list
+    monkeypatch.setattr(disk, "list", lambda path: listed.append(path) or real(path))  # type: ignore[func-returns-value]
+    manager = start(disk, A)
+    assert [manager.problem(each) for each in deleted] == [None] * count
+    assert listed.count(A) <= 3
+
+
 # Which folder is the partition's
 
 
@@ -281,6 +301,19 @@ def test_two_folders_of_the_topic_with_records_keep_their_partition_offline_and_
         create(manager, "t")
     assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert [disk.exists(f"{path}/t-0") for path in (A, B)] == [True, True]
+
+
+def test_of_two_folders_one_with_a_link_for_its_metadata_takes_no_other_partition_offline() -> None:
+    disk = ForgetfulDisk()
+    checkpointed(disk, A, TOPIC_ID, b"a")
+    manager = checkpointed(disk, B, TOPIC_ID, b"b")
+    append_values(manager.create(TopicPartition("t", 1), TOPIC_ID, LogConfig(), NOW_MS), b"other")
+    disk.process_ended()
+    disk.remove(f"{B}/t-0/partition.metadata")
+    disk.make_special(f"{B}/t-0/partition.metadata", "link", f"{A}/t-0/partition.metadata")
+    other = start(disk, A, B).get(TopicPartition("t", 1))
+    assert other is not None
+    assert values_of(other) == [b"other"]
 
 
 @pytest.mark.parametrize("has_id", [False, True])

@@ -150,6 +150,9 @@ class RunningPass:
                 self._give_up("the worker said nothing")
 
     def _note(self, done: PassDone) -> None:
+        if self.placement.log is not self.log:  # a deleted partition has no line in the checkpoints
+            self._give_up("the log is closed")
+            return
         self.placement.directory.offsets[CLEANED][self.placement.topic_partition] = done.end_offset
         self._on_disk(self._host.checkpoint(self), lambda: self._host.finished(self, done))
 

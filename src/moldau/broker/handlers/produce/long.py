@@ -126,6 +126,8 @@ class LongProduce:
             if operation.acks == ACKS_NONE:
                 reason = operation.first_error
                 if reason is not None:
+                    yield from self._results()
+                    self._count()
                     raise ProtocolError(f"produce with acks 0 failed: {reason}")
                 self._count()
                 return b""
