@@ -84,14 +84,22 @@ class LogReader:
         return ReadResult(FileRange(segment.file(), position, length), position, segment)
 
     def end_of(self, read: ReadResult, limit_offset: int) -> int:
-        """An offset before which all that was read lies: where it ended, as closely as the index says without a look at the batches."""
+        """An offset before which all that was read lies: where it ended, as closely as the index says, which is not believed without a look
+        at the batch: an end too early would leave out an aborted transaction.
+        """
         assert read.segment is not None
         assert read.records is not None
         read.segment.find_indexes()
         index, end = read.segment.index, read.position + read.records.length
         slot = index.search(end - 1, 1)
         if slot < len(index):
-            return min(limit_offset, index.base_offset + index[slot][0])
+            last_offset, position = index[slot]
+            try:
+                header = read_header(read.segment.file().pread(HEADER_SIZE, position))
+            except PeerError:  # the index is wrong
+                header = None
+            if header is not None and header.last_offset == index.base_offset + last_offset:
+                return min(limit_offset, header.base_offset)
         segments = self._segments
         return min(limit_offset, segments.end_of(segments.slot_of(read.segment.base_offset), limit_offset))
 

@@ -8,7 +8,7 @@ from moldau.log.config import LogConfig
 from moldau.log.partition_log import AppendResult, PartitionLog
 from moldau.log.transaction_index import TransactionIndexEntry
 from moldau.model.errors import ErrorCode, PeerError, StorageError
-from moldau.protocol.records.batch import Record, encode_batch
+from moldau.protocol.records.batch import Record, batches, encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.protocol.records.header import check_batch, read_header
 from moldau.testing.disk import ForgetfulDisk
@@ -514,6 +514,33 @@ def test_recovery_mends_any_bit_of_an_index_of_a_segment_that_it_reads(disk: For
         assert [entry for entry in all_entries(log) if entry.last_offset < recovery_point] == entries
         disk.process_ended()
         disk.remove(f"{SEGMENT}.checksums")
+
+
+@pytest.mark.parametrize("max_bytes", [300, 1 << 20])
+def test_no_bit_of_an_offset_index_hides_an_aborted_transaction_from_a_reader(disk: ForgetfulDisk, max_bytes: int) -> None:
+    """Also where no checksum shows the damage: an end of what was read that is too early would leave out transactions that lie in it."""
+    config = LogConfig(segment_bytes=4000, index_interval_bytes=500)
+    log = aborted_often(disk, config)
+    entries, end_offset = all_entries(log), log.log_end_offset
+    close_clean(log)
+    first = f"{0:020}.index"
+    whole = disk.read(f"{DIRECTORY}/{first}")
+    assert len(whole) > 30
+    for bit in range(0, 8 * len(whole), 5):
+        overwrite(disk, first, 0, whole)
+        overwrite(disk, first, bit // 8, bytes((whole[bit // 8] ^ 1 << bit % 8,)))
+        for base in names(disk, ".checksums"):
+            disk.remove(f"{DIRECTORY}/{base:020}.checksums")
+        log = open_log(disk, config, clean=True)
+        for offset in range(names(disk, ".log")[1]):
+            read = log.read(offset, max_bytes, end_offset, at_least_one=True)
+            assert read.records is not None
+            found = list(batches(memoryview(read.records.file.pread(read.records.length, read.records.position))))
+            read.records.release()
+            last_offset = found[-1][0].last_offset if found else offset
+            wanted = [each for each in entries if each.last_offset >= offset and each.first_offset <= last_offset]
+            assert {(each.producer_id, each.first_offset) for each in wanted} <= {*log.aborted_in(read, offset, end_offset)}
+        disk.process_ended()
 
 
 @pytest.mark.parametrize("slot", [0, 1])
