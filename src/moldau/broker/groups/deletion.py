@@ -10,7 +10,7 @@ Too old is by Kafka's rules (KIP-211):
 group                                 an offset is kept `offsets.retention.minutes` after
 ====================================  ===========================================================
 without members, had some once        the group became empty; where that is not known, the commit
-consumers, all of them settled        the commit, for topics that nobody is subscribed to
+consumers, all of them settled        the commit, for topics without a subscriber
 in a rebalance, or no consumers       (all are kept)
 never had members                     the commit
 ====================================  ===========================================================
