@@ -99,7 +99,8 @@ class Transactions:
                 error = error_of(second)
             else:
                 return True
-        assert error.fatal(), f"a transaction cannot be ended: {error}"
+        is_fatal = error.fatal() or error.code() == confluent_kafka.KafkaError._FATAL  # what `produce` raises has the code alone
+        assert is_fatal, f"a transaction cannot be ended: {error!r}"
         return False
 
     def _abort(self, transaction: int) -> None:
@@ -154,10 +155,10 @@ class TransactionalSender(Worker):
         heir = Transactions(self, f"{name}, heir", self.name, java=self.java)
         try:
             self._fill(mine, transaction)
+            goes_on = mine.end(transaction, commit=True)
         except confluent_kafka.KafkaException as failure:  # what it had sent before was refused meanwhile
-            assert not mine.recover(transaction, failure), f"{name} aborted after another had taken its transactional id"
-        else:
-            assert not mine.end(transaction, commit=True), f"{name} committed after another had taken its transactional id"
+            goes_on = mine.recover(transaction, failure)
+        assert not goes_on, f"{name} could use its transactional id after another had taken it"
         last = heir.begin()
         self._fill(heir, last)
         heir.end(last, commit=True)
