@@ -34,11 +34,15 @@ class Reading:
         """Records that `gather` has got and nobody noted yet."""
         self.gather_begun = 0.0
         self.rebalanced = False
+        self.heard_s = time.monotonic()
+        """When the broker last answered with records or took a commit: the member's session lasts at least SESSION_MS from then."""
+        self.is_fenced = False
 
     def take(self, messages: list[Any], begun: float, transaction: int = NONE) -> list[Any]:
         """Note what a poll gave; the records of it."""
         records = [message for message in messages if self._sound(message)]
         if records:
+            self.heard_s = time.monotonic()
             self.history.polled(self.number, begun, [self.worker.world.row(message) for message in records], transaction=transaction)
             for message in records:
                 self.next[message.topic(), message.partition()] = message.offset() + 1
@@ -50,6 +54,9 @@ class Reading:
             return True
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             self.history.told_out_of_range(self.number, self.worker.world.partition(message), message.offset())
+        elif "Static consumer fenced" in error.str() and time.monotonic() - self.heard_s > SESSION_MS / 1000:
+            # librdkafka gives up its member id with the session, and then sends a commit again with the instance alone, which fences it
+            self.is_fenced = True
         elif error.code() not in (KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED):
             assert may_pass(error), error
         return False
@@ -167,6 +174,8 @@ class Member(Worker):
             records = reading.take(reading.gather(50, 0.1), reading.gather_begun)
             if records and self.random.random() < 0.7:
                 commit(self, reading, self.group, ends(records))
+            if reading.is_fenced:
+                break
         reading.end(crash=self.random.random() < 0.3 and not self.stopping.is_set())
 
 
@@ -178,6 +187,8 @@ def commit(worker: Worker, reading: Reading, group: str, places: list[TopicParti
     except KafkaException:  # what became of the first try of several is not said
         answers = []
     taken = {(entry.topic, entry.partition) for entry in answers if entry.error is None}
+    if taken:
+        reading.heard_s = time.monotonic()
     for place, number in zip(places, begun, strict=True):
         worker.history.offset_commit_ended(number, Outcome.OK if (place.topic, place.partition) in taken else Outcome.UNKNOWN)
 

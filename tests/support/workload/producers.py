@@ -92,7 +92,7 @@ class Transactions:
     def recover(self, transaction: int, failure: confluent_kafka.KafkaException) -> bool:
         """After an error within a transaction: abort it, if that is possible; whether the producer can go on."""
         error = error_of(failure)
-        if error.txn_requires_abort():
+        if error.txn_requires_abort() or error.code() == confluent_kafka.KafkaError._STATE:  # `produce` again gives the code alone
             try:
                 self._abort(transaction)
             except confluent_kafka.KafkaException as second:
