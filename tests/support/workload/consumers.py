@@ -35,14 +35,13 @@ class Reading:
         self.gather_begun = 0.0
         self.rebalanced = False
         self.heard_s = time.monotonic()
-        """When the broker last answered with records or took a commit: the member's session lasts at least SESSION_MS from then."""
+        """When it joined, or asked for the last commit that was taken: no session of before has ended by then."""
         self.is_fenced = False
 
     def take(self, messages: list[Any], begun: float, transaction: int = NONE) -> list[Any]:
         """Note what a poll gave; the records of it."""
         records = [message for message in messages if self._sound(message)]
         if records:
-            self.heard_s = time.monotonic()
             self.history.polled(self.number, begun, [self.worker.world.row(message) for message in records], transaction=transaction)
             for message in records:
                 self.next[message.topic(), message.partition()] = message.offset() + 1
@@ -55,7 +54,7 @@ class Reading:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             self.history.told_out_of_range(self.number, self.worker.world.partition(message), message.offset())
         elif "Static consumer fenced" in error.str() and time.monotonic() - self.heard_s > SESSION_MS / 1000:
-            # librdkafka gives up its member id with the session, and then sends a commit again with the instance alone, which fences it
+            # librdkafka gives up its member id with the session, and still sends heartbeats, with the instance alone, which are fenced
             self.is_fenced = True
         elif error.code() not in (KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED):
             assert may_pass(error), error
@@ -181,6 +180,7 @@ class Member(Worker):
 
 def commit(worker: Worker, reading: Reading, group: str, places: list[TopicPartition]) -> None:
     """Commit these offsets, and note what came of it."""
+    asked_s = time.monotonic()
     begun = [worker.history.commit_offset(group, worker.world.partition(place), place.offset) for place in places]
     try:
         answers = reading.consumer.commit(offsets=places, asynchronous=False) or []
@@ -188,7 +188,7 @@ def commit(worker: Worker, reading: Reading, group: str, places: list[TopicParti
         answers = []
     taken = {(entry.topic, entry.partition) for entry in answers if entry.error is None}
     if taken:
-        reading.heard_s = time.monotonic()
+        reading.heard_s = asked_s
     for place, number in zip(places, begun, strict=True):
         worker.history.offset_commit_ended(number, Outcome.OK if (place.topic, place.partition) in taken else Outcome.UNKNOWN)
 
