@@ -56,9 +56,13 @@ def decode_or_refuse(case: Case, data: bytes) -> None:
         decode(*case, memoryview(data))
 
 
+OWN_TAGS = 10_000
+"""Tagged fields that Kafka's messages do not have are numbered from here on."""
+
+
 def carried(cls: type[Any], version: int) -> list[Field]:
-    """The fields of `cls` that travel at this version."""
-    return [field for field in fields_of(cls) if field.versions.includes(version)]
+    """The fields of `cls` that travel at this version, but for our own, which no other codec knows."""
+    return [field for field in fields_of(cls) if field.versions.includes(version) and (field.tag or 0) < OWN_TAGS]
 
 
 def values(cls: type[Any], version: int) -> st.SearchStrategy[Any]:

@@ -61,3 +61,5 @@ class ControlReply(Value):
     """Partitions whose logs know a later leader epoch than the one sent: they need another election."""
     is_stale: bool = False
     """The broker knows a later controller, or was registered again: nothing was done."""
+    inconsistent: tuple[TopicPartition, ...] = ()
+    """Partitions that the broker has of a topic with another id: nothing was done for them."""

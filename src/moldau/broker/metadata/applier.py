@@ -146,12 +146,17 @@ class MetadataApplier:
         self._settings = settings
         self._clock = clock
         self._topics_deleted = topics_deleted
-        self._controller_epoch = 0
+        self.controller_epoch = 0
+        """Of the latest controller that has sent something."""
         self._queue = StepQueue(slices)
         self._removals = StepQueue(slices)
         """What is left to do of deletions when nothing of the topics is served any more."""
         self._knows_configs = True
         """Whether the configurations of all topics were read: those of the first ones, before the start."""
+
+    def forget_configs(self) -> None:
+        """Read the configuration of each topic that the controller sends first: some may have changed since all were read."""
+        self._knows_configs = False
 
     def serve(self) -> None:
         """From now on take turns with requests; before, everything is done as soon as it can be."""
@@ -172,21 +177,21 @@ class MetadataApplier:
         self._queue.run(steps)
 
     def _apply(self, broker_epoch: int, control: Control, done: Callable[[ControlReply], object]) -> Steps:
-        if control.controller_epoch < self._controller_epoch or broker_epoch < self.broker_epoch:
+        if control.controller_epoch < self.controller_epoch or broker_epoch < self.broker_epoch:
             _LOG.warning(
                 "message of a controller that is over, or to an earlier registration, not applied: kind=%s controller_epoch=%d known=%d",
                 type(control).__name__,
                 control.controller_epoch,
-                self._controller_epoch,
+                self.controller_epoch,
             )
             done(ControlReply(is_stale=True))
             return
-        self._controller_epoch = control.controller_epoch
+        self.controller_epoch = control.controller_epoch
         reply = ControlReply()
         try:
             match control:
                 case LeaderAndIsr(_, partitions):
-                    reply = ControlReply((yield from self._lead(partitions, broker_epoch)))
+                    reply = yield from self._lead(partitions, broker_epoch)
                 case UpdateMetadata():
                     yield from self._update(control, broker_epoch)
                 case StopReplica(_, topics, deletes):
@@ -263,9 +268,15 @@ class MetadataApplier:
 
     # Roles
 
-    def _lead(self, partitions: Sequence[LedPartition], broker_epoch: int) -> Generator[Pause, None, dict[TopicPartition, int]]:
-        """Take roles; the partitions that have to be elected again, with the epochs that their logs know."""
+    def _lead(self, partitions: Sequence[LedPartition], broker_epoch: int) -> Generator[Pause, None, ControlReply]:
+        """Take roles in partitions of which this broker has a replica. The reply has those that have to be elected again, with the epochs
+        that their logs know.
+        """
         cache, logs = self._cache, self._replicas.logs
+        own = [each for each in partitions if self._broker_id in each.info.replicas]
+        if len(own) < len(partitions):
+            _LOG.warning("partitions of other brokers not taken: number=%d", len(partitions) - len(own))
+        partitions = own
         new = [each for each in dict.fromkeys(each.topic for each in partitions) if each not in cache.snapshot.topics]
         new = [name for name in new if name not in cache.new_configs]
         if new and not self._knows_configs:
@@ -275,8 +286,14 @@ class MetadataApplier:
         if made:
             yield from logs.make_folders(made)
         floors: dict[TopicPartition, int] = {}
+        inconsistent: list[TopicPartition] = []
         for each in partitions:
             topic_partition = TopicPartition(each.topic, each.info.partition)
+            hosted = self._replicas.hosted.get(topic_partition)
+            if hosted is not None and hosted.topic_id != each.topic_id:
+                _LOG.error("role not taken, the topic has another id here: partition=%s topic_id=%s", topic_partition, each.topic_id.hex())
+                inconsistent.append(topic_partition)
+                continue
             try:
                 floor = self._become(topic_partition, each)
             except MoldauError as error:
@@ -287,7 +304,7 @@ class MetadataApplier:
             yield UNFINISHED
         if made:
             yield from logs.drop_folders(topic_partition for topic_partition, _ in made)
-        return floors
+        return ControlReply(floors, inconsistent=tuple(inconsistent))
 
     def _become(self, topic_partition: TopicPartition, led: LedPartition) -> int | None:
         """Take a role; the latest epoch that the log knows if the one given is not later."""

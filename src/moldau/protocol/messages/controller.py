@@ -8,6 +8,8 @@
   first flexible one, 7 brings topic ids.
 * ControlledShutdown (key 7): a broker asks the controller to move its leaderships away. Version 0 comes with a request header that has no
   client id.
+
+Tagged fields from number 10000 on are ours, and skipped by any other reader: what Kafka's messages cannot say.
 """
 
 from typing import ClassVar
@@ -86,6 +88,15 @@ class LeaderAndIsrTopicError:
 
 
 @message
+class LeaderAndIsrFloor:
+    """A partition whose log knows a later leader epoch than was sent."""
+
+    topic_name: str = string("4+")
+    partition_index: int = int32("4+")
+    leader_epoch: int = int32("4+")
+
+
+@message
 class LeaderAndIsrResponse:
     """One error for all, and one for each partition."""
 
@@ -94,6 +105,7 @@ class LeaderAndIsrResponse:
     error_code: int = int16("0+")
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "0-4")
     topics: list[LeaderAndIsrTopicError] = array(LeaderAndIsrTopicError, "5+")
+    floors: list[LeaderAndIsrFloor] = array(LeaderAndIsrFloor, "4+", tag=10000, ignorable=True)
 
 
 @message
@@ -127,6 +139,7 @@ class StopReplicaTopicState:
 
     topic_name: str = string("3+")
     partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState, "3+")
+    topic_id: bytes = uuid("3+", tag=10000, ignorable=True)
 
 
 @message
@@ -143,6 +156,8 @@ class StopReplicaRequest:
     ungrouped_partitions: list[StopReplicaPartitionV0] = array(StopReplicaPartitionV0, "0")
     topics: list[StopReplicaTopicV1] = array(StopReplicaTopicV1, "1-2")
     topic_states: list[StopReplicaTopicState] = array(StopReplicaTopicState, "3+")
+    deletes_topics: bool = boolean("3+", tag=10000, ignorable=True)
+    """Also of topics without partitions, of which nothing but the name is known."""
 
 
 @message
@@ -223,6 +238,7 @@ class UpdateMetadataRequest:
     ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, "0-4")
     topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+")
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
+    deleted_topics: list[str] = array(string, "6+", tag=10000, ignorable=True)
 
 
 @message
