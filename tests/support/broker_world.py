@@ -39,7 +39,7 @@ from moldau.protocol.records.compression import Compression
 from moldau.testing.background import FakeBackground, FakeWorkers
 from moldau.testing.clock import FakeClock
 from moldau.testing.disk import ForgetfulDisk
-from moldau.testing.network import MemoryTransport, Peer
+from moldau.testing.network import MemoryNetwork, MemoryTransport, Peer
 from support.trees import AskedTree
 
 R = TypeVar("R")
@@ -81,6 +81,7 @@ class BrokerWorld:
                 compute=self.compute,
                 recompress=self.recompress,
                 coordination=self.store,
+                network=lambda: MemoryNetwork(lambda call: self.clock.call_later(0.0, call)),
                 random_bytes=self._random_bytes,
                 workers=lambda: self.workers,
             ),

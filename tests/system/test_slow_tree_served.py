@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from moldau.adapters.asyncio_network import AsyncioNetwork
 from moldau.adapters.asyncio_server import Server, ServerLimits
 from moldau.adapters.binding import bind
 from moldau.adapters.event_loop import LoopClock
@@ -86,6 +87,7 @@ class SlowTreeBroker:
                 compute=compute,
                 recompress=recompress,
                 coordination=self.session,
+                network=lambda: AsyncioNetwork(loop),
                 random_bytes=os.urandom,
                 workers=lambda: LoopWorkers(loop),
             ),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from moldau.ports.clock import Clock
     from moldau.ports.coordination import Coordination
     from moldau.ports.filesystem import FileSystem
+    from moldau.ports.transport import Network
 
 
 class BrokerPorts(Value):
@@ -29,6 +30,8 @@ class BrokerPorts(Value):
     recompress: "Background"
     """One thread for compressing."""
     coordination: "Coordination"
+    network: "Callable[[], Network]"
+    """Opens connections to other brokers; called when there is one for the first time."""
     random_bytes: Callable[[int], bytes]
     workers: "Callable[[], Workers]"
     """Processes for work that takes a processor for seconds; called when there is some for the first time."""
@@ -47,6 +50,7 @@ def make_broker(config: BrokerConfig, ports: BrokerPorts) -> Broker:
         compute=ports.compute,
         recompress=ports.recompress,
         coordination=ports.coordination,
+        network=ports.network,
         random_bytes=ports.random_bytes,
         workers=ports.workers,
         on_all_failed=ports.on_all_failed,

@@ -36,6 +36,7 @@ from moldau.model.errors import CoordinationError, MoldauError
 if TYPE_CHECKING:
     from moldau.adapters.worker_process import LoopWorkers
     from moldau.broker.broker import Broker
+    from moldau.ports.transport import Network
 
 _LOG = logging.getLogger(__name__)
 
@@ -156,6 +157,11 @@ class RunningBroker:
             await stopped
         syncs.close()
 
+    def _network(self) -> "Network":
+        from moldau.adapters.asyncio_network import AsyncioNetwork
+
+        return AsyncioNetwork(self._loop)
+
     def hurry(self) -> None:
         """Cut the connections that a stop is waiting for, or would wait for."""
         self._deadline = 0.0
@@ -210,6 +216,7 @@ class RunningBroker:
                     compute=self._compute,
                     recompress=self._recompress,
                     coordination=self._coordination,
+                    network=self._network,
                     random_bytes=os.urandom,
                     workers=self._make_workers,
                     on_all_failed=self._all_failed,

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from moldau.broker.groups.coordinator import GroupCoordinator
     from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.metadata.admin import ClusterAdmin
+    from moldau.broker.peers.connection import PeerConnection
+    from moldau.broker.peers.connections import PeerConnections
     from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.cluster.queries import ConfigNodes
     from moldau.cluster.snapshot import MetadataSnapshot
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from moldau.ports.clock import Clock
     from moldau.ports.coordination import Coordination
     from moldau.ports.filesystem import FileSystem
-    from moldau.ports.transport import Transport
+    from moldau.ports.transport import Network, Transport
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ class Broker:
         compute: "Background | None" = None,
         recompress: "Background | None" = None,
         coordination: "Coordination",
+        network: "Callable[[], Network]",
         random_bytes: Callable[[int], bytes],
         workers: "Callable[[], Workers] | None" = None,
         log_files_max: int = OPEN_FILES_MAX,
@@ -84,7 +87,8 @@ class Broker:
         interpreter's lock, which more threads would take from this one more often), `recompress` one for compressing, which needs no lock
         and takes long; without them that is `background`.
 
-        `workers` gives those for work that burns a processor, once there is some; without them nothing is compacted.
+        `network` gives what opens connections to other brokers, once there are some. `workers` gives those for work that burns a processor,
+        once there is some; without them nothing is compacted.
 
         `log_files_max`: files of segments that are kept open, of all logs together.
 
@@ -99,6 +103,7 @@ class Broker:
         self.compute = compute or background
         self.workers = workers
         self.random_bytes = random_bytes
+        self._network = network
         self.advertised: Mapping[str, Endpoint] = {}
         """Advertised addresses by listener; a client of one that is missing receives the address that it connected to."""
         self.receive_buffer = ReceiveBuffer(is_short=lambda: self.request_memory.exhausted)
@@ -142,6 +147,7 @@ class Broker:
             random_bytes=random_bytes,
             reconfigured=self.reconfigured,
             raised_epochs=self._raised_epochs,
+            connect=self.connect,
         )
         self.logs: LogManager
         self.on_reconfigured: list[Callable[[], object]] = []
@@ -156,6 +162,7 @@ class Broker:
         self._admin: ClusterAdmin | None = None
         self._configs: Configs | None = None
         self._coordinators: Coordinators | None = None
+        self._peers: PeerConnections | None = None
         self.pipeline = Pipeline(
             self,
             monotonic=clock.monotonic,
@@ -272,7 +279,7 @@ class Broker:
 
     def _end_start(self) -> None:
         for topic_partition, log in self.logs.logs():
-            if topic_partition.topic not in self.metadata.topics:
+            if self.metadata.brokers and topic_partition.topic not in self.metadata.topics:
                 _LOG.warning("folder of an unknown topic is kept and not served: path=%s", log.directory)
         self.housekeeping.start()
         self.membership.serve()
@@ -358,6 +365,14 @@ class Broker:
         return self.coordinators.transactions
 
     # Connections
+
+    def connect(self, broker: BrokerInfo, purpose: str, *, in_flight_max: int = 1, frame_bytes_max: int | None = None) -> "PeerConnection":
+        """See :meth:`moldau.broker.peers.connections.PeerConnections.connect`; loaded when first asked for."""
+        if self._peers is None:
+            from moldau.broker.peers.connections import PeerConnections
+
+            self._peers = PeerConnections(self.broker_id, self._network(), self.clock, self.random_bytes)
+        return self._peers.connect(broker, purpose, in_flight_max=in_flight_max, frame_bytes_max=frame_bytes_max)
 
     def accept(self, transport: "Transport", listener: str) -> Connection:
         """The receiver of a new connection, which came in by a listener."""

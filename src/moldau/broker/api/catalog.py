@@ -32,6 +32,9 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.FETCH: OWN_WAY,
     ApiKey.LIST_OFFSETS: "handlers.offset_lookups",
     ApiKey.METADATA: "handlers.metadata",
+    ApiKey.LEADER_AND_ISR: "handlers.controller",
+    ApiKey.STOP_REPLICA: "handlers.controller",
+    ApiKey.UPDATE_METADATA: "handlers.controller",
     ApiKey.OFFSET_COMMIT: "handlers.offsets",
     ApiKey.OFFSET_FETCH: "handlers.offsets",
     ApiKey.FIND_COORDINATOR: "handlers.coordinators",
@@ -72,6 +75,9 @@ SERVED_KEYS: Final = {int(key): key for key in MODULES}
 """The APIs in service by the number in the header of a request."""
 
 _ON_THE_CLUSTER: Final = {
+    ApiKey.LEADER_AND_ISR: Operation.CLUSTER_ACTION,
+    ApiKey.STOP_REPLICA: Operation.CLUSTER_ACTION,
+    ApiKey.UPDATE_METADATA: Operation.CLUSTER_ACTION,
     ApiKey.DESCRIBE_LOG_DIRS: Operation.DESCRIBE,
     ApiKey.LIST_CONFIG_RESOURCES: Operation.DESCRIBE_CONFIGS,
 }

@@ -106,7 +106,7 @@ class StateTopic:
         if self.exists:
             return
         spec = internal_topic_spec(self._spec, self._broker.config, len(self._broker.metadata.brokers))
-        outcome = (yield from self._broker.admin.create([spec], waits=True))[self.name]
+        outcome = (yield from self._broker.admin.create([spec], waits=True, forwards=True))[self.name]
         if isinstance(outcome, PeerError) and not self.exists:
             if self._notes.due(self.name, self._broker.clock.monotonic()):
                 _LOG.error("internal topic not made: topic=%s reason=%s", self.name, outcome.message)

@@ -60,9 +60,11 @@ class ClusterAdmin:
         *,
         validate_only: bool = False,
         waits: bool = False,
+        forwards: bool = False,
         timeout_ms: int = NO_TIMEOUT,
     ) -> Generator[Pause, None, dict[str, PlannedTopic | PeerError]]:
-        """Create topics, or only check them; `made` is called for each that was created, also after the timeout.
+        """Create topics, or only check them; `made` is called for each that was created, also after the timeout. With `forwards` this is
+        sent on to the controller if that is another broker.
 
         Codes: those of :meth:`moldau.cluster.controller.planning.Planner.plan_all`; KAFKA_STORAGE_ERROR when the store of metadata fails
         or no log directory is left.
@@ -79,7 +81,7 @@ class ClusterAdmin:
                     warn_without_effect(f"topic={outcome.name}", outcome.configs, TOPIC)
 
         outcomes: dict[str, PlannedTopic | PeerError]
-        outcomes = yield from self._ask(CreateTopics(topics, validate_only, waits), names, ended, timeout_ms)
+        outcomes = yield from self._ask(CreateTopics(topics, validate_only, waits), names, ended, timeout_ms, forwards=forwards)
         lost = None if validate_only else self._replicas.storage_lost()
         if lost is None:
             return outcomes
@@ -95,7 +97,7 @@ class ClusterAdmin:
         """
         if not self._config.boolean("auto.create.topics.enable"):
             return {name: unknown_topic(name) for name in names}
-        outcomes = yield from self.create([TopicSpec(name) for name in names[:CREATED_AT_ONCE_MAX]], made)
+        outcomes = yield from self.create([TopicSpec(name) for name in names[:CREATED_AT_ONCE_MAX]], made, forwards=True)
         errors = {name: outcome if isinstance(outcome, PeerError) else None for name, outcome in outcomes.items()}
         for name, error in errors.items():
             if error is not None and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:  # being created by another request, or deleted
@@ -155,13 +157,15 @@ class ClusterAdmin:
     def alter(
         self, request: AlterConfig, altered: Callable[[AlteredConfig], object] = _nothing, *, timeout_ms: int = NO_TIMEOUT
     ) -> Generator[Pause, None, AlteredConfig | PeerError]:
-        """Change a configuration, and have this broker obey it; codes as :func:`moldau.cluster.controller.configs.edited`."""
+        """Change a configuration, and have this broker obey it, also where another is controller. Codes as
+        :func:`moldau.cluster.controller.configs.edited`.
+        """
 
         def ended(outcomes: dict[str, Any]) -> None:
             if isinstance(outcomes[""], AlteredConfig):
                 altered(outcomes[""])
 
-        outcomes: dict[str, Any] = yield from self._ask(request, ("",), ended, timeout_ms)
+        outcomes: dict[str, Any] = yield from self._ask(request, ("",), ended, timeout_ms, forwards=True)
         outcome: AlteredConfig | PeerError = outcomes[""]
         return outcome
 
@@ -171,7 +175,13 @@ class ClusterAdmin:
         return outcomes if lost is None else {name: lost if outcome is None else outcome for name, outcome in outcomes.items()}
 
     def _ask(
-        self, request: Request, names: "Sequence[str] | Mapping[str, Any]", ended: Callable[[dict[str, T]], object], timeout_ms: int
+        self,
+        request: Request,
+        names: "Sequence[str] | Mapping[str, Any]",
+        ended: Callable[[dict[str, T]], object],
+        timeout_ms: int,
+        *,
+        forwards: bool = False,
     ) -> Generator[Pause, None, dict[str, T]]:
         """The outcomes by name; `ended` is called with them also after the request's deadline."""
         most = self._config.int("admin.requests.max")
@@ -195,7 +205,7 @@ class ClusterAdmin:
                     resume()
 
         self._waiting += 1
-        self._membership.ask(request, done)
+        self._membership.ask(request, done, forwards=forwards)
         if not outcomes:
             timer = None
             if timeout_ms > 0:

@@ -27,7 +27,10 @@ from moldau.ports.coordination import NodeExistsError, SessionEvent, SessionStat
 
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SliceScheduler
+    from moldau.broker.metadata.channels import Channels
     from moldau.broker.metadata.config_applier import ConfigApplier
+    from moldau.broker.metadata.forwarding import ControllerForwarder
+    from moldau.broker.peers.connections import Connect
     from moldau.cluster.controller.requests import Request
     from moldau.model.config.store import BrokerConfig
     from moldau.ports.clock import Clock
@@ -61,9 +64,10 @@ class ClusterMembership:
         random_bytes: Callable[[int], bytes],
         reconfigured: Callable[[], object],
         raised_epochs: Callable[[int], object],
+        connect: "Connect",
     ) -> None:
         """`reconfigured` is called when the broker's configuration has changed, `raised_epochs` when the store is found to be older than
-        the logs.
+        the logs. `connect` makes connections to other brokers.
         """
         self._config = config
         self._store = store
@@ -73,6 +77,11 @@ class ClusterMembership:
         self._random_bytes = random_bytes
         self._reconfigured = reconfigured
         self._raised_epochs = raised_epochs
+        self._connect = connect
+        self._channels: Channels | None = None
+        self._forwarder: ControllerForwarder | None = None
+        self._controller_id: int | None = None
+        """The broker that is controller, as far as is known."""
         self._broker_id = config.int("broker.id")
         self._is_serving = False
         self._seen: tuple[str, ...] = ()
@@ -169,6 +178,8 @@ class ClusterMembership:
             became_controller=lambda: self._end_start(None),
             failed=self._failed,
             raised_epochs=self._raised_epochs,
+            brokers_changed=self._brokers_changed,
+            controller_changed=self._controller_changed,
         )
         self._runner.take(LogEpochs(log_epochs))
         Registration(self._store, self._clock, info, registered=self._registered, failed=self._failed, made=self._registration)
@@ -200,9 +211,26 @@ class ClusterMembership:
             call()
 
     def _send(self, broker: LiveBroker, control: Control, done: Callable[[ControlReply], object]) -> None:
-        """The way to this broker itself; others come with replication."""
-        assert broker.info.broker_id == self._broker_id, "no way to other brokers yet"
-        self._applier.apply(broker.epoch, control, done)
+        """To this broker by its applier, to others by channels, which are loaded when first needed."""
+        if broker.info.broker_id == self._broker_id:
+            self._applier.apply(broker.epoch, control, done)
+            return
+        if self._channels is None:
+            from moldau.broker.metadata.channels import Channels
+
+            self._channels = Channels(self._broker_id, self._connect, self._clock)
+        self._channels.send(broker, control, done)
+
+    def _brokers_changed(self, live: Mapping[int, int]) -> None:
+        if self._channels is not None:
+            self._channels.keep(live)
+
+    def _controller_changed(self, broker_id: int | None) -> None:
+        """Where another broker is controller, that one sends what this one has to open, once it can connect."""
+        self._controller_id = broker_id
+        if broker_id not in (None, self._broker_id) and self._joined is not None:
+            self._applier.forget_configs()
+            self._end_start(None)
 
     def _new_topic_id(self) -> bytes:
         """An id that no topic has had."""
@@ -216,10 +244,21 @@ class ClusterMembership:
         """Do nothing by itself any more: the broker stops."""
         self._runner.stop()
         self._applier.close()
+        if self._channels is not None:
+            self._channels.close()
+        if self._forwarder is not None:
+            self._forwarder.close()
 
-    def ask(self, request: "Request", done: Callable[[Any], object]) -> None:
-        """Have the controller carry out a request; `done` with its outcome, of a configuration when this broker obeys it."""
+    def ask(self, request: "Request", done: Callable[[Any], object], *, forwards: bool = False) -> None:
+        """Have the controller carry out a request; `done` with its outcome, of a configuration when this broker obeys it.
+
+        Where another broker is controller, NOT_CONTROLLER; or with `forwards` it is sent to that one.
+        """
         from moldau.cluster.controller.requests import AlteredConfig
+
+        if forwards and self._controller_id != self._broker_id:
+            self._forward(request, done)
+            return
 
         def answered(outcome: Any) -> None:
             if isinstance(outcome, AlteredConfig):
@@ -228,6 +267,18 @@ class ClusterMembership:
                 done(outcome)
 
         self._runner.ask(request, answered)
+
+    def _forward(self, request: "Request", done: Callable[[Any], object]) -> None:
+        if self._forwarder is None:
+            from moldau.broker.metadata.forwarding import ControllerForwarder
+
+            timeout_s = self._config.int("request.timeout.ms") / 1000
+            self._forwarder = ControllerForwarder(self._connect, self._controller, self._clock, timeout_s)
+        self._forwarder.ask(request, done)
+
+    def _controller(self) -> BrokerInfo | None:
+        """The broker that is controller, and its address; None as long as it is not known."""
+        return None if self._controller_id is None else self._cache.snapshot.brokers.get(self._controller_id)
 
     def _heard(self, event: StoreEvent | SessionEvent) -> None:
         if isinstance(event, ConfigsChanged):

@@ -51,7 +51,7 @@ class BackOff(NamedTuple):
 
     def delay_s(self, faults: int, fraction: float) -> float:
         """Before the attempt that follows so many faults, at least one; `fraction` from 0 to 1 is random."""
-        return min(self.first_s * 2 ** min(faults - 1, 30), self.max_s) * (1 - _JITTER + 2 * _JITTER * fraction)
+        return float(min(self.first_s * 2 ** min(faults - 1, 30), self.max_s)) * (1 - _JITTER + 2 * _JITTER * fraction)
 
 
 BACK_OFF = BackOff()

@@ -87,6 +87,8 @@ class Controller:
         self._new_topic_id = new_topic_id
         self._outbox = Outbox(self._refused)
         self._works = StepRotation()
+        self.controller_id: int | None = None
+        """The broker that was found to be controller; None while that is not known."""
         self._continues = False
         self._broker_epoch = 0
         self._session_id = 0
@@ -137,6 +139,7 @@ class Controller:
 
     def _read_controller(self) -> None:
         self.role = ControllerRole.READING
+        self.controller_id = None
         self._outbox.forget()
         self._outbox.read(queries.controller_nodes(), self._controller_read)
 
@@ -152,6 +155,7 @@ class Controller:
             change = RaiseControllerEpoch(epoch, found.epoch_version, found.version)
         else:
             self.role = ControllerRole.FOLLOWING
+            self.controller_id = found.broker_id
             return
         self.role = ControllerRole.CLAIMING
         version = 0 if found.epoch is None else found.epoch_version + 1
@@ -168,6 +172,7 @@ class Controller:
 
     def _claimed(self, epoch: int, epoch_version: int) -> None:
         self.role = ControllerRole.LOADING
+        self.controller_id = self._broker_id
         self._outbox.epoch_version = epoch_version
         self._missed.clear()
         self._begin(epoch)
@@ -198,6 +203,7 @@ class Controller:
         self._waiting.clear()
         self._begin(0)
         self.role = ControllerRole.IDLE
+        self.controller_id = None
         if was_controller:
             self._outbox.effects.append(ControllerResigned())
 

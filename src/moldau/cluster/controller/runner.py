@@ -5,7 +5,7 @@ One event at a time: what comes while a step's effects are carried out waits unt
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -60,8 +60,14 @@ class ControllerRunner:
         became_controller: Callable[[], object] = lambda: None,
         failed: Callable[[CoordinationError], object] = lambda _error: None,
         raised_epochs: Callable[[int], object] = lambda _partitions: None,
+        brokers_changed: Callable[[Mapping[int, int]], object] = lambda _live: None,
+        controller_changed: Callable[[int | None], object] = lambda _broker_id: None,
     ) -> None:
-        """`send` sends to a broker and calls back with its reply; `soon` calls back when others have had their turn, or at once."""
+        """`send` sends to a broker and calls back with its reply; `soon` calls back when others have had their turn, or at once.
+
+        `brokers_changed` is called with the incarnation of each broker that a controller sends to, none where this one is not controller;
+        `controller_changed` with the broker that is controller, None while that is not known.
+        """
         self._controller = controller
         self._store = store
         self._clock = clock
@@ -70,6 +76,9 @@ class ControllerRunner:
         self._became_controller = became_controller
         self._failed = failed
         self._raised_epochs = raised_epochs
+        self._brokers_changed = brokers_changed
+        self._controller_changed = controller_changed
+        self._live = controller.image.live
         self._events: deque[Event] = deque()
         self._is_running = False
         self._is_paused = False
@@ -102,7 +111,7 @@ class ControllerRunner:
         until = self._clock.monotonic() + TURN_S
         try:
             while self._events:
-                for effect in self._controller.step(self._events.popleft(), self._clock.time_ms()):
+                for effect in self._step(self._events.popleft()):
                     try:
                         self._carry_out(effect)
                     except Exception as error:  # the others count all the same
@@ -116,6 +125,16 @@ class ControllerRunner:
                     until = self._clock.monotonic() + TURN_S
         finally:
             self._is_running = self._is_paused
+
+    def _step(self, event: Event) -> list[Effect]:
+        controller, before = self._controller, self._controller.controller_id
+        effects = controller.step(event, self._clock.time_ms())
+        if controller.image.live is not self._live:
+            self._live = controller.image.live
+            self._brokers_changed(self._live)
+        if controller.controller_id != before:
+            self._controller_changed(controller.controller_id)
+        return effects
 
     def _resume(self) -> None:
         """Others have had their turn, or there are none, and `_run` continues by itself."""

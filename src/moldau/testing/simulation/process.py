@@ -24,7 +24,7 @@ from moldau.model.steps import Steps
 from moldau.ports.background import WorkerError
 from moldau.testing.background import FakeJob, FakeWorkers
 from moldau.testing.simulation.disk import SimulatedDisk
-from moldau.testing.simulation.network import Party, SimulatedNetwork
+from moldau.testing.simulation.network import ClientNetwork, Party, SimulatedNetwork
 from moldau.testing.simulation.schedule import Actor, ActorGroup, Schedule, ScheduledCall
 from moldau.testing.simulation.tree import SimulatedTree
 
@@ -217,6 +217,7 @@ class Incarnation:
                 compute=compute,
                 recompress=recompress,
                 coordination=self.session,
+                network=lambda: ClientNetwork(host.network, Party(host.name, self.group, self.run)),
                 random_bytes=self._random_bytes,
                 workers=lambda: self.workers,
                 on_all_failed=lambda _failure: self.post(self.thread, self.stop),

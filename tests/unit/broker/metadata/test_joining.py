@@ -44,6 +44,7 @@ def read(session: Coordination, clock: FakeClock) -> Any:
         random_bytes=bytes,
         reconfigured=lambda: None,
         raised_epochs=lambda _partitions: None,
+        connect=None,  # type: ignore[arg-type]
     )
     membership.read(INFO, None, outcomes.append)
     (outcome,) = outcomes

@@ -15,6 +15,7 @@ from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import Create, Multi, SetData
 from moldau.testing.clock import FakeClock, FakeTimer
 from moldau.testing.coordination import FakeTree
+from moldau.testing.network import MemoryNetwork
 from support.broker_world import BrokerWorld, Client
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class SlowTreeWorld(BrokerWorld):
                 compute=self.compute,
                 recompress=self.recompress,
                 coordination=self.session,
+                network=lambda: MemoryNetwork(lambda call: self.clock.call_later(0.0, call)),
                 random_bytes=self._random_bytes,
                 workers=lambda: self.workers,
             ),

@@ -20,6 +20,11 @@ from support.rpc_peer import VERSIONS, answer, asked
 ADDRESS = ("broker.test", 9092)
 
 
+def _middle(count: int) -> bytes:
+    """Random bytes of which no delay gets longer or shorter."""
+    return bytes([128] * count)
+
+
 class Answering:
     """The other broker's end of a connection: it keeps what it receives, and answers ApiVersions."""
 
@@ -64,7 +69,7 @@ class Peers:
         self.ends: list[Answering] = []
         self.attempts = 0
         self.listen()
-        settings = {"in_flight_max": 5, "random_bytes": lambda count: bytes([128] * count)} | settings
+        settings = {"in_flight_max": 5, "random_bytes": _middle} | settings
         self.connection = PeerConnection(self.network, self.clock, ADDRESS, "broker-1-test", **settings)
         self.outcomes: list[Any] = []
 

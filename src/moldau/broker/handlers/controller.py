@@ -1,0 +1,110 @@
+"""LeaderAndIsr, StopReplica, UpdateMetadata: what the controller sends to this broker.
+
+They are taken on the listener that brokers use, where one is named (`inter.broker.listener.name`), and applied one after the other in the
+order in which they come; each is answered when it is applied. A message of an earlier controller, or to an earlier registration of this
+broker, is refused; one to a later registration than this broker knows is taken (the controller learns of it first).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from moldau.broker.handlers.services import ConfigServices
+from moldau.broker.metadata.control_messages import VERSIONS, led_of, led_response, stopped_of, update_of
+from moldau.broker.request import Reply, Request
+from moldau.cluster.control import Control, ControlReply
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Steps
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.controller import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+if TYPE_CHECKING:
+    from moldau.broker.metadata.applier import MetadataApplier
+    from moldau.broker.metadata.control_messages import Values
+
+
+class Services(ConfigServices, Protocol):
+    """What these handlers use of the broker."""
+
+    @property
+    def applier(self) -> "MetadataApplier":
+        """Applies what the controller sends."""
+
+
+def leader_and_isr(services: Services, message: LeaderAndIsrRequest, request: Request, reply: Reply) -> Steps:
+    """Lead and follow partitions. Codes: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH; by partition INCONSISTENT_TOPIC_ID."""
+
+    def response(control: Any, outcome: ControlReply, code: ErrorCode) -> LeaderAndIsrResponse:
+        return led_response(() if control is None else control.partitions, outcome, code)
+
+    yield from _apply(services, message, led_of(message), request, response, reply)
+
+
+def stop_replica(services: Services, message: StopReplicaRequest, request: Request, reply: Reply) -> Steps:
+    """Stop serving topics, and delete what there is of them, or keep it. Codes: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+
+    def response(_control: Any, _outcome: ControlReply, code: ErrorCode) -> StopReplicaResponse:
+        topics = () if code else message.topic_states
+        parts = [StopReplicaPartitionError(topic.topic_name, each.partition_index) for topic in topics for each in topic.partition_states]
+        return StopReplicaResponse(code, parts)
+
+    yield from _apply(services, message, stopped_of(message), request, response, reply)
+
+
+def update_metadata(services: Services, message: UpdateMetadataRequest, request: Request, reply: Reply) -> Steps:
+    """Answer clients by this from now on. Codes: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+
+    def response(_control: Any, _outcome: ControlReply, code: ErrorCode) -> UpdateMetadataResponse:
+        return UpdateMetadataResponse(code)
+
+    yield from _apply(services, message, update_of(message), request, response, reply)
+
+
+def _apply(
+    services: Services,
+    message: Any,
+    values: "Values",
+    request: Request,
+    response: Callable[[Control | None, ControlReply, ErrorCode], Any],
+    reply: Reply,
+) -> Steps:
+    try:
+        _check(services, request)
+        control: Control = yield from values
+    except PeerError as error:
+        reply(response(None, ControlReply(), error.code))
+        return
+
+    def done(outcome: ControlReply) -> None:
+        reply(response(control, outcome, _code(services, control) if outcome.is_stale else ErrorCode.NONE))
+
+    services.applier.apply(message.broker_epoch, control, done)
+
+
+def _check(services: Services, request: Request) -> None:
+    """PeerError CLUSTER_AUTHORIZATION_FAILED for another listener than that of brokers, UNSUPPORTED_VERSION for one without topic ids."""
+    listener = services.config.optional_string("inter.broker.listener.name")
+    if listener is not None and request.channel.listener != listener.upper():
+        raise PeerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"brokers use the listener {listener.upper()}")
+    if not VERSIONS[ApiKey(request.api_key)].includes(request.api_version):
+        raise PeerError(ErrorCode.UNSUPPORTED_VERSION, "this version does not carry all that brokers send")
+
+
+def _code(services: Services, control: Control) -> ErrorCode:
+    """Why a message was too late."""
+    is_over = control.controller_epoch < services.applier.controller_epoch
+    return ErrorCode.STALE_CONTROLLER_EPOCH if is_over else ErrorCode.STALE_BROKER_EPOCH
+
+
+HANDLERS = {
+    ApiKey.LEADER_AND_ISR: leader_and_isr,
+    ApiKey.STOP_REPLICA: stop_replica,
+    ApiKey.UPDATE_METADATA: update_metadata,
+}

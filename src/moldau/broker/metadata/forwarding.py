@@ -1,0 +1,157 @@
+"""Sends to the controller, on another broker, what this broker itself needs of it: topics that are created on demand, configurations.
+
+A request is repeated while the controller is not known, is not reached or has moved, until its time is over.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from moldau.broker.peers.connection import PeerCallError
+from moldau.cluster.controller.requests import (
+    AlterConfig,
+    AlteredConfig,
+    ConfigOperation,
+    ConfigTarget,
+    CreateTopics,
+    PlannedTopic,
+    Request,
+    TopicSpec,
+)
+from moldau.model.errors import ErrorCode, PeerError, known_error
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from moldau.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+
+if TYPE_CHECKING:
+    from moldau.broker.peers.connection import PeerConnection
+    from moldau.broker.peers.connections import Connect
+    from moldau.cluster.snapshot import BrokerInfo
+    from moldau.ports.clock import Clock
+
+IN_FLIGHT_MAX = 100
+AGAIN_S = 0.1
+_TOPIC, _BROKER = 2, 4
+_OPERATIONS = {operation: number for number, operation in enumerate(ConfigOperation)}
+Done = Callable[[Any], object]
+
+
+class ControllerForwarder:
+    """See the module."""
+
+    def __init__(self, connect: "Connect", controller: "Callable[[], BrokerInfo | None]", clock: "Clock", timeout_s: float) -> None:
+        """`controller` gives the broker that is controller, None as long as it is not known."""
+        self._connect = connect
+        self._controller = controller
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._connection: PeerConnection | None = None
+        self._is_closed = False
+
+    def ask(self, request: Request, done: Done) -> None:
+        """Have the controller carry out a request; `done` with its outcome, as of `ClusterMembership.ask`, later.
+
+        REQUEST_TIMED_OUT where it is not reached in time; a change may have been made. Of a changed configuration it is not known what was
+        set before and after.
+        """
+        api_key, message = _message_of(request)
+        self._send(request, api_key, message, done, self._clock.monotonic() + self._timeout_s)
+
+    def close(self) -> None:
+        """The broker stops."""
+        self._is_closed = True
+        if self._connection is not None:
+            self._connection.close()
+
+    def _send(self, request: Request, api_key: ApiKey, message: Any, done: Done, deadline_s: float) -> None:
+        left_s = deadline_s - self._clock.monotonic()
+        if self._is_closed or left_s <= 0:
+            done(PeerError(ErrorCode.REQUEST_TIMED_OUT, "the controller is not reached; the change may still be made"))
+            return
+
+        def again() -> None:
+            self._clock.call_later(AGAIN_S, partial(self._send, request, api_key, message, done, deadline_s))
+
+        def answered(outcome: Any) -> None:
+            if isinstance(outcome, PeerCallError) or _is_elsewhere(outcome):
+                again()
+            else:
+                done(_outcome_of(request, outcome))
+
+        controller = self._controller()
+        if controller is None:
+            again()
+        else:
+            self._connection_to(controller).request(api_key, message, answered, timeout_s=left_s)
+
+    def _connection_to(self, broker: "BrokerInfo") -> "PeerConnection":
+        """The open connection, unless it leads to another address."""
+        address = broker.endpoints[0][1:]
+        if self._connection is None or self._connection.address != address:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = self._connect(broker, "forwarding", in_flight_max=IN_FLIGHT_MAX)
+        return self._connection
+
+
+def _message_of(request: Request) -> tuple[ApiKey, Any]:
+    if isinstance(request, CreateTopics):
+        topics = [_topic(spec) for spec in request.topics]
+        return ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics, validate_only=request.validate_only)
+    assert isinstance(request, AlterConfig), "clients send these to the controller themselves"
+    type_, name = _resource(request.resource)
+    if request.replaces:
+        values = [AlterableConfig(edit.name, edit.text) for edit in request.edits]
+        return ApiKey.ALTER_CONFIGS, AlterConfigsRequest([AlterConfigsResource(type_, name, values)], request.validate_only)
+    edits = [IncrementalAlterableConfig(edit.name, _OPERATIONS[edit.operation], edit.text) for edit in request.edits]
+    resources = [IncrementalAlterConfigsResource(type_, name, edits)]
+    return ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources, request.validate_only)
+
+
+def _topic(spec: TopicSpec) -> CreatableTopic:
+    return CreatableTopic(
+        spec.name,
+        spec.partitions,
+        spec.replication_factor,
+        [CreatableReplicaAssignment(index, list(replicas)) for index, replicas in spec.assignments],
+        [CreatableTopicConfig(*each) for each in spec.configs],
+    )
+
+
+def _resource(target: ConfigTarget) -> tuple[int, str]:
+    if target.topic is not None:
+        return _TOPIC, target.topic
+    return _BROKER, "" if target.broker_id is None else str(target.broker_id)
+
+
+def _is_elsewhere(response: Any) -> bool:
+    """Whether another broker is controller by now."""
+    results = getattr(response, "topics", None) or getattr(response, "responses", ())
+    return any(each.error_code == ErrorCode.NOT_CONTROLLER for each in results)
+
+
+def _outcome_of(request: Request, response: Any) -> Any:
+    if isinstance(request, CreateTopics):
+        return {each.name: _created(each) for each in response.topics}
+    (result,) = response.responses
+    return PeerError(known_error(result.error_code), result.error_message or "") if result.error_code else AlteredConfig({}, {}, None)
+
+
+def _created(result: CreatableTopicResult) -> PlannedTopic | PeerError:
+    if result.error_code:
+        return PeerError(known_error(result.error_code), result.error_message or "")
+    configs = {each.name: each.value or "" for each in result.configs or ()}
+    return PlannedTopic(result.name, result.topic_id, [()] * result.num_partitions, configs, None)

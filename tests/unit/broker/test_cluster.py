@@ -1,0 +1,207 @@
+"""Three brokers on fakes agree on what the cluster is, whoever of them ends, hangs or comes back."""
+
+import pytest
+
+from moldau.broker.replicas.partition_events import ReplicaRole
+from moldau.cluster import znodes
+from moldau.model.errors import ErrorCode
+from moldau.model.identity import TopicPartition
+from moldau.ports.coordination import Data, GetData
+from moldau.protocol.messages.cluster import DescribeClusterRequest
+from moldau.protocol.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from moldau.protocol.messages.controller import UpdateMetadataRequest
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
+from support.cluster_world import ClusterWorld
+
+IDS = (1, 2, 3)
+
+
+def roles(cluster: ClusterWorld, topic: str, index: int) -> dict[int, ReplicaRole | None]:
+    """By broker the role of its replica; None where it has none."""
+    hosted = {each: cluster.broker(each).replicas.hosted.get(TopicPartition(topic, index)) for each in cluster.processes}
+    return {broker_id: None if found is None else found.machine.role for broker_id, found in hosted.items()}
+
+
+def check_roles(cluster: ClusterWorld, topic: str, partitions: int) -> None:
+    """Every replica on a live broker is open, in the role that the metadata says."""
+    for index in range(partitions):
+        info = cluster.partition(topic, index)
+        expected = {
+            broker_id: None if broker_id not in info.replicas else ReplicaRole.LEADER if broker_id == info.leader else ReplicaRole.FOLLOWER
+            for broker_id in cluster.processes
+        }
+        assert roles(cluster, topic, index) == expected
+
+
+def stored(cluster: ClusterWorld, topic: str, index: int) -> tuple[int, int, tuple[int, ...]]:
+    """Leader, leader epoch and in-sync set of a partition as the tree has them."""
+    found: list[object] = []
+    cluster.tree.session().submit(GetData(znodes.partition_state(topic, index)), found.append)
+    (data,) = found
+    assert isinstance(data, Data)
+    state = znodes.decode_state("", data.data)
+    return state.leader, state.leader_epoch, state.isr
+
+
+def test_brokers_find_each_other_and_one_is_controller() -> None:
+    cluster = ClusterWorld(*IDS)
+    assert cluster.agrees()
+    assert [cluster.broker(each).metadata.controller_id for each in IDS] == [1, 1, 1]
+    for broker_id in IDS:
+        answer = cluster.ask(broker_id, MetadataRequest(topics=None), 12)
+        assert answer.controller_id == 1
+        assert sorted((each.node_id, each.host, each.port) for each in answer.brokers) == [(each, f"b{each}", 9092) for each in IDS]
+        described = cluster.ask(broker_id, DescribeClusterRequest(), 0)
+        assert described.controller_id == 1
+        assert sorted(each.broker_id for each in described.brokers) == [1, 2, 3]
+
+
+def test_replicas_of_a_topic_open_on_all_brokers_in_their_roles_and_metadata_is_that_of_the_tree() -> None:
+    cluster = ClusterWorld(*IDS)
+    cluster.create_topic("three", partitions=6)
+    cluster.create_topic("two", partitions=3, replication_factor=2)
+    cluster.settle()
+    assert cluster.agrees()
+    check_roles(cluster, "three", 6)
+    check_roles(cluster, "two", 3)
+    assert sorted({cluster.partition("three", index).leader for index in range(6)}) == [1, 2, 3]
+    for topic, partitions in (("three", 6), ("two", 3)):
+        for index in range(partitions):
+            info = cluster.partition(topic, index, on=3)
+            assert stored(cluster, topic, index) == (info.leader, info.leader_epoch, info.isr)
+
+
+def test_a_broker_that_ends_leads_nothing_any_more_and_is_brought_up_to_date_when_it_comes_back() -> None:
+    cluster = ClusterWorld(*IDS)
+    cluster.create_topic("t", partitions=3)
+    cluster.kill(3)
+    cluster.settle()
+    assert cluster.agrees()
+    assert {cluster.partition("t", index).leader for index in range(3)} <= {1, 2}
+    check_roles(cluster, "t", 3)
+    cluster.create_topic("meanwhile", replication_factor=2)
+    cluster.start(3)
+    cluster.until(cluster.agrees)
+    cluster.settle()
+    check_roles(cluster, "t", 3)
+    assert "meanwhile" in cluster.broker(3).metadata.topics
+
+
+def test_another_broker_becomes_controller_when_the_first_ends() -> None:
+    cluster = ClusterWorld(*IDS)
+    cluster.create_topic("t", partitions=3)
+    cluster.kill(1)
+    cluster.until(lambda: {cluster.broker(each).metadata.controller_id for each in (2, 3)} <= {2, 3})
+    cluster.settle()
+    assert cluster.agrees()
+    check_roles(cluster, "t", 3)
+    cluster.create_topic("next", replication_factor=2)
+    cluster.settle()
+    assert cluster.agrees()
+    cluster.start(1)
+    cluster.until(cluster.agrees)
+    cluster.settle()
+    check_roles(cluster, "t", 3)
+    assert cluster.controller_id != 1
+
+
+def test_messages_of_an_earlier_controller_and_to_an_earlier_registration_are_refused() -> None:
+    cluster = ClusterWorld(*IDS)
+    cluster.create_topic("t")
+    broker = cluster.broker(2)
+    epochs = broker.applier.controller_epoch, broker.applier.broker_epoch
+
+    def update(controller_epoch: int, broker_epoch: int) -> int:
+        request = UpdateMetadataRequest(3, False, controller_epoch=controller_epoch, broker_epoch=broker_epoch, deleted_topics=["t"])
+        code: int = cluster.ask(2, request, 8).error_code
+        return code
+
+    assert update(epochs[0] - 1, epochs[1]) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert update(epochs[0], epochs[1] - 1) == ErrorCode.STALE_BROKER_EPOCH
+    assert "t" in broker.metadata.topics
+    assert update(epochs[0], epochs[1] + 100) == 0, "the controller learns of a registration first"
+    assert "t" not in broker.metadata.topics
+
+
+def test_a_broker_that_hangs_does_not_keep_others_waiting_and_is_brought_up_to_date() -> None:
+    cluster = ClusterWorld(*IDS)
+    cluster.create_topic("t", partitions=3)
+    cluster.processes[3].hang()
+    cluster.ask(1, CreateTopicsRequest([CreatableTopic("while", 3, 3)], timeout_ms=100), 7)
+    cluster.settle()
+    assert "while" in cluster.broker(2).metadata.topics
+    assert "while" not in cluster.broker(3).metadata.topics
+    cluster.processes[3].resume()
+    cluster.until(cluster.agrees)
+    cluster.settle()
+    check_roles(cluster, "while", 3)
+
+
+def test_a_hung_broker_whose_session_ends_is_waited_for_no_longer() -> None:
+    cluster = ClusterWorld(*IDS)
+    cluster.processes[3].hang()
+    asked = CreateTopicsRequest([CreatableTopic("t", 1, 3)], timeout_ms=60_000)
+    cluster.clock.call_later(1.0, cluster.processes[3].session.expire)
+    (created,) = cluster.ask(1, asked, 7).topics
+    assert created.error_code == 0
+    assert cluster.clock.monotonic() < 10
+
+
+def test_a_deleted_topic_ends_on_all_brokers() -> None:
+    cluster = ClusterWorld(*IDS)
+    cluster.create_topic("t", partitions=3)
+    deleted = cluster.ask(cluster.controller_id, DeleteTopicsRequest(topics=[DeleteTopicState("t")]), 6)
+    assert [each.error_code for each in deleted.responses] == [0]
+    cluster.settle()
+    assert cluster.agrees()
+    assert roles(cluster, "t", 0) == dict.fromkeys(IDS)
+    assert all("t" not in cluster.broker(each).metadata.topics for each in IDS)
+
+
+def test_a_broker_that_is_not_controller_refuses_to_create_for_clients() -> None:
+    cluster = ClusterWorld(*IDS)
+    (created,) = cluster.ask(2, CreateTopicsRequest([CreatableTopic("t", 1, 1)]), 7).topics
+    assert created.error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_a_topic_that_a_client_asks_any_broker_about_is_created() -> None:
+    cluster = ClusterWorld(*IDS, auto_create_topics_enable="true")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="auto")], allow_auto_topic_creation=True)
+    cluster.ask(3, request, 12)
+    cluster.until(lambda: all("auto" in cluster.broker(each).metadata.topics for each in IDS))
+    (topic,) = cluster.ask(3, request, 12).topics
+    assert topic.error_code == 0
+
+
+def test_any_broker_has_internal_topics_made() -> None:
+    cluster = ClusterWorld(*IDS)
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])
+    cluster.ask(2, request, 4)
+    cluster.until(lambda: all("__consumer_offsets" in cluster.broker(each).metadata.topics for each in IDS))
+
+
+def test_a_request_of_a_broker_reaches_the_next_controller() -> None:
+    cluster = ClusterWorld(*IDS, auto_create_topics_enable="true")
+    cluster.kill(1, expires=False)
+    process = cluster.ended[-1]
+    cluster.clock.call_later(2.0, process.session.expire)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="auto")], allow_auto_topic_creation=True)
+    cluster.ask(2 if cluster.broker(2).metadata.controller_id == 1 else 3, request, 12)
+    cluster.until(lambda: all("auto" in cluster.broker(each).metadata.topics for each in (2, 3)))
+
+
+@pytest.mark.parametrize("asked", IDS)
+def test_configurations_of_a_topic_change_by_any_broker_and_on_all(asked: int) -> None:
+    cluster = ClusterWorld(*IDS)
+    cluster.create_topic("t")
+    edits = [IncrementalAlterableConfig("retention.ms", 0, "1234")]
+    request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(2, "t", edits)])
+    (result,) = cluster.ask(asked, request, 1).responses
+    assert result.error_code == 0
+    cluster.until(lambda: all(cluster.broker(each).metadata.topic_config("t").get("retention.ms") == "1234" for each in IDS))
