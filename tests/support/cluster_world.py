@@ -35,7 +35,7 @@ STEP_S = 0.001
 LISTENER = "PLAINTEXT"
 PORT = 9092
 STEPS_MAX = 20_000
-SETTLED_S = 0.2
+SETTLED_S = 0.1
 
 
 class ClusterWorld:
@@ -104,6 +104,12 @@ class ClusterWorld:
         while self.clock.monotonic() < until:
             self.clock.advance(STEP_S)
             self.network.move()
+
+    def skip(self, seconds: float) -> None:
+        """Let much time pass, in which connections move less often."""
+        for _ in range(int(seconds)):
+            self.clock.advance(1.0)
+            self.settle()
 
     def settle(self) -> None:
         """Let happen what follows at once from what has happened."""

@@ -92,27 +92,28 @@ class Configs:
         self._broker_id = broker_id
 
     def replace(
-        self, resource: Resource, values: Sequence[tuple[str, str | None]], *, validate_only: bool = False
+        self, resource: Resource, values: Sequence[tuple[str, str | None]], *, validate_only: bool = False, is_forwarded: bool = False
     ) -> Generator[Pause, None, list[str]]:
         """Give a resource exactly these configurations (AlterConfigs); those left out go back to their defaults.
 
         INVALID_REQUEST for a name that comes twice, a missing value, or what a running broker cannot change; INVALID_CONFIG for an
         unknown name or a topic's value that is not allowed; UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; POLICY_VIOLATION
-        for what would lose records of a protected topic. Returns what has changed, for people.
+        for what would lose records of a protected topic. Returns what has changed, for people. `is_forwarded`: whether another broker sends
+        this on, perhaps for itself; NOT_CONTROLLER then if this one is not controller.
         """
-        self._check_resource(resource)
+        self._check_resource(resource, is_forwarded=is_forwarded)
         _check_once(name for name, _ in values)
         edits = [ConfigEdit(name, ConfigOperation.SET, _given(name, text)) for name, text in values]
-        return (yield from self._alter(resource, edits, replaces=True, validate_only=validate_only))
+        return (yield from self._alter(resource, edits, replaces=True, validate_only=validate_only, is_forwarded=is_forwarded))
 
     def edit(
-        self, resource: Resource, edits: Sequence[IncrementalChange], *, validate_only: bool = False
+        self, resource: Resource, edits: Sequence[IncrementalChange], *, validate_only: bool = False, is_forwarded: bool = False
     ) -> Generator[Pause, None, list[str]]:
         """Change single configurations of a resource (IncrementalAlterConfigs); codes as of `replace`.
 
         Appending to a list that is not set starts from the value that holds; to append what is there or subtract what is not does nothing.
         """
-        self._check_resource(resource)
+        self._check_resource(resource, is_forwarded=is_forwarded)
         _check_once(edit.name for edit in edits)
         wanted = []
         for name, change, text in edits:
@@ -120,16 +121,16 @@ class Configs:
                 raise PeerError(ErrorCode.INVALID_REQUEST, f"{name}: {change} is no kind of change")
             operation = _OPERATIONS[Change(change)]
             wanted.append(ConfigEdit(name, operation, "" if operation is ConfigOperation.DELETE else _given(name, text)))
-        return (yield from self._alter(resource, wanted, replaces=False, validate_only=validate_only))
+        return (yield from self._alter(resource, wanted, replaces=False, validate_only=validate_only, is_forwarded=is_forwarded))
 
     def _alter(
-        self, resource: Resource, edits: Sequence[ConfigEdit], *, replaces: bool, validate_only: bool
+        self, resource: Resource, edits: Sequence[ConfigEdit], *, replaces: bool, validate_only: bool, is_forwarded: bool
     ) -> Generator[Pause, None, list[str]]:
         if resource.type == ResourceType.TOPIC:
             where = ConfigTarget(resource.name)
         else:
-            where = ConfigTarget(None, self._broker_id if resource.name else None)
-        outcome = yield from self._admin.alter(AlterConfig(where, edits, replaces, validate_only))
+            where = ConfigTarget(None, int(resource.name) if resource.name else None)
+        outcome = yield from self._admin.alter(AlterConfig(where, edits, replaces, validate_only), forwards=not is_forwarded)
         if isinstance(outcome, PeerError):
             raise outcome
         _warn_without_effect(resource, outcome)
@@ -161,7 +162,7 @@ class Configs:
             return [str(broker) for broker in self._cache.snapshot.brokers]
         return []
 
-    def _check_resource(self, resource: Resource) -> None:
+    def _check_resource(self, resource: Resource, *, is_forwarded: bool = False) -> None:
         if resource.type == ResourceType.TOPIC:
             if not resource.name:
                 raise PeerError(ErrorCode.INVALID_REQUEST, "topics have no configurations in common: a topic has to be named")
@@ -169,7 +170,8 @@ class Configs:
             if resource.name not in self._cache.snapshot.topics:
                 raise unknown_topic(resource.name)
         elif resource.type == ResourceType.BROKER:
-            if resource.name and resource.name != str(self._broker_id):
+            allowed = map(str, self._cache.snapshot.brokers) if is_forwarded else (str(self._broker_id),)
+            if resource.name and resource.name not in allowed:
                 message = f"this is broker {self._broker_id}; '{resource.name}' is neither that nor empty, which means all brokers"
                 raise PeerError(ErrorCode.INVALID_REQUEST, message)
         else:

@@ -143,6 +143,20 @@ def test_a_broker_that_hangs_does_not_keep_others_waiting_and_is_brought_up_to_d
     check_roles(cluster, "while", 3)
 
 
+def test_requests_that_time_out_at_a_hung_broker_leave_it_up_to_date_when_it_runs_again() -> None:
+    cluster = ClusterWorld(*IDS)
+    cluster.processes[3].hang()
+    for number in range(3):
+        cluster.ask(1, CreateTopicsRequest([CreatableTopic(f"t{number}", 2, 3)], timeout_ms=100), 7)
+        cluster.skip(31.0)
+    cluster.processes[3].resume()
+    cluster.until(cluster.agrees)
+    cluster.skip(35.0)
+    assert cluster.agrees()
+    for number in range(3):
+        check_roles(cluster, f"t{number}", 2)
+
+
 def test_a_hung_broker_whose_session_ends_is_waited_for_no_longer() -> None:
     cluster = ClusterWorld(*IDS)
     cluster.processes[3].hang()
@@ -194,6 +208,27 @@ def test_a_request_of_a_broker_reaches_the_next_controller() -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="auto")], allow_auto_topic_creation=True)
     cluster.ask(2 if cluster.broker(2).metadata.controller_id == 1 else 3, request, 12)
     cluster.until(lambda: all("auto" in cluster.broker(each).metadata.topics for each in (2, 3)))
+
+
+@pytest.mark.parametrize(("asked", "name"), [(1, "1"), (3, "3"), (3, "")])
+def test_configurations_of_brokers_change_by_any_broker_of_itself_or_all(asked: int, name: str) -> None:
+    cluster = ClusterWorld(*IDS)
+    edits = [IncrementalAlterableConfig("log.retention.ms", 0, "1234")]
+    request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(4, name, edits)])
+    (result,) = cluster.ask(asked, request, 1).responses
+    assert result.error_code == 0, result
+    cluster.settle()
+    changed = [broker_id for broker_id in IDS if cluster.broker(broker_id).config.value("log.retention.ms") == 1234]
+    assert changed == ([int(name)] if name else list(IDS))
+
+
+def test_a_broker_changes_no_configuration_of_another() -> None:
+    cluster = ClusterWorld(*IDS)
+    request = IncrementalAlterConfigsRequest(
+        [IncrementalAlterConfigsResource(4, "2", [IncrementalAlterableConfig("log.retention.ms", 0, "5")])]
+    )
+    (result,) = cluster.ask(3, request, 1).responses
+    assert result.error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("asked", IDS)

@@ -106,7 +106,9 @@ def alter_configs(services: Services, message: AlterConfigsRequest, request: Req
     ]
 
     def change(resource: Resource, values: list[tuple[str, str | None]]) -> Steps:
-        changes = yield from services.configs.replace(resource, values, validate_only=message.validate_only)
+        changes = yield from services.configs.replace(
+            resource, values, validate_only=message.validate_only, is_forwarded=message.is_forwarded
+        )
         _note(services, request, resource, changes)
 
     outcomes = yield from _each_once(wanted, change)
@@ -124,7 +126,7 @@ def incremental_alter_configs(services: Services, message: IncrementalAlterConfi
     ]
 
     def change(resource: Resource, edits: list[IncrementalChange]) -> Steps:
-        changes = yield from services.configs.edit(resource, edits, validate_only=message.validate_only)
+        changes = yield from services.configs.edit(resource, edits, validate_only=message.validate_only, is_forwarded=message.is_forwarded)
         _note(services, request, resource, changes)
 
     outcomes = yield from _each_once(wanted, change)

@@ -85,7 +85,7 @@ def _apply(
     def done(outcome: ControlReply) -> None:
         reply(response(control, outcome, _code(services, control) if outcome.is_stale else ErrorCode.NONE))
 
-    services.applier.apply(message.broker_epoch, control, done)
+    services.applier.apply_received(message.broker_epoch, control, message.sequence, done)
 
 
 def _check(services: Services, request: Request) -> None:

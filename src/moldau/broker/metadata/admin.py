@@ -155,9 +155,14 @@ class ClusterAdmin:
         return self._unless_lost(outcomes)
 
     def alter(
-        self, request: AlterConfig, altered: Callable[[AlteredConfig], object] = _nothing, *, timeout_ms: int = NO_TIMEOUT
+        self,
+        request: AlterConfig,
+        altered: Callable[[AlteredConfig], object] = _nothing,
+        *,
+        forwards: bool = True,
+        timeout_ms: int = NO_TIMEOUT,
     ) -> Generator[Pause, None, AlteredConfig | PeerError]:
-        """Change a configuration, and have this broker obey it, also where another is controller. Codes as
+        """Change a configuration, and have this broker obey it; with `forwards` also where another is controller. Codes as
         :func:`moldau.cluster.controller.configs.edited`.
         """
 
@@ -165,7 +170,7 @@ class ClusterAdmin:
             if isinstance(outcomes[""], AlteredConfig):
                 altered(outcomes[""])
 
-        outcomes: dict[str, Any] = yield from self._ask(request, ("",), ended, timeout_ms, forwards=True)
+        outcomes: dict[str, Any] = yield from self._ask(request, ("",), ended, timeout_ms, forwards=forwards)
         outcome: AlteredConfig | PeerError = outcomes[""]
         return outcome
 

@@ -148,6 +148,8 @@ class MetadataApplier:
         self._topics_deleted = topics_deleted
         self.controller_epoch = 0
         """Of the latest controller that has sent something."""
+        self._received = (0, 0)
+        """Controller epoch and number of the latest that came over a connection."""
         self._queue = StepQueue(slices)
         self._removals = StepQueue(slices)
         """What is left to do of deletions when nothing of the topics is served any more."""
@@ -171,6 +173,17 @@ class MetadataApplier:
     def apply(self, broker_epoch: int, control: Control, done: Callable[[ControlReply], object]) -> None:
         """Apply what the controller has sent to an incarnation of this broker."""
         self.run(self._apply(broker_epoch, control, done))
+
+    def apply_received(self, broker_epoch: int, control: Control, sequence: int, done: Callable[[ControlReply], object]) -> None:
+        """The same for what came over a connection; nothing if that controller has sent this before something that came earlier. A
+        `sequence` of 0 is no number.
+        """
+        position = control.controller_epoch, sequence
+        if sequence and position <= self._received:
+            done(ControlReply(is_stale=True))
+            return
+        self._received = max(self._received, position)
+        self.apply(broker_epoch, control, done)
 
     def run(self, steps: Steps) -> None:
         """Take steps after those that came before."""

@@ -5,6 +5,9 @@ in its order, in entries of at most a hundred partitions or one topic; a stateme
 earlier one that still waits, at the place of the later: so a broker that hangs makes at most as much wait as there are partitions and
 topics. The order of what is left is that in which it came, so a partition is never stopped after it was led again.
 
+Each request has a later number than those before it: one that timed out may still reach the broker, by the connection that was given up,
+after others; the broker then refuses it.
+
 An incarnation that is not registered any more gets nothing: what waited for it is answered `is_stale`.
 """
 
@@ -94,7 +97,7 @@ class _Entry:
 
     __slots__ = ("callers", "kind", "rest", "statements")
 
-    def __init__(self, kind: type[Control], rest: tuple[Any, ...]) -> None:
+    def __init__(self, kind: Callable[..., Control], rest: tuple[Any, ...]) -> None:
         self.kind = kind
         self.rest = rest
         """What the request says besides: epochs, live brokers."""
@@ -103,13 +106,11 @@ class _Entry:
 
     def control(self) -> Control:
         """It as a value."""
-        statements = self.statements.values()
+        statements, kind = tuple(self.statements.values()), self.kind
         if self.kind is UpdateMetadata:
             topics = tuple(each for each in statements if isinstance(each, TopicInfo))
-            return UpdateMetadata(*self.rest, topics, tuple(each for each in statements if isinstance(each, str)))
-        if self.kind is LeaderAndIsr:
-            return LeaderAndIsr(*self.rest, tuple(statements))
-        return StopReplica(self.rest[0], tuple(statements), self.rest[1])
+            return kind(*self.rest, topics, tuple(each for each in statements if isinstance(each, str)))
+        return kind(self.rest[0], statements, *self.rest[1:])
 
 
 class Channel:
@@ -128,6 +129,7 @@ class Channel:
         self._out: _Entry | None = None
         self._callers: dict[_Caller, None] = {}
         self._timer: Timer | None = None
+        self._sequence = 0
         self._is_closed = False
 
     @property
@@ -207,7 +209,9 @@ class Channel:
         for about in entry.statements:
             del self._places[about]
         self._timer = None
+        self._sequence += 1
         api_key, message = request_of(entry.control(), self._controller_id, self._broker_epoch)
+        message.sequence = self._sequence
         self._connection.request(api_key, message, self._answered, timeout_s=TIMEOUT_S, version=VERSIONS[api_key])
 
     def _answered(self, outcome: Any) -> None:
@@ -226,7 +230,9 @@ class Channel:
             reply = reply_of(outcome)
         except PeerError as error:  # the controller continues all the same
             address = self._connection.address
-            _LOG.error("message of the controller refused: address=%s:%d kind=%s reason=%s", *address, entry.kind.__name__, error)
+            _LOG.error(
+                "message of the controller refused: address=%s:%d kind=%s reason=%s", *address, type(entry.control()).__name__, error
+            )
             reply = ControlReply()
         self._end(entry, reply)
         self._send_next()
@@ -272,7 +278,9 @@ def _entries(control: Control) -> Iterator[_Entry]:
 
 
 def _divided(
-    kind: type[Control], rest: tuple[Any, ...], statements: "Iterator[tuple[Hashable, LedPartition | StoppedTopic | TopicInfo | str, int]]"
+    kind: Callable[..., Control],
+    rest: tuple[Any, ...],
+    statements: "Iterator[tuple[Hashable, LedPartition | StoppedTopic | TopicInfo | str, int]]",
 ) -> Iterator[_Entry]:
     entry, size = _Entry(kind, rest), 0
     for about, statement, partitions in statements:

@@ -34,6 +34,7 @@ from moldau.protocol.messages.topics import (
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
 
 if TYPE_CHECKING:
@@ -115,10 +116,10 @@ def _message_of(request: Request) -> tuple[ApiKey, Any]:
     type_, name = _resource(request.resource)
     if request.replaces:
         values = [AlterableConfig(edit.name, edit.text) for edit in request.edits]
-        return ApiKey.ALTER_CONFIGS, AlterConfigsRequest([AlterConfigsResource(type_, name, values)], request.validate_only)
+        return ApiKey.ALTER_CONFIGS, AlterConfigsRequest([AlterConfigsResource(type_, name, values)], request.validate_only, True)
     edits = [IncrementalAlterableConfig(edit.name, _OPERATIONS[edit.operation], edit.text) for edit in request.edits]
     resources = [IncrementalAlterConfigsResource(type_, name, edits)]
-    return ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources, request.validate_only)
+    return ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources, request.validate_only, True)
 
 
 def _topic(spec: TopicSpec) -> CreatableTopic:
@@ -139,7 +140,7 @@ def _resource(target: ConfigTarget) -> tuple[int, str]:
 
 def _is_elsewhere(response: Any) -> bool:
     """Whether another broker is controller by now."""
-    results = getattr(response, "topics", None) or getattr(response, "responses", ())
+    results = response.topics if isinstance(response, CreateTopicsResponse) else response.responses
     return any(each.error_code == ErrorCode.NOT_CONTROLLER for each in results)
 
 

@@ -101,6 +101,8 @@ class AlterConfigsRequest:
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource, "0+")
     validate_only: bool = boolean("0+")
+    is_forwarded: bool = boolean("2+", tag=10000, ignorable=True)
+    """Ours, skipped by any other reader: a broker sends on to the controller what a client has asked it for."""
 
 
 @message
@@ -149,6 +151,8 @@ class IncrementalAlterConfigsRequest:
 
     resources: list[IncrementalAlterConfigsResource] = array(IncrementalAlterConfigsResource, "0+")
     validate_only: bool = boolean("0+")
+    is_forwarded: bool = boolean("1+", tag=10000, ignorable=True)
+    """Ours, skipped by any other reader: a broker sends on to the controller what a client has asked it for."""
 
 
 @message

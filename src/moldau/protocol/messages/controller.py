@@ -68,6 +68,8 @@ class LeaderAndIsrRequest:
     ungrouped_partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState, "0-1")
     topic_states: list[LeaderAndIsrTopicState] = array(LeaderAndIsrTopicState, "2+")
     live_leaders: list[LeaderAndIsrLiveLeader] = array(LeaderAndIsrLiveLeader, "0+")
+    sequence: int = int64("4+", tag=10000, ignorable=True)
+    """Grows with each request of a controller to a broker, so that one of a lost connection is not applied after later ones."""
 
 
 @message
@@ -158,6 +160,8 @@ class StopReplicaRequest:
     topic_states: list[StopReplicaTopicState] = array(StopReplicaTopicState, "3+")
     deletes_topics: bool = boolean("3+", tag=10000, ignorable=True)
     """Also of topics without partitions, of which nothing but the name is known."""
+    sequence: int = int64("3+", tag=10001, ignorable=True)
+    """As in LeaderAndIsr."""
 
 
 @message
@@ -239,6 +243,8 @@ class UpdateMetadataRequest:
     topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+")
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
     deleted_topics: list[str] = array(string, "6+", tag=10000, ignorable=True)
+    sequence: int = int64("6+", tag=10001, ignorable=True)
+    """As in LeaderAndIsr."""
 
 
 @message

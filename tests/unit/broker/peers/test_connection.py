@@ -62,14 +62,14 @@ class Answering:
 class Peers:
     """A connection, and the broker that it leads to."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **given: Any) -> None:
         self.clock = FakeClock()
         self.network = MemoryNetwork(lambda call: self.clock.call_later(0.0, call))
         self.versions: ApiVersionsResponse | None = VERSIONS
         self.ends: list[Answering] = []
         self.attempts = 0
         self.listen()
-        settings = {"in_flight_max": 5, "random_bytes": _middle} | settings
+        settings: dict[str, Any] = {"in_flight_max": 5, "random_bytes": _middle, **given}
         self.connection = PeerConnection(self.network, self.clock, ADDRESS, "broker-1-test", **settings)
         self.outcomes: list[Any] = []
 

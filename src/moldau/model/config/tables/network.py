@@ -197,7 +197,7 @@ NETWORK = table(
             "Most partitions in one DescribeTopicPartitions answer; the rest follows on the client's next request.",
             allowed=at_least(1),
         ),
-        integer("request.timeout.ms", 30_000, "How long a broker waits for another broker's answer.", in_effect=False),
+        integer("request.timeout.ms", 30_000, "How long a broker tries to have the controller, another broker, do what it needs."),
         integer("queued.max.requests", 500, THREADS, allowed=at_least(1), in_effect=False),
         long(
             "queued.max.request.bytes",
