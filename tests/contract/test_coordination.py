@@ -517,6 +517,22 @@ def test_the_event_of_a_change_comes_before_its_answer_and_after_that_of_the_rea
 # Order
 
 
+def test_what_the_listener_of_a_change_submits_is_answered_after_the_change(tree: Client) -> None:
+    tree.make("/a")
+    tree.ask(GetData("/a", watch=True))
+    answered: list[str] = []
+
+    def submit(event: WatchEvent | SessionEvent) -> None:
+        if isinstance(event, WatchEvent):
+            tree.session.submit(Create("/b"), lambda _: answered.append("of the listener"))
+
+    tree.session.listen(submit)
+    tree.session.submit(SetData("/a", b"1"), lambda _: answered.append("of the change"))
+    for _ in range(2):
+        tree.keeper.settle()
+    assert answered == ["of the change", "of the listener"]
+
+
 def test_answers_come_in_the_order_of_the_requests_errors_too(tree: Client) -> None:
     tree.submit(
         Create("/a", b"0"),

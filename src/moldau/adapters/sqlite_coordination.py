@@ -4,9 +4,8 @@ One process holds the file, alone, for as long as it runs; a second one is refus
 a `Multi` is seen whole or not at all, also after a crash, and is on disk when it is answered (``synchronous=FULL``). A request is carried
 out inside `submit`, until `run_on` gives a thread: from then on each request runs there, in order.
 
-A log longer than `LOG_BYTES_MAX` is copied into the database on that thread, and cut to nothing; requests wait meanwhile. After a failed
-sync no write is taken until the next start: the kernel reports the error once, and a later sync says nothing about the pages of this one. A
-stop copies the log into the database and removes it.
+A log longer than `LOG_BYTES_MAX` is copied into the database on that thread, and cut to nothing; requests wait meanwhile. A stop
+copies the log into the database and removes it.
 
 The session is connected as long as the file is open, and is never suspended. A session's id is larger than that of every earlier one which
 wrote something. Ephemeral nodes of a session that ended in a crash go when the file is opened again, before anyone can see them. The path
@@ -16,11 +15,11 @@ wrote something. Ephemeral nodes of a session that ended in a crash go when the 
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
-from moldau.adapters.sqlite_file import MEMORY, log_of, open_database, translate
+from moldau.adapters.sqlite_file import MEMORY, log_of, open_database
+from moldau.adapters.sqlite_transactions import Transactions
 from moldau.adapters.sqlite_tree import SqliteTree
 from moldau.model.errors import CoordinationError
 from moldau.ports.background import Background, InlineBackground
@@ -69,9 +68,8 @@ class SqliteCoordination:
         self._is_copying = False
         self._no_room_ms: int | None = None
         """When the last copy failed for want of room; None if it did not."""
-        self._failure: str | None = None
-        self._database = open_database(path, time_ms())
-        self._tree = SqliteTree(self._database, time_ms)
+        self._transactions = Transactions(path, open_database(path, time_ms()))
+        self._tree = SqliteTree(self._transactions.database, time_ms)
 
     # Requests, events, answers
 
@@ -133,14 +131,14 @@ class SqliteCoordination:
         try:
             if isinstance(request, READS):
                 return self._tree.read(request), []
-            with self._transaction():
+            with self._transactions.write():
                 written = self._tree.write(request)
             self._tree.committed()
             return written
         except CoordinationError as error:
             return error, []
         except sqlite3.Error as error:
-            return self._translated(error), []
+            return self._transactions.translated(error), []
 
     def _carried_out(self, request: Request, done: Done, outcome: tuple[Outcome, list[Change]] | None, error: BaseException | None) -> None:
         """The thread has carried out a request."""
@@ -158,7 +156,7 @@ class SqliteCoordination:
         elif not isinstance(outcome, CoordinationError):
             self._copy_if_long()
             if events := self._watches.take(changes):
-                self._stream.fire(events)
+                self._stream.add(events)
         self._stream.answer(done, outcome)
 
     # The log
@@ -172,8 +170,8 @@ class SqliteCoordination:
 
     def _copy_log(self) -> None:
         """In the thread: bring the log's content into the database, and begin a new log. Without room there, continue this one."""
-        with self._errors():
-            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with self._transactions.errors():
+            self._transactions.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _copied(self, _: None, error: BaseException | None) -> None:
         self._is_copying = False
@@ -187,54 +185,15 @@ class SqliteCoordination:
                 COPY_AGAIN_MS,
             )
         elif error is not None:
-            self._note_failure(error)
+            self._transactions.note_failure(error)
             if not isinstance(error, CoordinationError):
                 raise error
 
-    def _note_failure(self, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = f"{self._path}: not brought to disk: {error}; no change is taken until the broker is started again"
-            _LOG.error(
-                "sync of the metadata store failed: path=%s reason=%s; no change is taken until the broker is started again",
-                self._path,
-                error,
-            )
-
     def _end(self) -> None:
         try:
-            if self._failure is None:
-                with self._transaction():
+            if self._transactions.failure is None:
+                with self._transactions.write():
                     self._tree.end_session()
         finally:
-            with self._errors():
-                self._database.close()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """One transaction, on disk when it ends."""
-        if self._failure is not None:
-            raise CoordinationError(self._failure, retriable=False)
-        with self._errors():
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._database.execute("COMMIT")
-            except BaseException:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn SQLite's errors into ours; note that a sync has failed."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
-
-    def _translated(self, error: sqlite3.Error) -> CoordinationError:
-        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC:
-            self._note_failure(error)
-        translated = translate(self._path, error)
-        translated.__cause__ = error
-        return translated
+            with self._transactions.errors():
+                self._transactions.database.close()

@@ -109,8 +109,8 @@ class NotingDatabase:
 def test_requests_are_carried_out_by_the_thread_in_order_each_on_disk_when_it_is_answered(
     tree: AskedTree, path: str, thread: FakeBackground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noting = NotingDatabase(tree._database)
-    monkeypatch.setattr(tree, "_database", noting)
+    noting = NotingDatabase(tree._transactions.database)
+    monkeypatch.setattr(tree._transactions, "database", noting)
     outcomes = write(tree, "a", "b", "c")
     assert (outcomes, noting.synchronous) == ([], [])
     thread.run_next()
@@ -175,7 +175,7 @@ def test_a_failed_copy_for_want_of_room_is_tried_again_after_a_while(
     tree: AskedTree, path: str, thread: FakeBackground, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 5000)
-    full = FullDatabase(tree._database)
+    full = FullDatabase(tree._transactions.database)
 
     def change(name: str) -> None:
         outcomes = write(tree, name, size=9000)
@@ -183,7 +183,7 @@ def test_a_failed_copy_for_want_of_room_is_tried_again_after_a_while(
         assert [type(outcome) for outcome in outcomes] == [MultiDone]
 
     with monkeypatch.context() as patched:
-        patched.setattr(tree, "_database", full)
+        patched.setattr(tree._transactions, "database", full)
         for number in range(10):
             change(f"a{number}")
         assert full.copies == 1
@@ -225,7 +225,7 @@ def test_after_a_failed_sync_no_write_is_taken_and_reads_are(
     """The kernel reports an error once, and forgets which pages it was: a second sync would succeed."""
     monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 5000)
     with monkeypatch.context() as patched:
-        patched.setattr(tree, "_database", FailingDatabase(tree._database, failing))
+        patched.setattr(tree._transactions, "database", FailingDatabase(tree._transactions.database, failing))
         outcomes = write(tree, "a", size=9000)
         thread.run_all()
         assert (failing == "COMMIT") == ("disk I/O error" in str(outcomes[0]))
@@ -253,12 +253,12 @@ def test_a_stop_removes_the_log_only_after_it_has_synced_the_copy(
     tree: AskedTree, path: str, thread: FakeBackground, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     """SQLite copies the log and removes it when it is closed: without a sync a power cut would take what was answered."""
-    noting = NotingDatabase(tree._database)
-    monkeypatch.setattr(tree, "_database", noting)
+    noting = NotingDatabase(tree._transactions.database)
+    monkeypatch.setattr(tree._transactions, "database", noting)
     write(tree, "a")
     thread.run_all()
     if fails:
-        tree._note_failure(OSError(5, "Input/output error"))
+        tree._transactions.note_failure(OSError(5, "Input/output error"))
     tree.close()
     thread.run_all()
     assert noting.synchronous[-1] == "FULL"
