@@ -10,6 +10,7 @@ import pytest
 
 from moldau.adapters.sqlite_coordination import SqliteCoordination
 from moldau.adapters.sqlite_file import MEMORY
+from moldau.adapters.sqlite_shared import SharedSqliteCoordination
 from moldau.model.errors import CoordinationError
 from moldau.ports.coordination import (
     BadVersionError,
@@ -46,6 +47,7 @@ from moldau.ports.coordination import (
 )
 from moldau.testing.clock import FakeClock
 from moldau.testing.coordination import FakeSession, FakeTree
+from support.readers import PolledReaders
 
 T = TypeVar("T")
 CREATED, CHANGED, DELETED, CHILDREN = EventType.CREATED, EventType.CHANGED, EventType.DELETED, EventType.CHILDREN
@@ -195,7 +197,94 @@ class SqliteOnThread(SqliteFile):
         self.thread.executor.shutdown()
 
 
-class FakeAtOnce(Keeper):
+class SeveralSessions(Keeper):
+    """One with several sessions at a time."""
+
+    def expire(self, client: Client) -> None:
+        """End the session of a client that is cut off from the tree. It has not learnt it yet."""
+        raise NotImplementedError
+
+    def come_back(self, client: Client) -> None:
+        """Let it learn that."""
+        raise NotImplementedError
+
+    def carry_out(self) -> None:
+        """Until what was submitted comes before what is submitted now, by whichever client. Nothing is answered."""
+
+
+class Process:
+    """What a session has of its process: time, event loop, thread."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.readers = PolledReaders()
+        self.thread: OneThread | None = None
+        self.is_stopped = False
+
+    def turn(self, seconds: float) -> None:
+        """Turn the event loop until there is nothing to do."""
+        if self.is_stopped:
+            return
+        self.clock.advance(seconds)
+        is_busy = True
+        while is_busy:
+            is_busy = self.readers.run()
+            if self.thread is not None:
+                is_busy |= bool(self.thread.answers)
+                self.thread.settle()
+
+
+class SharedSqlite(SeveralSessions):
+    on_thread = False
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.processes: dict[Coordination, Process] = {}
+
+    def session(self, requests_max: int) -> SharedSqliteCoordination:
+        process = Process()
+        path = str(self.directory / "coordination.db")
+        session = SharedSqliteCoordination(path, process.clock, process.readers, 60_000, requests_max)
+        if self.on_thread:
+            process.thread = OneThread()
+            session.run_on(process.thread)
+        self.processes[session] = process
+        return session
+
+    def settle(self, seconds: int = 10) -> None:
+        for _ in range(seconds):
+            for process in self.processes.values():
+                process.turn(1.0)
+        for process in self.processes.values():
+            process.turn(0.0)
+
+    def expire(self, client: Client) -> None:
+        process = self.processes[client.session]
+        process.is_stopped = True
+        self.settle(100)
+        process.clock.advance_within(100)
+
+    def come_back(self, client: Client) -> None:
+        self.processes[client.session].is_stopped = False
+        self.settle()
+
+    def end(self) -> None:
+        super().end()
+        for process in self.processes.values():
+            if process.thread is not None:
+                process.thread.executor.shutdown()
+
+
+class SharedSqliteOnThread(SharedSqlite):
+    on_thread = True
+
+    def carry_out(self) -> None:
+        for process in self.processes.values():
+            assert process.thread is not None
+            process.thread.executor.submit(lambda: None).result()
+
+
+class FakeAtOnce(SeveralSessions):
     latency_s = 0.0
 
     def __init__(self, directory: Path) -> None:
@@ -211,14 +300,21 @@ class FakeAtOnce(Keeper):
             if not self.clock.pending:
                 return
 
+    def expire(self, client: Client) -> None:
+        faults(client).expire()
+
+    def come_back(self, client: Client) -> None:
+        faults(client).resume()
+
 
 class FakeWithLatency(FakeAtOnce):
     latency_s = 0.5
 
 
-KEEPERS = [SqliteFile, SqliteMemory, SqliteOnThread, FakeAtOnce, FakeWithLatency]
+SEVERAL = [SharedSqlite, SharedSqliteOnThread, FakeAtOnce, FakeWithLatency]
+KEEPERS = [SqliteFile, SqliteMemory, SqliteOnThread, *SEVERAL]
 SHARED = [FakeAtOnce, FakeWithLatency]
-"""Those with several sessions at a time, which faults can end."""
+"""Those with faults on demand."""
 
 
 @pytest.fixture(params=KEEPERS, ids=lambda kind: kind.__name__)
@@ -231,6 +327,13 @@ def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Keeper]:
 @pytest.fixture
 def tree(keeper: Keeper) -> Client:
     return keeper.open()
+
+
+@pytest.fixture(params=SEVERAL, ids=lambda kind: kind.__name__)
+def several(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SeveralSessions]:
+    keeper: SeveralSessions = request.param(tmp_path)
+    yield keeper
+    keeper.end()
 
 
 @pytest.fixture(params=SHARED, ids=lambda kind: kind.__name__)
@@ -629,11 +732,13 @@ def test_the_next_session_finds_what_lasts_and_nothing_ephemeral(keeper: Keeper)
 # Several sessions, and faults
 
 
-def test_a_watch_and_the_read_that_set_it_are_one_order_whoever_changes_the_node(shared: FakeAtOnce) -> None:
-    one, two = shared.open(), shared.open()
+def test_a_watch_and_the_read_that_set_it_are_one_order_whoever_changes_the_node(several: SeveralSessions) -> None:
+    one, two = several.open(), several.open()
     one.make("/a")
     two.submit(GetData("/a", watch=True))
+    several.carry_out()
     one.submit(SetData("/a", b"1"))
+    several.carry_out()
     two.submit(GetData("/a"))
     first, event, second = two.take()
     assert (first.data, event, second.data) == (b"", WatchEvent(CHANGED, "/a"), b"1")  # type: ignore[union-attr]
@@ -650,6 +755,75 @@ def test_the_change_of_another_session_is_seen_before_the_answer_that_shows_it(s
     faults(two).release()
     event, answer = two.take()
     assert (event, answer.data) == (WatchEvent(CHANGED, "/a"), b"1")  # type: ignore[union-attr]
+
+
+def test_every_session_sees_the_changes_of_the_others_without_asking(several: SeveralSessions) -> None:
+    one, two, three = several.open(), several.open(), several.open()
+    one.make("/a", "/b")
+    for client in (one, two, three):
+        client.ask(GetData("/a", watch=True))
+        client.ask(GetChildren("/b", watch=True))
+        client.ask(Exists("/c", watch=True))
+    two.ask(Multi((SetData("/a", b"1"), Create("/b/x"), Create("/c"))))
+    for client in (one, two, three):
+        assert client.take() == [WatchEvent(CHANGED, "/a"), WatchEvent(CHILDREN, "/b"), WatchEvent(CREATED, "/c")]
+
+
+def test_a_refused_request_shows_what_others_have_changed_too(several: SeveralSessions) -> None:
+    one, two = several.open(), several.open()
+    one.make("/a")
+    two.ask(GetData("/a", watch=True))
+    one.submit(Delete("/a"))
+    several.carry_out()
+    two.submit(SetData("/a", b"1"))
+    event, refused = two.take()
+    assert (event, type(refused)) == (WatchEvent(DELETED, "/a"), NoNodeError)
+
+
+def test_ids_and_names_grow_over_all_sessions(several: SeveralSessions) -> None:
+    one, two = several.open(), several.open()
+    assert one.session.session_id < two.session.session_id
+    one.make("/q")
+    made: list[Created] = [client.ask(Create("/q/n_", sequential=True)) for _ in range(3) for client in (one, two)]
+    created_ids = [each.stat.created_id for each in made]
+    assert created_ids == sorted(set(created_ids))
+    assert [each.path for each in made] == sorted({each.path for each in made})
+    assert two.refused(Create("/q"), NodeExistsError).path == "/q"
+
+
+def test_a_closed_session_takes_its_nodes_with_it_and_others_see_that(several: SeveralSessions) -> None:
+    one, two = several.open(), several.open()
+    one.make("/ids")
+    one.ask(Create("/ids/1", ephemeral=True))
+    two.ask(Create("/ids/2", ephemeral=True))
+    two.ask(GetChildren("/ids", watch=True))
+    two.ask(GetData("/ids/1", watch=True))
+    one.close()
+    assert two.take() == [WatchEvent(DELETED, "/ids/1"), WatchEvent(CHILDREN, "/ids")]
+    assert two.names("/ids") == ["2"]
+
+
+def test_a_client_learns_that_its_session_expired_before_anything_else(several: SeveralSessions) -> None:
+    one, two = several.open(), several.open()
+    first_id = one.session.session_id
+    one.make("/ids")
+    one.ask(Create("/ids/1", ephemeral=True))
+    one.ask(GetData("/ids", watch=True))
+    two.ask(GetChildren("/ids", watch=True))
+    several.expire(one)
+    assert two.take() == [WatchEvent(CHILDREN, "/ids")]
+    assert two.names("/ids") == []
+    one.submit(Create("/never"))
+    several.come_back(one)
+    suspended, expired, refused, connected = one.take()
+    assert (suspended, expired) == (SessionEvent(SUSPENDED, first_id), SessionEvent(EXPIRED, first_id))
+    assert isinstance(refused, SessionExpiredError)
+    assert connected == SessionEvent(CONNECTED, one.session.session_id)
+    assert one.session.session_id > max(first_id, two.session.session_id)
+    assert two.ask(Exists("/never")) is None
+    two.ask(SetData("/ids", b"1"))
+    assert one.take() == [], "the watch has ended with the session"
+    assert one.ask(Create("/ids/1", ephemeral=True)).stat.owner == one.session.session_id
 
 
 def test_a_suspended_session_does_not_know_what_has_happened(shared: FakeAtOnce) -> None:

@@ -19,8 +19,11 @@ The two can be told apart. Of several transactions that wait for one sync, as in
 blocks unwritten, zeros, since the file was empty before; no block of a whole frame is zeros. Where none is missing, only one transaction
 can be unfinished.
 
-Layout: 32 bytes of header, then frames of 24 bytes and a page. A frame is of this log if it carries the header's two salts (one left from
-an earlier round has neither); it ends a transaction if its second number, the size of the database in pages, is not 0.
+A file that several processes share has two tables more, see `sqlite_shared_file`. Of the transactions that processes were killed in, the
+log keeps what later ones have not overwritten, up to one of each.
+
+Layout of the log: 32 bytes of header, then frames of 24 bytes and a page. A frame is of this log if it carries the header's two salts (one
+left from an earlier round has neither); it ends a transaction if its second number, the size of the database in pages, is not 0.
 """
 
 import errno
@@ -137,6 +140,48 @@ def open_database(path: str, now_ms: int) -> sqlite3.Connection:
     return database
 
 
+class StoreInUseError(CoordinationError):
+    """Another process holds the file."""
+
+    def __init__(self, path: str) -> None:
+        advice = "stop the broker that runs over this directory, or choose another one with --data (log.dirs)"
+        super().__init__(f"{path}: in use by another process; {advice}", retriable=False)
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another process holds a lock."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def join_database(path: str) -> sqlite3.Connection | None:
+    """The checked database, which other processes hold open too; None if none of them has prepared it yet. Errors as `open_database`."""
+    with _errors(path):
+        _refuse_irregular(path)
+        database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        with _errors(path):
+            database.create_function("node_checksum", 9, node_checksum, deterministic=True)
+            database.execute("PRAGMA synchronous=FULL")
+            database.execute("PRAGMA wal_autocheckpoint=0")
+            database.execute("BEGIN")
+            is_prepared = _check_format(database, path) == FORMAT and has_table(database, "session")
+            if is_prepared:
+                _check_content(database, path, FORMAT)
+            database.execute("COMMIT")
+    except BaseException:
+        database.close()
+        raise
+    if not is_prepared:
+        database.close()
+        return None
+    return database
+
+
+def has_table(database: sqlite3.Connection, name: str) -> bool:
+    """Whether there is a table of this name."""
+    return database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)).fetchone() is not None
+
+
 @contextmanager
 def _errors(path: str) -> Iterator[None]:
     """Turn SQLite's errors into ours, with the file's path."""
@@ -214,13 +259,23 @@ def _check_log(database: sqlite3.Connection, path: str) -> None:
     _, frames, _ = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     log = log_of(path)
     dropped = dropped_transactions(log, max(frames, 0))
-    if dropped is None or dropped > 1:
+    if dropped is None or dropped > _unfinished_max(database):
         what = "its header" if dropped is None else f"{dropped} transactions after its frame {frames}"
         raise CoordinationError(f"{log}: damaged: {what} cannot be used, and would be lost. {WAY_OUT}", retriable=False)
     if dropped:
         _LOG.warning("transaction dropped: path=%s frame=%d; it was not whole, as after a power cut in the middle of it", log, frames)
     if frames > 0 or dropped:  # where a power cut leaves a hole in the next log, there shall be nothing of this one
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _unfinished_max(database: sqlite3.Connection) -> int:
+    """How many transactions at the end of the log may have been interrupted since it began: of each process that shared the file one, and
+    one of a process that had no session yet.
+    """
+    if not has_table(database, "session"):
+        return 1
+    sessions: int = database.execute("SELECT count(*) FROM session").fetchone()[0]
+    return 1 + sessions
 
 
 def _check_content(database: sqlite3.Connection, path: str, version: int) -> None:
@@ -277,10 +332,9 @@ def log_of(path: str) -> str:
 
 def translate(path: str, error: sqlite3.Error) -> CoordinationError:
     """What an error of SQLite's means."""
+    if is_busy(error):
+        return StoreInUseError(path)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        advice = "stop the broker that runs over this directory, or choose another one with --data (log.dirs)"
-        return CoordinationError(f"{path}: in use by another process; {advice}", retriable=False)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(path, str(error))
     return CoordinationError(f"{path}: {error}", retriable=has_no_room(error))

@@ -46,12 +46,13 @@ _SELECT_OWNER = "SELECT owner FROM node WHERE path = ?"
 class SqliteTree:
     """The nodes of one database, and the session that makes its ephemeral ones."""
 
-    def __init__(self, database: sqlite3.Connection, time_ms: Callable[[], int]) -> None:
+    def __init__(self, database: sqlite3.Connection, time_ms: Callable[[], int], session_id: int = 0) -> None:
+        """`session_id` is that of a session which is stored already; without one the first write stores the next."""
         self._database = database
         self._time_ms = time_ms
-        self.session_id = last_of(database, SESSION) + 1
+        self.session_id = session_id or last_of(database, SESSION) + 1
         """Larger than that of every session which wrote something."""
-        self._has_written = False
+        self._has_written = session_id != 0
         self._last_transaction = last_of(database, TRANSACTION)
         self._transaction_id = 0
         """That of the present write; 0 before it creates a node."""
@@ -87,6 +88,10 @@ class SqliteTree:
         """The transaction of the last write is committed."""
         self._has_written = True
         self._last_transaction = self._transaction_id or self._last_transaction
+
+    def refresh(self) -> None:
+        """Read the last transaction again, inside one: another process may have written since."""
+        self._last_transaction = last_of(self._database, TRANSACTION)
 
     def end_session(self) -> None:
         """Remove all ephemeral nodes, inside a transaction."""

@@ -318,6 +318,13 @@ class Watches:
                 seen.append(WatchEvent(kind, path))
         return seen
 
+    def take_all(self) -> list[WatchEvent]:
+        """An event of each watch, which end with that: anything may have changed."""
+        changed = [WatchEvent(EventType.CHANGED, path) for path in sorted(self._data)]
+        children = [WatchEvent(EventType.CHILDREN, path) for path in sorted(self._children)]
+        self.clear()
+        return changed + children
+
     def clear(self) -> None:
         """End all of them."""
         self._data.clear()
