@@ -273,10 +273,11 @@ class SharedSqliteCoordination:
             self._end_others(dead, ())
 
     def _process_ended(self, session_id: int) -> None:
-        if not self._is_closing:
-            self._end_others([session_id], ())
+        self._end_others([session_id], ())
 
     def _end_others(self, died: Sequence[int], silent: Sequence[SessionRow]) -> None:
+        if self._is_closing:
+            return
         self._endings += 1
         self._run(partial(self._file.end_others, died, silent), partial(self._ended_others, self._connection, bool(died)))
 

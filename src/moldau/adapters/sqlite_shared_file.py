@@ -305,10 +305,12 @@ class _WaitingTransactions(Transactions):
 
         begun = time.monotonic()
         pause_s = _PAUSE_MIN_S
+        look_after_s = self._timeout_s
         while not attempt():
             waited_s = time.monotonic() - begun
-            if waited_s > self._timeout_s:
+            if waited_s > look_after_s:
                 continue_stopped_writer(self.path)
+                look_after_s += 1.0
             if waited_s > self._timeout_s + WAIT_S:
                 what = f"another process has held the write lock for {waited_s:.0f} s"
                 raise CoordinationError(f"{self.path}: {what}", retriable=True)
