@@ -21,9 +21,9 @@ class PolledReaders:
 
     def run(self, wait_s: float = 0.0) -> bool:
         """Call for each file that is readable or becomes so: whether there was one."""
-        ready = self._poll.poll(wait_s * 1000)
-        for fd, _ in ready:
-            if fd in self._callbacks:  # one before it may have removed it
-                callback, args = self._callbacks[fd]
+        ready = [(fd, self._callbacks[fd]) for fd, _ in self._poll.poll(wait_s * 1000)]
+        for fd, found in ready:
+            if self._callbacks.get(fd) is found:  # one before it may have removed it, and the number may be another file's
+                callback, args = found
                 callback(*args)
         return bool(ready)

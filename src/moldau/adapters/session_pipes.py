@@ -128,6 +128,8 @@ class PeerPipes:
             self._close(session_id)
 
     def _at_end(self, session_id: int) -> None:
+        if not _is_at_end(self._peers[session_id].life):  # the event was of an earlier file with this number
+            return
         self._close(session_id)
         self._ended(session_id)
 
@@ -163,14 +165,21 @@ def _send(peer: _Peer, sender: int) -> None:
         os.write(peer.outbox, _MESSAGE.pack(sender))
 
 
+def _is_at_end(life: int) -> bool:
+    """Whether no process has it open for writing."""
+    try:
+        return not os.read(life, 1)
+    except BlockingIOError:
+        return False
+
+
 def _open(directory: str, session_id: int) -> _Peer | None:
     """None if its process has ended. OSError."""
     files: list[int] = []
     try:
         files.append(os.open(f"{directory}/{session_id}{_LIFE}", os.O_RDONLY | os.O_NONBLOCK))
-        with suppress(BlockingIOError):  # it has a writer
-            if not os.read(files[0], 1):
-                raise BrokenPipeError
+        if _is_at_end(files[0]):
+            raise BrokenPipeError
         files.append(os.open(f"{directory}/{session_id}", os.O_WRONLY | os.O_NONBLOCK))
         return _Peer(*files)
     except OSError as error:
