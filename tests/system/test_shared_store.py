@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,8 @@ class Member:
         command = [sys.executable, "-m", "support.shared_member", str(self.path), self.name, str(self.timeout_ms)]
         self.process = subprocess.Popen(command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._read, args=(self.process, self.lines), daemon=True).start()
+        self.reader = threading.Thread(target=self._read, args=(self.process, self.lines), daemon=True)
+        self.reader.start()
 
     def _read(self, process: "subprocess.Popen[str]", lines: "queue.SimpleQueue[str]") -> None:
         assert process.stdout is not None
@@ -69,11 +71,20 @@ class Member:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        self.end()
+
+    def end(self) -> int:
+        """Wait until it has ended: its exit status."""
+        status = self.process.wait(PATIENCE_S)
+        self.reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(BrokenPipeError):
+                pipe.close()  # type: ignore[union-attr]
+        return status
 
     def close(self) -> None:
         self.command("close")
-        assert self.process.wait(PATIENCE_S) == 0
+        assert self.end() == 0
 
 
 class Members:
@@ -105,8 +116,7 @@ def members(file: Path, request: pytest.FixtureRequest) -> Iterator[Members]:
     made = Members(file, getattr(request, "param", 60_000))
     yield made
     for each in made.all:
-        each.process.kill()
-        each.process.wait()
+        each.kill()
 
 
 def test_a_killed_process_is_missed_at_once_whatever_it_did(members: Members) -> None:
@@ -138,7 +148,7 @@ def test_all_killed_at_once_leave_a_file_that_the_next_ones_can_use(members: Mem
         for each in members.all:
             each.process.kill()
         for each in members.all:
-            each.process.wait()
+            each.end()
             each.start()
         members.see_each_other()
         for each in members.all:
@@ -157,6 +167,7 @@ def test_a_stopped_process_loses_its_session_and_learns_it_first_when_it_continu
     one.signal(signal.SIGCONT)
     one.wait("suspended", session_id)
     one.wait("expired", session_id)
+    one.last.clear()
     one.wait("ids", "a,b,c,d")
     assert int(one.last["connected"]) > int(session_id)
     members.see_each_other()
