@@ -11,6 +11,7 @@ from moldau.adapters.sqlite_shared import SharedSqliteCoordination
 from moldau.ports.coordination import (
     Check,
     Children,
+    Coordination,
     Create,
     Created,
     Data,
@@ -58,8 +59,9 @@ class Pair:
         self.clock, self.readers = FakeClock(), PolledReaders()
         self.file = SharedSqliteCoordination(self.path, self.clock, self.readers, int(TIMEOUT_S * 1000))
         self.fake = self.tree.session()
-        for session, stream in zip((self.file, self.fake), self.streams, strict=True):
-            session.listen(stream.append)
+        self.sessions: list[Coordination] = [self.file, self.fake]
+        for place, session in enumerate(self.sessions):
+            session.listen(self.streams[place].append)
 
     def wake(self) -> None:
         while self.readers.run():
@@ -99,7 +101,7 @@ def test_sessions_on_a_file_mean_what_sessions_of_the_tree_in_memory_mean(drawn:
 
         def note_owners() -> None:
             for place, pair in enumerate(pairs):
-                for known, session in zip(owners, (pair.file, pair.fake), strict=True):
+                for known, session in zip(owners, pair.sessions, strict=True):
                     known[session.session_id] = place + 1
 
         def compare() -> None:
@@ -116,7 +118,7 @@ def test_sessions_on_a_file_mean_what_sessions_of_the_tree_in_memory_mean(drawn:
                 pair.wake()
             elif step == "reopen":
                 pair.wake()
-                for session in (pair.file, pair.fake):
+                for session in pair.sessions:
                     session.close()
                 pair.open()
             elif step == "expire":  # the others see it end before it learns that
@@ -130,7 +132,7 @@ def test_sessions_on_a_file_mean_what_sessions_of_the_tree_in_memory_mean(drawn:
                 pair.fake.resume()
                 pair.clock.advance(TIMEOUT_S / 10)
             else:
-                for session, stream in zip((pair.file, pair.fake), pair.streams, strict=True):
+                for session, stream in zip(pair.sessions, pair.streams, strict=True):
                     session.submit(step, stream.append)
             note_owners()
         compare()
