@@ -111,6 +111,54 @@ def test_another_broker_becomes_controller_when_the_first_ends() -> None:
     assert cluster.controller_id != 1
 
 
+@pytest.mark.parametrize("broker_id", IDS)
+def test_a_broker_that_stops_in_order_leads_nothing_any_more_and_comes_back(broker_id: int) -> None:
+    cluster = ClusterWorld(*IDS)
+    cluster.create_topic("t", partitions=3)
+    cluster.stop(broker_id)
+    cluster.until(cluster.agrees)
+    cluster.settle()
+    check_roles(cluster, "t", 3)
+    cluster.start(broker_id)
+    cluster.until(cluster.agrees)
+    cluster.settle()
+    check_roles(cluster, "t", 3)
+
+
+@pytest.mark.parametrize("broker_id", IDS)
+def test_a_broker_whose_session_has_ended_registers_again_and_is_brought_up_to_date(broker_id: int) -> None:
+    """No message to the earlier registration is applied after that; the controller may have become another."""
+    cluster = ClusterWorld(*IDS)
+    cluster.create_topic("t", partitions=3)
+    before = cluster.broker(broker_id).applier.broker_epoch
+    session = cluster.processes[broker_id].session
+    session.expire()
+    cluster.settle()
+    session.resume()
+    cluster.settle()
+    cluster.until(cluster.agrees)
+    cluster.settle()
+    assert cluster.broker(broker_id).applier.broker_epoch > before
+    assert cluster.controller_id != 1 or broker_id != 1
+    check_roles(cluster, "t", 3)
+    cluster.create_topic("next")
+    cluster.settle()
+    assert cluster.agrees()
+
+
+def test_a_broker_that_bounces_within_its_session_time_is_brought_up_to_date() -> None:
+    """The registration is another one, although the broker was never missed (Z1)."""
+    cluster = ClusterWorld(*IDS)
+    cluster.create_topic("t", partitions=3)
+    process = cluster.kill(3, expires=False)
+    cluster.start(3)
+    cluster.clock.call_later(0.01, process.session.expire)
+    cluster.until(lambda: cluster.processes[3].is_serving)
+    cluster.until(cluster.agrees)
+    cluster.settle()
+    check_roles(cluster, "t", 3)
+
+
 def test_messages_of_an_earlier_controller_and_to_an_earlier_registration_are_refused() -> None:
     cluster = ClusterWorld(*IDS)
     cluster.create_topic("t")
@@ -200,13 +248,13 @@ def test_any_broker_has_internal_topics_made() -> None:
     cluster.until(lambda: all("__consumer_offsets" in cluster.broker(each).metadata.topics for each in IDS))
 
 
-def test_a_request_of_a_broker_reaches_the_next_controller() -> None:
+@pytest.mark.parametrize("asked", [2, 3])
+def test_a_request_of_a_broker_reaches_the_next_controller_also_where_that_is_itself(asked: int) -> None:
     cluster = ClusterWorld(*IDS, auto_create_topics_enable="true")
-    cluster.kill(1, expires=False)
-    process = cluster.ended[-1]
+    process = cluster.kill(1, expires=False)
     cluster.clock.call_later(2.0, process.session.expire)
     request = MetadataRequest(topics=[MetadataRequestTopic(name="auto")], allow_auto_topic_creation=True)
-    cluster.ask(2 if cluster.broker(2).metadata.controller_id == 1 else 3, request, 12)
+    cluster.ask(asked, request, 12)
     cluster.until(lambda: all("auto" in cluster.broker(each).metadata.topics for each in (2, 3)))
 
 

@@ -148,8 +148,8 @@ class MetadataApplier:
         self._topics_deleted = topics_deleted
         self.controller_epoch = 0
         """Of the latest controller that has sent something."""
-        self._received = (0, 0)
-        """Controller epoch and number of the latest that came over a connection."""
+        self._received = (0, 0, 0)
+        """Epochs of the controller and of this broker, and number of the latest message that came over a connection."""
         self._queue = StepQueue(slices)
         self._removals = StepQueue(slices)
         """What is left to do of deletions when nothing of the topics is served any more."""
@@ -178,7 +178,7 @@ class MetadataApplier:
         """The same for what came over a connection; nothing if that controller has sent this before something that came earlier. A
         `sequence` of 0 is no number.
         """
-        position = control.controller_epoch, sequence
+        position = control.controller_epoch, broker_epoch, sequence
         if sequence and position <= self._received:
             done(ControlReply(is_stale=True))
             return

@@ -1,6 +1,7 @@
 """Sends to the controller, on another broker, what this broker itself needs of it: topics that are created on demand, configurations.
 
-A request is repeated while the controller is not known, is not reached or has moved, until its time is over.
+A request is repeated while the controller is not known, is not reached or has moved, until its time is over. Should this broker become
+controller meanwhile, it carries the request out itself.
 """
 
 from collections.abc import Callable
@@ -53,10 +54,20 @@ Done = Callable[[Any], object]
 class ControllerForwarder:
     """See the module."""
 
-    def __init__(self, connect: "Connect", controller: "Callable[[], BrokerInfo | None]", clock: "Clock", timeout_s: float) -> None:
-        """`controller` gives the broker that is controller, None as long as it is not known."""
+    def __init__(
+        self,
+        connect: "Connect",
+        controller: "Callable[[], BrokerInfo | None]",
+        own: "Callable[[], Callable[[Request, Done], object] | None]",
+        clock: "Clock",
+        timeout_s: float,
+    ) -> None:
+        """`controller` gives the other broker that is controller, None as long as it is not known; `own` what asks this broker if that is
+        it.
+        """
         self._connect = connect
         self._controller = controller
+        self._own = own
         self._clock = clock
         self._timeout_s = timeout_s
         self._connection: PeerConnection | None = None
@@ -81,6 +92,11 @@ class ControllerForwarder:
         left_s = deadline_s - self._clock.monotonic()
         if self._is_closed or left_s <= 0:
             done(PeerError(ErrorCode.REQUEST_TIMED_OUT, "the controller is not reached; the change may still be made"))
+            return
+
+        own = self._own()
+        if own is not None:
+            own(request, done)
             return
 
         def again() -> None:
@@ -145,10 +161,13 @@ def _is_elsewhere(response: Any) -> bool:
 
 
 def _outcome_of(request: Request, response: Any) -> Any:
+    missing = PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer does not say what has become of it")
     if isinstance(request, CreateTopics):
-        return {each.name: _created(each) for each in response.topics}
-    (result,) = response.responses
-    return PeerError(known_error(result.error_code), result.error_message or "") if result.error_code else AlteredConfig({}, {}, None)
+        outcomes: dict[str, Any] = {spec.name: missing for spec in request.topics}
+        return outcomes | {each.name: _created(each) for each in response.topics if each.name in outcomes}
+    for result in response.responses:
+        return PeerError(known_error(result.error_code), result.error_message or "") if result.error_code else AlteredConfig({}, {}, None)
+    return missing
 
 
 def _created(result: CreatableTopicResult) -> PlannedTopic | PeerError:

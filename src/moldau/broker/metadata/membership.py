@@ -254,11 +254,13 @@ class ClusterMembership:
 
         Where another broker is controller, NOT_CONTROLLER; or with `forwards` it is sent to that one.
         """
-        from moldau.cluster.controller.requests import AlteredConfig
-
         if forwards and self._controller_id != self._broker_id:
             self._forward(request, done)
-            return
+        else:
+            self._ask_here(request, done)
+
+    def _ask_here(self, request: "Request", done: Callable[[Any], object]) -> None:
+        from moldau.cluster.controller.requests import AlteredConfig
 
         def answered(outcome: Any) -> None:
             if isinstance(outcome, AlteredConfig):
@@ -273,12 +275,15 @@ class ClusterMembership:
             from moldau.broker.metadata.forwarding import ControllerForwarder
 
             timeout_s = self._config.int("request.timeout.ms") / 1000
-            self._forwarder = ControllerForwarder(self._connect, self._controller, self._clock, timeout_s)
-        self._forwarder.ask(request, done)
 
-    def _controller(self) -> BrokerInfo | None:
-        """The broker that is controller, and its address; None as long as it is not known."""
-        return None if self._controller_id is None else self._cache.snapshot.brokers.get(self._controller_id)
+            def controller() -> BrokerInfo | None:
+                return None if self._controller_id is None else self._cache.snapshot.brokers.get(self._controller_id)
+
+            def own() -> Callable[["Request", Callable[[Any], object]], object] | None:
+                return self._ask_here if self._controller_id == self._broker_id else None
+
+            self._forwarder = ControllerForwarder(self._connect, controller, own, self._clock, timeout_s)
+        self._forwarder.ask(request, done)
 
     def _heard(self, event: StoreEvent | SessionEvent) -> None:
         if isinstance(event, ConfigsChanged):
