@@ -48,6 +48,9 @@ class PartitionInfo(NamedTuple):
     replicas: tuple[int, ...]
     state_version: int
     """Version of the partition's state node, for conditional writes."""
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas, as of `moldau.cluster.znodes.PartitionState`."""
+    last_known_elr: tuple[int, ...] = ()
 
 
 class TopicInfo:

@@ -135,6 +135,13 @@ class PartitionState(NamedTuple):
     controller_epoch: int
     leader_broker_epoch: int = 0
     """The registration of the leader that was elected: `created_id` of its node; 0 where it is not known."""
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas (KIP-966): they left the in-sync set while it was below its minimum, so they have all committed records.
+
+    Invariant: none is in `isr`.
+    """
+    last_known_elr: tuple[int, ...] = ()
+    """Replicas that were eligible, or in sync, before an unclean restart: the first to try where a leader may be elected uncleanly."""
 
 
 class ProducerIdBlock(Value):
@@ -154,6 +161,13 @@ def _load(path: str, data: bytes, build: Callable[[Any], T]) -> T:
         return build(json.loads(data))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MalformedNodeError(path, data) from error
+
+
+def _ids(value: Any) -> tuple[int, ...]:
+    """Ids of brokers; a text is iterable too, and is none."""
+    if not isinstance(value, list):
+        raise TypeError(value)
+    return tuple(map(int, value))
 
 
 def encode_broker(broker: BrokerNode) -> bytes:
@@ -212,7 +226,7 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
 
 
 def encode_state(state: PartitionState) -> bytes:
-    """Format 1. The registration of the leader is a key of ours, `broker_epoch`, left out where it is not known."""
+    """Format 1. Keys of ours, left out where they say nothing: the registration of the leader, `broker_epoch`; `elr`; `last_known_elr`."""
     value: dict[str, Any] = {
         "version": 1,
         "leader": state.leader,
@@ -222,6 +236,10 @@ def encode_state(state: PartitionState) -> bytes:
     }
     if state.leader_broker_epoch:
         value["broker_epoch"] = state.leader_broker_epoch
+    if state.elr:
+        value["elr"] = list(state.elr)
+    if state.last_known_elr:
+        value["last_known_elr"] = list(state.last_known_elr)
     return _dump(value)
 
 
@@ -232,9 +250,11 @@ def decode_state(path: str, data: bytes) -> PartitionState:
         return PartitionState(
             int(node["leader"]),
             int(node["leader_epoch"]),
-            tuple(map(int, node["isr"])),
+            _ids(node["isr"]),
             int(node["controller_epoch"]),
             int(node.get("broker_epoch", 0)),
+            _ids(node.get("elr", [])),
+            _ids(node.get("last_known_elr", [])),
         )
 
     return _load(path, data, build)

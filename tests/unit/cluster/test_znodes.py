@@ -75,6 +75,30 @@ def test_a_partitions_state() -> None:
     assert znodes.decode_state("/x", written) == state
 
 
+def test_eligible_leaders_are_keys_of_a_state_only_where_there_are_any() -> None:
+    state = PartitionState(0, 7, (0,), 3, 40, (2, 1), (5,))
+    written = znodes.encode_state(state)
+    assert json.loads(written) == {
+        "version": 1,
+        "leader": 0,
+        "leader_epoch": 7,
+        "controller_epoch": 3,
+        "isr": [0],
+        "broker_epoch": 40,
+        "elr": [2, 1],
+        "last_known_elr": [5],
+    }
+    assert znodes.decode_state("/x", written) == state
+
+
+@pytest.mark.parametrize("key", ["isr", "elr", "last_known_elr"])
+@pytest.mark.parametrize("value", ["12", 1, None, {"1": 1}, ["x"], [None]])
+def test_a_state_whose_lists_of_brokers_are_none_is_named(key: str, value: object) -> None:
+    node = {"version": 1, "leader": 0, "leader_epoch": 7, "controller_epoch": 3, "isr": [0], key: value}
+    with pytest.raises(MalformedNodeError, match="/state: cannot read"):
+        znodes.decode_state("/state", json.dumps(node).encode())
+
+
 def test_configurations_and_the_word_of_their_change() -> None:
     written = znodes.encode_config({"retention.ms": "5"})
     assert written == b'{"version":1,"config":{"retention.ms":"5"}}'

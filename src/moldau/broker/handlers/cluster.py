@@ -7,6 +7,7 @@ from moldau.broker.handlers.metadata import WithoutListener, broker_addresses, b
 from moldau.broker.handlers.services import ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.request import Reply, Request
 from moldau.broker.security import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from moldau.cluster.snapshot import PartitionInfo
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
@@ -25,7 +26,7 @@ from moldau.protocol.messages.cluster import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from moldau.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from moldau.protocol.messages.metadata import MetadataResponsePartition
 
 if TYPE_CHECKING:
     from moldau.log.description import DirectoryDescription
@@ -87,12 +88,14 @@ def _page(
         yield None
         if left == 0:
             return topics, Cursor(name, 0)
-        found = _find(services, name, without)
-        if isinstance(found, PeerError):
+        topic = services.metadata.topics.get(name)
+        found = why_missing(name) if topic is None else describe(services, topic, without)
+        if topic is None or isinstance(found, PeerError):
             topics.append(_failed_topic(name, found.code, TOPIC_OPERATIONS))
             continue
         first = start[1] if name == start[0] else 0
-        partitions = [_described_partition(each) for each in found.partitions[first : first + left]]
+        page = slice(first, first + left)
+        partitions = [_described_partition(*each) for each in zip(found.partitions[page], topic.partitions[page], strict=True)]
         topics.append(
             DescribeTopicPartitionsResponseTopic(
                 name=name,
@@ -108,12 +111,7 @@ def _page(
     return topics, None
 
 
-def _find(services: Services, name: str, without: WithoutListener) -> MetadataResponseTopic | PeerError:
-    topic = services.metadata.topics.get(name)
-    return why_missing(name) if topic is None else describe(services, topic, without)
-
-
-def _described_partition(partition: MetadataResponsePartition) -> DescribeTopicPartitionsResponsePartition:
+def _described_partition(partition: MetadataResponsePartition, info: PartitionInfo) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         error_code=partition.error_code,
         partition_index=partition.partition_index,
@@ -121,8 +119,8 @@ def _described_partition(partition: MetadataResponsePartition) -> DescribeTopicP
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replica_nodes,
         isr_nodes=partition.isr_nodes,
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=list(info.elr),
+        last_known_elr=list(info.last_known_elr),
         offline_replicas=partition.offline_replicas,
     )
 

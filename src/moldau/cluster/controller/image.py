@@ -62,14 +62,17 @@ class TopicImage:
         """A partition has a state, written at this version of its node."""
         if self.partitions[index] is None:
             self.missing -= 1
-        self.partitions[index] = PartitionInfo(index, state.leader, state.leader_epoch, state.isr, self.replicas[index], version)
+        self.partitions[index] = PartitionInfo(
+            index, state.leader, state.leader_epoch, state.isr, self.replicas[index], version, state.elr, state.last_known_elr
+        )
         self._incarnations[index] = state.leader_broker_epoch
         self._served = None
 
     def state(self, index: int, controller_epoch: int) -> PartitionState:
         """The state of a partition that has one."""
         info = self.info(index)
-        return PartitionState(info.leader, info.leader_epoch, info.isr, controller_epoch, self._incarnations[index])
+        incarnation = self._incarnations[index]
+        return PartitionState(info.leader, info.leader_epoch, info.isr, controller_epoch, incarnation, info.elr, info.last_known_elr)
 
     def info(self, index: int) -> PartitionInfo:
         """What brokers receive of a partition that has a state."""

@@ -239,6 +239,14 @@ def test_pages_of_any_size_tell_everything_once(broker: Administered, limit: int
     assert seen == [("t", 0), ("t", 1), ("u", 0), ("v", 0), ("v", 1), ("v", 2)]
 
 
+def test_replicas_that_are_eligible_to_lead_are_named_on_every_page(broker: Administered) -> None:
+    topic = broker.metadata.topics["t"]
+    first, second = topic.partitions
+    topic.partitions = (first._replace(elr=(4,)), second._replace(elr=(5, 6), last_known_elr=(7,)))
+    described = [page.topics[0].partitions[0] for page in (pages(broker, ["t"], 1), pages(broker, ["t"], 1, Cursor("t", 1)))]
+    assert [(each.eligible_leader_replicas, each.last_known_elr) for each in described] == [([4], []), ([5, 6], [7])]
+
+
 def test_the_brokers_limit_and_at_least_one_partition_hold(broker: Administered) -> None:
     limited = Administered("max.request.partition.size.limit=1")
     limited.create(TopicSpec("t", 2))
