@@ -177,6 +177,24 @@ def topics(names: Sequence[str]) -> Query[list[FoundTopic]]:
     return [FoundTopic(*each, tuple(_state(each[0], index, next(states)) for index in range(len(each[1].replicas)))) for each in nodes]
 
 
+def partition_states(partitions: Sequence[tuple[str, bytes, int]]) -> Query[list[FoundState | MalformedNodeError | None]]:
+    """States of partitions, each by its topic's name and id; None where there is none, or the topic is another one; or the error."""
+    names = list(dict.fromkeys(name for name, _, _ in partitions))
+    requests = [GetData(znodes.topic(name)) for name in names]
+    found = yield [*requests, *(GetData(znodes.partition_state(name, index)) for name, _, index in partitions)]
+    ids = {}
+    for name, each in zip(names, found, strict=False):
+        topic = _decoded(decode_topic, znodes.topic(name), each.data) if isinstance(each, Data) else None
+        ids[name] = topic.topic_id if isinstance(topic, TopicNode) else None
+    states: list[FoundState | MalformedNodeError | None] = []
+    for (name, topic_id, index), each in zip(partitions, found[len(names) :], strict=True):
+        try:
+            states.append(_state(name, index, each) if ids[name] == topic_id else None)
+        except MalformedNodeError as error:
+            states.append(error)
+    return states
+
+
 def topic_versions(names: Sequence[str]) -> Query[dict[str, int]]:
     """The versions of topics' own nodes, those that exist; with watches."""
     found = yield [Exists(znodes.topic(name), watch=True) for name in names]

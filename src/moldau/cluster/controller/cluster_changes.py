@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from moldau.cluster import queries
 from moldau.cluster.changes import PutTopic
-from moldau.cluster.controller.broadcast import Broadcast, Elections, StepRotation
+from moldau.cluster.controller.broadcast import Broadcast, StepRotation
+from moldau.cluster.controller.elections import Elections
 from moldau.cluster.controller.events import Outbox, RequestReceived, Wake
 from moldau.cluster.controller.image import ClusterImage
 from moldau.cluster.controller.planning import Planner
@@ -46,6 +47,9 @@ class ClusterChanges:
         self._deletions: TopicDeletions | None = None
         self._configs: ConfigChanges | None = None
         self._image = image
+        self._elections = elections
+        self._must_elect = False
+        """Whether the store has failed in an election."""
         self._outbox = outbox
         self._broadcast = broadcast
         self._works = works
@@ -100,6 +104,11 @@ class ClusterChanges:
         if isinstance(event, TopicChanged):
             self._changed[event.name] = None
 
+    def repeat_elections(self) -> None:
+        """Elect for all partitions after a while."""
+        self._must_elect = True
+        self._wake()
+
     def _wake(self) -> None:
         if not self._is_waking:
             self._is_waking = True
@@ -108,6 +117,9 @@ class ClusterChanges:
     def due(self) -> None:
         """Continue what a failure of the store has left unfinished, and read what has changed."""
         self._is_waking = False
+        if self._must_elect:
+            self._must_elect = False
+            self._elections.run(list(self._image.topics))
         self.topics.resume_unfinished()
         if self._deletions is not None:
             self._deletions.resume_unfinished()

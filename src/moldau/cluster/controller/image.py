@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import cast
 
-from moldau.cluster.queries import FoundTopic, LiveBroker
+from moldau.cluster.controller.election_rules import Candidates
+from moldau.cluster.queries import FoundState, FoundTopic, LiveBroker
 from moldau.cluster.snapshot import PartitionInfo, TopicInfo
 from moldau.cluster.znodes import PartitionState
 
@@ -68,6 +69,14 @@ class TopicImage:
         self._incarnations[index] = state.leader_broker_epoch
         self._served = None
 
+    def take(self, index: int, found: FoundState) -> bool:
+        """Take a state as it was read, if it is later than the one that is known; whether it is."""
+        known = self.partitions[index]
+        is_later = known is None or known.state_version < found.version
+        if is_later:
+            self.put(index, found.state, found.version)
+        return is_later
+
     def state(self, index: int, controller_epoch: int) -> PartitionState:
         """The state of a partition that has one."""
         info = self.info(index)
@@ -116,6 +125,10 @@ class ClusterImage:
         """These are live."""
         self.brokers = brokers
         self.live = {broker_id: broker.epoch for broker_id, broker in brokers.items()}
+
+    def candidates(self) -> Candidates:
+        """What elections have to know of brokers."""
+        return Candidates(self.live)
 
     def add(self, found: FoundTopic, topic_id: bytes) -> TopicImage:
         """A topic as it was read."""

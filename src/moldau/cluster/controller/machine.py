@@ -20,14 +20,15 @@ its epoch. What happens in ACTIVE is in `cluster_changes` and `broadcast`. No st
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, assert_never
 
 from moldau.cluster import queries
 from moldau.cluster.changes import Change, ClaimController, PutTopic, RaiseControllerEpoch
 from moldau.cluster.control import LedPartition
-from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, StepRotation
+from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Floors, StepRotation
+from moldau.cluster.controller.elections import Elections
 from moldau.cluster.controller.events import (
     BecameController,
     BrokerRegistered,
@@ -43,8 +44,9 @@ from moldau.cluster.controller.events import (
     RequestReceived,
     WakeUp,
 )
-from moldau.cluster.controller.image import ClusterImage
+from moldau.cluster.controller.image import ClusterImage, TopicImage
 from moldau.cluster.queries import Contents, ControllerNodes, LiveBroker
+from moldau.cluster.snapshot import PartitionInfo
 from moldau.cluster.store import (
     BrokersChanged,
     ConfigsChanged,
@@ -97,9 +99,8 @@ class Controller:
         self._missed: dict[StoreEvent, None] = {}
         """Changes that were seen before we were active."""
         self._waiting: deque[RequestReceived] = deque()
-        self._broadcast = Broadcast(broker_id, 0, self.image, self._outbox)
-        self._elections = Elections(self.image, self._outbox, self._broadcast, self._works)
         self._changes: ClusterChanges | None = None
+        self._begin(0)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """What is to be done now, in this order."""
@@ -183,7 +184,7 @@ class Controller:
         """Know nothing yet."""
         self.image = ClusterImage()
         self._broadcast = Broadcast(self._broker_id, epoch, self.image, self._outbox)
-        self._elections = Elections(self.image, self._outbox, self._broadcast, self._works)
+        self._elections = Elections(self.image, self._outbox, self._broadcast, self._works, self._config, self._elections_failed)
         self._changes = None
 
     def _controller_seen(self, owner: int | CoordinationError) -> None:
@@ -308,8 +309,17 @@ class Controller:
 
         topics = list(self.image.topics.values())
         self._broadcast.update([served for topic in topics if (served := topic.served()) is not None], then=then, to=to)
-        led = [LedPartition(topic.name, topic.topic_id, info, False) for topic in topics for info in topic.partitions if info is not None]
+        led = [LedPartition(topic.name, topic.topic_id, info, False) for topic in topics for info in self._sent_of(topic)]
         self._broadcast.lead(led, opened, to=to)
+
+    def _sent_of(self, topic: TopicImage) -> Iterator[PartitionInfo]:
+        """States of a topic's partitions, but for those that name an earlier incarnation of a live broker: it may have lost what it would
+        lead, and is elected, or another one, in an epoch that is sent later.
+        """
+        live = self.image.live
+        for index, info in enumerate(topic.partitions):
+            if info is not None and (info.leader not in live or topic.is_led(index, live)):
+                yield info
 
     # What others do
 
@@ -347,6 +357,9 @@ class Controller:
         self._elections.run(list(self.image.topics))
         if self._changes is not None:
             self._changes.brokers_changed()
+
+    def _elections_failed(self) -> None:
+        self._cluster_changes().repeat_elections()
 
     # Requests
 

@@ -16,7 +16,9 @@ from typing import NamedTuple
 from moldau.cluster import queries, znodes
 from moldau.cluster.changes import Change, DropPartitions, NewPartitions, NewState, NewTopic, PutTopic
 from moldau.cluster.control import LedPartition
-from moldau.cluster.controller.broadcast import NO_LEADER, PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, StepRotation
+from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Floors, StepRotation
+from moldau.cluster.controller.election_rules import NO_LEADER
+from moldau.cluster.controller.elections import Elections
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, Replicas, TopicImage
 from moldau.cluster.controller.planning import Outcomes, Plan, Planner, new_partitions, not_stored

@@ -1,0 +1,165 @@
+"""The controller elects leaders among several brokers: dialogues."""
+
+import pytest
+
+from moldau.cluster import znodes
+from moldau.cluster.changes import PutState, PutTopicConfig, writes_of
+from moldau.cluster.znodes import PartitionState
+from moldau.model.errors import CoordinationError
+from moldau.ports.coordination import Multi, SessionState, SetData, Write
+from support.controllers import Broker, Cluster
+
+
+def cluster_of(brokers: int, *settings: str) -> Cluster:
+    cluster = Cluster(brokers, 0.0, *settings)
+    cluster.settle(5)
+    return cluster
+
+
+def write(cluster: Cluster, *writes: Write) -> None:
+    """As a leader or a tool does: without the controller's epoch."""
+    cluster.other.submit(Multi(writes), lambda _outcome: None)
+
+
+def active(cluster: Cluster) -> Broker:
+    (broker,) = cluster.controllers()
+    return broker
+
+
+def made(cluster: Cluster, name: str, replicas: tuple[int, ...], **configs: str) -> Broker:
+    broker = active(cluster)
+    broker.create(name, -1, -1, assignments=[(0, replicas)], configs=list(configs.items()))
+    cluster.settle(5)
+    return broker
+
+
+def state_of(cluster: Cluster, name: str = "t") -> PartitionState:
+    (state,) = cluster.states(name)
+    assert state is not None
+    return state
+
+
+def seen(cluster: Cluster, name: str = "t") -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Leader, in-sync and eligible replicas on the tree, which live brokers know too."""
+    state = state_of(cluster, name)
+    for broker in map(cluster.brokers.__getitem__, map(int, cluster.children(znodes.BROKER_IDS))):
+        if broker.session.state is SessionState.CONNECTED:
+            info = broker.snapshot.topics[name].partitions[0]
+            assert (info.leader, info.leader_epoch, info.isr, info.elr) == (state.leader, state.leader_epoch, state.isr, state.elr)
+    return state.leader, state.isr, state.elr
+
+
+def end(cluster: Cluster, *brokers: int) -> None:
+    for each in brokers:
+        cluster.brokers[each].session.expire()
+    cluster.settle(5)
+
+
+def back(cluster: Cluster, *brokers: int) -> None:
+    for each in brokers:
+        cluster.brokers[each].session.resume()
+    cluster.settle(5)
+
+
+def test_a_follower_that_ends_leaves_the_in_sync_set_also_if_it_was_the_controller() -> None:
+    cluster = cluster_of(4)
+    made(cluster, "t", (1, 2, 0))
+    end(cluster, 2)
+    assert seen(cluster) == (1, (1, 0), ())
+    end(cluster, 0)
+    assert active(cluster).broker_id != 0
+    assert seen(cluster) == (1, (1,), ())
+
+
+def test_below_the_minimum_replicas_that_end_stay_eligible_and_one_of_them_leads_alone() -> None:
+    cluster = cluster_of(4)
+    made(cluster, "t", (1, 2, 3), **{"min.insync.replicas": "2"})
+    end(cluster, 3)
+    assert seen(cluster) == (1, (1, 2), ())
+    end(cluster, 2)
+    assert seen(cluster) == (1, (1,), (2,))
+    end(cluster, 1)
+    assert seen(cluster) == (-1, (1,), (2,))
+    back(cluster, 3)
+    assert seen(cluster) == (-1, (1,), (2,)), "it may lack committed records"
+    back(cluster, 2)
+    assert seen(cluster) == (2, (2,), (1,))
+
+
+def test_an_unclean_leader_is_elected_only_where_the_topic_or_the_broker_allows_it() -> None:
+    cluster = cluster_of(3)
+    made(cluster, "t", (1, 2))
+    made(cluster, "unclean", (1, 2), **{"unclean.leader.election.enable": "true"})
+    for name in ("t", "unclean"):
+        write(cluster, *writes_of(PutState(name, 0, state_of(cluster, name)._replace(isr=(1,)), 0)))
+    end(cluster, 1)
+    assert seen(cluster) == (-1, (1,), ())
+    assert seen(cluster, "unclean") == (2, (2,), ())
+    back(cluster, 1)
+    assert seen(cluster)[0] == 1
+    allowing = cluster_of(3, "unclean.leader.election.enable=true")
+    made(allowing, "t", (1, 2))
+    write(allowing, *writes_of(PutState("t", 0, state_of(allowing)._replace(isr=(1,)), 0)))
+    end(allowing, 1)
+    assert seen(allowing) == (2, (2,), ())
+
+
+def test_a_leader_that_wrote_the_in_sync_set_meanwhile_is_not_overwritten() -> None:
+    cluster = cluster_of(4)
+    made(cluster, "t", (1, 2, 3))
+    write(cluster, *writes_of(PutState("t", 0, state_of(cluster)._replace(isr=(1, 3)), 0)))
+    end(cluster, 1)
+    assert seen(cluster) == (3, (3,), ())
+
+
+@pytest.mark.parametrize("fails", range(3))
+def test_an_election_that_the_store_fails_is_repeated(fails: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_of(3)
+    broker = made(cluster, "t", (1, 2))
+    submit, left = broker.session.submit, [1 + fails]
+
+    def failing(request: object, done: object) -> None:
+        left[0] -= 1
+        if not left[0]:
+            broker.session.fail_next(CoordinationError("no room", retriable=True))
+        submit(request, done)  # type: ignore[arg-type]
+
+    cluster.brokers[1].session.expire()
+    monkeypatch.setattr(broker.session, "submit", failing)
+    cluster.settle(10)
+    assert seen(cluster) == (2, (2,), ())
+
+
+def test_a_broker_is_never_sent_that_it_leads_in_an_earlier_incarnation() -> None:
+    """It may have lost the end of its log, which it would write again in the same epoch."""
+    cluster = Cluster(3, 0.2)
+    cluster.settle(5)
+    active(cluster).create("t", -1, -1, assignments=[(0, (1, 2))])
+    cluster.settle(5)
+    bounced = cluster.brokers[1]
+    bounced.take()
+    bounced.session.expire()
+    bounced.session.resume()
+    cluster.settle(5)
+    leads = [line for line in bounced.take() if line.startswith("lead")]
+    assert leads
+    assert "lead t-0 1 in 0" not in leads
+
+
+def test_a_state_that_is_malformed_is_named_and_its_partition_waits(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = cluster_of(3)
+    made(cluster, "t", (1, 2))
+    made(cluster, "u", (1, 2))
+    path = znodes.partition_state("t", 0)
+    write(cluster, SetData(path, b"{"))
+    end(cluster, 1)
+    assert any(path in record.getMessage() for record in caplog.records)
+    assert seen(cluster, "u") == (2, (2,), ())
+
+
+def test_what_a_topic_sets_is_read_again_when_an_election_needs_it() -> None:
+    cluster = cluster_of(3)
+    made(cluster, "t", (1, 2))
+    write(cluster, *writes_of(PutTopicConfig("t", {"min.insync.replicas": "2"}, 0)))
+    end(cluster, 2)
+    assert seen(cluster) == (1, (1,), (2,))
