@@ -1,6 +1,7 @@
 """Controllers of several brokers on one coordination tree, with brokers that write down what they are sent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from moldau.cluster import znodes
@@ -37,6 +38,8 @@ class Broker:
         """Leader and epoch of each partition that it has a replica of, as it was sent last."""
         self.received: list[str] = []
         self.is_up = True
+        self.is_clean = True
+        """Whether it has lost nothing when it registers again."""
         self.floors: dict[TopicPartition, int] = {}
         self.controller = Controller(broker_id, BrokerConfig(read_static(settings=list(settings))), cluster.new_topic_id)
         self.failures: list[CoordinationError] = []
@@ -48,7 +51,8 @@ class Broker:
         self.store.listen(self._heard)
 
     def register(self) -> None:
-        node = BrokerNode((Endpoint("PLAINTEXT", "h", 9000 + self.broker_id),), None, 0)
+        previous = self.epoch if self.is_clean else -1
+        node = BrokerNode((Endpoint("PLAINTEXT", "h", 9000 + self.broker_id),), self.cluster.racks.get(self.broker_id), 0, previous)
         self.store.write([Register(self.broker_id, node)], self._registered)
 
     def _registered(self, outcome: WriteResult | CoordinationError) -> None:
@@ -59,6 +63,7 @@ class Broker:
 
     def _heard(self, event: object) -> None:
         if isinstance(event, SessionEvent) and event.state is SessionState.CONNECTED and self.epoch and self.expired:
+            self.controller_epoch = 0
             self.register()
         if isinstance(event, SessionEvent) and event.state in (SessionState.EXPIRED, SessionState.CONNECTED):
             self.expired = event.state is SessionState.EXPIRED
@@ -124,7 +129,8 @@ class Broker:
 class Cluster:
     """Brokers on a tree."""
 
-    def __init__(self, brokers: int = 1, latency_s: float = 0.0, *settings: str) -> None:
+    def __init__(self, brokers: int = 1, latency_s: float = 0.0, *settings: str, racks: Mapping[int, str] = MappingProxyType({})) -> None:
+        self.racks = racks
         self.clock = FakeClock()
         self.tree = FakeTree(self.clock)
         self.other = self.tree.session()

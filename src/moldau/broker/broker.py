@@ -231,7 +231,7 @@ class Broker:
             return
         epochs = {topic_partition: log.latest_epoch for topic_partition, log in self.logs.logs() if log.latest_epoch > 0}
         epochs |= {TopicPartition(topic.name, index): epoch - 1 for topic in adopted for index, epoch in topic.first_epochs.items()}
-        self.membership.join(info, self.applier, epochs, partial(self._joined, adopted))
+        self.membership.join(info, self.applier, self.logs, epochs, partial(self._joined, adopted))
 
     def _log_config(self, topic: str) -> "LogConfig | None":
         """What the logs of a topic obey; None for one that is not known."""

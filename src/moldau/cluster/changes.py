@@ -20,6 +20,7 @@ from moldau.cluster.znodes import (
     encode_config,
     encode_config_change,
     encode_controller,
+    encode_incarnations,
     encode_state,
     encode_topic,
 )
@@ -143,6 +144,13 @@ class Register(Value):
     node: BrokerNode
 
 
+class PutIncarnations(Value):
+    """The incarnations of brokers that are taken account of, at this version of the node or None if it is new."""
+
+    epochs: Mapping[int, int]
+    version: int | None
+
+
 class NewCluster(Value):
     """Fixed nodes that are missing, parents first, at least one; the id of a cluster that has none; and the broker that makes them."""
 
@@ -167,6 +175,7 @@ Change = (
     | DropNotifications
     | ClaimController
     | RaiseControllerEpoch
+    | PutIncarnations
     | NewCluster
     | Register
 )
@@ -233,14 +242,16 @@ def writes_of(change: Change) -> tuple[Write, ...]:
         case DropTopic(name, nodes):
             return tuple(Delete(path) for path in (*nodes, znodes.delete_topic(name)))
         case PutTopicConfig(name, values, version):
-            return _put_config(znodes.topic_config(name), values, version), _notification(f"topics/{name}")
+            return _put(znodes.topic_config(name), encode_config(values), version), _notification(f"topics/{name}")
         case PutBrokerConfig(broker_id, values, version):
             entity = znodes.DEFAULT_ENTITY if broker_id is None else str(broker_id)
-            return _put_config(znodes.broker_config(broker_id), values, version), _notification(f"brokers/{entity}")
+            return _put(znodes.broker_config(broker_id), encode_config(values), version), _notification(f"brokers/{entity}")
         case PutProducerIds(block, version):
             return (SetData(znodes.PRODUCER_ID_BLOCK, encode_block(block), version),)
         case DropNotifications(names):
             return tuple(Delete(znodes.config_change(name)) for name in names)
+        case PutIncarnations(epochs, version):
+            return (_put(znodes.INCARNATIONS, encode_incarnations(epochs), version),)
         case RaiseControllerEpoch(epoch, version, node_version):
             return Check(znodes.CONTROLLER, node_version), SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version)
         case NewCluster(roots, cluster_id, broker):
@@ -281,7 +292,7 @@ def witness_of(change: Change) -> Witness:
             return IsOurs(znodes.CONTROLLER)
         case Register(broker_id):
             return IsOurs(znodes.broker(broker_id))
-        case PutTopic() | NewState() | PutState() | PutTopicConfig() | PutBrokerConfig() | PutProducerIds():
+        case PutTopic() | NewState() | PutState() | PutTopicConfig() | PutBrokerConfig() | PutProducerIds() | PutIncarnations():
             write = next(write for write in writes_of(change) if isinstance(write, Create | SetData) and write.data)
             return Holds(write.path, write.data, write.version + 1 if isinstance(write, SetData) else 0)
         case _:
@@ -308,8 +319,7 @@ def shows(witness: Witness, found: Data | None, session_id: int) -> bool:
             assert_never(witness)
 
 
-def _put_config(path: str, values: Mapping[str, str], version: int | None) -> Create | SetData:
-    data = encode_config(values)
+def _put(path: str, data: bytes, version: int | None) -> Create | SetData:
     return Create(path, data) if version is None else SetData(path, data, version)
 
 

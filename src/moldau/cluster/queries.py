@@ -21,6 +21,7 @@ from moldau.cluster.znodes import (
     decode_config_change,
     decode_controller,
     decode_epoch,
+    decode_incarnations,
     decode_state,
     decode_topic,
 )
@@ -31,6 +32,8 @@ from moldau.ports.coordination import Children, Data, Exists, GetChildren, GetDa
 
 T = TypeVar("T")
 Query = Generator[Sequence[GetData | GetChildren | Exists], list[Result], T]
+
+TOPIC_NAMES = (GetChildren(znodes.TOPICS, watch=True), GetChildren(znodes.DELETE_TOPICS, watch=True))
 
 
 def answer(store: MetadataStore, query: Query[T], done: Callable[[T | CoordinationError], object]) -> None:
@@ -61,6 +64,8 @@ class LiveBroker(Value):
 
     info: BrokerInfo
     epoch: int
+    previous_epoch: int = -1
+    """As of `moldau.cluster.znodes.BrokerNode`."""
 
 
 class FoundState(NamedTuple):
@@ -86,6 +91,10 @@ class Contents(Value):
     topics: list[FoundTopic]
     marks: Sequence[str]
     """Names of topics marked for deletion; there need not be such a topic."""
+    incarnations: dict[int, int]
+    """Those of brokers that a controller has taken account of."""
+    incarnations_version: int | None
+    """Version of the node; None if there is none."""
 
 
 class ControllerNodes(Value):
@@ -138,8 +147,13 @@ def controller_owner() -> Query[int]:
 def contents() -> Query[Contents]:
     """Everything but configurations; with watches."""
     live = yield from brokers()
-    names, marks = yield from topic_names()
-    return Contents(live, (yield from topics(names)), marks)
+    *found, known = yield (*TOPIC_NAMES, GetData(znodes.INCARNATIONS))
+    names, marks = map(_names, found)
+    epochs: dict[int, int] = {}
+    version = None
+    if isinstance(known, Data):
+        epochs, version = decode_incarnations(znodes.INCARNATIONS, known.data), known.stat.version
+    return Contents(live, (yield from topics(names)), marks, epochs, version)
 
 
 def brokers() -> Query[dict[int, LiveBroker]]:
@@ -151,7 +165,8 @@ def brokers() -> Query[dict[int, LiveBroker]]:
     for name, each in zip(names, found, strict=True):
         if isinstance(each, Data):
             node = decode_broker(znodes.broker(int(name)), each.data)
-            live[int(name)] = LiveBroker(BrokerInfo(int(name), node.endpoints, node.rack), each.stat.created_id)
+            info = BrokerInfo(int(name), node.endpoints, node.rack)
+            live[int(name)] = LiveBroker(info, each.stat.created_id, node.previous_epoch)
     return live
 
 
@@ -163,7 +178,7 @@ def registration(broker_id: int) -> Query[tuple[int, int] | None]:
 
 def topic_names() -> Query[tuple[Sequence[str], Sequence[str]]]:
     """The names of all topics, and of those marked for deletion; with watches."""
-    names, marks = yield (GetChildren(znodes.TOPICS, watch=True), GetChildren(znodes.DELETE_TOPICS, watch=True))
+    names, marks = yield TOPIC_NAMES
     return _names(names), _names(marks)
 
 

@@ -17,6 +17,8 @@ from moldau.model.value import Value
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 BROKER_SEQUENCE = "/brokers/seqid"
+INCARNATIONS = "/brokers/incarnations"
+"""Ours: the incarnations of brokers that the controller has taken account of. Made when there is a second broker."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
@@ -25,6 +27,7 @@ CONFIG_TOPICS = "/config/topics"
 CONFIG_BROKERS = "/config/brokers"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+ISR_CHANGES = "/isr_change_notification"
 DEFAULT_ENTITY = "<default>"
 
 ROOTS = (
@@ -43,7 +46,7 @@ ROOTS = (
     "/consumers",
     "/admin",
     DELETE_TOPICS,
-    "/isr_change_notification",
+    ISR_CHANGES,
     "/log_dir_event_notification",
     PRODUCER_ID_BLOCK,
 )
@@ -117,6 +120,8 @@ class BrokerNode(Value):
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     timestamp_ms: int
+    previous_epoch: int = -1
+    """The registration before this one, if the broker has lost nothing since: it stopped cleanly, or went on in another session."""
 
 
 class TopicNode(Value):
@@ -171,7 +176,7 @@ def _ids(value: Any) -> tuple[int, ...]:
 
 
 def encode_broker(broker: BrokerNode) -> bytes:
-    """Format 5. `host` and `port` are those of the first endpoint."""
+    """Format 5. `host` and `port` are those of the first endpoint; `previous_broker_epoch` is a key of ours."""
     first = broker.endpoints[0]
     value: dict[str, Any] = {
         "version": 5,
@@ -185,6 +190,8 @@ def encode_broker(broker: BrokerNode) -> bytes:
     }
     if broker.rack is not None:
         value["rack"] = broker.rack
+    if broker.previous_epoch >= 0:
+        value["previous_broker_epoch"] = broker.previous_epoch
     return _dump(value)
 
 
@@ -196,7 +203,7 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
         if not endpoints:
             endpoints = [Endpoint(PLAINTEXT, str(node["host"]), int(node["port"]))]
         endpoints.sort(key=lambda each: (each.host, each.port) != (node["host"], node["port"]))
-        return BrokerNode(tuple(endpoints), node.get("rack"), int(node.get("timestamp", -1)))
+        return BrokerNode(tuple(endpoints), node.get("rack"), int(node.get("timestamp", -1)), int(node.get("previous_broker_epoch", -1)))
 
     return _load(path, data, build)
 
@@ -280,6 +287,16 @@ def decode_config_change(path: str, data: bytes) -> str:
     return _load(path, data, lambda node: str(node["entity_path"]))
 
 
+def encode_isr_change(partitions: Sequence[tuple[str, int]]) -> bytes:
+    """Format 1: the partitions whose leaders have written other in-sync sets."""
+    return _dump({"version": 1, "partitions": [{"topic": name, "partition": index} for name, index in partitions]})
+
+
+def decode_isr_change(path: str, data: bytes) -> list[tuple[str, int]]:
+    """Format 1."""
+    return _load(path, data, lambda node: [(str(each["topic"]), int(each["partition"])) for each in node["partitions"]])
+
+
 def encode_block(block: ProducerIdBlock) -> bytes:
     """Format 1; the numbers are texts."""
     return _dump({"version": 1, "broker": block.broker_id, "block_start": str(block.start), "block_end": str(block.end)})
@@ -310,6 +327,16 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 def decode_controller(path: str, data: bytes) -> int:
     """Format 1, or the bare id of the first versions."""
     return _load(path, data, lambda node: int(node["brokerid"]) if isinstance(node, dict) else int(node))
+
+
+def encode_incarnations(epochs: Mapping[int, int]) -> bytes:
+    """Format 1, of ours: the last incarnation of each broker."""
+    return _dump({"version": 1, "brokers": {str(broker_id): epoch for broker_id, epoch in epochs.items()}})
+
+
+def decode_incarnations(path: str, data: bytes) -> dict[int, int]:
+    """Format 1."""
+    return _load(path, data, lambda node: {int(broker_id): int(epoch) for broker_id, epoch in node["brokers"].items()})
 
 
 def decode_epoch(path: str, data: bytes) -> int:

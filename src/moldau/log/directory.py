@@ -10,6 +10,7 @@ mark; so after any stop that was not clean, what is not known to be synced is re
 """
 
 import contextlib
+import json
 import logging
 import posixpath
 from collections.abc import Callable, Mapping
@@ -38,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 
 LOCK = ".lock"
 CLEAN_MARK = ".kafka_cleanshutdown"
-CLEAN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+NO_EPOCH = -1
 FAILED_MARK = ".moldau_failed"
 WITHOUT_CHECKPOINT = {
     RECOVERY_POINTS: "after a crash every log is checked from its beginning",
@@ -79,6 +80,8 @@ class LogDirectory:
         """Why it is offline."""
         self.clean = False
         """Whether the last stop was clean: everything in the logs is on disk and whole."""
+        self.clean_epoch = NO_EPOCH
+        """The broker's registration at that stop."""
         self.adopted = False
         """Whether another system once wrote it."""
         self.failed_before = False
@@ -120,8 +123,17 @@ class LogDirectory:
         self.failed_before = self._files.exists(f"{self.path}/{FAILED_MARK}")
         self.clean = self._files.exists(f"{self.path}/{CLEAN_MARK}")
         if self.clean:
+            self.clean_epoch = self._read_clean_epoch()
             self._files.remove(f"{self.path}/{CLEAN_MARK}")
             self._files.sync_directory(self.path)
+
+    def _read_clean_epoch(self) -> int:
+        """What the mark of a clean stop says; it counts as one whatever it says."""
+        try:
+            epoch = json.loads(self._files.read(f"{self.path}/{CLEAN_MARK}"))["brokerEpoch"]
+        except (StorageError, ValueError, KeyError, TypeError):
+            return NO_EPOCH
+        return epoch if isinstance(epoch, int) else NO_EPOCH
 
     def _read_checkpoints(self) -> None:
         written = [name for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS) if self._files.exists(f"{self.path}/{name}")]
@@ -210,9 +222,9 @@ class LogDirectory:
 
         return contents
 
-    def mark_clean(self) -> None:
-        """Say, durably, that all logs are closed and flushed and the checkpoints written."""
-        self._files.write_atomically(f"{self.path}/{CLEAN_MARK}", CLEAN_CONTENT)
+    def mark_clean(self, broker_epoch: int) -> None:
+        """Say, durably, that all logs are closed and flushed and the checkpoints written, by the broker in this registration."""
+        self._files.write_atomically(f"{self.path}/{CLEAN_MARK}", b'{"version":0,"brokerEpoch":%d}' % broker_epoch)
 
     def mark_failed(self) -> None:
         """Say that its files are to be read from the disk at the next start. Does what it can: the disk has failed."""

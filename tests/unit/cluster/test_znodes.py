@@ -55,6 +55,20 @@ def test_an_ipv6_endpoint_has_brackets() -> None:
     ]
 
 
+def test_the_registration_before_is_named_only_by_a_broker_that_lost_nothing_since() -> None:
+    node = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), None, 0, 17)
+    assert json.loads(znodes.encode_broker(node))["previous_broker_epoch"] == 17
+    assert znodes.decode_broker("/x", znodes.encode_broker(node)) == node
+    assert b"previous" not in znodes.encode_broker(node._replace(previous_epoch=-1))
+
+
+def test_incarnations_and_notifications_of_leaders() -> None:
+    assert znodes.encode_incarnations({0: 12, 5: 40}) == b'{"version":1,"brokers":{"0":12,"5":40}}'
+    assert znodes.decode_incarnations("/x", znodes.encode_incarnations({0: 12, 5: 40})) == {0: 12, 5: 40}
+    assert znodes.encode_isr_change([("t", 3)]) == b'{"version":1,"partitions":[{"topic":"t","partition":3}]}'
+    assert znodes.decode_isr_change("/x", znodes.encode_isr_change([("t", 3), ("u", 0)])) == [("t", 3), ("u", 0)]
+
+
 def test_a_topic_is_written_in_format_3_and_read_in_all() -> None:
     written = znodes.encode_topic(TOPIC_ID, [(0, 1), (1, 0)])
     assert json.loads(written) == {
@@ -132,6 +146,8 @@ DECODERS: list[Callable[[str, bytes], object]] = [
     znodes.decode_cluster_id,
     znodes.decode_controller,
     znodes.decode_epoch,
+    znodes.decode_incarnations,
+    znodes.decode_isr_change,
 ]
 GARBAGE = [
     b"{",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from moldau.broker.metadata.forwarding import ControllerForwarder
     from moldau.broker.peers.connections import Connect
     from moldau.cluster.controller.requests import Request
+    from moldau.log.manager import LogManager
     from moldau.model.config.store import BrokerConfig
     from moldau.ports.clock import Clock
 
@@ -93,6 +94,7 @@ class ClusterMembership:
         """Incarnation and session of the registration that was made with the cluster."""
         self._runner: ControllerRunner
         self._applier: MetadataApplier
+        self._logs: LogManager
         store.listen(self._heard)
 
     # Start
@@ -163,11 +165,13 @@ class ClusterMembership:
         self,
         info: BrokerInfo,
         applier: MetadataApplier,
+        logs: "LogManager",
         log_epochs: Mapping[TopicPartition, int],
         done: Callable[[CoordinationError | None], object],
     ) -> None:
         """Register, and open what the controller says; `done` when that is open."""
         self._applier = applier
+        self._logs = logs
         self._joined = done
         self._runner = ControllerRunner(
             Controller(self._broker_id, self._config, self._new_topic_id),
@@ -182,7 +186,15 @@ class ClusterMembership:
             controller_changed=self._controller_changed,
         )
         self._runner.take(LogEpochs(log_epochs))
-        Registration(self._store, self._clock, info, registered=self._registered, failed=self._failed, made=self._registration)
+        Registration(
+            self._store,
+            self._clock,
+            info,
+            registered=self._registered,
+            failed=self._failed,
+            made=self._registration,
+            previous_epoch=logs.clean_epoch(),
+        )
 
     def serve(self) -> None:
         """From now on take turns with requests."""
@@ -191,7 +203,7 @@ class ClusterMembership:
         self._apply_missed()
 
     def _registered(self, broker_epoch: int, session_id: int) -> None:
-        self._applier.broker_epoch = broker_epoch
+        self._applier.broker_epoch = self._logs.broker_epoch = broker_epoch
         self._runner.take(BrokerRegistered(broker_epoch, session_id))
 
     def _failed(self, error: CoordinationError) -> None:

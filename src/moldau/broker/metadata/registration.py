@@ -20,9 +20,12 @@ TAKEN_MAX_S = 30.0
 AGAIN_S = 1.0
 
 
-def registration_of(info: BrokerInfo, clock: Clock) -> Register:
+NO_EPOCH = -1
+
+
+def registration_of(info: BrokerInfo, clock: Clock, previous_epoch: int = NO_EPOCH) -> Register:
     """The change that registers a broker."""
-    return Register(info.broker_id, BrokerNode(info.endpoints, info.rack, clock.time_ms()))
+    return Register(info.broker_id, BrokerNode(info.endpoints, info.rack, clock.time_ms(), previous_epoch))
 
 
 class Registration:
@@ -37,14 +40,18 @@ class Registration:
         registered: Callable[[int, int], object],
         failed: Callable[[CoordinationError], object],
         made: tuple[int, int] | None = None,
+        previous_epoch: int = NO_EPOCH,
     ) -> None:
-        """`registered` is called with the incarnation and the session's id. `made`: those of a registration that was made before."""
+        """`registered` is called with the incarnation and the session's id. `made`: those of a registration that was made before.
+        `previous_epoch`: the incarnation after whose clean stop the logs were opened. In a further session that is the one before.
+        """
         self._store = store
         self._clock = clock
         self._info = info
         self._registered = registered
         self._failed = failed
         self._made = made
+        self._previous_epoch = previous_epoch
         self._session_id = 0
         """The session in which this broker is registered, or registers."""
         self._taken_since_s: float | None = None
@@ -55,24 +62,28 @@ class Registration:
             self._session_id = event.session_id
             self._taken_since_s = None
             if self._made is not None and self._made[1] == event.session_id:
-                self._registered(*self._made)
+                self._end(*self._made)
             else:
                 self._write(event.session_id)
 
     def _write(self, session_id: int) -> None:
         if session_id == self._session_id:
-            self._store.write([registration_of(self._info, self._clock)], partial(self._written, session_id))
+            self._store.write([registration_of(self._info, self._clock, self._previous_epoch)], partial(self._written, session_id))
 
     def _written(self, session_id: int, outcome: WriteResult | CoordinationError) -> None:
         if session_id != self._session_id:
             return
         if isinstance(outcome, WriteResult):
             assert outcome.created_id is not None, "a node that was made has an id"
-            self._registered(outcome.created_id, session_id)
+            self._end(outcome.created_id, session_id)
         elif isinstance(outcome, NodeExistsError):
             queries.answer(self._store, queries.registration(self._info.broker_id), partial(self._taken, session_id))
         elif session_id == self._store.session_id:
             self._failed(outcome)
+
+    def _end(self, broker_epoch: int, session_id: int) -> None:
+        self._previous_epoch = broker_epoch
+        self._registered(broker_epoch, session_id)
 
     def _taken(self, session_id: int, found: tuple[int, int] | CoordinationError | None) -> None:
         """There is a registration: this session's, or another's, which may end soon."""
@@ -80,7 +91,7 @@ class Registration:
             self._written(session_id, found)
             return
         if found is not None and found[1] == session_id:
-            self._registered(found[0], session_id)
+            self._end(found[0], session_id)
             return
         now = self._clock.monotonic()
         if self._taken_since_s is None:

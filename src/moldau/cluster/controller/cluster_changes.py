@@ -41,13 +41,14 @@ class ClusterChanges:
         works: StepRotation,
         config: BrokerConfig,
         new_topic_id: Callable[[], bytes],
+        elect_all: Callable[[], object],
     ) -> None:
         planner = Planner(image, config, new_topic_id)
         self.topics = TopicChanges(image, outbox, broadcast, elections, works, planner, self._wake, self.seen)
         self._deletions: TopicDeletions | None = None
         self._configs: ConfigChanges | None = None
         self._image = image
-        self._elections = elections
+        self._elect_all = elect_all
         self._must_elect = False
         """Whether the store has failed in an election."""
         self._outbox = outbox
@@ -119,7 +120,7 @@ class ClusterChanges:
         self._is_waking = False
         if self._must_elect:
             self._must_elect = False
-            self._elections.run(list(self._image.topics))
+            self._elect_all()
         self.topics.resume_unfinished()
         if self._deletions is not None:
             self._deletions.resume_unfinished()

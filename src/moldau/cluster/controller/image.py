@@ -111,6 +111,12 @@ class ClusterImage:
         self.brokers: dict[int, LiveBroker] = {}
         self.live: dict[int, int] = {}
         """The incarnation of each live broker."""
+        self.incarnations: dict[int, int] = {}
+        """The last incarnation of each broker, live or not, that elections have taken account of."""
+        self.incarnations_version: int | None = None
+        """Of their node; None if there is none."""
+        self.lossy: dict[int, int] = {}
+        """Incarnations of live brokers that have restarted uncleanly, and that elections have yet to take account of."""
         self.topics: dict[str, TopicImage] = {}
         self.deleting: dict[str, bytes | None] = {}
         """Topics marked for deletion, with their ids if they are known."""
@@ -125,10 +131,23 @@ class ClusterImage:
         """These are live."""
         self.brokers = brokers
         self.live = {broker_id: broker.epoch for broker_id, broker in brokers.items()}
+        self.lossy = {}
+        for broker_id, broker in brokers.items():
+            if self.incarnations.setdefault(broker_id, broker.epoch) not in (broker.epoch, broker.previous_epoch):
+                self.lossy[broker_id] = broker.epoch
+            else:
+                self.incarnations[broker_id] = broker.epoch
 
     def candidates(self) -> Candidates:
         """What elections have to know of brokers."""
-        return Candidates(self.live)
+        return Candidates(self.live, (), self.lossy)
+
+    def settle_lossy(self, settled: Mapping[int, int]) -> None:
+        """Elections have taken account of these incarnations."""
+        for broker_id, epoch in settled.items():
+            if self.lossy.get(broker_id) == epoch:
+                del self.lossy[broker_id]
+                self.incarnations[broker_id] = epoch
 
     def add(self, found: FoundTopic, topic_id: bytes) -> TopicImage:
         """A topic as it was read."""

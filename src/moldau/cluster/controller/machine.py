@@ -19,13 +19,15 @@ its epoch. What happens in ACTIVE is in `cluster_changes` and `broadcast`. No st
 `ContinueLater`, and continues with `Continue`.
 """
 
+import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from moldau.cluster import queries
-from moldau.cluster.changes import Change, ClaimController, PutTopic, RaiseControllerEpoch
+from moldau.cluster.changes import Change, ClaimController, PutIncarnations, PutTopic, RaiseControllerEpoch
 from moldau.cluster.control import LedPartition
 from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Floors, StepRotation
 from moldau.cluster.controller.elections import Elections
@@ -63,6 +65,8 @@ from moldau.ports.coordination import NodeError, SessionEvent, SessionState
 
 if TYPE_CHECKING:
     from moldau.cluster.controller.cluster_changes import ClusterChanges
+
+_LOG = logging.getLogger(__name__)
 
 FIRST_ELECTIONS_PER_WRITE = 1000
 
@@ -186,6 +190,8 @@ class Controller:
         self._broadcast = Broadcast(self._broker_id, epoch, self.image, self._outbox)
         self._elections = Elections(self.image, self._outbox, self._broadcast, self._works, self._config, self._elections_failed)
         self._changes = None
+        self._incarnations_written: dict[int, int] = {}
+        self._is_writing_incarnations = False
 
     def _controller_seen(self, owner: int | CoordinationError) -> None:
         """While we are controller, or have just become it."""
@@ -236,7 +242,10 @@ class Controller:
         if isinstance(found, CoordinationError):
             self._fail(found)
             return
+        self.image.incarnations, self.image.incarnations_version = found.incarnations, found.incarnations_version
+        self._incarnations_written = dict(found.incarnations)
         self.image.set_brokers(found.brokers)
+        lossy = dict(self.image.lossy)
         marked = dict.fromkeys(found.marks)
         by_name = {topic.name: topic for topic in found.topics}
         without_id: list[Change] = []
@@ -254,6 +263,7 @@ class Controller:
             self.image.add(topic, topic_id)
 
         def elected() -> None:
+            self._settled(lossy)
             self._activate()
             for name in marked:
                 self._cluster_changes().deletions.resume(name, by_name.get(name))
@@ -348,15 +358,42 @@ class Controller:
             return
         before = self.image.live
         self.image.set_brokers(found)
-        new = [broker_id for broker_id, epoch in self.image.live.items() if before.get(broker_id) != epoch]
-        if not new and len(before) == len(self.image.live):
+        if self.image.live == before:
             return
+        new = [broker_id for broker_id, epoch in self.image.live.items() if before.get(broker_id) != epoch]
         self._outbox.brokers_changed(found)
         self._broadcast.update(to=[broker_id for broker_id in found if broker_id not in new])
         self._send_all(new)
-        self._elections.run(list(self.image.topics))
+        self._elect_all()
         if self._changes is not None:
             self._changes.brokers_changed()
+
+    def _elect_all(self) -> None:
+        """Elect for all partitions by what is known of brokers."""
+        self._elections.run(list(self.image.topics), then=partial(self._settled, dict(self.image.lossy)))
+
+    def _settled(self, lossy: Mapping[int, int]) -> None:
+        """All partitions were elected without what these incarnations may have lost."""
+        self.image.settle_lossy(lossy)
+        self._write_incarnations()
+
+    def _write_incarnations(self) -> None:
+        """Have the next controller know which incarnations were taken account of. A single broker has no one to lose records to."""
+        epochs, version = dict(self.image.incarnations), self.image.incarnations_version
+        if self._is_writing_incarnations or epochs == self._incarnations_written or (version is None and len(epochs) < 2):
+            return
+        self._is_writing_incarnations = True
+
+        def written(outcome: WriteResult | CoordinationError) -> None:
+            self._is_writing_incarnations = False
+            if isinstance(outcome, WriteResult):
+                self.image.incarnations_version = 0 if version is None else version + 1
+                self._incarnations_written = epochs
+                self._write_incarnations()
+            else:  # the next one has them too
+                _LOG.warning("incarnations of brokers not stored: reason=%s", outcome)
+
+        self._outbox.write([PutIncarnations(epochs, version)], written)
 
     def _elections_failed(self) -> None:
         self._cluster_changes().repeat_elections()
@@ -381,6 +418,13 @@ class Controller:
             from moldau.cluster.controller.cluster_changes import ClusterChanges
 
             self._changes = ClusterChanges(
-                self.image, self._outbox, self._broadcast, self._elections, self._works, self._config, self._new_topic_id
+                self.image,
+                self._outbox,
+                self._broadcast,
+                self._elections,
+                self._works,
+                self._config,
+                self._new_topic_id,
+                self._elect_all,
             )
         return self._changes

@@ -28,11 +28,15 @@ class World:
         self.session = self.tree.session()
         self.registered: list[tuple[int, int]] = []
         self.failures: list[CoordinationError] = []
+        self.previous_epoch = -1
 
     def start(self) -> None:
         store = MetadataStore(self.session)
         info = BrokerInfo(3, ENDPOINTS, "rack")
-        Registration(store, self.clock, info, registered=lambda *each: self.registered.append(each), failed=self.failures.append)
+        Registration(
+            store, self.clock, info,
+            registered=lambda *each: self.registered.append(each), failed=self.failures.append, previous_epoch=self.previous_epoch,
+        )  # fmt: skip
 
     def take_id(self, session: FakeSession) -> None:
         MetadataStore(session).write([Register(3, BrokerNode(ENDPOINTS, None, 0))], lambda _outcome: None)
@@ -89,6 +93,22 @@ def test_a_lost_answer_is_one_registration(world: World, expires: bool) -> None:
         world.session.expire()
     world.session.resume()
     world.assert_registered_once_more(1)
+
+
+def test_it_names_the_registration_since_which_it_has_lost_nothing(world: World) -> None:
+    """That of its last clean stop, and then, as long as it runs, the one before."""
+    world.previous_epoch = 17
+    for _ in range(2):
+        expected = world.previous_epoch if not world.registered else world.registered[-1][0]
+        if not world.registered:
+            world.start()
+        else:
+            world.session.expire()
+            world.session.resume()
+        world.clock.settle()
+        node = world.node()
+        assert node is not None
+        assert decode_broker(PATH, node.data).previous_epoch == expected
 
 
 def test_what_this_session_has_registered_already_counts(world: World) -> None:
