@@ -120,6 +120,12 @@ class DropNotifications(Value):
     names: Sequence[str]
 
 
+class DropIsrNotifications(Value):
+    """Remove notifications of in-sync sets, by the names of their nodes; at least one."""
+
+    names: Sequence[str]
+
+
 class ClaimController(Value):
     """Become controller with an epoch; `version` is that of the last epoch's node, None if there is none."""
 
@@ -173,6 +179,7 @@ Change = (
     | PutBrokerConfig
     | PutProducerIds
     | DropNotifications
+    | DropIsrNotifications
     | ClaimController
     | RaiseControllerEpoch
     | PutIncarnations
@@ -252,6 +259,8 @@ def writes_of(change: Change) -> tuple[Write, ...]:
             return tuple(Delete(znodes.config_change(name)) for name in names)
         case PutIncarnations(epochs, version):
             return (_put(znodes.INCARNATIONS, encode_incarnations(epochs), version),)
+        case DropIsrNotifications(names):
+            return tuple(Delete(f"{znodes.ISR_CHANGES}/{name}") for name in names)
         case RaiseControllerEpoch(epoch, version, node_version):
             return Check(znodes.CONTROLLER, node_version), SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version)
         case NewCluster(roots, cluster_id, broker):
@@ -284,6 +293,8 @@ def witness_of(change: Change) -> Witness:
             return IsGone(znodes.delete_topic(name))
         case DropNotifications(names):
             return IsGone(znodes.config_change(names[0]))
+        case DropIsrNotifications(names):
+            return IsGone(f"{znodes.ISR_CHANGES}/{names[0]}")
         case RaiseControllerEpoch(epoch, version):
             return Holds(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version + 1)
         case NewCluster(roots, _, broker):

@@ -22,11 +22,13 @@ from moldau.cluster.znodes import (
     decode_controller,
     decode_epoch,
     decode_incarnations,
+    decode_isr_change,
     decode_state,
     decode_topic,
 )
 from moldau.model.config.store import usable_by_topic
 from moldau.model.errors import CoordinationError
+from moldau.model.identity import TopicPartition
 from moldau.model.value import Value
 from moldau.ports.coordination import Children, Data, Exists, GetChildren, GetData, NodeStat, NoNodeError, Result
 
@@ -124,6 +126,14 @@ class ConfigNodes(Value):
 
     topics: dict[str, dict[str, str]]
     brokers: dict[int | None, dict[str, str]]
+
+
+class IsrNotifications(Value):
+    """Notifications of in-sync sets that leaders have changed."""
+
+    names: Sequence[str]
+    partitions: Sequence[TopicPartition]
+    malformed: Sequence[MalformedNodeError]
 
 
 def controller_nodes() -> Query[ControllerNodes]:
@@ -254,6 +264,21 @@ def notification_names() -> Query[Sequence[str]]:
     """Names of the notifications of changed configurations, in their order; with a watch."""
     (found,) = yield (GetChildren(znodes.CONFIG_CHANGES, watch=True),)
     return _names(found)
+
+
+ISR_NOTIFICATIONS_READ_MAX = 1000
+
+
+def isr_notifications() -> Query[IsrNotifications]:
+    """The oldest notifications of in-sync sets, and which partitions they name, each once; with a watch."""
+    (found,) = yield (GetChildren(znodes.ISR_CHANGES, watch=True),)
+    names = _names(found)[:ISR_NOTIFICATIONS_READ_MAX]
+    paths = [f"{znodes.ISR_CHANGES}/{name}" for name in names]
+    nodes = yield [GetData(path) for path in paths]
+    there = [_decoded(decode_isr_change, path, each.data) for path, each in zip(paths, nodes, strict=True) if isinstance(each, Data)]
+    partitions = dict.fromkeys(TopicPartition(*each) for found in there if not isinstance(found, MalformedNodeError) for each in found)
+    malformed = [each for each in there if isinstance(each, MalformedNodeError)]
+    return IsrNotifications([name for name, each in zip(names, nodes, strict=True) if each is not None], list(partitions), malformed)
 
 
 def changed_entities(names: Sequence[str]) -> Query[list[str | MalformedNodeError]]:

@@ -71,6 +71,10 @@ class ConfigsChanged(Value):
     """There is another notification of a changed configuration."""
 
 
+class IsrChanged(Value):
+    """There is another notification of in-sync sets that leaders have changed."""
+
+
 class DeletionsChanged(Value):
     """Topics were marked for deletion, or marks removed."""
 
@@ -79,7 +83,7 @@ class ControllerChanged(Value):
     """There is another controller, or none."""
 
 
-StoreEvent = BrokersChanged | TopicsChanged | TopicChanged | ConfigsChanged | DeletionsChanged | ControllerChanged
+StoreEvent = BrokersChanged | TopicsChanged | TopicChanged | ConfigsChanged | DeletionsChanged | ControllerChanged | IsrChanged
 
 
 class MetadataStore:
@@ -240,6 +244,8 @@ def _meaning(path: str) -> StoreEvent | None:
         return TopicsChanged()
     if path.startswith(f"{znodes.TOPICS}/"):
         return TopicChanged(path.split("/")[3])
+    if path == znodes.ISR_CHANGES:
+        return IsrChanged()
     if path == znodes.CONFIG_CHANGES:
         return ConfigsChanged()
     if path == znodes.DELETE_TOPICS:

@@ -1,5 +1,8 @@
 """A broker that restarts loses its place in in-sync sets unless it says that it lost nothing; the controller misses no restart."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import pytest
 
 from moldau.cluster import znodes
@@ -7,7 +10,7 @@ from moldau.cluster.znodes import PartitionState, decode_incarnations
 from support.controllers import Cluster
 
 
-def cluster_with(replicas: tuple[int, ...], *, latency_s: float = 0.2, **configs: str) -> Cluster:
+def cluster_with(replicas: tuple[int, ...], *, latency_s: float = 0.2, configs: Mapping[str, str] = MappingProxyType({})) -> Cluster:
     """Where a bounce is over before the controller looks."""
     cluster = Cluster(4, latency_s)
     cluster.settle(5)
@@ -71,7 +74,7 @@ def test_an_unclean_restart_while_there_is_no_controller_is_seen_by_the_next_one
 
 def test_a_restart_ends_eligibility_unless_it_was_clean() -> None:
     for is_clean, after in ((True, (2, (2,), (1,))), (False, (-1, (1,), ()))):
-        cluster = cluster_with((1, 2), **{"min.insync.replicas": "2"})
+        cluster = cluster_with((1, 2), configs={"min.insync.replicas": "2"})
         for each in (2, 1):
             cluster.brokers[each].session.expire()
             cluster.settle(10)

@@ -8,7 +8,7 @@ from moldau.broker.handlers.services import ConfigServices, MetadataServices, Pa
 from moldau.broker.request import Reply, Request
 from moldau.broker.security import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from moldau.cluster.snapshot import PartitionInfo
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.errors import ErrorCode
 from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.cluster import (
@@ -89,10 +89,10 @@ def _page(
         if left == 0:
             return topics, Cursor(name, 0)
         topic = services.metadata.topics.get(name)
-        found = why_missing(name) if topic is None else describe(services, topic, without)
-        if topic is None or isinstance(found, PeerError):
-            topics.append(_failed_topic(name, found.code, TOPIC_OPERATIONS))
+        if topic is None:
+            topics.append(_failed_topic(name, why_missing(name).code, TOPIC_OPERATIONS))
             continue
+        found = describe(services, topic, without)
         first = start[1] if name == start[0] else 0
         page = slice(first, first + left)
         partitions = [_described_partition(*each) for each in zip(found.partitions[page], topic.partitions[page], strict=True)]

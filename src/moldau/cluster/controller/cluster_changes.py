@@ -11,10 +11,18 @@ from moldau.cluster.controller.elections import Elections
 from moldau.cluster.controller.events import Outbox, RequestReceived, Wake
 from moldau.cluster.controller.image import ClusterImage
 from moldau.cluster.controller.planning import Planner
-from moldau.cluster.controller.requests import AlterConfig, CreateTopics, DeleteTopics, GrowTopics
+from moldau.cluster.controller.requests import (
+    AlterConfig,
+    AlteredConfig,
+    CreateTopics,
+    DeleteTopics,
+    ElectLeaders,
+    GrowTopics,
+    ShutDownBroker,
+)
 from moldau.cluster.controller.topics import TopicChanges
 from moldau.cluster.queries import FoundTopic
-from moldau.cluster.store import DeletionsChanged, TopicChanged, TopicsChanged
+from moldau.cluster.store import ConfigsChanged, DeletionsChanged, IsrChanged, TopicChanged, TopicsChanged
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config import BrokerConfig
 from moldau.model.errors import CoordinationError
@@ -22,9 +30,12 @@ from moldau.model.errors import CoordinationError
 if TYPE_CHECKING:
     from moldau.cluster.controller.configs import ConfigChanges
     from moldau.cluster.controller.deletions import TopicDeletions
+    from moldau.cluster.controller.leadership import Leadership
+    from moldau.cluster.controller.notifications import Notifications
 
 _LOG = logging.getLogger(__name__)
 
+ELECTION_SETTINGS = ("min.insync.replicas", "unclean.leader.election.enable")
 READ_AFTER_MS = 1000
 """Changes by others are read so long after the first of them: each change of our own looks like one. And what failed is tried again."""
 
@@ -48,7 +59,13 @@ class ClusterChanges:
         self._deletions: TopicDeletions | None = None
         self._configs: ConfigChanges | None = None
         self._image = image
+        self._elections = elections
         self._elect_all = elect_all
+        self._leadership: Leadership | None = None
+        self._notifications: Notifications | None = None
+        self._must_read_notifications = False
+        self._must_forget_elr = False
+        self._balance_due_ms: int | None = None
         self._must_elect = False
         """Whether the store has failed in an election."""
         self._outbox = outbox
@@ -71,6 +88,10 @@ class ClusterChanges:
                 self.deletions.delete(asked.ticket, request)
             case AlterConfig() as request:
                 self._config_changes().alter(asked.ticket, request, now_ms)
+            case ElectLeaders() as request:
+                self.leadership.elect(asked.ticket, request)
+            case ShutDownBroker() as request:
+                self.leadership.shut_down(asked.ticket, request)
             case _:
                 assert_never(asked.request)
 
@@ -83,11 +104,66 @@ class ClusterChanges:
             self._deletions = TopicDeletions(self._image, self._outbox, self._broadcast, self._works, self._wake)
         return self._deletions
 
+    @property
+    def leadership(self) -> "Leadership":
+        """Loaded when first needed."""
+        if self._leadership is None:
+            from moldau.cluster.controller.leadership import Leadership
+
+            self._leadership = Leadership(self._image, self._outbox, self._elections, self._config)
+        return self._leadership
+
+    def watch_others(self, now_ms: int) -> None:
+        """Have what other brokers write into the tree seen, and leaders kept in balance. To be called when there are, or were, others."""
+        if self._notifications is None:
+            from moldau.cluster.controller.notifications import Notifications
+
+            self._notifications = Notifications(
+                self._image,
+                self._outbox,
+                self._broadcast,
+                isr_changed=lambda topics: self._elections.run([topic.name for topic in topics]),
+                topics_reconfigured=lambda names: self._elections.run(names, forgets_elr=True),
+                brokers_reconfigured=self._brokers_reconfigured,
+                again=self._read_notifications_again,
+            )
+            self._notifications.read()
+        if self._balance_due_ms is None:
+            self._schedule_balance(now_ms)
+
+    def notified(self, event: ConfigsChanged | IsrChanged | None = None) -> None:
+        """There is a notification, or may be one of any kind (None)."""
+        if self._notifications is None:
+            return
+        if event is None or isinstance(event, ConfigsChanged):
+            self._notifications.read_configs()
+        if event is None or isinstance(event, IsrChanged):
+            self._notifications.read_isr()
+
+    def _read_notifications_again(self) -> None:
+        self._must_read_notifications = True
+        self._wake()
+
+    def _brokers_reconfigured(self) -> None:
+        """Defaults of topics may have changed: by those of now leaders are elected when this broker obeys them too."""
+        self._must_forget_elr = True
+        self._wake()
+
+    def _altered(self, altered: AlteredConfig) -> None:
+        """A setting was changed by way of this controller: most concern no election."""
+        if self._notifications is not None and all(altered.before.get(name) == altered.after.get(name) for name in ELECTION_SETTINGS):
+            self._notifications.ignore(altered.notification)
+
+    def _schedule_balance(self, now_ms: int) -> None:
+        interval_ms = self._config.int("leader.imbalance.check.interval.seconds") * 1000
+        self._balance_due_ms = now_ms + interval_ms
+        self._outbox.effects.append(Wake(interval_ms))
+
     def _config_changes(self) -> "ConfigChanges":
         if self._configs is None:
             from moldau.cluster.controller.configs import ConfigChanges
 
-            self._configs = ConfigChanges(self._image, self._outbox, self._config)
+            self._configs = ConfigChanges(self._image, self._outbox, self._config, self._altered)
         return self._configs
 
     def brokers_changed(self) -> None:
@@ -115,9 +191,19 @@ class ClusterChanges:
             self._is_waking = True
             self._outbox.effects.append(Wake(READ_AFTER_MS))
 
-    def due(self) -> None:
-        """Continue what a failure of the store has left unfinished, and read what has changed."""
+    def due(self, now_ms: int) -> None:
+        """Continue what a failure of the store has left unfinished, read what has changed, and look at the balance of leaders."""
         self._is_waking = False
+        if self._balance_due_ms is not None and now_ms >= self._balance_due_ms:
+            if self._config.boolean("auto.leader.rebalance.enable"):
+                self.leadership.rebalance()
+            self._schedule_balance(now_ms)
+        if self._must_read_notifications:
+            self._must_read_notifications = False
+            self.notified()
+        if self._must_forget_elr:
+            self._must_forget_elr = False
+            self._elections.run(list(self._image.topics), forgets_elr=True)
         if self._must_elect:
             self._must_elect = False
             self._elect_all()

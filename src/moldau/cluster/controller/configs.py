@@ -1,6 +1,6 @@
 """Changes of configurations. The edits of a request are applied to what the tree has, so that of two requests at once none is lost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from moldau.cluster import queries, znodes
@@ -43,10 +43,12 @@ REMOVAL_INTERVAL_CHANGES = 100
 class ConfigChanges:
     """See the module."""
 
-    def __init__(self, image: ClusterImage, outbox: Outbox, config: BrokerConfig) -> None:
+    def __init__(self, image: ClusterImage, outbox: Outbox, config: BrokerConfig, altered: Callable[[AlteredConfig], object]) -> None:
+        """`altered` is called with each change that was written, before its answer."""
         self._image = image
         self._outbox = outbox
         self._config = config
+        self._altered = altered
         self._changes = 0
         self._removal_due_ms = 0
 
@@ -79,7 +81,9 @@ class ConfigChanges:
 
         def written(before: Mapping[str, str], after: Mapping[str, str], outcome: WriteResult | CoordinationError) -> None:
             if isinstance(outcome, WriteResult):
-                end(AlteredConfig(before, after, outcome.notification))
+                altered = AlteredConfig(before, after, outcome.notification)
+                self._altered(altered)
+                end(altered)
                 self._remove_old(now_ms)
             elif isinstance(outcome, NodeError) and outcome.path == path:  # another writer has changed it, or deleted the topic
                 self._alter(ticket, request, now_ms)

@@ -27,6 +27,10 @@ from moldau.ports.coordination import NodeError
 _LOG = logging.getLogger(__name__)
 
 
+def _nothing(_: object = None) -> None:
+    """For a caller that needs no notification."""
+
+
 class _Wanted(NamedTuple):
     topic: TopicImage
     partition: int
@@ -59,13 +63,34 @@ class Elections:
         self._config = config
         self._failed = failed
 
-    def run(self, names: Iterable[str], floors: Floors | None = None, then: Callable[[], object] = lambda: None) -> None:
-        """Elect for partitions of topics, and send what has changed; `then` unless the store has failed."""
-        _Run(self, floors or {}, PARTITIONS_PER_STEP, self.announce, self._log_failure, then).begin(list(names))
+    def run(
+        self,
+        names: Iterable[str],
+        floors: Floors | None = None,
+        then: Callable[[], object] = _nothing,
+        failed: Callable[[CoordinationError], object] = _nothing,
+        *,
+        forgets_elr: bool = False,
+    ) -> None:
+        """Elect for partitions of topics, and send what has changed; `then`, or `failed` if the store has failed.
 
-    def elect(self, wanted: Collection[TopicPartition], *, preferred: bool, unclean: bool, then: Callable[[], object]) -> None:
+        With `forgets_elr` eligible replicas stop being so: the setting that they depended on has changed.
+        """
+        run = _Run(self, floors or {}, PARTITIONS_PER_STEP, self.announce, self._noting(failed), then, forgets_elr=forgets_elr)
+        run.begin(list(names))
+
+    def elect(
+        self,
+        wanted: Collection[TopicPartition],
+        *,
+        preferred: bool,
+        unclean: bool,
+        then: Callable[[], object] = _nothing,
+        failed: Callable[[CoordinationError], object] = _nothing,
+    ) -> None:
         """Elect for some partitions: their preferred replicas, or of those without a leader any that may lead, an unclean one too."""
-        run = _Run(self, {}, PARTITIONS_PER_STEP, self.announce, self._log_failure, then, preferred=preferred, unclean=unclean)
+        ended = self._noting(failed)
+        run = _Run(self, {}, PARTITIONS_PER_STEP, self.announce, ended, then, preferred=preferred, unclean=unclean)
         run.begin_with(dict.fromkeys(wanted))
 
     def again(self, floors: Floors) -> None:
@@ -89,9 +114,13 @@ class Elections:
         config = self._config.topic({} if values is None or isinstance(values, MalformedNodeError) else values)
         return TopicRules(config.int("min.insync.replicas"), config.boolean("unclean.leader.election.enable"))
 
-    def _log_failure(self, error: CoordinationError) -> None:
-        _LOG.error("leaders not elected: the store of metadata failed; repeated soon: reason=%s", error)
-        self._failed()
+    def _noting(self, failed: Callable[[CoordinationError], object]) -> Callable[[CoordinationError], object]:
+        def note(error: CoordinationError) -> None:
+            _LOG.error("leaders not elected: the store of metadata failed; repeated soon: reason=%s", error)
+            self._failed()
+            failed(error)
+
+        return note
 
 
 class _Run:
@@ -108,6 +137,7 @@ class _Run:
         *,
         preferred: bool = False,
         unclean: bool = False,
+        forgets_elr: bool = False,
     ) -> None:
         self._elections = elections
         self._image = elections._image
@@ -120,6 +150,7 @@ class _Run:
         self._then = then
         self._preferred = preferred
         self._unclean = unclean
+        self._forgets_elr = forgets_elr
         self._outstanding = 1
         self._raised = 0
         self._has_failed = False
@@ -150,7 +181,8 @@ class _Run:
                     if self._image.topics.get(name) is not topic:
                         break
                     candidates = self._image.candidates()
-                if floor or not is_settled(topic.state(index, self._epoch), candidates):
+                state = topic.state(index, self._epoch)
+                if floor or not is_settled(state, candidates) or (self._forgets_elr and state.elr):
                     wanted.append(_Wanted(topic, index, floor))
                     if len(wanted) >= self._per_write:
                         self._decide(wanted)
@@ -194,7 +226,12 @@ class _Run:
             of_topic = rules.get(topic.name, default)
             if self._unclean:
                 of_topic = of_topic._replace(unclean=True)
+            has_elr = self._forgets_elr and bool(before.elr)
+            if has_elr:
+                before = before._replace(elr=(), last_known_elr=())
             state = elect(before, topic.replicas[index], candidates, of_topic, self._epoch, floor, preferred=self._preferred)
+            if state is None and has_elr:
+                state = before._replace(leader_epoch=before.leader_epoch + 1)
             if state is not None:
                 self._raised += floor > before.leader_epoch
                 moved.append(_ElectedLeader(topic, index, state))

@@ -117,6 +117,8 @@ class ClusterImage:
         """Of their node; None if there is none."""
         self.lossy: dict[int, int] = {}
         """Incarnations of live brokers that have restarted uncleanly, and that elections have yet to take account of."""
+        self.shutting_down: dict[int, int] = {}
+        """Incarnations of live brokers that are about to end."""
         self.topics: dict[str, TopicImage] = {}
         self.deleting: dict[str, bytes | None] = {}
         """Topics marked for deletion, with their ids if they are known."""
@@ -131,6 +133,7 @@ class ClusterImage:
         """These are live."""
         self.brokers = brokers
         self.live = {broker_id: broker.epoch for broker_id, broker in brokers.items()}
+        self.shutting_down = {each: epoch for each, epoch in self.shutting_down.items() if self.live.get(each) == epoch}
         self.lossy = {}
         for broker_id, broker in brokers.items():
             if self.incarnations.setdefault(broker_id, broker.epoch) not in (broker.epoch, broker.previous_epoch):
@@ -140,7 +143,7 @@ class ClusterImage:
 
     def candidates(self) -> Candidates:
         """What elections have to know of brokers."""
-        return Candidates(self.live, (), self.lossy)
+        return Candidates(self.live, self.shutting_down, self.lossy)
 
     def settle_lossy(self, settled: Mapping[int, int]) -> None:
         """Elections have taken account of these incarnations."""

@@ -54,6 +54,7 @@ from moldau.cluster.store import (
     ConfigsChanged,
     ControllerChanged,
     DeletionsChanged,
+    IsrChanged,
     StoreEvent,
     TopicChanged,
     TopicsChanged,
@@ -122,7 +123,7 @@ class Controller:
                 self._floors = floors
             case WakeUp():
                 if self._changes is not None:
-                    self._changes.due()
+                    self._changes.due(now_ms)
             case Continue():
                 self._continues = False
                 self._works.step()
@@ -233,7 +234,7 @@ class Controller:
             if self.role in (ControllerRole.FOLLOWING, ControllerRole.READING):
                 self._read_controller()
             elif self.role in (ControllerRole.LOADING, ControllerRole.ACTIVE):
-                for event in (ControllerChanged(), BrokersChanged(), TopicsChanged()):
+                for event in (ControllerChanged(), BrokersChanged(), TopicsChanged(), ConfigsChanged(), IsrChanged()):
                     self._store_changed(event)
 
     # Loading
@@ -303,6 +304,7 @@ class Controller:
         self._send_all(self.image.brokers, ready)
         for topic in incomplete:
             self._cluster_changes().topics.complete(topic, ready, floors)
+        self._watch_others()
         missed, self._missed = self._missed, {}
         for event in missed:
             self._store_changed(event)
@@ -348,8 +350,9 @@ class Controller:
                     self._outbox.read(queries.brokers(), self._brokers_read)
                 case TopicsChanged() | DeletionsChanged() | TopicChanged():
                     self._cluster_changes().seen(event)
-                case ConfigsChanged():
-                    pass
+                case ConfigsChanged() | IsrChanged():
+                    if self._changes is not None:
+                        self._changes.notified(event)
                 case _:
                     assert_never(event)
 
@@ -362,11 +365,16 @@ class Controller:
             return
         new = [broker_id for broker_id, epoch in self.image.live.items() if before.get(broker_id) != epoch]
         self._outbox.brokers_changed(found)
+        self._watch_others()
         self._broadcast.update(to=[broker_id for broker_id in found if broker_id not in new])
         self._send_all(new)
         self._elect_all()
         if self._changes is not None:
             self._changes.brokers_changed()
+
+    def _watch_others(self) -> None:
+        if len(self.image.incarnations) > 1:
+            self._cluster_changes().watch_others(self._now_ms)
 
     def _elect_all(self) -> None:
         """Elect for all partitions by what is known of brokers."""

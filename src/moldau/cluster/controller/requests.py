@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from moldau.model.identity import TopicPartition
+
 USE_DEFAULT = -1
 
 
@@ -108,4 +110,24 @@ class AlteredConfig(NamedTuple):
     """Name of the notification that tells brokers; None if nothing was written, or if its name is not known."""
 
 
-Request = CreateTopics | GrowTopics | DeleteTopics | AlterConfig
+class ElectLeaders(NamedTuple):
+    """Elect the preferred replicas of some partitions or of all (None); or, `unclean`, any live replica where no broker leads.
+
+    Answer by partition: None or PeerError; of all partitions only those for which an election was made.
+    """
+
+    partitions: Sequence[TopicPartition] | None
+    unclean: bool = False
+
+
+class ShutDownBroker(NamedTuple):
+    """Move leaders away from a broker that is about to end, in this incarnation or any (-1).
+
+    Answer: a list of the partitions with other replicas that it still leads, or PeerError.
+    """
+
+    broker_id: int
+    broker_epoch: int = -1
+
+
+Request = CreateTopics | GrowTopics | DeleteTopics | AlterConfig | ElectLeaders | ShutDownBroker

@@ -83,15 +83,16 @@ class ControllerRunner:
         self._is_running = False
         self._is_paused = False
         self._is_handing_over = False
-        self._timer: Timer | None = None
+        self._timers: dict[int, Timer] = {}
+        self._last_timer = 0
         self._last_ticket = 0
         self._asked: dict[int, Callable[[Any], object]] = {}
         store.listen(self.take)
 
     def stop(self) -> None:
         """Keep no time any more: the broker stops."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
 
     def ask(self, request: "Request", done: Callable[[Any], object]) -> None:
         """Have a request carried out; `done` with its outcome, now or later."""
@@ -142,6 +143,10 @@ class ControllerRunner:
         if not self._is_handing_over:
             self._run()
 
+    def _woken(self, timer: int) -> None:
+        del self._timers[timer]
+        self.take(WakeUp())
+
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Read(ticket, query):
@@ -155,7 +160,8 @@ class ControllerRunner:
             case ContinueLater():
                 self._soon(partial(self.take, Continue()))
             case Wake(delay_ms):
-                self._timer = self._clock.call_later(delay_ms / 1000, partial(self.take, WakeUp()))
+                self._last_timer += 1
+                self._timers[self._last_timer] = self._clock.call_later(delay_ms / 1000, partial(self._woken, self._last_timer))
             case BecameController(epoch):
                 _LOG.info("became controller: epoch=%d", epoch)
                 self._became_controller()

@@ -218,7 +218,8 @@ class TopicChanges:
         in_sync = tuple(replica for replica in replicas if replica in live)
         if not in_sync:
             return PartitionState(NO_LEADER, leader_epoch, tuple(replicas), self._broadcast.epoch)
-        return PartitionState(in_sync[0], leader_epoch, in_sync, self._broadcast.epoch, live[in_sync[0]])
+        leader = next((replica for replica in in_sync if replica not in self._image.shutting_down), in_sync[0])
+        return PartitionState(leader, leader_epoch, in_sync, self._broadcast.epoch, live[leader])
 
     def _write_states(
         self, topic: TopicImage, state_of: Callable[[int], PartitionState], then: Callable[[CoordinationError | None], object]

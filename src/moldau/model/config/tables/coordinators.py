@@ -170,13 +170,21 @@ COORDINATORS = table(
             allowed=at_least(SEGMENT_BYTES_MIN),
             deviation=SEGMENT_LEAST,
         ),
+        boolean(
+            "unclean.leader.election.enable",
+            False,
+            "What a topic that does not set `unclean.leader.election.enable` takes; see there.",
+            mode=CLUSTER,
+        ),
+        boolean("auto.leader.rebalance.enable", True, "Move leaderships back to the preferred replicas."),
+        long("leader.imbalance.check.interval.seconds", 300, "How often that is looked at.", allowed=at_least(1)),
+        integer(
+            "leader.imbalance.per.broker.percentage",
+            10,
+            "How many of the partitions that prefer a broker may be led elsewhere before they move back, in percent.",
+            allowed=at_least(0),
+        ),
         *later(
-            boolean(
-                "unclean.leader.election.enable",
-                False,
-                "What a topic that does not set `unclean.leader.election.enable` takes; see there.",
-                mode=CLUSTER,
-            ),
             long("replica.lag.time.max.ms", 30_000, "A follower that has not caught up for this long is no longer in sync."),
             integer("replica.fetch.max.bytes", 1_048_576, "Bytes per partition that a follower asks for.", allowed=at_least(0)),
             integer("replica.fetch.min.bytes", 1, "Bytes for which a follower waits."),
@@ -188,8 +196,6 @@ COORDINATORS = table(
             string("replica.selector.class", None, "How a replica for a consumer to read from is chosen."),
             integer("num.replica.fetchers", 1, "Connections per leader that a follower fetches over.", allowed=at_least(1), mode=CLUSTER),
             integer("controller.socket.timeout.ms", 30_000, "How long the controller waits for a broker's answer."),
-            boolean("auto.leader.rebalance.enable", True, "Move leaderships back to the preferred replicas."),
-            long("leader.imbalance.check.interval.seconds", 300, "How often that is looked at.", allowed=at_least(1)),
             items(
                 "group.coordinator.rebalance.protocols",
                 ("classic",),

@@ -244,7 +244,6 @@ TOPIC = table(
             False,
             "Whether a replica that is not in sync may become leader when no other is left, at the price of lost records.",
             synonyms=from_broker("unclean.leader.election.enable"),
-            in_effect=False,
         ),
         string(
             "visibility",
