@@ -99,8 +99,12 @@ class Broker:
                 return ControlReply(floors)
             case StopReplica():
                 for topic in control.topics:
-                    self.received.append(f"delete {topic.name}")
-                    self.led = {each: led for each, led in self.led.items() if each.topic != topic.name}
+                    self.received.append(f"delete {topic.name}" + ("" if topic.only is None else f" {list(topic.only)}"))
+                    self.led = {
+                        each: led
+                        for each, led in self.led.items()
+                        if each.topic != topic.name or (topic.only is not None and each.partition not in topic.only)
+                    }
         return ControlReply()
 
     def take(self) -> list[str]:

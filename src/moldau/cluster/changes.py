@@ -5,6 +5,7 @@ write happen together, so that the witness of one is that of all.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import assert_never
 
 from moldau.cluster import znodes
@@ -52,6 +53,10 @@ class PutTopic(Value):
     topic_id: bytes
     replicas: Sequence[Sequence[int]]
     version: int
+    adding: Mapping[int, Sequence[int]] = MappingProxyType({})
+    """Of partitions that are being reassigned: the replicas that they gain."""
+    removing: Mapping[int, Sequence[int]] = MappingProxyType({})
+    """And those that they lose."""
 
 
 class NewState(Value):
@@ -235,8 +240,8 @@ def writes_of(change: Change) -> tuple[Write, ...]:
             )
         case NewPartitions(name):
             return (Create(znodes.partitions(name)),)
-        case PutTopic(name, topic_id, replicas, version):
-            return (SetData(znodes.topic(name), encode_topic(topic_id, replicas), version),)
+        case PutTopic(name, topic_id, replicas, version, adding, removing):
+            return (SetData(znodes.topic(name), encode_topic(topic_id, replicas, adding, removing), version),)
         case NewState(name, partition, state):
             return Create(znodes.partition(name, partition)), Create(znodes.partition_state(name, partition), encode_state(state))
         case PutState(name, partition, state, version):

@@ -41,6 +41,8 @@ class StoppedTopic(Value):
     name: str
     topic_id: bytes | None
     partitions: int
+    only: tuple[int, ...] | None = None
+    """Those of its partitions that are meant; None for all."""
 
 
 class StopReplica(Value):

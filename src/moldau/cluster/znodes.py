@@ -6,6 +6,7 @@ Each kind has a function that encodes and one that decodes. Decoding takes the n
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from moldau.cluster.snapshot import Endpoint
@@ -129,6 +130,10 @@ class TopicNode(Value):
 
     topic_id: bytes | None
     replicas: tuple[tuple[int, ...], ...]
+    adding: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+    """Of partitions that are being reassigned: those of their replicas that they gain."""
+    removing: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+    """And those that they lose."""
 
 
 class PartitionState(NamedTuple):
@@ -208,15 +213,20 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
     return _load(path, data, build)
 
 
-def encode_topic(topic_id: bytes, replicas: Sequence[Sequence[int]]) -> bytes:
+def encode_topic(
+    topic_id: bytes,
+    replicas: Sequence[Sequence[int]],
+    adding: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    removing: Mapping[int, Sequence[int]] = MappingProxyType({}),
+) -> bytes:
     """Format 3."""
     return _dump(
         {
             "version": 3,
             "topic_id": format_id(topic_id),
             "partitions": {str(index): list(brokers) for index, brokers in enumerate(replicas)},
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "adding_replicas": {str(index): list(brokers) for index, brokers in adding.items()},
+            "removing_replicas": {str(index): list(brokers) for index, brokers in removing.items()},
         }
     )
 
@@ -226,8 +236,15 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
 
     def build(node: Any) -> TopicNode:
         text = node.get("topic_id")
-        by_index = {int(index): tuple(map(int, brokers)) for index, brokers in node["partitions"].items()}
-        return TopicNode(None if text is None else parse_id(text), tuple(by_index[index] for index in range(len(by_index))))
+        by_index, adding, removing = (
+            {int(index): _ids(brokers) for index, brokers in each.items()}
+            for each in (node["partitions"], node.get("adding_replicas", {}), node.get("removing_replicas", {}))
+        )
+        replicas = tuple(by_index[index] for index in range(len(by_index)))
+        for index, brokers in (*adding.items(), *removing.items()):
+            if any(broker not in by_index[index] for broker in brokers):
+                raise ValueError(brokers)
+        return TopicNode(None if text is None else parse_id(text), replicas, adding, removing)
 
     return _load(path, data, build)
 

@@ -356,8 +356,13 @@ class MetadataApplier:
     def _stop(self, topics: Mapping[str, StoppedTopic], *, deletes: bool) -> Steps:
         """Serve nothing of topics any more, replicas without a log included; with `deletes` mark it for removal."""
         logs = self._replicas.logs
-        found = dict.fromkeys(TopicPartition(topic.name, index) for topic in topics.values() for index in range(topic.partitions))
-        found |= dict.fromkeys(each for each in logs.partitions() if each.topic in topics)
+        found = dict.fromkeys(
+            TopicPartition(topic.name, index)
+            for topic in topics.values()
+            for index in (range(topic.partitions) if topic.only is None else topic.only)
+        )
+        whole = {name: None for name, topic in topics.items() if topic.only is None}
+        found |= dict.fromkeys(each for each in logs.partitions() if each.topic in whole)
         partitions = iter([each for each in found if _is_one(logs.topic_id(each), topics[each.topic].topic_id)])
         while some := list(islice(partitions, REMOVED_PER_STEP)):
             self._replicas.stop(some, delete=deletes)

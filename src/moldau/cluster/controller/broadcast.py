@@ -103,9 +103,11 @@ class Broadcast:
         message = UpdateMetadata(self.epoch, self._broker_id, infos, tuple(topics), tuple(deleted))
         self._send(self._image.brokers if to is None else to, message, then)
 
-    def stop(self, topics: Sequence[StoppedTopic], then: Callable[[], object], *, deletes: bool = True) -> None:
-        """Have all live brokers stop serving topics, and delete what they have of them, or keep it."""
-        self._send(self._image.brokers, StopReplica(self.epoch, tuple(topics), deletes), then)
+    def stop(
+        self, topics: Sequence[StoppedTopic], then: Callable[[], object], *, deletes: bool = True, to: Iterable[int] | None = None
+    ) -> None:
+        """Have live brokers, all or some, stop serving topics, and delete what they have of them, or keep it."""
+        self._send(self._image.brokers if to is None else to, StopReplica(self.epoch, tuple(topics), deletes), then)
 
     def _send(self, to: Iterable[int], message: Control, then: Callable[[], object]) -> None:
         brokers: list[LiveBroker] = [self._image.brokers[broker_id] for broker_id in to if broker_id in self._image.brokers]

@@ -1,7 +1,7 @@
 """What an active controller does for those who ask, and for those who write topics and deletions into the tree themselves."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from moldau.cluster import queries
@@ -9,15 +9,17 @@ from moldau.cluster.changes import PutTopic
 from moldau.cluster.controller.broadcast import Broadcast, StepRotation
 from moldau.cluster.controller.elections import Elections
 from moldau.cluster.controller.events import Outbox, RequestReceived, Wake
-from moldau.cluster.controller.image import ClusterImage
+from moldau.cluster.controller.image import ClusterImage, TopicImage
 from moldau.cluster.controller.planning import Planner
 from moldau.cluster.controller.requests import (
     AlterConfig,
     AlteredConfig,
+    AlterReassignments,
     CreateTopics,
     DeleteTopics,
     ElectLeaders,
     GrowTopics,
+    ListReassignments,
     ShutDownBroker,
 )
 from moldau.cluster.controller.topics import TopicChanges
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from moldau.cluster.controller.deletions import TopicDeletions
     from moldau.cluster.controller.leadership import Leadership
     from moldau.cluster.controller.notifications import Notifications
+    from moldau.cluster.controller.reassignments import Reassignments
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,6 +68,8 @@ class ClusterChanges:
         self._notifications: Notifications | None = None
         self._must_read_notifications = False
         self._must_forget_elr = False
+        self._reassignments: Reassignments | None = None
+        self._must_check_moves = False
         self._balance_due_ms: int | None = None
         self._must_elect = False
         """Whether the store has failed in an election."""
@@ -92,6 +97,10 @@ class ClusterChanges:
                 self.leadership.elect(asked.ticket, request)
             case ShutDownBroker() as request:
                 self.leadership.shut_down(asked.ticket, request)
+            case AlterReassignments() as request:
+                self._moves().alter(asked.ticket, request)
+            case ListReassignments() as request:
+                self._moves().list_ongoing(asked.ticket, request)
             case _:
                 assert_never(asked.request)
 
@@ -113,6 +122,26 @@ class ClusterChanges:
             self._leadership = Leadership(self._image, self._outbox, self._elections, self._config)
         return self._leadership
 
+    def _moves(self) -> "Reassignments":
+        if self._reassignments is None:
+            from moldau.cluster.controller.reassignments import Reassignments
+
+            self._reassignments = Reassignments(self._image, self._outbox, self._broadcast, self._elections, self._check_moves_again)
+        return self._reassignments
+
+    def _check_moves_again(self) -> None:
+        self._must_check_moves = True
+        self._wake()
+
+    def check_moves(self, topics: Iterable[TopicImage]) -> None:
+        """Complete reassignments of these topics that can be."""
+        moving = [topic for topic in topics if topic.adding or topic.removing]
+        if moving:
+            self._moves().check(moving)
+
+    def _isr_changed(self, topics: Sequence[TopicImage]) -> None:
+        self._elections.run([topic.name for topic in topics], then=lambda: self.check_moves(topics))
+
     def watch_others(self, now_ms: int) -> None:
         """Have what other brokers write into the tree seen, and leaders kept in balance. To be called when there are, or were, others."""
         if self._notifications is None:
@@ -122,7 +151,7 @@ class ClusterChanges:
                 self._image,
                 self._outbox,
                 self._broadcast,
-                isr_changed=lambda topics: self._elections.run([topic.name for topic in topics]),
+                isr_changed=self._isr_changed,
                 topics_reconfigured=lambda names: self._elections.run(names, forgets_elr=True),
                 brokers_reconfigured=self._brokers_reconfigured,
                 again=self._read_notifications_again,
@@ -170,6 +199,7 @@ class ClusterChanges:
         """Brokers were registered, or have ended."""
         if self._deletions is not None:
             self._deletions.brokers_changed()
+        self.check_moves(self._image.topics.values())
 
     # What others write
 
@@ -204,6 +234,9 @@ class ClusterChanges:
         if self._must_forget_elr:
             self._must_forget_elr = False
             self._elections.run(list(self._image.topics), forgets_elr=True)
+        if self._must_check_moves:
+            self._must_check_moves = False
+            self.check_moves(self._image.topics.values())
         if self._must_elect:
             self._must_elect = False
             self._elect_all()

@@ -41,6 +41,11 @@ class TopicRules(NamedTuple):
     unclean: bool = False
 
 
+def can_lead(replica: int, candidates: Candidates) -> bool:
+    """Whether a replica that has all committed records is to be elected."""
+    return replica in candidates.live and replica not in candidates.shutting_down and replica not in candidates.lossy
+
+
 def is_settled(state: PartitionState, candidates: Candidates) -> bool:
     """Whether the leader and all in-sync replicas are live and stay: `elect` has nothing to do, unless by a floor or other settings."""
     live, shutting_down, lossy = candidates

@@ -23,10 +23,12 @@ class TopicImage:
         "_incarnations",
         "_served",
         "_was_served",
+        "adding",
         "is_watched",
         "missing",
         "name",
         "partitions",
+        "removing",
         "replicas",
         "topic_id",
         "unsent",
@@ -39,6 +41,9 @@ class TopicImage:
         self.version = version
         """Of the topic's node."""
         self.replicas: list[Replicas] = []
+        self.adding: dict[int, Replicas] = {}
+        self.removing: dict[int, Replicas] = {}
+        """Replicas that partitions gain and lose: those of partitions that are being reassigned."""
         self.partitions: list[PartitionInfo | None] = []
         self.is_watched = False
         """Whether a change of the node by others is seen."""
@@ -68,6 +73,14 @@ class TopicImage:
         )
         self._incarnations[index] = state.leader_broker_epoch
         self._served = None
+
+    def reassign(self, index: int, replicas: Replicas) -> None:
+        """A partition has other replicas."""
+        self.replicas[index] = replicas
+        info = self.partitions[index]
+        if info is not None:
+            self.partitions[index] = info._replace(replicas=replicas)
+            self._served = None
 
     def take(self, index: int, found: FoundState) -> bool:
         """Take a state as it was read, if it is later than the one that is known; whether it is."""
@@ -156,6 +169,8 @@ class ClusterImage:
         """A topic as it was read."""
         topic = self.insert(TopicImage(found.name, topic_id, found.node.replicas, found.version))
         topic.is_watched = True
+        topic.adding.update(found.node.adding)
+        topic.removing.update(found.node.removing)
         for index, each in enumerate(found.states):
             if each is not None:
                 topic.put(index, each.state, each.version)

@@ -305,6 +305,8 @@ class Controller:
         for topic in incomplete:
             self._cluster_changes().topics.complete(topic, ready, floors)
         self._watch_others()
+        if any(topic.adding or topic.removing for topic in self.image.topics.values()):
+            self._cluster_changes().check_moves(self.image.topics.values())
         missed, self._missed = self._missed, {}
         for event in missed:
             self._store_changed(event)

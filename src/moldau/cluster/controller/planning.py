@@ -160,7 +160,7 @@ class Planner:
         if spec.total <= there or added < 0:
             raise PeerError(ErrorCode.INVALID_PARTITIONS, f"topic '{spec.name}' has {named} partitions; {spec.total} would not be more")
         self.check_bounds(added)
-        factor = len(topic.replicas[0])
+        factor = len(topic.replicas[0]) - len(topic.adding.get(0, ()))
         if spec.assignments is None:
             return spread(added, factor, self._image.live, named)
         if len(spec.assignments) != added:

@@ -1,6 +1,6 @@
 """What brokers ask the controller for, and what it answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -130,4 +130,25 @@ class ShutDownBroker(NamedTuple):
     broker_epoch: int = -1
 
 
-Request = CreateTopics | GrowTopics | DeleteTopics | AlterConfig | ElectLeaders | ShutDownBroker
+class AlterReassignments(NamedTuple):
+    """Move replicas of partitions to other brokers; None cancels what is under way. Answer by partition: None or PeerError."""
+
+    targets: Mapping[TopicPartition, Sequence[int] | None]
+    may_change_factor: bool = True
+
+
+class ListReassignments(NamedTuple):
+    """Which partitions are moving, of some or of all (None). Answer by partition: `OngoingReassignment`."""
+
+    partitions: Collection[TopicPartition] | None = None
+
+
+class OngoingReassignment(NamedTuple):
+    """All replicas of a partition, and which of them are being added and removed."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+Request = CreateTopics | GrowTopics | DeleteTopics | AlterConfig | ElectLeaders | ShutDownBroker | AlterReassignments | ListReassignments

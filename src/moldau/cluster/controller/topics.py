@@ -297,7 +297,8 @@ class TopicChanges:
                 self._outbox.write([some], partial(dropped, left[PARTITIONS_PER_STEP:]))
             elif added:
                 everything = [*topic.replicas, *added]
-                self._outbox.write([PutTopic(topic.name, topic.topic_id, everything, topic.version)], named)
+                grown = PutTopic(topic.name, topic.topic_id, everything, topic.version, topic.adding, topic.removing)
+                self._outbox.write([grown], named)
             else:
                 write_states()
 

@@ -183,6 +183,8 @@ COORDINATORS = table(
             10,
             "How many of the partitions that prefer a broker may be led elsewhere before they move back, in percent.",
             allowed=at_least(0),
+            own=True,
+            deviation="As Apache Kafka before 4.0.",
         ),
         *later(
             long("replica.lag.time.max.ms", 30_000, "A follower that has not caught up for this long is no longer in sync."),
