@@ -14,10 +14,12 @@ from support.controllers import Broker, Cluster, error_of
 T0 = TopicPartition("t", 0)
 
 
-def cluster_with(*replicas: tuple[int, ...], settings: tuple[str, ...] = (), **configs: str) -> Cluster:
+def cluster_with(*replicas: tuple[int, ...], settings: tuple[str, ...] = (), minimum: str | None = None) -> Cluster:
     cluster = Cluster(4, 0.0, *settings)
     cluster.settle(5)
-    active(cluster).create("t", -1, -1, assignments=list(enumerate(replicas)), configs=list(configs.items()))
+    active(cluster).create(
+        "t", -1, -1, assignments=list(enumerate(replicas)), configs=[("min.insync.replicas", minimum)] * (minimum is not None)
+    )
     cluster.settle(5)
     return cluster
 
@@ -199,8 +201,8 @@ def test_notifications_are_read_by_the_next_controller() -> None:
 # Settings
 
 
-def offline(**configs: str) -> Cluster:
-    cluster = cluster_with((1, 2), **configs)
+def offline() -> Cluster:
+    cluster = cluster_with((1, 2))
     put_isr(cluster, (1,))
     cluster.brokers[1].session.expire()
     cluster.settle(5)
@@ -224,7 +226,7 @@ def test_unclean_election_enabled_live_acts_on_partitions_that_are_offline_alrea
 
 def test_eligible_replicas_are_forgotten_when_the_minimum_changes() -> None:
     for minimum in ("1", "3"):
-        cluster = cluster_with((1, 2), **{"min.insync.replicas": "2"})
+        cluster = cluster_with((1, 2), minimum="2")
         cluster.brokers[2].session.expire()
         cluster.settle(5)
         assert [state and state.elr for state in cluster.states("t")] == [(2,)]

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from moldau.cluster.controller.requests import (
     AlterConfig,
     AlteredConfig,
+    AlterReassignments,
     CreateTopics,
     DeleteTopics,
+    ElectLeaders,
     GrowthSpec,
     GrowTopics,
+    ListReassignments,
     PlannedTopic,
     Request,
     TopicSpec,
@@ -21,6 +24,7 @@ from moldau.cluster.controller.requests import (
 from moldau.cluster.snapshot import TopicInfo, unknown_topic
 from moldau.model.config import TOPIC, ConfigDefinition, without_effect
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import TopicPartition
 from moldau.model.steps import Pause, Suspension
 
 if TYPE_CHECKING:
@@ -36,6 +40,8 @@ T = TypeVar("T")
 CREATED_AT_ONCE_MAX = 100
 """Topics that one Metadata request creates: about 1 ms each."""
 NO_TIMEOUT = 0
+WHOLE = ""
+"""In place of a name: the request as a whole."""
 
 
 def _nothing(_: object) -> None:
@@ -167,12 +173,20 @@ class ClusterAdmin:
         """
 
         def ended(outcomes: dict[str, Any]) -> None:
-            if isinstance(outcomes[""], AlteredConfig):
-                altered(outcomes[""])
+            if isinstance(outcomes[WHOLE], AlteredConfig):
+                altered(outcomes[WHOLE])
 
-        outcomes: dict[str, Any] = yield from self._ask(request, ("",), ended, timeout_ms, forwards=forwards)
-        outcome: AlteredConfig | PeerError = outcomes[""]
+        outcomes: dict[str, Any] = yield from self._ask(request, (WHOLE,), ended, timeout_ms, forwards=forwards)
+        outcome: AlteredConfig | PeerError = outcomes[WHOLE]
         return outcome
+
+    def submit(
+        self, request: "ElectLeaders | AlterReassignments | ListReassignments", *, timeout_ms: int = NO_TIMEOUT
+    ) -> Generator[Pause, None, dict[TopicPartition, Any] | PeerError]:
+        """Have the controller carry out what concerns single partitions: the outcomes by partition, or why there are none."""
+        outcomes: dict[Any, Any] = yield from self._ask(request, (WHOLE,), _nothing, timeout_ms)
+        error = outcomes.get(WHOLE)
+        return error if isinstance(error, PeerError) else outcomes
 
     def _unless_lost(self, outcomes: dict[str, PeerError | None]) -> dict[str, PeerError | None]:
         """The disk that was just written to may have been the last one."""

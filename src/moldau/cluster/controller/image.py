@@ -158,6 +158,10 @@ class ClusterImage:
         """What elections have to know of brokers."""
         return Candidates(self.live, self.shutting_down, self.lossy)
 
+    def racks(self) -> dict[int, str | None]:
+        """Where live brokers are."""
+        return {broker_id: broker.info.rack for broker_id, broker in self.brokers.items()}
+
     def settle_lossy(self, settled: Mapping[int, int]) -> None:
         """Elections have taken account of these incarnations."""
         for broker_id, epoch in settled.items():

@@ -4,6 +4,8 @@ Values in, values out.
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from types import MappingProxyType
 
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, TopicImage
@@ -17,10 +19,16 @@ from moldau.model.topic_names import check_name
 Replicas = tuple[int, ...]
 
 
-def spread(partitions: int, replication_factor: int, brokers: Collection[int], first: int = 0) -> list[Replicas]:
+NO_RACKS: Mapping[int, str | None] = MappingProxyType({})
+
+
+def spread(
+    partitions: int, replication_factor: int, brokers: Collection[int], first: int = 0, racks: Mapping[int, str | None] = NO_RACKS
+) -> list[Replicas]:
     """Replicas of each partition, the preferred leader first: leaders go round the brokers, the followers of each round shift by one.
 
-    `first` is the number of the first partition, so that partitions added later continue where the earlier ones stopped.
+    Where every broker has a rack, neighbours in the round are of different racks, and a partition has replicas in as many racks as it
+    can. `first` is the number of the first partition, so that partitions added later continue where the earlier ones stopped.
     INVALID_REPLICATION_FACTOR if there are fewer brokers than replicas.
     """
     if replication_factor > len(brokers):
@@ -29,6 +37,15 @@ def spread(partitions: int, replication_factor: int, brokers: Collection[int], f
             f"replication factor {replication_factor} is larger than the number of live brokers, {len(brokers)}",
         )
     ring = sorted(brokers)
+    by_rack: dict[str, list[int]] = {}
+    for broker in ring:
+        rack = racks.get(broker)
+        if rack is None:
+            by_rack = {}
+            break
+        by_rack.setdefault(rack, []).append(broker)
+    if len(by_rack) > 1:
+        return _over_racks(by_rack, range(first, first + partitions), replication_factor)
     return [_round(ring, index, replication_factor) for index in range(first, first + partitions)]
 
 
@@ -38,6 +55,26 @@ def _round(ring: Sequence[int], index: int, count: int) -> Replicas:
     shift = index // size
     followers = [ring[(leader + 1 + (shift + offset) % (size - 1)) % size] for offset in range(count - 1)]
     return (ring[leader], *followers)
+
+
+def _over_racks(by_rack: Mapping[str, Sequence[int]], indexes: range, count: int) -> list[Replicas]:
+    """As `spread` says. An example: with racks a (0, 1) and b (2, 3) the ring is 0 2 1 3, and partition 0 of three replicas gets 0 2 1."""
+    rows = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    ring = [broker for row in rows for broker in row if broker is not None]
+    rack_of = {broker: rack for rack, brokers in by_rack.items() for broker in brokers}
+    size = len(ring)
+    assigned = []
+    for index in indexes:
+        leader, shift = index % size, index // size * len(by_rack)
+        followers = [ring[(leader + 1 + (shift + offset) % (size - 1)) % size] for offset in range(size - 1)]
+        replicas, used = [ring[leader]], {rack_of[ring[leader]]: None}
+        for broker in followers:
+            if rack_of[broker] not in used and len(replicas) < count:
+                replicas.append(broker)
+                used[rack_of[broker]] = None
+        replicas += [broker for broker in followers if broker not in replicas][: count - len(replicas)]
+        assigned.append(tuple(replicas))
+    return assigned
 
 
 def check_by_hand(chosen: Sequence[Sequence[int]], brokers: Collection[int], replication_factor: int | None = None) -> list[Replicas]:
@@ -162,7 +199,7 @@ class Planner:
         self.check_bounds(added)
         factor = len(topic.replicas[0]) - len(topic.adding.get(0, ()))
         if spec.assignments is None:
-            return spread(added, factor, self._image.live, named)
+            return spread(added, factor, self._image.live, named, self._image.racks())
         if len(spec.assignments) != added:
             message = f"topic '{spec.name}': {added} partitions to add, but {len(spec.assignments)} assignments"
             raise PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
@@ -206,7 +243,7 @@ class Planner:
         if factor <= 0:
             message = f"topic '{spec.name}': replication factor {spec.replication_factor}, needed is 1 or more, or -1"
             raise PeerError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-        return spread(partitions, factor, self._image.live)
+        return spread(partitions, factor, self._image.live, racks=self._image.racks())
 
     def _replicas_by_hand(self, spec: TopicSpec) -> list[Replicas]:
         if spec.partitions != USE_DEFAULT or spec.replication_factor != USE_DEFAULT:

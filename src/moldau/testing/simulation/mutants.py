@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.log.directory import CLEAN_CONTENT, CLEAN_MARK
+from moldau.log.directory import CLEAN_MARK
 from moldau.model.errors import ErrorCode
 from moldau.testing.simulation.fleet import clients_of, options_of
 from moldau.testing.simulation.trial import run_trial
@@ -168,7 +168,7 @@ def _keep_clean_mark(real: Function) -> Function:
     def open_directory(self: Any, *positional: Any, **named: Any) -> None:
         real(self, *positional, **named)
         if self.clean:
-            self._files.write_atomically(f"{self.path}/{CLEAN_MARK}", CLEAN_CONTENT)
+            self._files.write_atomically(f"{self.path}/{CLEAN_MARK}", b'{"version":0,"brokerEpoch":-1}')
 
     return open_directory
 
