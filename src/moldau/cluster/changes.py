@@ -131,6 +131,12 @@ class DropIsrNotifications(Value):
     names: Sequence[str]
 
 
+class DropAdminNode(Value):
+    """Remove the node that a tool has written, as what it wanted is done."""
+
+    path: str
+
+
 class ClaimController(Value):
     """Become controller with an epoch; `version` is that of the last epoch's node, None if there is none."""
 
@@ -185,6 +191,7 @@ Change = (
     | PutProducerIds
     | DropNotifications
     | DropIsrNotifications
+    | DropAdminNode
     | ClaimController
     | RaiseControllerEpoch
     | PutIncarnations
@@ -266,6 +273,8 @@ def writes_of(change: Change) -> tuple[Write, ...]:
             return (_put(znodes.INCARNATIONS, encode_incarnations(epochs), version),)
         case DropIsrNotifications(names):
             return tuple(Delete(f"{znodes.ISR_CHANGES}/{name}") for name in names)
+        case DropAdminNode(path):
+            return (Delete(path),)
         case RaiseControllerEpoch(epoch, version, node_version):
             return Check(znodes.CONTROLLER, node_version), SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version)
         case NewCluster(roots, cluster_id, broker):
@@ -300,6 +309,8 @@ def witness_of(change: Change) -> Witness:
             return IsGone(znodes.config_change(names[0]))
         case DropIsrNotifications(names):
             return IsGone(f"{znodes.ISR_CHANGES}/{names[0]}")
+        case DropAdminNode(path):
+            return IsGone(path)
         case RaiseControllerEpoch(epoch, version):
             return Holds(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version + 1)
         case NewCluster(roots, _, broker):

@@ -23,6 +23,8 @@ from moldau.cluster.znodes import (
     decode_epoch,
     decode_incarnations,
     decode_isr_change,
+    decode_preferred_election,
+    decode_reassignment,
     decode_state,
     decode_topic,
 )
@@ -134,6 +136,13 @@ class IsrNotifications(Value):
     names: Sequence[str]
     partitions: Sequence[TopicPartition]
     malformed: Sequence[MalformedNodeError]
+
+
+class AdminWork(Value):
+    """Nodes that tools have written, each with its `created_id`; None where there is none."""
+
+    election: tuple[list[TopicPartition] | MalformedNodeError, int] | None
+    moves: tuple[dict[TopicPartition, tuple[int, ...]] | MalformedNodeError, int] | None
 
 
 def controller_nodes() -> Query[ControllerNodes]:
@@ -279,6 +288,23 @@ def isr_notifications() -> Query[IsrNotifications]:
     partitions = dict.fromkeys(TopicPartition(*each) for found in there if not isinstance(found, MalformedNodeError) for each in found)
     malformed = [each for each in there if isinstance(each, MalformedNodeError)]
     return IsrNotifications([name for name, each in zip(names, nodes, strict=True) if each is not None], list(partitions), malformed)
+
+
+def admin_work() -> Query[AdminWork]:
+    """What tools want done; with watches, also on nodes that do not exist."""
+    paths = (znodes.PREFERRED_ELECTION, znodes.REASSIGNMENT)
+    *_, election, moves = yield (*(Exists(path, watch=True) for path in paths), *map(GetData, paths))
+    wanted, targets = None, None
+    if isinstance(election, Data):
+        elected = _decoded(decode_preferred_election, paths[0], election.data)
+        wanted = elected if isinstance(elected, MalformedNodeError) else [TopicPartition(*each) for each in elected]
+    if isinstance(moves, Data):
+        moved = _decoded(decode_reassignment, paths[1], moves.data)
+        targets = moved if isinstance(moved, MalformedNodeError) else {TopicPartition(*each): to for each, to in moved.items()}
+    return AdminWork(
+        None if wanted is None else (wanted, cast("Data", election).stat.created_id),
+        None if targets is None else (targets, cast("Data", moves).stat.created_id),
+    )
 
 
 def changed_entities(names: Sequence[str]) -> Query[list[str | MalformedNodeError]]:

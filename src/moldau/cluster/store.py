@@ -75,6 +75,10 @@ class IsrChanged(Value):
     """There is another notification of in-sync sets that leaders have changed."""
 
 
+class AdminChanged(Value):
+    """A tool wants leaders elected or replicas moved, or that is done."""
+
+
 class DeletionsChanged(Value):
     """Topics were marked for deletion, or marks removed."""
 
@@ -83,7 +87,9 @@ class ControllerChanged(Value):
     """There is another controller, or none."""
 
 
-StoreEvent = BrokersChanged | TopicsChanged | TopicChanged | ConfigsChanged | DeletionsChanged | ControllerChanged | IsrChanged
+StoreEvent = (
+    BrokersChanged | TopicsChanged | TopicChanged | ConfigsChanged | DeletionsChanged | ControllerChanged | IsrChanged | AdminChanged
+)
 
 
 class MetadataStore:
@@ -244,6 +250,8 @@ def _meaning(path: str) -> StoreEvent | None:
         return TopicsChanged()
     if path.startswith(f"{znodes.TOPICS}/"):
         return TopicChanged(path.split("/")[3])
+    if path in (znodes.PREFERRED_ELECTION, znodes.REASSIGNMENT):
+        return AdminChanged()
     if path == znodes.ISR_CHANGES:
         return IsrChanged()
     if path == znodes.CONFIG_CHANGES:

@@ -27,6 +27,8 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_TOPICS = "/config/topics"
 CONFIG_BROKERS = "/config/brokers"
 DELETE_TOPICS = "/admin/delete_topics"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
+REASSIGNMENT = "/admin/reassign_partitions"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 ISR_CHANGES = "/isr_change_notification"
 DEFAULT_ENTITY = "<default>"
@@ -312,6 +314,18 @@ def encode_isr_change(partitions: Sequence[tuple[str, int]]) -> bytes:
 def decode_isr_change(path: str, data: bytes) -> list[tuple[str, int]]:
     """Format 1."""
     return _load(path, data, lambda node: [(str(each["topic"]), int(each["partition"])) for each in node["partitions"]])
+
+
+def decode_preferred_election(path: str, data: bytes) -> list[tuple[str, int]]:
+    """Format 1: partitions whose preferred replicas shall lead."""
+    return decode_isr_change(path, data)
+
+
+def decode_reassignment(path: str, data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Format 1: the replicas that partitions shall have."""
+    return _load(
+        path, data, lambda node: {(str(each["topic"]), int(each["partition"])): _ids(each["replicas"]) for each in node["partitions"]}
+    )
 
 
 def encode_block(block: ProducerIdBlock) -> bytes:

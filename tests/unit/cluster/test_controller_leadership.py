@@ -162,6 +162,25 @@ def test_leaders_move_back_when_more_than_a_tenth_of_a_brokers_partitions_are_le
         assert leaders(still) == [2]
 
 
+# Deletion
+
+
+def test_a_topic_with_a_replica_on_a_dead_broker_is_deleted_under_the_next_controller_when_that_is_back() -> None:
+    cluster = cluster_with((1, 2))
+    cluster.brokers[2].session.expire()
+    cluster.settle(5)
+    active(cluster).delete("t")
+    cluster.settle(5)
+    cluster.brokers[0].session.expire()
+    cluster.settle(5)
+    assert cluster.children(znodes.DELETE_TOPICS) == ["t"]
+    assert active(cluster).broker_id != 0
+    cluster.brokers[2].session.resume()
+    cluster.settle(5)
+    assert cluster.children(znodes.DELETE_TOPICS) == cluster.children(znodes.TOPICS) == []
+    assert cluster.brokers[2].led == {}
+
+
 # What leaders write
 
 

@@ -201,6 +201,44 @@ def test_what_the_store_fails_is_refused_or_repeated(fails: int, monkeypatch: py
     assert node(cluster) == ((4, 5), (), ())
 
 
+def tool(cluster: Cluster, path: str, text: str) -> None:
+    cluster.other.submit(Multi((Create(path, text.encode()),)), lambda _outcome: None)
+    cluster.settle(3)
+
+
+MOVES = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[4,5]},{"topic":"no","partition":0,"replicas":[1]}]}'
+
+
+def test_moves_that_a_tool_writes_are_made_and_its_node_removed_when_they_are_done() -> None:
+    cluster = cluster_with((1, 2))
+    tool(cluster, znodes.REASSIGNMENT, MOVES)
+    assert node(cluster) == ((4, 5, 1, 2), (4, 5), (1, 2))
+    active(cluster).session.expire()
+    cluster.settle(10)
+    assert cluster.data(znodes.REASSIGNMENT) is not None
+    put_isr(cluster, 1, 2, 4, 5)
+    assert (node(cluster), cluster.data(znodes.REASSIGNMENT)) == (((4, 5), (), ()), None)
+    tool(cluster, znodes.REASSIGNMENT, MOVES.replace("[4,5]", "[5,4]"))
+    assert (node(cluster), cluster.data(znodes.REASSIGNMENT)) == (((5, 4), (), ()), None), "the watch is set again"
+
+
+def test_preferred_leaders_that_a_tool_wants_are_elected_and_its_node_removed() -> None:
+    cluster = cluster_with((1, 2))
+    move(cluster, 2, 1)
+    assert state_of(cluster).leader == 1
+    for _ in range(2):
+        tool(cluster, znodes.PREFERRED_ELECTION, '{"version":1,"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":9}]}')
+        assert (state_of(cluster).leader, cluster.data(znodes.PREFERRED_ELECTION)) == (2, None)
+
+
+def test_a_node_of_a_tool_that_cannot_be_read_is_named_and_left(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = cluster_with((1, 2))
+    for path in (znodes.REASSIGNMENT, znodes.PREFERRED_ELECTION):
+        tool(cluster, path, "{")
+        assert cluster.data(path) == b"{"
+        assert any(path in record.getMessage() for record in caplog.records)
+
+
 def test_a_state_that_the_leader_writes_meanwhile_is_kept() -> None:
     cluster = cluster_with((1, 2, 3))
     writes = writes_of(PutState("t", 0, state_of(cluster)._replace(isr=(1, 2)), 0))

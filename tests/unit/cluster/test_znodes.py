@@ -148,6 +148,8 @@ DECODERS: list[Callable[[str, bytes], object]] = [
     znodes.decode_epoch,
     znodes.decode_incarnations,
     znodes.decode_isr_change,
+    znodes.decode_preferred_election,
+    znodes.decode_reassignment,
 ]
 GARBAGE = [
     b"{",

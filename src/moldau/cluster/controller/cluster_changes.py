@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from moldau.cluster import queries
@@ -24,12 +25,13 @@ from moldau.cluster.controller.requests import (
 )
 from moldau.cluster.controller.topics import TopicChanges
 from moldau.cluster.queries import FoundTopic
-from moldau.cluster.store import ConfigsChanged, DeletionsChanged, IsrChanged, TopicChanged, TopicsChanged
+from moldau.cluster.store import AdminChanged, ConfigsChanged, DeletionsChanged, IsrChanged, TopicChanged, TopicsChanged
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config import BrokerConfig
 from moldau.model.errors import CoordinationError
 
 if TYPE_CHECKING:
+    from moldau.cluster.controller.admin_nodes import AdminNodes
     from moldau.cluster.controller.configs import ConfigChanges
     from moldau.cluster.controller.deletions import TopicDeletions
     from moldau.cluster.controller.leadership import Leadership
@@ -66,6 +68,7 @@ class ClusterChanges:
         self._elect_all = elect_all
         self._leadership: Leadership | None = None
         self._notifications: Notifications | None = None
+        self._admin_nodes: AdminNodes | None = None
         self._must_read_notifications = False
         self._must_forget_elr = False
         self._reassignments: Reassignments | None = None
@@ -98,7 +101,7 @@ class ClusterChanges:
             case ShutDownBroker() as request:
                 self.leadership.shut_down(asked.ticket, request)
             case AlterReassignments() as request:
-                self._moves().alter(asked.ticket, request)
+                self._moves().alter(request, partial(self._outbox.answer, asked.ticket))
             case ListReassignments() as request:
                 self._moves().list_ongoing(asked.ticket, request)
             case _:
@@ -126,8 +129,19 @@ class ClusterChanges:
         if self._reassignments is None:
             from moldau.cluster.controller.reassignments import Reassignments
 
-            self._reassignments = Reassignments(self._image, self._outbox, self._broadcast, self._elections, self._check_moves_again)
+            self._reassignments = Reassignments(
+                self._image,
+                self._outbox,
+                self._broadcast,
+                self._elections,
+                completed=self._moved,
+                again=self._check_moves_again,
+            )
         return self._reassignments
+
+    def _moved(self) -> None:
+        if self._admin_nodes is not None:
+            self._admin_nodes.moved()
 
     def _check_moves_again(self) -> None:
         self._must_check_moves = True
@@ -157,17 +171,24 @@ class ClusterChanges:
                 again=self._read_notifications_again,
             )
             self._notifications.read()
+            from moldau.cluster.controller.admin_nodes import AdminNodes
+
+            again = self._read_notifications_again
+            self._admin_nodes = AdminNodes(self._image, self._outbox, self._elections, self._moves, again)
+            self._admin_nodes.read()
         if self._balance_due_ms is None:
             self._schedule_balance(now_ms)
 
-    def notified(self, event: ConfigsChanged | IsrChanged | None = None) -> None:
-        """There is a notification, or may be one of any kind (None)."""
+    def notified(self, event: ConfigsChanged | IsrChanged | AdminChanged | None = None) -> None:
+        """There is a notification or work of a tool, or may be of any kind (None)."""
         if self._notifications is None:
             return
         if event is None or isinstance(event, ConfigsChanged):
             self._notifications.read_configs()
         if event is None or isinstance(event, IsrChanged):
             self._notifications.read_isr()
+        if self._admin_nodes is not None and (event is None or isinstance(event, AdminChanged)):
+            self._admin_nodes.read()
 
     def _read_notifications_again(self) -> None:
         self._must_read_notifications = True

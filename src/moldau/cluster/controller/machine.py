@@ -50,6 +50,7 @@ from moldau.cluster.controller.image import ClusterImage, TopicImage
 from moldau.cluster.queries import Contents, ControllerNodes, LiveBroker
 from moldau.cluster.snapshot import PartitionInfo
 from moldau.cluster.store import (
+    AdminChanged,
     BrokersChanged,
     ConfigsChanged,
     ControllerChanged,
@@ -234,7 +235,7 @@ class Controller:
             if self.role in (ControllerRole.FOLLOWING, ControllerRole.READING):
                 self._read_controller()
             elif self.role in (ControllerRole.LOADING, ControllerRole.ACTIVE):
-                for event in (ControllerChanged(), BrokersChanged(), TopicsChanged(), ConfigsChanged(), IsrChanged()):
+                for event in (ControllerChanged(), BrokersChanged(), TopicsChanged(), ConfigsChanged(), IsrChanged(), AdminChanged()):
                     self._store_changed(event)
 
     # Loading
@@ -352,7 +353,7 @@ class Controller:
                     self._outbox.read(queries.brokers(), self._brokers_read)
                 case TopicsChanged() | DeletionsChanged() | TopicChanged():
                     self._cluster_changes().seen(event)
-                case ConfigsChanged() | IsrChanged():
+                case ConfigsChanged() | IsrChanged() | AdminChanged():
                     if self._changes is not None:
                         self._changes.notified(event)
                 case _:

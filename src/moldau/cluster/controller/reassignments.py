@@ -67,25 +67,33 @@ class Reassignments:
     """See the module."""
 
     def __init__(
-        self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, elections: Elections, again: Callable[[], object]
+        self,
+        image: ClusterImage,
+        outbox: Outbox,
+        broadcast: Broadcast,
+        elections: Elections,
+        *,
+        completed: Callable[[], object],
+        again: Callable[[], object],
     ) -> None:
-        """`again` has `check` called for all topics after a while."""
+        """`completed` is called when some partitions have their replicas; `again` has `check` called for all topics after a while."""
         self._image = image
         self._outbox = outbox
         self._broadcast = broadcast
         self._elections = elections
+        self._completed = completed
         self._again = again
         self._completing: dict[str, None] = {}
 
     # Begin
 
-    def alter(self, ticket: int, request: AlterReassignments) -> None:
-        """Begin, replace or cancel (None) reassignments; answer when they are begun."""
+    def alter(self, request: AlterReassignments, done: Callable[[Mapping[TopicPartition, PeerError | None]], object]) -> None:
+        """Begin, replace or cancel (None) reassignments; `done` with the outcomes when they are begun."""
         outcomes: dict[TopicPartition, PeerError | None] = dict.fromkeys(request.targets)
         by_topic: dict[str, dict[int, Sequence[int] | None]] = {}
         for partition, target in request.targets.items():
             by_topic.setdefault(partition.topic, {})[partition.partition] = target
-        ended = Countdown(len(by_topic), lambda: self._outbox.answer(ticket, outcomes))
+        ended = Countdown(len(by_topic), lambda: done(outcomes))
         for name, targets in by_topic.items():
             begin = partial(self._begin, name, targets, outcomes, request.may_change_factor, ended)
             self._image.when_free(name, begin)
@@ -268,6 +276,7 @@ class Reassignments:
                     _LOG.info("partition reassigned: partition=%s-%d replicas=%s", topic.name, index, topic.replicas[index])
                 if (served := topic.served()) is not None:
                     self._broadcast.update([served])
+                self._completed()
                 end(None)
             else:
                 end(outcome)
