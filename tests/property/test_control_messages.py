@@ -35,7 +35,7 @@ BROKERS = st.lists(INT32, max_size=4).map(tuple)
 
 
 def infos(index: int) -> st.SearchStrategy[PartitionInfo]:
-    return st.builds(PartitionInfo, st.just(index), INT32, INT32, BROKERS, BROKERS, INT32)
+    return st.builds(PartitionInfo, st.just(index), INT32, INT32, BROKERS, BROKERS, INT32, BROKERS, BROKERS)
 
 
 LED = st.builds(LedPartition, NAMES, IDS, INT32.flatmap(infos), st.booleans())
@@ -47,7 +47,11 @@ CONTROLS: st.SearchStrategy[Control] = st.one_of(
     st.builds(
         StopReplica,
         INT32,
-        st.lists(st.builds(StoppedTopic, NAMES, st.none() | IDS, st.integers(0, 3)), max_size=4).map(tuple),
+        st.lists(
+            st.builds(StoppedTopic, NAMES, st.none() | IDS, st.integers(0, 3))
+            | st.builds(StoppedTopic, NAMES, IDS, st.just(4), st.lists(st.integers(0, 3), unique=True).map(tuple)),
+            max_size=4,
+        ).map(tuple),
         st.booleans(),
     ),
     st.builds(
@@ -115,9 +119,10 @@ def part(index: int, **more: Any) -> UpdateMetadataPartitionState:
         UpdateMetadataRequest(topic_states=[UpdateMetadataTopicState("t", bytes(16), [part(0)])]),
         UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(1)]),
         StopReplicaRequest(topic_states=[StopReplicaTopicState("t", [StopReplicaPartitionState(3)])]),
+        StopReplicaRequest(topic_states=[StopReplicaTopicState("t", [StopReplicaPartitionState(3)], b"i" * 16, 3)]),
         StopReplicaRequest(topic_states=[StopReplicaTopicState("t", [StopReplicaPartitionState(0, -1, True)])]),
     ],
-    ids=["partition missing", "partition twice", "no id", "broker without address", "some partitions", "one deleted"],
+    ids=["partition missing", "partition twice", "no id", "broker without address", "some partitions", "beyond the topic", "one deleted"],
 )
 def test_what_is_not_whole_is_refused(request_: UpdateMetadataRequest | StopReplicaRequest) -> None:
     read = update_of if isinstance(request_, UpdateMetadataRequest) else stopped_of

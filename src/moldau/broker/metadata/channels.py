@@ -267,7 +267,7 @@ def _entries(control: Control) -> Iterator[_Entry]:
         case LeaderAndIsr(epoch, partitions):
             yield from _divided(LeaderAndIsr, (epoch,), ((("lead", each.topic, each.info.partition), each, 1) for each in partitions))
         case StopReplica(epoch, topics, deletes):
-            stopped = ((("stop", each.name, each.topic_id, deletes), each, max(each.partitions, 1)) for each in topics)
+            stopped = ((("stop", each.name, each.topic_id, each.only, deletes), each, max(each.partitions, 1)) for each in topics)
             yield from _divided(StopReplica, (epoch, deletes), stopped)
         case UpdateMetadata(epoch, controller_id, brokers, topics, deleted):
             served = [(("topic", each.name), each, max(len(each.partitions), 1)) for each in topics]

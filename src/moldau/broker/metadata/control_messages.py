@@ -89,13 +89,17 @@ def _led(led: LedPartition, epoch: int) -> LeaderAndIsrPartitionState:
         partition_epoch=info.state_version,
         replicas=list(info.replicas),
         is_new=led.is_new,
+        elr=list(info.elr),
+        last_known_elr=list(info.last_known_elr),
     )
 
 
 def _stopped(topic: StoppedTopic, *, deletes: bool) -> StopReplicaTopicState:
     epoch = EPOCH_DURING_DELETE if deletes else NO_EPOCH
-    states = [StopReplicaPartitionState(index, epoch, deletes) for index in range(topic.partitions)]
-    return StopReplicaTopicState(topic.name, states, topic.topic_id or NO_ID)
+    indexes = range(topic.partitions) if topic.only is None else topic.only
+    states = [StopReplicaPartitionState(index, epoch, deletes) for index in indexes]
+    total = -1 if topic.only is None else topic.partitions
+    return StopReplicaTopicState(topic.name, states, topic.topic_id or NO_ID, total)
 
 
 def _served(topic: TopicInfo, epoch: int) -> UpdateMetadataTopicState:
@@ -111,6 +115,8 @@ def _served(topic: TopicInfo, epoch: int) -> UpdateMetadataTopicState:
                 isr=list(each.isr),
                 zk_version=each.state_version,
                 replicas=list(each.replicas),
+                elr=list(each.elr),
+                last_known_elr=list(each.last_known_elr),
             )
             for each in topic.partitions
         ],
@@ -139,14 +145,20 @@ def led_of(request: LeaderAndIsrRequest) -> Values:
 
 
 def stopped_of(request: StopReplicaRequest) -> Values:
-    """A `StopReplica`, in steps. INVALID_REQUEST where it names some partitions of a topic only."""
+    """A `StopReplica`, in steps. INVALID_REQUEST where it names some partitions of a topic only without saying so."""
     deletes = request.deletes_topics
     topics = []
     for topic in request.topic_states:
         states = topic.partition_states
-        if any(state.partition_index != index or state.delete_partition != deletes for index, state in enumerate(states)):
+        is_part = topic.partitions_total >= 0
+        indexes = tuple(state.partition_index for state in states)
+        if any(state.delete_partition != deletes for state in states) or (not is_part and indexes != tuple(range(len(states)))):
             raise _malformed(topic.topic_name)
-        topics.append(StoppedTopic(topic.topic_name, None if topic.topic_id == NO_ID else topic.topic_id, len(states)))
+        if is_part and not all(0 <= index < topic.partitions_total for index in indexes):
+            raise _malformed(topic.topic_name)
+        topic_id = None if topic.topic_id == NO_ID else topic.topic_id
+        partitions = topic.partitions_total if is_part else len(states)
+        topics.append(StoppedTopic(topic.topic_name, topic_id, partitions, indexes if is_part else None))
         yield None
     return StopReplica(request.controller_epoch, tuple(topics), deletes)
 
@@ -176,7 +188,8 @@ def update_of(request: UpdateMetadataRequest) -> Values:
 
 
 def _info(state: LeaderAndIsrPartitionState | UpdateMetadataPartitionState, version: int) -> PartitionInfo:
-    return PartitionInfo(state.partition_index, state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas), version)
+    isr, replicas, elr, known = map(tuple, (state.isr, state.replicas, state.elr, state.last_known_elr))
+    return PartitionInfo(state.partition_index, state.leader, state.leader_epoch, isr, replicas, version, elr, known)
 
 
 def _check_id(name: str, topic_id: bytes) -> None:

@@ -34,6 +34,9 @@ class LeaderAndIsrPartitionState:
     removing_replicas: list[int] = array(int32, "3+", ignorable=True)
     is_new: bool = boolean("1+", ignorable=True)
     leader_recovery_state: int = int8("6+")
+    elr: list[int] = array(int32, "4+", tag=10000, ignorable=True)
+    """Eligible leader replicas (KIP-966)."""
+    last_known_elr: list[int] = array(int32, "4+", tag=10001, ignorable=True)
 
 
 @message
@@ -142,6 +145,8 @@ class StopReplicaTopicState:
     topic_name: str = string("3+")
     partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState, "3+")
     topic_id: bytes = uuid("3+", tag=10000, ignorable=True)
+    partitions_total: int = int32("3+", -1, tag=10001, ignorable=True)
+    """How many partitions the topic has, where only some of them are meant; else -1."""
 
 
 @message
@@ -196,6 +201,9 @@ class UpdateMetadataPartitionState:
     zk_version: int = int32("0+")
     replicas: list[int] = array(int32, "0+")
     offline_replicas: list[int] = array(int32, "4+", ignorable=True)
+    elr: list[int] = array(int32, "6+", tag=10000, ignorable=True)
+    """Eligible leader replicas (KIP-966)."""
+    last_known_elr: list[int] = array(int32, "6+", tag=10001, ignorable=True)
 
 
 @message
