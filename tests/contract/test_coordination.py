@@ -1,8 +1,10 @@
 """The coordination tree means the same whoever keeps it. A further keeper joins by a class in `KEEPERS`."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +13,9 @@ import pytest
 from moldau.adapters.sqlite_coordination import SqliteCoordination
 from moldau.adapters.sqlite_file import MEMORY
 from moldau.adapters.sqlite_shared import SharedSqliteCoordination
+from moldau.adapters.zookeeper_coordination import ZookeeperCoordination
 from moldau.model.errors import CoordinationError
+from moldau.model.zookeeper_connect import ConnectString
 from moldau.ports.coordination import (
     BadVersionError,
     Check,
@@ -47,6 +51,7 @@ from moldau.ports.coordination import (
 )
 from moldau.testing.clock import FakeClock
 from moldau.testing.coordination import FakeSession, FakeTree
+from support import zookeeper
 from support.readers import PolledReaders
 
 T = TypeVar("T")
@@ -311,10 +316,120 @@ class FakeWithLatency(FakeAtOnce):
     latency_s = 0.5
 
 
-SEVERAL = [SharedSqlite, SharedSqliteOnThread, FakeAtOnce, FakeWithLatency]
+class Zookeeper(SeveralSessions):
+    """A real server, through a proxy for each session. What arrives here in what time is decided by threads and processes, so `settle` has
+    a request of its own answered after all others, in each session.
+    """
+
+    numbers = count(1)
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.server = zookeeper.shared_server()
+        self.root = f"/{next(self.numbers)}"
+        self.loop = asyncio.SelectorEventLoop()
+        self.sessions: list[ZookeeperSession] = []
+
+    def session(self, requests_max: int) -> "ZookeeperSession":
+        session = ZookeeperSession(self, requests_max)
+        self.sessions.append(session)
+        return session
+
+    def settle(self) -> None:
+        self.run(asyncio.sleep(0.002))  # the server's time in milliseconds passes
+        for _ in range(3):  # what an answer submits may be answered, and submit more
+            for session in self.sessions:
+                session.settle()
+
+    def expire(self, client: Client) -> None:
+        faults(client).expire()
+
+    def come_back(self, client: Client) -> None:
+        faults(client).resume()
+
+    def carry_out(self) -> None:
+        self.settle()
+
+    def run(self, wait: Coroutine[Any, Any, object]) -> None:
+        self.loop.run_until_complete(asyncio.wait_for(wait, 30))
+
+    def end(self) -> None:
+        for session in self.sessions:
+            session.release()
+            session.proxy.mend()
+        super().end()
+        for session in self.sessions:
+            session.proxy.close()
+        self.run(asyncio.sleep(0))
+        self.loop.close()
+
+
+class ZookeeperSession(ZookeeperCoordination):
+    """A session, and the faults of its connection; as those of a :class:`FakeSession`."""
+
+    def __init__(self, keeper: Zookeeper, requests_max: int) -> None:
+        self.keeper = keeper
+        self.proxy = zookeeper.Proxy(keeper.loop, (zookeeper.HOST, keeper.server.port))
+        self.state: SessionState | None = None
+        connect = ConnectString(((zookeeper.HOST, self.proxy.port),), keeper.root)
+        super().__init__(connect, keeper.loop, session_timeout_ms=10_000, requests_max=requests_max)
+        self.listen(self.heard)
+
+    def heard(self, event: WatchEvent | SessionEvent) -> None:
+        if isinstance(event, SessionEvent):
+            self.state = event.state
+
+    def settle(self) -> None:
+        self.keeper.run(self.idle())
+
+    async def idle(self) -> None:
+        """Until what was submitted before has been answered, or waits for a connection."""
+        answers: list[Outcome] = []
+        is_asking = False
+        while self.state is not CLOSED:
+            if self.proxy.is_cut and self.state is SUSPENDED:
+                return
+            if self.proxy.is_holding:
+                if self.proxy.held >= len(self._sent):
+                    return
+            elif answers:
+                if not isinstance(answers.pop(), CoordinationError):
+                    return
+                is_asking = False
+            elif self.state is CONNECTED and not is_asking:
+                is_asking = True
+                self.submit(Exists("/"), answers.append)
+            await asyncio.sleep(0.001)
+
+    def hold(self) -> None:
+        self.proxy.hold()
+
+    def release(self) -> None:
+        self.proxy.release()
+
+    def suspend(self) -> None:
+        self.proxy.cut()
+        self.settle()
+
+    def resume(self) -> None:
+        self.proxy.mend()
+        self.settle()
+
+    def lose_answer(self, nth: int) -> None:
+        self.proxy.lose_in = nth
+
+    def expire(self) -> None:
+        session = self._client.client_id
+        assert session is not None
+        self.suspend()
+        zookeeper.end_session(self.keeper.server, session)
+
+
+REAL = pytest.param(Zookeeper, marks=[pytest.mark.system, pytest.mark.skipif(not zookeeper.has_java(), reason="no Java")])
+SEVERAL = [SharedSqlite, SharedSqliteOnThread, FakeAtOnce, FakeWithLatency, REAL]
 KEEPERS = [SqliteFile, SqliteMemory, SqliteOnThread, *SEVERAL]
-SHARED = [FakeAtOnce, FakeWithLatency]
-"""Those with faults on demand."""
+SHARED = [FakeAtOnce, FakeWithLatency, REAL]
+"""Those whose connections a test can cut and hold."""
 
 
 @pytest.fixture(params=KEEPERS, ids=lambda kind: kind.__name__)
@@ -337,12 +452,24 @@ def several(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SeveralS
 
 
 @pytest.fixture(params=SHARED, ids=lambda kind: kind.__name__)
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> FakeAtOnce:
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Keeper]:
+    keeper: Keeper = request.param(tmp_path)
+    yield keeper
+    keeper.end()
+
+
+@pytest.fixture(params=[FakeAtOnce, FakeWithLatency], ids=lambda kind: kind.__name__)
+def fakes(request: pytest.FixtureRequest, tmp_path: Path) -> FakeAtOnce:
     keeper: FakeAtOnce = request.param(tmp_path)
     return keeper
 
 
-def faults(client: Client) -> FakeSession:
+def faults(client: Client) -> FakeSession | ZookeeperSession:
+    assert isinstance(client.session, FakeSession | ZookeeperSession)
+    return client.session
+
+
+def fake(client: Client) -> FakeSession:
     assert isinstance(client.session, FakeSession)
     return client.session
 
@@ -726,7 +853,7 @@ def test_the_next_session_finds_what_lasts_and_nothing_ephemeral(keeper: Keeper)
     assert second.names("/ids") == []
     assert second.ask(Create("/q/n_", sequential=True)).path > number
     assert second.stat(number).created_id < last.stat.created_id < second.ask(Create("/ids/0")).stat.created_id
-    assert second.session.session_id > first_id
+    assert second.session.session_id != first_id
 
 
 # Several sessions, and faults
@@ -744,7 +871,7 @@ def test_a_watch_and_the_read_that_set_it_are_one_order_whoever_changes_the_node
     assert (first.data, event, second.data) == (b"", WatchEvent(CHANGED, "/a"), b"1")  # type: ignore[union-attr]
 
 
-def test_the_change_of_another_session_is_seen_before_the_answer_that_shows_it(shared: FakeAtOnce) -> None:
+def test_the_change_of_another_session_is_seen_before_the_answer_that_shows_it(shared: Keeper) -> None:
     one, two = shared.open(), shared.open()
     one.make("/a")
     two.ask(GetData("/a", watch=True))
@@ -826,7 +953,7 @@ def test_a_client_learns_that_its_session_expired_before_anything_else(several: 
     assert one.ask(Create("/ids/1", ephemeral=True)).stat.owner == one.session.session_id
 
 
-def test_a_suspended_session_does_not_know_what_has_happened(shared: FakeAtOnce) -> None:
+def test_a_suspended_session_does_not_know_what_has_happened(shared: Keeper) -> None:
     one, two = shared.open(), shared.open()
     session_id = one.session.session_id
     faults(one).lose_answer(2)
@@ -845,7 +972,7 @@ def test_a_suspended_session_does_not_know_what_has_happened(shared: FakeAtOnce)
     assert one.session.session_id == session_id
 
 
-def test_what_is_submitted_while_suspended_waits_and_keeps_its_order(shared: FakeAtOnce) -> None:
+def test_what_is_submitted_while_suspended_waits_and_keeps_its_order(shared: Keeper) -> None:
     one = shared.open()
     one.make("/q")
     faults(one).suspend()
@@ -866,7 +993,7 @@ def test_what_is_submitted_while_suspended_waits_and_keeps_its_order(shared: Fak
     assert children.names == ["1", "2", "3"]
 
 
-def test_what_an_answer_submits_comes_after_what_has_waited(shared: FakeAtOnce) -> None:
+def test_what_an_answer_submits_comes_after_what_has_waited(shared: Keeper) -> None:
     one = shared.open()
     one.make("/q")
     faults(one).suspend()
@@ -878,7 +1005,7 @@ def test_what_an_answer_submits_comes_after_what_has_waited(shared: FakeAtOnce) 
     assert children.names == ["1", "2", "3"]
 
 
-def test_watches_end_with_the_connection_without_an_event(shared: FakeAtOnce) -> None:
+def test_watches_end_with_the_connection_without_an_event(shared: Keeper) -> None:
     one, two = shared.open(), shared.open()
     one.make("/a")
     one.ask(GetData("/a", watch=True))
@@ -891,7 +1018,7 @@ def test_watches_end_with_the_connection_without_an_event(shared: FakeAtOnce) ->
     assert one.take() == []
 
 
-def test_an_expired_session_loses_its_nodes_and_others_see_it(shared: FakeAtOnce) -> None:
+def test_an_expired_session_loses_its_nodes_and_others_see_it(shared: Keeper) -> None:
     one, two = shared.open(), shared.open()
     first_id = one.session.session_id
     one.make("/ids")
@@ -912,12 +1039,12 @@ def test_an_expired_session_loses_its_nodes_and_others_see_it(shared: FakeAtOnce
     second_id = one.session.session_id
     assert (expired, connected) == (SessionEvent(EXPIRED, first_id), SessionEvent(CONNECTED, second_id))
     assert isinstance(refused, SessionExpiredError)
-    assert second_id > first_id
+    assert second_id != first_id
     assert one.ask(Create("/ids/1", ephemeral=True)).stat.owner == second_id
     assert [one.ask(Exists(path)) for path in ("/lost", "/never")] == [None, None]
 
 
-def test_what_is_submitted_between_two_sessions_belongs_to_the_next(shared: FakeAtOnce) -> None:
+def test_what_is_submitted_between_two_sessions_belongs_to_the_next(shared: Keeper) -> None:
     one = shared.open()
     ids: list[int] = []
 
@@ -936,41 +1063,41 @@ def test_what_is_submitted_between_two_sessions_belongs_to_the_next(shared: Fake
     assert made.stat.owner == connected.session_id == one.session.session_id
 
 
-def test_an_error_can_be_planted_and_nothing_has_happened(shared: FakeAtOnce) -> None:
-    one = shared.open()
+def test_an_error_can_be_planted_and_nothing_has_happened(fakes: FakeAtOnce) -> None:
+    one = fakes.open()
     planted = CoordinationError("no room", retriable=True)
-    faults(one).fail_next(planted)
+    fake(one).fail_next(planted)
     one.submit(Create("/a"), Create("/a"))
     refused, made = one.take()
     assert refused is planted
     assert isinstance(made, Created)
 
 
-def test_held_requests_are_released_one_by_one(shared: FakeAtOnce) -> None:
-    one, two = shared.open(), shared.open()
-    faults(one).hold()
+def test_held_requests_are_released_one_by_one(fakes: FakeAtOnce) -> None:
+    one, two = fakes.open(), fakes.open()
+    fake(one).hold()
     one.submit(*(Create(f"/{number}") for number in range(4)))
-    shared.settle()
-    assert (two.names("/"), faults(one).held) == ([], 4)
-    faults(one).release(1)
-    assert (two.names("/"), faults(one).held) == (["0"], 3)
-    faults(one).release()
-    shared.settle()
+    fakes.settle()
+    assert (two.names("/"), fake(one).held) == ([], 4)
+    fake(one).release(1)
+    assert (two.names("/"), fake(one).held) == (["0"], 3)
+    fake(one).release()
+    fakes.settle()
     assert (len(one.take()), two.names("/")) == (4, ["0", "1", "2", "3"])
 
 
 @pytest.mark.parametrize("suspended_first", [True, False])
-def test_a_session_that_is_closed_without_a_connection_answers_what_waits(shared: FakeAtOnce, suspended_first: bool) -> None:
-    one, two = shared.open(), shared.open()
+def test_a_session_that_is_closed_without_a_connection_answers_what_waits(fakes: FakeAtOnce, suspended_first: bool) -> None:
+    one, two = fakes.open(), fakes.open()
     one.ask(Create("/e", ephemeral=True))
     closed: list[str] = []
-    faults(one).hold()
+    fake(one).hold()
     if suspended_first:
-        faults(one).suspend()
+        fake(one).suspend()
     one.submit(Create("/a"))
-    shared.settle()
+    fakes.settle()
     one.session.close(lambda: closed.append("closed"))
-    faults(one).suspend()
+    fake(one).suspend()
     kinds = [type(each) for each in one.take()]
     if suspended_first:
         assert kinds == [SessionEvent, SessionClosedError, SessionEvent]
@@ -980,7 +1107,7 @@ def test_a_session_that_is_closed_without_a_connection_answers_what_waits(shared
     assert two.names("/") == []
 
 
-def test_a_multi_too_long_for_zookeeper_is_our_own_bug(shared: FakeAtOnce) -> None:
-    one = shared.open()
+def test_a_multi_too_long_for_zookeeper_is_our_own_bug(fakes: FakeAtOnce) -> None:
+    one = fakes.open()
     with pytest.raises(ValueError, match="a multi of more than 1000000 bytes"):
         one.submit(Multi((Create("/a", b"x" * 500_000), Create("/b", b"x" * 500_000))))

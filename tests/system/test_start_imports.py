@@ -38,6 +38,10 @@ messages = "moldau.protocol.messages."
 print([name for name in sys.modules if name.startswith(messages) and name != messages + "metadata"])
 """
 UNWANTED = (
+    "kazoo",
+    "moldau.adapters.zookeeper",
+    "moldau.assembly.zookeeper",
+    "moldau.model.zookeeper_connect",
     "moldau.broker.coordinators",
     "moldau.broker.groups",
     "moldau.adapters.metrics_server",

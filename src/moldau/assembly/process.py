@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from moldau.adapters.event_loop import LoopClock, new_event_loop
 from moldau.assembly.interpreter import SWITCH_INTERVAL_S, GarbagePauses, HeapTrimmer, use_one_heap
 from moldau.assembly.open_files import raise_open_files_limit
-from moldau.assembly.running import RunningBroker
+from moldau.assembly.running import RunningBroker, StartInterruptedError
 from moldau.assembly.termination import TerminationWatch
 from moldau.model.config.store import BrokerConfig
 
@@ -70,6 +70,7 @@ async def _serve(
             hurried.set()
             running.hurry()
         asked.set()
+        running.interrupt_start()
 
     def bound() -> None:
         on_bound()
@@ -81,7 +82,11 @@ async def _serve(
     upkeep: list[GarbagePauses | HeapTrimmer] = []
     ended = True
     try:
-        running.start(adopt=adopt, on_bound=bound)
+        try:
+            await running.start(adopt=adopt, on_bound=bound)
+        except StartInterruptedError:
+            _LOG.info("stopped while starting")
+            return ended
         if metrics is not None:
             metrics.serve(loop, running.broker)
         on_listening(running.addresses)

@@ -31,11 +31,12 @@ from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.meta_properties import read_meta_properties
 from moldau.model.config.listeners import EVERY_INTERFACE, Listener, listeners_of
 from moldau.model.config.store import BrokerConfig
-from moldau.model.errors import CoordinationError, MoldauError
+from moldau.model.errors import CoordinationError, MoldauError, WorldError
 
 if TYPE_CHECKING:
     from moldau.adapters.worker_process import LoopWorkers
     from moldau.broker.broker import Broker
+    from moldau.ports.coordination import Coordination
     from moldau.ports.transport import Network
 
 _LOG = logging.getLogger(__name__)
@@ -49,6 +50,10 @@ LOGS_SHARE_AFTER = 0.25
 """Which share of `shutdown.forced.after.ms` there is in any case, however long connections have taken."""
 UNREAD_LIMIT_S = 0.5
 """How long a stop waits for a peer that takes nothing of what is queued for it."""
+
+
+class StartInterruptedError(MoldauError):
+    """The broker was asked to stop while its start waited for ZooKeeper."""
 
 
 class RunningBroker:
@@ -79,13 +84,15 @@ class RunningBroker:
         self._compute: LoopBackground
         self._recompress: LoopBackground
         self._workers: LoopWorkers | None = None
-        self._coordination: SqliteCoordination
-        self._store_thread: LoopBackground
+        self._coordination: Coordination
+        self._store_thread: LoopBackground | None = None
+        self._starting: asyncio.Future[None] = loop.create_future()
+        """Ends when the broker is open, for a start that waits for that."""
         self._server: Server
         self._deadline = math.inf
 
-    def start(self, *, adopt: bool = False, on_bound: Callable[[], object] = lambda: None) -> None:
-        """Listen and serve. OSError for the sockets, WorldError for the rest; then nothing is left open.
+    async def start(self, *, adopt: bool = False, on_bound: Callable[[], object] = lambda: None) -> None:
+        """Listen and serve. OSError for the sockets, WorldError for the rest; then nothing is left open. Waits for ZooKeeper only.
 
         `on_bound` is called when it has the ports, before the store is opened; what it raises ends the start in the same way.
         """
@@ -93,7 +100,7 @@ class RunningBroker:
         sockets = self._bind()
         try:
             on_bound()
-            self._open(adopt=adopt)
+            await self._open(adopt=adopt)
         except BaseException:
             for _, bound in sockets:
                 bound.close()
@@ -132,10 +139,9 @@ class RunningBroker:
         self._compute.cut_off()
         self._recompress.cut_off()
         self._background.close()
-        closed: asyncio.Future[None] = self._loop.create_future()
-        self._coordination.close(lambda: closed.set_result(None))
-        await closed
-        self._store_thread.close()
+        await self._close_coordination()
+        if self._store_thread is not None:
+            self._store_thread.close()
         await asyncio.sleep(0)  # receivers of closed connections are notified
 
     async def _close_logs(self, asked: float) -> None:
@@ -161,6 +167,17 @@ class RunningBroker:
         from moldau.adapters.asyncio_network import AsyncioNetwork
 
         return AsyncioNetwork(self._loop)
+
+    async def _close_coordination(self) -> None:
+        closed: asyncio.Future[None] = self._loop.create_future()
+        self._coordination.close(lambda: closed.set_result(None))
+        await closed
+
+    def interrupt_start(self) -> None:
+        """Have a start that waits for ZooKeeper end with StartInterruptedError."""
+        if not self._starting.done():
+            self._starting.set_exception(StartInterruptedError("the start was interrupted"))
+            self._starting.exception()  # it may be that nothing waits
 
     def hurry(self) -> None:
         """Cut the connections that a stop is waiting for, or would wait for."""
@@ -189,19 +206,24 @@ class RunningBroker:
         self.failure = failure
         self._on_all_failed(failure)
 
-    def _open(self, *, adopt: bool) -> None:
+    async def _open(self, *, adopt: bool) -> None:
         directories = [os.path.abspath(path) for path in self.config.list("log.dirs")]
-        store = f"{directories[0]}/{STORE}"
-        is_new = not os.path.exists(store)
         files = PosixFiles()
         files.make_directory(directories[0])
         clock = LoopClock(self._loop)
-        try:
-            self._coordination = SqliteCoordination(store, clock.time_ms)
-        except BaseException:
-            if is_new:
-                _remove_store(store)
-            raise
+        store, is_new = f"{directories[0]}/{STORE}", False
+        sqlite: SqliteCoordination | None = None
+        if self.config.value("zookeeper.connect") is not None:
+            store = str(self.config.value("zookeeper.connect"))
+            await self._connect()
+        else:
+            is_new = not os.path.exists(store)
+            try:
+                self._coordination = sqlite = SqliteCoordination(store, clock.time_ms)
+            except BaseException:
+                if is_new:
+                    _remove_store(store)
+                raise
         self._background = LoopBackground(self._loop, before_first=self._before_threads)
         self._compute = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
         self._recompress = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
@@ -225,14 +247,16 @@ class RunningBroker:
             )
             self.broker.advertised = self._advertised()
             self._show_advertised()
-            started: list[object] = []
-            self.broker.start(self._info(), started.append, adopt=adopt)
-            assert started == [None], "a store in this process answers at once"
-            self._store_thread = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
-            self._coordination.run_on(self._store_thread)
+            self.broker.start(self._info(), self._started, adopt=adopt)
+            if sqlite is None:
+                await self._starting
+            else:
+                assert self._starting.done(), "a store in this process answers at once"
+                self._store_thread = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
+                sqlite.run_on(self._store_thread)
         except BaseException as error:
             with contextlib.suppress(MoldauError):
-                self._coordination.close()
+                await self._close_coordination()
             self._background.close()
             if is_new:
                 if not adopt and hasattr(self, "broker"):
@@ -245,6 +269,29 @@ class RunningBroker:
         quota.files_max = connections_max()
         self._server = Server(self._loop, self.broker.accept, self._limits(), quota)
         self.broker.on_reconfigured.append(self._reconfigured)
+
+    async def _connect(self) -> None:
+        """Begin a session with ZooKeeper."""
+        from moldau.model.extras import require
+
+        require("zookeeper", "zookeeper.connect (--zookeeper)")
+        from moldau.assembly.zookeeper import open_zookeeper, wait_connected
+
+        self._before_threads()
+        self._coordination = tree = open_zookeeper(self.config, self._loop)
+        try:
+            await wait_connected(tree, self.config, self._starting)
+        except BaseException:
+            await self._close_coordination()
+            raise
+
+    def _started(self, error: WorldError | None) -> None:
+        if self._starting.done():
+            return
+        if error is None:
+            self._starting.set_result(None)
+        else:
+            self._starting.set_exception(error)
 
     def _make_workers(self) -> "LoopWorkers":
         from moldau.adapters.worker_process import LoopWorkers

@@ -65,7 +65,7 @@ class BrokerThread:
     async def _serve(self) -> None:
         self._asked = asyncio.Event()
         self._running = RunningBroker(self._loop, self._config, lambda _failure: self._asked.set())
-        self._running.start(adopt=self._adopt)
+        await self._running.start(adopt=self._adopt)
         self._started.set()
         await self._asked.wait()
         await self._running.stop()

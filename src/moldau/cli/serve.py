@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 )
 @click.option("-s", "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting, such as num.partitions=3; may be repeated.")
 @click.option(
+    "--zookeeper",
+    metavar="HOST:PORT,...[/CHROOT]",
+    help="Keep the cluster's metadata in ZooKeeper (zookeeper.connect) instead of a file in the first data directory.",
+)
+@click.option(
     "--adopt", is_flag=True, help="Take over a data directory that another system, such as Apache Kafka, wrote, or one with other files."
 )
 @click.option(
@@ -64,6 +69,7 @@ def serve(
     directories: tuple[str, ...],
     file: str | None,
     settings: tuple[str, ...],
+    zookeeper: str | None,
     adopt: bool,
     registry: str | None,
     metrics: str | None,
@@ -80,7 +86,7 @@ def serve(
     Exit code 1 for a port or a directory that cannot be had, 2 for a setting that is not allowed.
     """
     try:
-        config = _config(listen, advertise, directories, file, settings)
+        config = _config(listen, advertise, directories, file, settings, zookeeper)
     except InvalidConfigError as error:
         raise click.UsageError(error.message) from error
     for directory in config.list("log.dirs"):
@@ -161,7 +167,12 @@ def _refuse_strangers(directories: Sequence[str]) -> None:
 
 
 def _config(
-    listen: str | None, advertise: str | None, directories: tuple[str, ...], file: str | None, settings: tuple[str, ...]
+    listen: str | None,
+    advertise: str | None,
+    directories: tuple[str, ...],
+    file: str | None,
+    settings: tuple[str, ...],
+    zookeeper: str | None,
 ) -> BrokerConfig:
     """All layers of the configuration. InvalidConfigError names the place of a mistake."""
     options = list(settings)
@@ -169,6 +180,8 @@ def _config(
         options.append(f"listeners=PLAINTEXT://{listen}")
     if advertise is not None:
         options.append(f"advertised.listeners=PLAINTEXT://{advertise}")
+    if zookeeper is not None:
+        options.append(f"zookeeper.connect={zookeeper}")
     if directories:
         if any("," in directory for directory in directories):
             raise InvalidConfigError("--data: a comma separates directories in log.dirs, so none can have one in its name")

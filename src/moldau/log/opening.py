@@ -250,8 +250,6 @@ class Opening:
             segment.transaction_index.unsynced = False
         for removed in report.removed:
             snapshots.forget(removed.base_offset)
-        if report.removed:  # at once: after another power cut they would be back, and follow where the cut was not undone as well
-            self._files.sync_directory(self._directory)
         self._unsynced_files.add_directory(self._directory)
         _log_recovery(report)
         return report

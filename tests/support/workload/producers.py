@@ -92,15 +92,14 @@ class Transactions:
     def recover(self, transaction: int, failure: confluent_kafka.KafkaException) -> bool:
         """After an error within a transaction: abort it, if that is possible; whether the producer can go on."""
         error = error_of(failure)
-        if error.txn_requires_abort() or error.code() == confluent_kafka.KafkaError._STATE:  # `produce` again gives the code alone
+        if error.txn_requires_abort():
             try:
                 self._abort(transaction)
             except confluent_kafka.KafkaException as second:
                 error = error_of(second)
             else:
                 return True
-        is_fatal = error.fatal() or error.code() == confluent_kafka.KafkaError._FATAL  # what `produce` raises has the code alone
-        assert is_fatal, f"a transaction cannot be ended: {error!r}"
+        assert error.fatal(), f"a transaction cannot be ended: {error}"
         return False
 
     def _abort(self, transaction: int) -> None:
@@ -153,12 +152,8 @@ class TransactionalSender(Worker):
         transaction = mine.begin()
         self._fill(mine, transaction)
         heir = Transactions(self, f"{name}, heir", self.name, java=self.java)
-        try:
-            self._fill(mine, transaction)
-            goes_on = mine.end(transaction, commit=True)
-        except confluent_kafka.KafkaException as failure:  # what it had sent before was refused meanwhile
-            goes_on = mine.recover(transaction, failure)
-        assert not goes_on, f"{name} could use its transactional id after another had taken it"
+        self._fill(mine, transaction)
+        assert not mine.end(transaction, commit=True), f"{name} committed after another had taken its transactional id"
         last = heir.begin()
         self._fill(heir, last)
         heir.end(last, commit=True)

@@ -22,7 +22,7 @@ def test_they_are_named_in_one_line(settings: list[str], lines: list[str], tmp_p
 
     async def start_and_stop() -> None:
         running = RunningBroker(asyncio.get_running_loop(), BrokerConfig(static))
-        running.start()
+        await running.start()
         await running.stop()
 
     asyncio.run(start_and_stop())

@@ -22,7 +22,7 @@ def registered(directory: Path, *settings: str) -> tuple[dict[str, Any], list[in
     async def start_and_stop() -> tuple[dict[str, Any], list[int], str | None]:
         loop = asyncio.get_running_loop()
         running = RunningBroker(loop, BrokerConfig(static))
-        running.start()
+        await running.start()
         read: asyncio.Future[Outcome] = loop.create_future()
         running._coordination.submit(GetData(znodes.broker(0)), read.set_result)
         found = await read

@@ -182,26 +182,6 @@ def test_each_cut_of_recovery_is_logged_with_file_place_and_number_of_bytes_and_
     assert f"bytes={size} reason=follows the cut at offset 1" in removed
 
 
-def test_what_recovery_removes_stays_removed_through_another_power_cut() -> None:
-    disk = ForgetfulDisk()
-    size = len(make_batch([b"a"]))
-    config = LogConfig(segment_bytes=2 * size)
-    log = create(restart(disk), "t", 0, config)
-    for value in (b"a", b"b", b"c"):
-        append_values(log, value)
-    flush(log)
-    first = disk.open("/data/t-0/00000000000000000000.log", writable=True)
-    first.truncate(2 * size - 5)
-    first.sync()
-    disk.crash()
-    log = create(restart(disk), "t", 0, config)
-    assert values_of(log) == [b"a"], "c does not follow any more"
-    append_values(log, b"d")
-    disk.open("/data/t-0/00000000000000000000.log", writable=True).sync()
-    disk.crash()
-    assert values_of(create(restart(disk), "t", 0, config)) == [b"a", b"d"], "nor does it follow d"
-
-
 def test_a_recovery_point_beyond_the_log_is_lowered_on_disk_before_anything_is_appended() -> None:
     """Else the records that take those offsets would be believed to be synced after the next crash."""
     disk = ForgetfulDisk()

@@ -1,7 +1,7 @@
 """Kafka's settings that this version does not have, by what they belong to, so that an error names the reason and not "unknown".
 
 Two kinds. Those that would be dangerous to ignore (encryption, authentication, authorisation, quotas) are refused in every source. The
-others change nothing that a client can rely on here (KRaft, ZooKeeper, metrics, removed names): a ``server.properties`` may carry them, and
+others change nothing that a client can rely on here (KRaft, metrics, removed names): a ``server.properties`` may carry them, and
 they are ignored with a line in the log.
 """
 
@@ -18,7 +18,9 @@ class MissingSetting(NamedTuple):
 _SECURITY = MissingSetting("there is no TLS, SASL or ACL yet: every client that reaches the port may read, write and delete", False)
 _QUOTAS = MissingSetting("there are no quotas yet", False)
 _KRAFT = MissingSetting("there is no KRaft quorum: metadata is kept in the first log directory", True)
-_ZOOKEEPER = MissingSetting("brokers do not form clusters through ZooKeeper yet: metadata is kept in the first log directory", True)
+_ZOOKEEPER = MissingSetting("it is of Java's client of ZooKeeper", True)
+_ZOOKEEPER_TLS = MissingSetting("there is no TLS to ZooKeeper: what a broker sends, a password too, can be read on the way", False)
+_BROKER_IDS = MissingSetting("broker ids are not generated: broker.id is 0 unless it is set", True)
 _CLUSTER = MissingSetting("there is no replication yet", True)
 _TIERS = MissingSetting("there is no tiered storage yet", True)
 _METRICS = MissingSetting("metrics reporters are Java classes", True)
@@ -43,6 +45,7 @@ _PREFIXES = (
     ("initial.broker.", _KRAFT),
     ("raft.", _KRAFT),
     ("unstable.", _KRAFT),
+    ("zookeeper.ssl.", _ZOOKEEPER_TLS),
     ("zookeeper.", _ZOOKEEPER),
     ("replica.", _CLUSTER),
     ("inter.broker.", _CLUSTER),
@@ -79,8 +82,8 @@ NAMES = {
     ),
     "message.format.version": _REMOVED,
     "message.downconversion.enable": _REMOVED,
-    "broker.id.generation.enable": _ZOOKEEPER,
-    "reserved.broker.max.id": _ZOOKEEPER,
+    "broker.id.generation.enable": _BROKER_IDS,
+    "reserved.broker.max.id": _BROKER_IDS,
     "offsets.topic.required.acks": _REMOVED,
     "offsets.commit.required.acks": _REMOVED,
 }

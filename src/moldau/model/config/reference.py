@@ -35,7 +35,7 @@ A broker takes its configuration from three places; the later wins:
 
 A name that is not known, or a value that is not allowed, stops the start with a line that says where it stands and what is allowed.
 A setting that Kafka has and this version does not is named with the reason. In a `server.properties`, what changes nothing for clients
-here (`process.roles`, `zookeeper.connect`, `metric.reporters`, listeners of a controller, ...) is ignored with a line in the log; what
+here (`process.roles`, `metric.reporters`, listeners of a controller, ...) is ignored with a line in the log; what
 would be dangerous to ignore (`ssl.*`, `sasl.*`, `authorizer.class.name`, ...) stops the start.
 
 While a broker runs, `moldau config` and every Kafka tool (AlterConfigs, IncrementalAlterConfigs) change what is not read-only: for this

@@ -106,6 +106,24 @@ class AddressLimits(Validator):
         return "of address:number,address:number,..."
 
 
+class ZookeeperServers(Validator):
+    """Texts ``host:port,host:port/chroot``, see `moldau.model.zookeeper_connect`."""
+
+    __slots__ = ()
+
+    def allows(self, value: ConfigValue) -> bool:
+        """Whether it is such a text."""
+        from moldau.model.zookeeper_connect import parse_connect
+
+        try:
+            return isinstance(value, str) and bool(parse_connect(value).servers)
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return "of host:port,host:port,... and perhaps /chroot after the last"
+
+
 def address_limits(text: str) -> dict[str, int]:
     """From ``address:number,...``, perhaps empty; an address of version 6 has colons of its own and may be in brackets. ValueError."""
     limits = {}

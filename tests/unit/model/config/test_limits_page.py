@@ -21,6 +21,7 @@ NO_BOUNDS = {
     "log.message.timestamp.after.max.ms": "which timestamps are taken",
     "log.message.timestamp.before.max.ms": "which timestamps are taken",
     "add.partitions.to.txn.retry.backoff.max.ms": "how long we try",
+    "zookeeper.max.in.flight.requests": "of our own requests",
 }
 """Settings with a `max` in the name that bound nothing of what clients take."""
 

@@ -82,8 +82,8 @@ def test_a_slip_of_the_pen_is_refused_and_not_passed_over() -> None:
 
 
 def test_in_a_toml_file_and_on_the_command_line_no_name_is_passed_over() -> None:
-    for given in ({"file_text": 'zookeeper.connect = "a:1"', "file_name": "m.toml"}, {"settings": ["zookeeper.connect=a:1"]}):
-        with pytest.raises(InvalidConfigError, match=r"'zookeeper.connect' of Apache Kafka does not exist in this version: .*ZooKeeper"):
+    for given in ({"file_text": 'process.roles = "broker"', "file_name": "m.toml"}, {"settings": ["process.roles=broker"]}):
+        with pytest.raises(InvalidConfigError, match=r"'process.roles' of Apache Kafka does not exist in this version: .*KRaft"):
             read_static(**given)
 
 

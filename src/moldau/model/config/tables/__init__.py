@@ -4,5 +4,6 @@ from moldau.model.config.tables.coordinators import COORDINATORS
 from moldau.model.config.tables.logs import LOGS
 from moldau.model.config.tables.network import NETWORK
 from moldau.model.config.tables.registry import REGISTRY
+from moldau.model.config.tables.zookeeper import ZOOKEEPER
 
-BROKER = {**NETWORK, **LOGS, **COORDINATORS, **REGISTRY}
+BROKER = {**NETWORK, **LOGS, **COORDINATORS, **REGISTRY, **ZOOKEEPER}
