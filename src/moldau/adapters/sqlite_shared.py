@@ -8,7 +8,7 @@ A session ends
 
 * at once when its process ends, by whatever cause: the others notice that its pipe has no writer any more;
 * when it was silent for its timeout, as when its process is stopped: at each tick a session sends messages to all others, and these count
-  their own ticks in which none came. One that has itself been paused counts from the beginning.
+  their own ticks in which none came. So a pause of their own counts as one tick.
 
 A session whose own last tick is two thirds of the timeout ago is in doubt, which is looked at before anything is delivered or submitted:
 it is SUSPENDED. Then it touches its row in the file. Another process ends it only if it was not touched meanwhile: so either it is
@@ -91,7 +91,6 @@ class SharedSqliteCoordination:
         """Whether the log is to be copied."""
         self._shown_at_s = 0.0
         """When others were shown last that the session lives."""
-        self._ticked_at_s = clock.monotonic()
         self._silent_ticks: dict[int, int] = {}
         self._rows: dict[int, SessionRow] = {}
         self._file = SharedFile(path, clock, timeout_ms)
@@ -303,21 +302,17 @@ class SharedSqliteCoordination:
     # Time
 
     def _tick(self) -> None:
-        now = self._clock.monotonic()
-        was_paused = now - self._ticked_at_s > 2 * self._tick_s
-        self._ticked_at_s = now
+        now = self._clock.monotonic()  # first: a pause that begins further down is noticed at the next look
         self._timer = self._clock.call_later(self._tick_s, self._tick)
         self._check_doubt()
         for sender in self._pipes.receive():
             self._silent_ticks.pop(sender, None)
-        if was_paused:
-            self._silent_ticks.clear()
         if self._state is not SessionState.CONNECTED:
             self._silent_ticks.clear()
             self._reconnect()
             return
-        self._peers.notify(self._session_id)
         self._shown_at_s = now
+        self._peers.notify(self._session_id)
         silent = []
         for session_id, row in self._rows.items():
             ticks = self._silent_ticks.get(session_id, -1) + 1

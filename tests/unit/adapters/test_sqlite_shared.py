@@ -15,6 +15,7 @@ from moldau.adapters.session_pipes import OwnPipes, PeerPipes
 from moldau.adapters.sqlite_shared import TICKS, SharedSqliteCoordination
 from moldau.model.errors import CoordinationError
 from moldau.ports.coordination import (
+    ConnectionLostError,
     Create,
     Data,
     EventType,
@@ -152,6 +153,27 @@ def test_a_session_that_comes_back_while_another_ends_it_is_connected_or_expired
     assert names(two, "/") == ["one"]
     turn(8.0, one, two)
     assert (names(two, "/"), one.events()) == (["one"], [])
+
+
+def test_what_was_on_its_way_when_the_session_was_ended_does_not_happen(begin: Callable[[], Process]) -> None:
+    one, two = begin(), begin()
+    one.ask(Create("/a"))
+    thread = FakeBackground()
+    one.session.run_on(thread)
+    for request in (SetData("/a", b"late"), Create("/late"), Multi((Create("/late", ephemeral=True),))):
+        one.session.submit(request, one.stream.append)
+    turn(TIMEOUT_MS / 1000 + 2 * TICK_S, two)
+    one.clock.advance_within(TIMEOUT_MS / 1000)
+    thread.immediate = True
+    thread.run_all()
+    assert (names(two, "/"), two.ask(GetData("/a"))[0]) == (["a"], b"")  # type: ignore[index]
+    suspended, *lost, expired, connected = one.take()
+    assert [type(each) for each in lost] == [ConnectionLostError] * 3
+    assert [each.state for each in (suspended, expired, connected) if isinstance(each, SessionEvent)] == [
+        SessionState.SUSPENDED,
+        SessionState.EXPIRED,
+        SessionState.CONNECTED,
+    ]
 
 
 def test_a_process_that_was_paused_itself_ends_no_session_for_that(begin: Callable[[], Process]) -> None:
