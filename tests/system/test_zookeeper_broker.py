@@ -1,5 +1,6 @@
 """A broker whose metadata is in a real ZooKeeper."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import MoldauError
 from support import zookeeper
 from support.server import ServerProcess
+from support.supervised import Program
 
 pytestmark = [pytest.mark.system, pytest.mark.skipif(not zookeeper.has_java(), reason="no Java")]
 
@@ -181,6 +183,17 @@ def test_a_start_without_zookeeper_says_what_it_waits_for_and_gives_up(tmp_path:
     assert f"waiting for ZooKeeper: servers={zookeeper.HOST}:{port} reason=Connection refused" in output
     assert "no connection to ZooKeeper within 500 ms" in output
     assert away.stop() == 1
+
+
+def test_a_signal_ends_a_start_that_waits(tmp_path: Path) -> None:
+    port = free_ports(zookeeper.HOST, 1)[0]
+    command = [sys.executable, "-m", "moldau.cli.main", "serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")]
+    program = Program([*command, "--zookeeper", f"{zookeeper.HOST}:{port}", "--log-format", "json"])
+    program.wait_for('{"time"', LIMIT_S)
+    program.terminate()
+    assert program.wait() == 0
+    assert "waiting for ZooKeeper" in program.lines[0]
+    assert "stopped while starting" in program.lines[-1]
 
 
 def test_only_the_brokers_of_a_cluster_change_its_nodes_where_they_have_access_lists(server: ZookeeperServer, tmp_path: Path) -> None:
