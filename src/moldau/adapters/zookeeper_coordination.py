@@ -1,7 +1,7 @@
 """The coordination tree in ZooKeeper, over kazoo.
 
 kazoo has a thread for its connection. Everything it finds there (answers, watches, states) goes through one queue to the loop's thread,
-where all of this runs: see `_Handler`. Nothing here waits for ZooKeeper.
+where all of this runs: see `zookeeper_handler`. Nothing here waits for ZooKeeper.
 
 At most `in_flight_max` requests are with kazoo; the others wait here, also while there is no connection. A kazoo client is used for one
 session. When that has expired, the next session gets a client of its own, so that no request of the old session can be sent in the new one:
@@ -14,16 +14,15 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from kazoo import exceptions as errors
 from kazoo.client import KazooClient, KazooState
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType as KazooEvent
 from kazoo.protocol.states import KeeperState, WatchedEvent
 
+from moldau.adapters.zookeeper_handler import LoopAnswer, LoopHandler
 from moldau.adapters.zookeeper_requests import OPEN, REQUEST_BYTES_MAX, Acl, bytes_of, outcome_of, submit
 from moldau.model.errors import CoordinationError
 from moldau.model.zookeeper_connect import ConnectString
@@ -119,7 +118,7 @@ class ZookeeperCoordination:
         self._is_ending = False
         self._is_closed = False
         self._client: KazooClient
-        self._handler: _Handler
+        self._handler: LoopHandler
         self._watch: Callable[[WatchedEvent], object]
         self._start_client(None)
 
@@ -165,7 +164,7 @@ class ZookeeperCoordination:
 
     def _start_client(self, session: tuple[int, bytes] | None) -> None:
         """Connect with a new client: in a new session, or in one that a client before had."""
-        self._handler = _Handler(self._loop)
+        self._handler = LoopHandler(self._loop)
         client = self._client = KazooClient(
             hosts=self._connect.hosts,
             timeout=self._session_timeout_s,
@@ -180,7 +179,7 @@ class ZookeeperCoordination:
         self._watch = partial(self._watched, client)
         client.start_async()
 
-    def _state_changed(self, client: KazooClient, handler: "_Handler", state: str) -> None:
+    def _state_changed(self, client: KazooClient, handler: LoopHandler, state: str) -> None:
         """On kazoo's thread, which does not connect before this returns."""
         if state == KazooState.CONNECTED:
             handler.post(partial(self._connected, client, client.client_id))
@@ -272,7 +271,7 @@ class ZookeeperCoordination:
         sent.outcome, sent.is_done = error, True
         self._loop.call_soon(self._deliver)
 
-    def _answered(self, sent: _Request, answer: "_Answer") -> None:
+    def _answered(self, sent: _Request, answer: LoopAnswer) -> None:
         """Errors of the connection are left to `_suspended`, which follows: events of the session come first."""
         if not sent.is_done and not isinstance(answer.exception, _OF_CONNECTION):
             sent.outcome, sent.is_done = outcome_of(sent.request, answer, self._root), True
@@ -301,7 +300,7 @@ class ZookeeperCoordination:
         for path in reversed(paths):
             client.create_async(path, acl=list(self._acl_of("/"))).rawlink(partial(self._root_made, path))
 
-    def _root_made(self, path: str, answer: "_Answer") -> None:
+    def _root_made(self, path: str, answer: LoopAnswer) -> None:
         error = answer.exception
         if error is None or isinstance(error, errors.NodeExistsError):
             self._is_root_made = path == self._root
@@ -360,100 +359,3 @@ def _stop(client: KazooClient, then: Callable[[], object] = nothing) -> None:
         _LOG.warning("client of ZooKeeper not closed in order: reason=%s", str(error) or type(error).__name__)
     finally:
         then()
-
-
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """How kazoo calls back: everything in one queue, on the thread of the loop.
-
-    kazoo's own handler has a thread for answers and one for watches, which lose their order against each other.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._loop = loop
-        self._thread = threading.get_ident()
-        self.is_over = False
-        """Whether the client has ended, so that it must not connect any more."""
-        self.failure: str | None = None
-
-    def start(self) -> None:
-        """There are no threads for calls back."""
-
-    def stop(self) -> None:
-        """See `start`."""
-
-    def async_result(self) -> "_Answer":
-        """A result whose callbacks run on the loop's thread, in the order in which results come."""
-        return _Answer(self)
-
-    def dispatch_callback(self, callback: Any) -> None:
-        """Call a watcher."""
-        self.post(partial(callback.func, *callback.args))
-
-    def create_connection(self, *arguments: Any, **options: Any) -> Any:
-        """Connect, unless the client has ended."""
-        if self.is_over:
-            raise OSError("client has ended")
-        try:
-            connection = super().create_connection(*arguments, **options)
-        except OSError as error:
-            self.failure = error.strerror or str(error)
-            raise
-        self.failure = None
-        return connection
-
-    def post(self, call: Callable[[], object]) -> None:
-        """Call on the loop's thread, after all that was posted before."""
-        try:
-            self._loop.call_soon_threadsafe(call)
-        except RuntimeError:  # the loop is closed
-            _LOG.debug("call of kazoo dropped: loop closed")
-
-    def settle(self, call: Callable[[], object]) -> None:
-        """Call on the loop's thread: at once, when this is it."""
-        if threading.get_ident() == self._thread:
-            call()
-        else:
-            self.post(call)
-
-
-class _Answer:
-    """The result of a request, which changes on the loop's thread only."""
-
-    def __init__(self, handler: _Handler) -> None:
-        self._handler = handler
-        self._callbacks: list[Callable[[_Answer], object]] = []
-        self._is_ready = False
-        self.value: Any = None
-        self.exception: Exception | None = None
-
-    def set(self, value: Any = None) -> None:
-        """The result is there."""
-        self._handler.settle(partial(self._settle, value, None))
-
-    def set_exception(self, exception: Exception) -> None:
-        """The request failed."""
-        self._handler.settle(partial(self._settle, None, exception))
-
-    def get(self) -> Any:
-        """The result, which is there."""
-        if self.exception is not None:
-            raise self.exception
-        return self.value
-
-    def rawlink(self, callback: Callable[["_Answer"], object]) -> None:
-        """Call back when the result is there."""
-        if self._is_ready:
-            callback(self)
-        else:
-            self._callbacks.append(callback)
-
-    def _settle(self, value: Any, exception: Exception | None) -> None:
-        if self._is_ready:
-            return
-        self._is_ready = True
-        self.value, self.exception = value, exception
-        callbacks: Sequence[Callable[[_Answer], object]] = self._callbacks
-        self._callbacks = []
-        for callback in callbacks:
-            callback(self)
