@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from moldau.log.batches import OldFormatError
 from moldau.log.cache import SegmentCache
-from moldau.log.checkpoints import CLEANED, LOG_STARTS, RECOVERY_POINTS
+from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.directory import LogDirectory
@@ -156,7 +156,8 @@ class Loader:
     def open_log(self, placement: Placement, config: LogConfig, now_ms: int, *, clean: bool) -> PartitionLog:
         """Open the log of a placement with what the checkpoints say. Raises what `PartitionLog.open` raises.
 
-        The checkpointed high watermark is not asked: without replication this log is its whole in-sync set, and all of it may be read.
+        The checkpointed high watermark is left for `Placement.take_high_watermark`: where this log is the whole in-sync set, all of it may
+        be read.
         """
         offsets, key = placement.directory.offsets, placement.topic_partition
         if placement.directory.failed_before or not clean:
@@ -184,6 +185,7 @@ class Loader:
         if offsets[CLEANED].get(key, 0) > log.log_end_offset:  # what is appended from now on was never cleaned
             offsets[CLEANED][key] = log.start_offset
         placement.opened(log)
+        placement.high_watermark = offsets[HIGH_WATERMARKS].get(key, log.start_offset)
         return log
 
     def was_used(self, placement: Placement) -> bool:

@@ -29,7 +29,7 @@ SHORTAGES_MAX = 100
 class Placement:
     """A partition's folder in a log directory. Invariant: there is a `log`, or a `problem` that says why there is none."""
 
-    __slots__ = ("_opened", "directory", "folder", "log", "problem", "rivals", "topic_id", "topic_partition")
+    __slots__ = ("_opened", "directory", "folder", "high_watermark", "log", "problem", "rivals", "topic_id", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, directory: LogDirectory, folder: str) -> None:
         self.topic_partition = topic_partition
@@ -39,6 +39,8 @@ class Placement:
         """Of the topic that the folder was made for; None where it has no `partition.metadata`."""
         self.log: PartitionLog | None = None
         self.problem: MoldauError | None = None
+        self.high_watermark: int | None = None
+        """As of the last checkpoint before this start, until it is known whether the partition has other replicas."""
         self.rivals: list[Placement] = []
         """Other folders of a partition of this name: which one is the topic's is decided once its id is known."""
         self._opened = False
@@ -48,6 +50,11 @@ class Placement:
         self.log = log
         self.problem = None
         self._opened = True
+
+    def take_high_watermark(self) -> None:
+        """The partition has other replicas: what is beyond its checkpointed high watermark may not be read, and may be lost."""
+        if self.log is not None and self.high_watermark is not None:
+            self.log.restore_high_watermark(self.high_watermark)
 
     def fail(self, problem: MoldauError) -> None:
         """Take the partition offline; nothing more is written to its log. The first problem stays."""
@@ -197,8 +204,19 @@ class LogSet:
             offsets[RECOVERY_POINTS][key] = log.flushed_offset
             log.checkpointed_batches = log.flushed_batches
             offsets[LOG_STARTS][key] = log.start_offset
-            offsets[HIGH_WATERMARKS][key] = log.high_watermark
+            offsets[HIGH_WATERMARKS][key] = log.high_watermark if placement.high_watermark is None else placement.high_watermark
             self.note_cut(placement)
+
+    def lower_checkpoints(self, placement: Placement, offset: int) -> None:
+        """Before a log is cut: have no checkpoint on disk reach beyond `offset`. StorageError."""
+        offsets, key = placement.directory.offsets, placement.topic_partition
+        is_lower = False
+        for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
+            if offsets[name].get(key, 0) > offset:
+                offsets[name][key] = offset
+                is_lower = True
+        if is_lower:
+            placement.directory.checkpoint()()
 
     def note_cut(self, placement: Placement) -> None:
         """Offsets that were cut off and are used again are dirty."""

@@ -245,6 +245,18 @@ class LogManager:
         if self._cleaner is not None:
             self._cleaner.stop()
 
+    def decide_high_watermark(self, topic_partition: TopicPartition, *, is_replicated: bool) -> None:
+        """After a log was opened, and before anything reads it: whether its partition has other replicas, so that the checkpointed high
+        watermark counts, or all that the log has may be read."""
+        placement = self._logs.placements[topic_partition]
+        if is_replicated:
+            placement.take_high_watermark()
+        placement.high_watermark = None
+
+    def lower_checkpoints(self, topic_partition: TopicPartition, offset: int) -> None:
+        """As :meth:`moldau.log.log_set.LogSet.lower_checkpoints`."""
+        self._logs.lower_checkpoints(self._logs.placements[topic_partition], offset)
+
     # Disks
 
     def storage_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:

@@ -31,6 +31,10 @@ class LogOffsets:
         self.high_watermark = offset
         return True
 
+    def restore_high_watermark(self, offset: int) -> None:
+        """The log was opened and nothing has been read: consumers may read up to `offset`, as far as that is in the log."""
+        self.high_watermark = max(self.start_offset, min(offset, self.log_end_offset))
+
     def move_to(self, offset: int) -> None:
         """The log is empty and starts at `offset`."""
         self.start_offset = self.high_watermark = offset

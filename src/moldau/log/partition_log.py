@@ -164,7 +164,7 @@ class PartitionLog(LogOffsets):
         opened = opening.open(recovery_point, start_offset, clean=clean)
         log = cls(files, cache, directory, topic_partition, config, opened, leader_epoch, now_ms)
         if high_watermark is not None:
-            log.high_watermark = max(log.start_offset, min(high_watermark, log.log_end_offset))
+            log.restore_high_watermark(high_watermark)
         return log
 
     def reconfigure(self, config: LogConfig) -> None:

@@ -92,6 +92,37 @@ def test_a_registration_that_one_directory_does_not_know_is_no_clean_stop(mark: 
     assert restart(disk, "/a", "/b").clean_epoch() == -1
 
 
+@pytest.mark.parametrize("crashes", [True, False])
+def test_the_high_watermark_of_a_partition_with_other_replicas_is_that_of_the_checkpoint(crashes: bool) -> None:
+    """Also of the one before, if the broker starts twice before it is known which partitions have others. Without any all may be read."""
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    log = create(manager, "t")
+    manager.decide_high_watermark(T0, is_replicated=True)
+    append_values(log, b"a", b"b")
+    log.restore_high_watermark(1)
+    flush(log)
+    drain(manager.checkpoint())
+    for _ in range(2):
+        if crashes:
+            disk.crash()
+        else:
+            manager.shutdown()
+        manager = restart(disk)
+        drain(manager.checkpoint())
+    left = manager.get(T0)
+    assert left is not None
+    assert left.high_watermark == 2
+    manager.decide_high_watermark(T0, is_replicated=True)
+    assert left.high_watermark == 1
+    manager.shutdown()
+    manager = restart(disk)
+    manager.decide_high_watermark(T0, is_replicated=False)
+    left = manager.get(T0)
+    assert left is not None
+    assert left.high_watermark == 2
+
+
 def test_the_clean_mark_is_gone_durably_before_logs_are_opened() -> None:
     disk = ForgetfulDisk()
     manager = restart(disk)
