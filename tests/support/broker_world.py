@@ -28,6 +28,7 @@ from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Pause, Suspension, drain
 from moldau.ports.background import InlineBackground
+from moldau.ports.transport import Network
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decoder, encode
 from moldau.protocol.headers import decode_response_header, request_header
@@ -54,10 +55,22 @@ CHECKED_MAX = 20
 class BrokerWorld:
     """One broker and its surroundings."""
 
-    def __init__(self, *, immediate: bool = True, store: str = MEMORY, tree: type[AskedTree] = AskedTree, **settings: object) -> None:
-        """`settings` with underscores for dots. `store`: path of the metadata store, for worlds that restart; `tree`: what keeps it."""
+    def __init__(
+        self,
+        *,
+        immediate: bool = True,
+        store: str = MEMORY,
+        tree: type[AskedTree] = AskedTree,
+        clock: FakeClock | None = None,
+        network: Network | None = None,
+        **settings: object,
+    ) -> None:
+        """`settings` with underscores for dots. `store`: path of the metadata store, for worlds that restart; `tree`: what keeps it.
+        `clock` and `network` are those of several brokers.
+        """
         self._tree = tree
-        self.clock = FakeClock()
+        self.clock = FakeClock() if clock is None else clock
+        self._network = MemoryNetwork(lambda call: self.clock.call_later(0.0, call)) if network is None else network
         self.disk = ForgetfulDisk(now_ms=self.clock.time_ms)
         self.background = FakeBackground(immediate=immediate)
         self.compute = FakeBackground(immediate=True)
@@ -81,7 +94,7 @@ class BrokerWorld:
                 compute=self.compute,
                 recompress=self.recompress,
                 coordination=self.store,
-                network=lambda: MemoryNetwork(lambda call: self.clock.call_later(0.0, call)),
+                network=lambda: self._network,
                 random_bytes=self._random_bytes,
                 workers=lambda: self.workers,
             ),

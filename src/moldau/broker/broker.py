@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from moldau.broker.metadata.admin import ClusterAdmin
     from moldau.broker.peers.connection import PeerConnection
     from moldau.broker.peers.connections import PeerConnections
+    from moldau.broker.replicas.replication import Replication
     from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.cluster.queries import ConfigNodes
     from moldau.cluster.snapshot import MetadataSnapshot
@@ -115,7 +116,7 @@ class Broker:
         self.admission = Admission(clock, config)
         self.request_memory = self.admission.memory
         self.batch_walks = BatchWalks(clock, self.request_memory, self.compute, recompress or background)
-        store = MetadataStore(coordination)
+        self.store = store = MetadataStore(coordination)
         self.producer_ids = ProducerIds(store, self.broker_id)
         self.slices = self.admission.slices
         self.purgatory = Purgatory(clock)
@@ -129,6 +130,7 @@ class Broker:
             counters=self.counters,
             listener=lambda: self.coordinators,
             flush_interval=self.housekeeping.hurry,
+            replication=lambda: self.replication,
         )
         self.partitions = self.replicas.partitions
         self.partitions_of = self.partitions.of_topic
@@ -163,6 +165,7 @@ class Broker:
         self._configs: Configs | None = None
         self._coordinators: Coordinators | None = None
         self._peers: PeerConnections | None = None
+        self._replication: Replication | None = None
         self.pipeline = Pipeline(
             self,
             monotonic=clock.monotonic,
@@ -339,6 +342,15 @@ class Broker:
 
             self._configs = Configs(self.cache, self.config, self.admin, self.broker_id)
         return self._configs
+
+    @property
+    def replication(self) -> "Replication":
+        """What there is for partitions with other replicas; loaded with the first one."""
+        if self._replication is None:
+            from moldau.broker.replicas.replication import Replication
+
+            self._replication = Replication(self)
+        return self._replication
 
     @property
     def coordinators(self) -> "Coordinators":

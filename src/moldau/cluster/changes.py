@@ -22,12 +22,14 @@ from moldau.cluster.znodes import (
     encode_config_change,
     encode_controller,
     encode_incarnations,
+    encode_isr_change,
     encode_state,
     encode_topic,
 )
 from moldau.model.value import Value
 from moldau.ports.coordination import Check, Create, Data, Delete, SetData, Write
 
+ISR_NOTIFICATION = f"{znodes.ISR_CHANGES}/isr_change_"
 NOTIFICATION = znodes.config_change("config_change_")
 
 
@@ -69,6 +71,15 @@ class NewState(Value):
 
 class PutState(Value):
     """Another state of a partition, at this version of its node."""
+
+    name: str
+    partition: int
+    state: PartitionState
+    version: int
+
+
+class PutIsr(Value):
+    """Another in-sync set, by the partition's leader: the state at this version of its node; and the notification for the controller."""
 
     name: str
     partition: int
@@ -183,6 +194,7 @@ Change = (
     | PutTopic
     | NewState
     | PutState
+    | PutIsr
     | MarkDeletion
     | DropPartitions
     | DropTopic
@@ -253,6 +265,9 @@ def writes_of(change: Change) -> tuple[Write, ...]:
             return Create(znodes.partition(name, partition)), Create(znodes.partition_state(name, partition), encode_state(state))
         case PutState(name, partition, state, version):
             return (SetData(znodes.partition_state(name, partition), encode_state(state), version),)
+        case PutIsr(name, partition, state, version):
+            notification = Create(ISR_NOTIFICATION, encode_isr_change([(name, partition)]), sequential=True)
+            return SetData(znodes.partition_state(name, partition), encode_state(state), version), notification
         case MarkDeletion(name):
             return (Create(znodes.delete_topic(name)),)
         case DropPartitions(name, partitions):
@@ -319,7 +334,7 @@ def witness_of(change: Change) -> Witness:
             return IsOurs(znodes.CONTROLLER)
         case Register(broker_id):
             return IsOurs(znodes.broker(broker_id))
-        case PutTopic() | NewState() | PutState() | PutTopicConfig() | PutBrokerConfig() | PutProducerIds() | PutIncarnations():
+        case PutTopic() | NewState() | PutState() | PutIsr() | PutTopicConfig() | PutBrokerConfig() | PutProducerIds() | PutIncarnations():
             write = next(write for write in writes_of(change) if isinstance(write, Create | SetData) and write.data)
             return Holds(write.path, write.data, write.version + 1 if isinstance(write, SetData) else 0)
         case _:

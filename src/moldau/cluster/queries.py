@@ -195,6 +195,13 @@ def registration(broker_id: int) -> Query[tuple[int, int] | None]:
     return (found.created_id, found.owner) if isinstance(found, NodeStat) else None
 
 
+def state_and_brokers(name: str, partition: int, broker_ids: Sequence[int]) -> Query[tuple[FoundState | None, dict[int, int]]]:
+    """A partition's state, None if there is none; the incarnations of those of these brokers that are registered."""
+    state, *found = yield [GetData(znodes.partition_state(name, partition)), *(GetData(znodes.broker(each)) for each in broker_ids)]
+    registered = {each: data.stat.created_id for each, data in zip(broker_ids, found, strict=True) if isinstance(data, Data)}
+    return _state(name, partition, state), registered
+
+
 def topic_names() -> Query[tuple[Sequence[str], Sequence[str]]]:
     """The names of all topics, and of those marked for deletion; with watches."""
     names, marks = yield TOPIC_NAMES

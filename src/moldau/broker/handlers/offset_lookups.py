@@ -258,13 +258,14 @@ def _look_up_epochs(services: Services, message: OffsetForLeaderEpochRequest, re
     for topic in message.topics:
         answers = []
         for wanted in topic.partitions:
-            answers.append(_look_up(services, topic.topic.encode(), wanted))
+            answers.append(_look_up(services, topic.topic.encode(), wanted, follows=message.replica_id >= 0))
             yield None
         topics.append(OffsetForLeaderTopicResult(topic.topic, answers))
     reply(OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _look_up(services: Services, topic: bytes, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _look_up(services: Services, topic: bytes, wanted: OffsetForLeaderPartition, *, follows: bool) -> EpochEndOffset:
+    """`follows`: a follower asks, which has records that consumers do not see."""
     index = wanted.partition
     partition = services.partitions_of(topic, by_id=False).get(index)
     try:
@@ -274,7 +275,7 @@ def _look_up(services: Services, topic: bytes, wanted: OffsetForLeaderPartition)
     except PeerError as error:
         return EpochEndOffset(error.code, index)
     epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
-    return EpochEndOffset(0, index, epoch, min(end_offset, partition.log.high_watermark))
+    return EpochEndOffset(0, index, epoch, end_offset if follows else min(end_offset, partition.log.high_watermark))
 
 
 HANDLERS = {

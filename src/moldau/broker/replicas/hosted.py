@@ -86,6 +86,11 @@ class HostedPartition:
         self.jumped = False
         """Whether it has grown by something else than the last append since `stable_growth` was last called."""
 
+    def lead(self) -> None:
+        """This broker leads it from now on; what it fetched before is no traffic of clients."""
+        self.is_led = True
+        self._counted_offset = self.log.log_end_offset
+
     def advanced(self) -> bool:
         """The machine's offsets may have moved: show records up to its high watermark, then open the gate. Whether more is visible."""
         log = self.log

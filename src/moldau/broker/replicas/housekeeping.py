@@ -135,7 +135,7 @@ class HousekeepingTimers:
         checkpoint = broker.logs.has_new
         unsettled = []
         self._shortest_ms = UNLIMITED
-        for number, partition in enumerate(broker.replicas.partitions):
+        for number, partition in enumerate(list(broker.replicas.hosted.values())):
             log = partition.log
             if not log.is_settled:
                 unsettled.append(partition)
@@ -192,7 +192,7 @@ class HousekeepingTimers:
         if cleaner is not None:
             cleaner.look(cleaner_settings(broker.config))
             for topic_partition in cleaner.take_waiting():
-                partition = broker.replicas.partitions.get(topic_partition)
+                partition = broker.replicas.hosted.get(topic_partition)
                 if partition is not None:
                     broker.replicas.flusher.request(partition)
 

@@ -7,7 +7,7 @@ alone: its machine stays, so that epochs are still compared, and `retry_full` tr
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from moldau.broker.replicas.appends import AppendBugError, AppendPipeline
 from moldau.broker.replicas.flusher import LogFlusher
@@ -20,11 +20,14 @@ from moldau.broker.replicas.partition_events import (
     EndPermits,
     FailAppends,
     LeadEpoch,
+    LeadershipLost,
     Level,
     OpenedLogOffsets,
     PartitionEffect,
+    PartitionEvent,
     ReplicaStopped,
     RulesChanged,
+    SessionDoubted,
     ShowUpTo,
     StaleEpochError,
     WakeFetches,
@@ -39,23 +42,13 @@ from moldau.ports.probe import reached
 if TYPE_CHECKING:
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.purgatory import Purgatory
-    from moldau.cluster.snapshot import MetadataSnapshot
+    from moldau.broker.replicas.services import MetadataSource, PartitionListener, Replication
     from moldau.log.manager import LogManager
     from moldau.log.partition_log import PartitionLog
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
 
 _LOG = logging.getLogger(__name__)
-
-
-if TYPE_CHECKING:
-
-    class MetadataSource(Protocol):
-        """The cluster as this broker knows it."""
-
-        @property
-        def snapshot(self) -> "MetadataSnapshot":
-            """All of it, at this moment."""
 
 
 class LeaderState(Value):
@@ -88,18 +81,6 @@ class _Offline(Value):
     """Whether the log could not be made on a full disk."""
 
 
-if TYPE_CHECKING:
-
-    class PartitionListener(Protocol):
-        """Serves the state that partitions of internal topics hold."""
-
-        def elected(self, topic_partition: TopicPartition) -> None:
-            """This broker leads a partition now, in a new term."""
-
-        def resigned(self, topic_partition: TopicPartition) -> None:
-            """It leads it no more."""
-
-
 class ReplicaManager:
     """See the module.
 
@@ -117,9 +98,11 @@ class ReplicaManager:
         counters: "Counters",
         listener: "Callable[[], PartitionListener]",
         flush_interval: Callable[[int], object],
+        replication: "Callable[[], Replication]",
     ) -> None:
-        """`background` runs syncs. `listener` gives who is notified of partitions of internal topics, when there is the first one;
-        `flush_interval` is called with the `flush.ms` of a log that is opened or reconfigured.
+        """`background` runs syncs. `replication` gives what there is for partitions with other replicas, with the first of them;
+        `listener` gives who is notified of partitions of internal topics, when there is the first one; `flush_interval` is called with the
+        `flush.ms` of a log that is opened or reconfigured.
         """
         self.partitions = PartitionTable()
         """The partitions that this broker leads."""
@@ -140,6 +123,10 @@ class ReplicaManager:
         self._counters = counters
         self._listener = listener
         self._flush_interval = flush_interval
+        self._get_replication = replication
+        self._replication: Replication | None = None
+        self._in_doubt = False
+        """Whether the session with the tree may have expired."""
 
     # Decisions of the controller
 
@@ -166,6 +153,7 @@ class ReplicaManager:
             self._offline.pop(topic_partition, None)
             hosted = self.hosted.pop(topic_partition, None)
             if hosted is not None:
+                self._unfollow(topic_partition)
                 self._end(hosted, ReplicaStopped(StorageError("the partition is gone", path=str(topic_partition))))
         if delete:
             self.logs.mark_deleted(topic_partitions, self._clock.time_ms())
@@ -187,7 +175,9 @@ class ReplicaManager:
             self.appends.complete()
 
     def close(self) -> None:
-        """Lead no partition any more: the broker stops, and its logs are closed next."""
+        """Lead and follow no partition any more: the broker stops, and its logs are closed next."""
+        if self._replication is not None:
+            self._replication.close()
         for hosted in self.partitions:
             hosted.count_messages()
             hosted.is_led = False
@@ -216,12 +206,37 @@ class ReplicaManager:
             return None
         return PeerError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline; the broker stops")
 
-    def fetched_by_follower(self, partition: HostedPartition, broker_id: int, offset: int, leader_epoch: int) -> None:
+    def fetched_by_follower(self, partition: HostedPartition, broker_id: int, broker_epoch: int, offset: int, leader_epoch: int) -> None:
         """A follower fetches from `offset`, which passed every check: note its progress. PeerError: see `Partition.follower_fetched`."""
         machine = partition.machine
         before = machine.high_watermark
-        if machine.follower_fetched(broker_id, offset, leader_epoch, self._clock.monotonic()):
+        if machine.follower_fetched(broker_id, offset, leader_epoch, self._clock.monotonic(), broker_epoch):
             self.appends.committed_since(partition, before)
+        if broker_id not in machine.isr and self._replication is not None:
+            self._replication.look(partition)
+
+    # What replication decides
+
+    def step(self, hosted: HostedPartition, event: PartitionEvent) -> None:
+        """Have a partition's machine decide about an event that leaves its role as it is, and carry that out."""
+        self._carry_out(hosted, hosted.machine.step(event))
+        self.appends.complete()
+
+    def doubt_session(self, in_doubt: bool) -> None:
+        """Whether the session with the tree may have expired: then leaders of partitions with other replicas commit nothing."""
+        self._in_doubt = in_doubt
+        for hosted in list(self.hosted.values()):
+            self._carry_out(hosted, hosted.machine.step(SessionDoubted(in_doubt)))
+        self.appends.complete()
+
+    def lose_leadership(self, hosted: HostedPartition, error: PeerError) -> None:
+        """There may be another leader: serve a partition no more until the controller says who leads it."""
+        if hosted.is_led:
+            _LOG.warning("leadership given up until the controller's next statement: partition=%s reason=%s", hosted.topic_partition, error)
+            effects = hosted.machine.step(LeadershipLost(error))
+            self._resign(hosted)
+            self._carry_out(hosted, effects)
+            self.appends.complete()
 
     # The disks
 
@@ -240,6 +255,7 @@ class ReplicaManager:
         for topic_partition in topic_partitions:
             hosted = self.hosted.pop(topic_partition, None)
             if hosted is not None:
+                self._unfollow(topic_partition)
                 machine, settings = hosted.machine, TopicSettings(hosted.log.config, hosted.rules, hosted.limits)
                 state: LeaderState | FollowerState
                 if hosted.is_led:
@@ -294,16 +310,21 @@ class ReplicaManager:
             is_new_term = True
         else:
             epoch_before = hosted.machine.leader_epoch
-            self._carry_out(hosted, hosted.machine.step(_event(state, None)))
+            self._carry_out(hosted, hosted.machine.step(_event(state, None, self._clock)))
             is_new_term = not hosted.is_led or hosted.machine.leader_epoch > epoch_before
         if isinstance(state, LeaderState):
             if not hosted.is_led:
-                hosted.is_led = True
+                self._unfollow(topic_partition)
+                hosted.lead()
                 self.partitions.add(hosted)
             if is_new_term and hosted.is_internal:
                 self._listener().elected(topic_partition)
-        elif hosted.is_led:
-            self._resign(hosted)
+            if len(state.replicas) > 1:
+                self._replicates().look(hosted)
+        else:
+            if hosted.is_led:
+                self._resign(hosted)
+            self._follow(hosted, state.leader_id)
         self.appends.complete()
 
     def _open(
@@ -317,9 +338,12 @@ class ReplicaManager:
             machine = offline.machine
         try:
             log = self.logs.create(topic_partition, topic_id, settings.log, self._clock.time_ms(), is_new=is_new)
+            self.logs.decide_high_watermark(topic_partition, is_replicated=len(state.replicas) > 1)
             if settings.shows_flushed:
                 self._flush_recovered(log)
-            effects = machine.step(_event(state, OpenedLogOffsets(log.log_end_offset, log.flushed_offset, log.high_watermark)))
+            machine.step(SessionDoubted(self._in_doubt))
+            opened = OpenedLogOffsets(log.log_end_offset, log.flushed_offset, log.high_watermark)
+            effects = machine.step(_event(state, opened, self._clock))
             hosted = HostedPartition(machine, log, topic_id, settings, self._counters.topic(topic_partition.topic))
             self._carry_out(hosted, effects)
         except StaleEpochError:
@@ -332,6 +356,27 @@ class ReplicaManager:
         self.hosted[topic_partition] = hosted
         self._flush_interval(settings.log.flush_ms)
         return hosted
+
+    def _follow(self, hosted: HostedPartition, leader_id: int) -> None:
+        """Fetch from a leader, or from nobody while there is none."""
+        try:
+            hosted.log.truncate_to(hosted.log.log_end_offset)  # epochs at the end that no record has, as of an own term, end (KAFKA-10706)
+        except StorageError as error:
+            self.storage_failed(hosted, error)
+            return
+        if leader_id < 0:
+            self._unfollow(hosted.topic_partition)
+            return
+        self._replicates().follow(hosted)
+
+    def _unfollow(self, topic_partition: TopicPartition) -> None:
+        if self._replication is not None:
+            self._replication.unfollow(topic_partition)
+
+    def _replicates(self) -> "Replication":
+        if self._replication is None:
+            self._replication = self._get_replication()
+        return self._replication
 
     def _flush_recovered(self, log: "PartitionLog") -> None:
         """With ``visibility=flushed`` a log shows what recovery found only once it is on disk, and shows it from the start."""
@@ -381,7 +426,8 @@ class ReplicaManager:
                     assert_never(effect)
 
 
-def _event(state: LeaderState | FollowerState, opened: OpenedLogOffsets | None) -> BecomeLeader | BecomeFollower:
+def _event(state: LeaderState | FollowerState, opened: OpenedLogOffsets | None, clock: "Clock") -> BecomeLeader | BecomeFollower:
     if isinstance(state, LeaderState):
-        return BecomeLeader(state.epoch, state.version, state.replicas, state.isr, opened)
+        now_s = clock.monotonic() if len(state.replicas) > 1 else 0.0  # only who has followers asks when the term began
+        return BecomeLeader(state.epoch, state.version, state.replicas, state.isr, opened, now_s)
     return BecomeFollower(state.epoch, state.version, state.replicas, state.leader_id, opened)

@@ -9,6 +9,10 @@ times, and decides. It alone decides whether an append may be acknowledged (`che
     BecomeFollower e'    FOLLOWER                 newer: another leader       e' > e: FOLLOWER
     grew, flushed        bug                      log end, flushed offset     the same, committed offset, high watermark
     follower_fetched     NOT_LEADER_OR_FOLLOWER   NOT_LEADER_OR_FOLLOWER      progress, committed offset, high watermark
+    ProposeIsr           bug                      bug                         proposed set
+    IsrSettled           -                        -                           of epoch e: in-sync set, version, high watermark
+    SessionDoubted       doubt                    doubt                       the same, and nothing is committed while in doubt
+    LeadershipLost       -                        -                           FOLLOWER without a leader, until a newer state comes
     LeaderHighWatermark  bug                      committed offset            bug
     LogTruncated         bug                      offsets move                bug: a leader never truncates
     RulesChanged         settings                 settings                    settings, committed offset, enough in sync?
@@ -29,67 +33,43 @@ Rules:
   may come back empty.
 """
 
-from math import inf
 from typing import assert_never
 
+from moldau.broker.replicas import partition_errors as errors
+from moldau.broker.replicas.isr import NO_BROKER_EPOCH, FollowerProgress, least_end_offset, may_propose
 from moldau.broker.replicas.partition_events import (
     BecomeFollower,
     BecomeLeader,
     DirectoryFailed,
     EndPermits,
     FailAppends,
+    IsrSettled,
     LeadEpoch,
     LeaderHighWatermark,
+    LeadershipLost,
     Level,
     LogTruncated,
     OpenedLogOffsets,
     PartitionEffect,
     PartitionEvent,
+    ProposeIsr,
     ReplicaRole,
     ReplicaStopped,
     RulesChanged,
+    SessionDoubted,
     ShowUpTo,
-    StaleEpochError,
     WakeFetches,
 )
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 
 ACKS_ALL = -1
-NO_OFFSET = -1
 NO_EPOCH = -1
 NO_LEADER = -1
 NO_VERSION = -1
 
 
 _FLUSHED, _REPLICATED = int(Level.FLUSHED), int(Level.REPLICATED)
-
-
-class FollowerProgress:
-    """How far a follower has come in the present leader epoch."""
-
-    __slots__ = ("caught_up_s", "fetched_s", "leader_end_offset", "log_end_offset")
-
-    def __init__(self) -> None:
-        self.log_end_offset = NO_OFFSET
-        """Of the follower: the offset of its last fetch."""
-        self.caught_up_s = -inf
-        """Monotonic time at which it last had all that the leader had."""
-        self.fetched_s = -inf
-        self.leader_end_offset = 2**63 - 1
-        """The leader's log end offset at the last fetch."""
-
-    def fetched(self, offset: int, leader_end_offset: int, now_s: float) -> None:
-        """Note a fetch at `offset`. One that reaches the end that the leader had at the fetch before was caught up then (KIP-16): under
-        constant load a follower never has it all.
-        """
-        if offset >= leader_end_offset:
-            self.caught_up_s = now_s
-        elif offset >= self.leader_end_offset:
-            self.caught_up_s = max(self.caught_up_s, self.fetched_s)
-        self.log_end_offset = offset
-        self.fetched_s = now_s
-        self.leader_end_offset = leader_end_offset
 
 
 class Partition:
@@ -101,12 +81,13 @@ class Partition:
     """
 
     __slots__ = (
-        "_effective_minimum",
         "broker_id",
         "committed_offset",
+        "effective_minimum",
         "flushed_offset",
         "followers",
         "high_watermark",
+        "in_doubt",
         "is_sole",
         "isr",
         "leader_epoch",
@@ -118,6 +99,8 @@ class Partition:
         "role",
         "shows_flushed",
         "state_version",
+        "term_offset",
+        "term_s",
         "topic_partition",
     )
 
@@ -132,7 +115,7 @@ class Partition:
         self.state_version = NO_VERSION
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        """As of the last state that the controller sent; empty unless LEADER."""
+        """As in the tree, as far as is known; empty unless LEADER."""
         self.proposed_isr: tuple[int, ...] | None = None
         """What this leader has proposed instead, not answered yet."""
         self.followers: dict[int, FollowerProgress] = {}
@@ -141,9 +124,15 @@ class Partition:
         self.committed_offset = 0
         """Every record before it is in the log of every member of the maximal in-sync set, or, on a follower, was so on its leader."""
         self.high_watermark = 0
+        self.term_offset = 0
+        """Where this leader's term begins."""
+        self.term_s = 0.0
+        """Monotonic time at which it began."""
+        self.in_doubt = False
+        """Whether there may be another leader that this broker cannot hear of."""
         self.is_sole = False
         """Whether this leader is the whole of the maximal in-sync set, and that is enough: what is written is replicated."""
-        self._effective_minimum = 1
+        self.effective_minimum = 1
 
     def step(self, event: PartitionEvent) -> list[PartitionEffect]:
         """Carry out `event`; what is to be done now, in this order. StaleEpochError, with nothing changed."""
@@ -154,6 +143,14 @@ class Partition:
                 return self._become_leader(event)
             case BecomeFollower():
                 return self._become_follower(event)
+            case ProposeIsr(isr):
+                return self._propose(isr)
+            case IsrSettled():
+                return self._isr_settled(event)
+            case SessionDoubted(in_doubt):
+                return self._doubted(in_doubt)
+            case LeadershipLost():
+                return self._leadership_lost(event)
             case RulesChanged():
                 return self._reconfigured(event)
             case LeaderHighWatermark():
@@ -189,8 +186,10 @@ class Partition:
             self.flushed_offset = offset
         return self._show()
 
-    def follower_fetched(self, broker_id: int, offset: int, leader_epoch: int, now_s: float) -> bool:
+    def follower_fetched(self, broker_id: int, offset: int, leader_epoch: int, now_s: float, broker_epoch: int = NO_BROKER_EPOCH) -> bool:
         """A follower fetches from `offset`, so it has every record before it. Whether the committed offset or the high watermark moved.
+
+        `broker_epoch`: its incarnation, if it says so; what an earlier one has had counts no more.
 
         To be called after the fetch has passed every other check: one that is answered with a diverging epoch has proved nothing.
         PeerError, with nothing changed: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (an epoch has to be given,
@@ -198,15 +197,14 @@ class Partition:
         """
         self.check_follower(broker_id)
         if leader_epoch != self.leader_epoch:
-            raise self._wrong_epoch(leader_epoch)
+            raise errors.wrong_epoch(self, leader_epoch)
         if not 0 <= offset <= self.log_end_offset:
-            raise PeerError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition}: broker {broker_id} fetches from {offset}, the log ends at {self.log_end_offset}",
-            )
+            raise errors.beyond(self, broker_id, offset)
         progress = self.followers.get(broker_id)
-        if progress is None:
-            progress = self.followers[broker_id] = FollowerProgress()
+        if progress is None or broker_epoch > progress.broker_epoch:
+            progress = self.followers[broker_id] = FollowerProgress(broker_epoch)
+        elif broker_epoch < progress.broker_epoch:
+            raise errors.earlier_incarnation(self, broker_id)
         progress.fetched(offset, self.log_end_offset, now_s)
         return self._advance()
 
@@ -219,7 +217,7 @@ class Partition:
         if self.role is not ReplicaRole.LEADER:
             self._check_leads()
         if acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
-            raise self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS)
+            raise errors.not_enough(self, ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def check_follower(self, broker_id: int) -> None:
         """Whether that broker follows this one. PeerError: NOT_LEADER_OR_FOLLOWER."""
@@ -232,7 +230,7 @@ class Partition:
     def check_leader_epoch(self, epoch: int) -> None:
         """Compare the epoch that a client knows, -1 for none. PeerError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
         if epoch >= 0 and epoch != self.leader_epoch:
-            raise self._wrong_epoch(epoch)
+            raise errors.wrong_epoch(self, epoch)
 
     def open_offset(self, level: Level) -> int:
         """Every record before it has reached `level`, which acknowledges appends up to there.
@@ -253,7 +251,7 @@ class Partition:
     def _become_leader(self, event: BecomeLeader) -> list[PartitionEffect]:
         before = self.role
         if before is ReplicaRole.FOLLOWER and event.epoch == self.leader_epoch:
-            raise self._stale(event)
+            raise errors.stale(self, event)
         self._check_newer(event)
         if self.broker_id not in event.isr:
             raise self._bug(event)
@@ -261,9 +259,10 @@ class Partition:
         effects: list[PartitionEffect] = []
         if before is not ReplicaRole.LEADER or event.epoch > self.leader_epoch:
             self.followers.clear()
+            self.term_offset, self.term_s = self.log_end_offset, event.now_s
             effects.append(LeadEpoch(event.epoch))
         else:
-            self._drop_leavers(event)
+            self._drop_leavers(event.replicas, event.isr)
         self.role = ReplicaRole.LEADER
         self.leader_id = self.broker_id
         self.isr = event.isr
@@ -272,7 +271,7 @@ class Partition:
         if moved or before is ReplicaRole.OFFLINE:
             effects.append(ShowUpTo(self.high_watermark))
         if before is ReplicaRole.LEADER and len(self.isr) < self.min_insync_replicas:
-            effects.append(self._fail_replicated())
+            effects.append(errors.fail_replicated(self))
         if before is ReplicaRole.FOLLOWER:
             effects.append(WakeFetches())
         if before is not ReplicaRole.OFFLINE:
@@ -282,7 +281,7 @@ class Partition:
     def _become_follower(self, event: BecomeFollower) -> list[PartitionEffect]:
         before = self.role
         if before is ReplicaRole.LEADER and event.epoch == self.leader_epoch:
-            raise self._stale(event)
+            raise errors.stale(self, event)
         self._check_newer(event)
         if event.leader_id == self.broker_id:
             raise self._bug(event)
@@ -297,14 +296,46 @@ class Partition:
         )
         return [FailAppends(error, Level.WRITTEN), WakeFetches(), EndPermits()]
 
-    def _reconfigured(self, event: RulesChanged) -> list[PartitionEffect]:
-        self.min_insync_replicas, self.shows_flushed = event.min_insync_replicas, event.shows_flushed
+    def _propose(self, isr: tuple[int, ...]) -> list[PartitionEffect]:
+        if not may_propose(self) or self.broker_id not in isr:
+            raise self._bug(f"a proposal of {isr}")
+        self.proposed_isr = isr
         self._derive()
+        return [EndPermits()]
+
+    def _isr_settled(self, event: IsrSettled) -> list[PartitionEffect]:
+        if self.role is not ReplicaRole.LEADER or event.leader_epoch != self.leader_epoch or event.version < self.state_version:
+            return []
+        if self.broker_id not in event.isr:
+            raise self._bug(event)
+        self._drop_leavers(self.replicas, event.isr)
+        self.isr, self.state_version, self.proposed_isr = event.isr, event.version, None
+        return self._derived()
+
+    def _doubted(self, in_doubt: bool) -> list[PartitionEffect]:
+        self.in_doubt = in_doubt
         if self.role is not ReplicaRole.LEADER:
             return []
+        self._derive()
+        effects: list[PartitionEffect] = [ShowUpTo(self.high_watermark)] if self._advance() else []
+        return [*effects, EndPermits()]
+
+    def _leadership_lost(self, event: LeadershipLost) -> list[PartitionEffect]:
+        return self._end(ReplicaRole.FOLLOWER, event.error) if self.role is ReplicaRole.LEADER else []
+
+    def _reconfigured(self, event: RulesChanged) -> list[PartitionEffect]:
+        self.min_insync_replicas, self.shows_flushed = event.min_insync_replicas, event.shows_flushed
+        if self.role is ReplicaRole.LEADER:
+            return self._derived()
+        self._derive()
+        return []
+
+    def _derived(self) -> list[PartitionEffect]:
+        """A leader's in-sync set or its minimum has changed: what follows, the high watermark evaluated afresh (KAFKA-13091)."""
+        self._derive()
         effects: list[PartitionEffect] = [ShowUpTo(self.high_watermark)] if self._advance() else []
         if len(self.isr) < self.min_insync_replicas:
-            effects.append(self._fail_replicated())
+            effects.append(errors.fail_replicated(self))
         effects.append(EndPermits())
         return effects
 
@@ -363,40 +394,31 @@ class Partition:
         self.followers.clear()
         self._derive()
 
-    def _drop_leavers(self, event: BecomeLeader) -> None:
+    def _drop_leavers(self, replicas: tuple[int, ...], isr: tuple[int, ...]) -> None:
         """Forget the progress of replicas that have left the assignment or the in-sync set, before the new ones are taken."""
         for broker_id in list(self.followers):
-            if broker_id not in event.replicas or (broker_id in self.isr and broker_id not in event.isr):
+            if broker_id not in replicas or (broker_id in self.isr and broker_id not in isr):
                 del self.followers[broker_id]
 
     def _derive(self) -> None:
         """What depends on role, replicas and minimum."""
-        self._effective_minimum = min(self.min_insync_replicas, len(self.replicas))
+        self.effective_minimum = min(self.min_insync_replicas, len(self.replicas))
         self.is_sole = (
-            self.role is ReplicaRole.LEADER and self.isr == (self.broker_id,) and self.proposed_isr is None and self._effective_minimum <= 1
+            self.role is ReplicaRole.LEADER
+            and self.isr == (self.broker_id,)
+            and self.proposed_isr is None
+            and self.effective_minimum <= 1
+            and not (self.in_doubt and len(self.replicas) > 1)
         )
 
     def _advance(self) -> bool:
         """Move the committed offset and the high watermark of a leader; whether either moved."""
-        committed = self.log_end_offset if self.is_sole else self._least_end_offset()
+        committed = self.log_end_offset if self.is_sole else least_end_offset(self, self.effective_minimum)
         if committed > self.committed_offset:
             self.committed_offset = committed
             self._show()
             return True
         return self._show()
-
-    def _least_end_offset(self) -> int:
-        """Least log end offset of the maximal in-sync set; -1 if too few are in sync, or not all are known."""
-        if len(self.isr) < self._effective_minimum:
-            return NO_OFFSET
-        least = self.log_end_offset
-        for broker_id in (*self.isr, *self.proposed_isr) if self.proposed_isr else self.isr:
-            if broker_id != self.broker_id:
-                progress = self.followers.get(broker_id)
-                if progress is None:
-                    return NO_OFFSET
-                least = min(least, progress.log_end_offset)
-        return least
 
     def _show(self) -> bool:
         """Move the high watermark up to what is committed and, with ``visibility=flushed``, on disk; whether it moved."""
@@ -417,33 +439,7 @@ class Partition:
     def _check_newer(self, event: BecomeLeader | BecomeFollower) -> None:
         known, sent = (self.leader_epoch, self.state_version), (event.epoch, event.version)
         if sent < known or (sent == known and self.role is not ReplicaRole.OFFLINE):
-            raise self._stale(event)
-
-    def _stale(self, event: BecomeLeader | BecomeFollower) -> StaleEpochError:
-        return StaleEpochError(
-            f"{self.topic_partition}: state of epoch {event.epoch}, version {event.version} is not newer than that of epoch"
-            f" {self.leader_epoch}, version {self.state_version}, in which broker {self.broker_id} is {self.role.value}"
-        )
-
-    def _wrong_epoch(self, epoch: int) -> PeerError:
-        if epoch < self.leader_epoch:
-            return PeerError(
-                ErrorCode.FENCED_LEADER_EPOCH, f"{self.topic_partition}: epoch {epoch} is over, {self.leader_epoch} is the leader's"
-            )
-        return PeerError(
-            ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self.topic_partition}: epoch {epoch} is not known, {self.leader_epoch} is the leader's"
-        )
-
-    def _not_enough(self, code: ErrorCode) -> PeerError:
-        count = len(self.isr)
-        return PeerError(
-            code,
-            f"{self.topic_partition}: {count} {'replica' if count == 1 else 'replicas'} in sync,"
-            f" min.insync.replicas is {self.min_insync_replicas}",
-        )
-
-    def _fail_replicated(self) -> FailAppends:
-        return FailAppends(self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), Level.REPLICATED)
+            raise errors.stale(self, event)
 
     def _bug(self, what: object) -> AssertionError:
         return AssertionError(f"{self.topic_partition}: {what} while broker {self.broker_id} is {self.role.value}")

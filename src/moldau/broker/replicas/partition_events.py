@@ -1,8 +1,10 @@
 """What happens to the replica of a partition, and what the machine (`partition.py`) has others do."""
 
 from enum import Enum, IntFlag
+from typing import Protocol
 
 from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.identity import TopicPartition
 from moldau.model.value import Value
 
 
@@ -15,6 +17,25 @@ class ReplicaRole(Enum):
     LEADER = "leader"
     REMOVED = "removed"
     """Stopped for ever; a replica of the partition that is created later is another machine."""
+
+
+class PartitionView(Protocol):
+    """What of a replica's machine its rules and errors look at; see `Partition`."""
+
+    broker_id: int
+    committed_offset: int
+    in_doubt: bool
+    isr: tuple[int, ...]
+    leader_epoch: int
+    log_end_offset: int
+    min_insync_replicas: int
+    proposed_isr: tuple[int, ...] | None
+    replicas: tuple[int, ...]
+    role: ReplicaRole
+    state_version: int
+    term_offset: int
+    term_s: float
+    topic_partition: TopicPartition
 
 
 class Level(IntFlag):
@@ -51,6 +72,8 @@ class BecomeLeader(Value):
     isr: tuple[int, ...]
     opened: OpenedLogOffsets | None = None
     """With an OFFLINE replica, and only there."""
+    now_s: float = 0.0
+    """Monotonic time."""
 
 
 class BecomeFollower(Value):
@@ -62,6 +85,32 @@ class BecomeFollower(Value):
     leader_id: int
     opened: OpenedLogOffsets | None = None
     """With an OFFLINE replica, and only there."""
+
+
+class ProposeIsr(Value):
+    """This leader is about to write another in-sync set to the tree."""
+
+    isr: tuple[int, ...]
+
+
+class IsrSettled(Value):
+    """The tree has `isr` at `version`, in the leader epoch given: what was proposed, or what it had before, or what somebody else wrote."""
+
+    leader_epoch: int
+    isr: tuple[int, ...]
+    version: int
+
+
+class SessionDoubted(Value):
+    """Whether the session with the tree may have expired, so that there may be another leader."""
+
+    in_doubt: bool
+
+
+class LeadershipLost(Value):
+    """There is, or may be, another leader, and the controller's word has not come yet."""
+
+    error: PeerError
 
 
 class RulesChanged(Value):
@@ -96,7 +145,19 @@ class ReplicaStopped(Value):
     error: PeerError | StorageError
 
 
-PartitionEvent = BecomeLeader | BecomeFollower | RulesChanged | LeaderHighWatermark | LogTruncated | DirectoryFailed | ReplicaStopped
+PartitionEvent = (
+    BecomeLeader
+    | BecomeFollower
+    | ProposeIsr
+    | IsrSettled
+    | SessionDoubted
+    | LeadershipLost
+    | RulesChanged
+    | LeaderHighWatermark
+    | LogTruncated
+    | DirectoryFailed
+    | ReplicaStopped
+)
 
 
 class LeadEpoch(Value):

@@ -7,20 +7,25 @@ from collections.abc import Callable
 
 import pytest
 
+from moldau.broker.replicas.isr import elr_after, lags, may_join, may_propose, wanted_isr
 from moldau.broker.replicas.partition import Partition
 from moldau.broker.replicas.partition_events import (
     BecomeFollower,
     BecomeLeader,
     DirectoryFailed,
     FailAppends,
+    IsrSettled,
     LeaderHighWatermark,
+    LeadershipLost,
     Level,
     LogTruncated,
     OpenedLogOffsets,
     PartitionEvent,
+    ProposeIsr,
     ReplicaRole,
     ReplicaStopped,
     RulesChanged,
+    SessionDoubted,
     StaleEpochError,
 )
 from moldau.model.errors import ErrorCode, PeerError, StorageError
@@ -600,3 +605,154 @@ class TestScenarios:
         step(partition, BecomeLeader(5, 51, REPLICAS, REPLICAS))
         assert partition.followers[2].caught_up_s == 3.0
         stale(partition, BecomeLeader(5, 51, REPLICAS, REPLICAS))
+
+
+# The leader's in-sync set
+
+
+def fetched_by(partition: Partition, broker_id: int, offset: int, now_s: float = 1.0, **options: int) -> bool:
+    return partition.follower_fetched(broker_id, offset, partition.leader_epoch, now_s, **options)
+
+
+def test_one_proposal_is_out_at_a_time_and_every_outcome_frees_the_slot() -> None:
+    """Z16. Accepted, refused, and replaced by a state of the controller."""
+    partition = leader((1, 2))
+    assert step(partition, ProposeIsr((1, 2, 3))) == ["EndPermits"]
+    assert not may_propose(partition)
+    with pytest.raises(AssertionError):
+        partition.step(ProposeIsr((1,)))
+    step(partition, IsrSettled(5, (1, 2, 3), 51))
+    assert (partition.isr, partition.state_version, may_propose(partition)) == ((1, 2, 3), 51, True)
+    step(partition, ProposeIsr((1, 2)))
+    step(partition, IsrSettled(5, (1, 2, 3), 51))
+    assert (partition.isr, may_propose(partition)) == ((1, 2, 3), True)
+    step(partition, ProposeIsr((1, 2)))
+    step(partition, BecomeLeader(5, 52, REPLICAS, (1, 3)))
+    assert (partition.isr, may_propose(partition)) == ((1, 3), True)
+
+
+@pytest.mark.parametrize("late", [IsrSettled(4, (1, 2, 3), 60), IsrSettled(5, (1, 2, 3), 49)])
+def test_the_outcome_of_an_earlier_term_or_state_is_ignored(late: IsrSettled) -> None:
+    partition = leader((1, 2))
+    assert step(partition, late) == []
+    assert (partition.isr, partition.state_version) == ((1, 2), 50)
+
+
+def test_a_follower_ignores_the_outcome_of_what_it_proposed_as_leader() -> None:
+    """Z17."""
+    partition = leader((1, 2))
+    step(partition, ProposeIsr((1,)))
+    step(partition, BecomeFollower(6, 60, REPLICAS, leader_id=2))
+    assert step(partition, IsrSettled(5, (1,), 61)) == []
+    assert (partition.role, partition.isr) == (ReplicaRole.FOLLOWER, ())
+
+
+def test_r15_a_shrink_moves_the_high_watermark_when_the_tree_has_answered() -> None:
+    partition = leader()
+    fetched_by(partition, 2, 10)
+    assert step(partition, ProposeIsr((1, 2))) == ["EndPermits"]
+    assert partition.high_watermark == 4, "the maximal set counts"
+    assert step(partition, IsrSettled(5, (1, 2), 51)) == ["ShowUpTo 10", "EndPermits"]
+
+
+def test_r4_who_is_proposed_counts_at_once() -> None:
+    partition = leader((1, 2))
+    fetched_by(partition, 2, 10)
+    fetched_by(partition, 3, 10)
+    step(partition, ProposeIsr(REPLICAS))
+    partition.grew(12)
+    assert not fetched_by(partition, 2, 12)
+    assert partition.committed_offset == 10
+    assert fetched_by(partition, 3, 12)
+
+
+def test_r2_who_joins_has_all_that_is_committed_and_all_from_before_the_term() -> None:
+    partition = leader((1, 2))
+    assert not may_join(partition, 3), "it has not fetched in this epoch"
+    fetched_by(partition, 3, 9)
+    assert not may_join(partition, 3), "the term begins at 10, though only 4 is known to be committed"
+    fetched_by(partition, 3, 10)
+    assert may_join(partition, 3)
+    fetched_by(partition, 2, 10)
+    partition.grew(12)
+    fetched_by(partition, 2, 12)
+    assert not may_join(partition, 3), "12 is committed now"
+
+
+def test_the_same_leader_with_a_newer_state_keeps_where_its_term_began() -> None:
+    """Z15: neither the term's offset nor its time begins again."""
+    partition = leader((1, 2))
+    partition.grew(12)
+    step(partition, BecomeLeader(5, 51, REPLICAS, (1, 2), None, 100.0))
+    assert (partition.term_offset, partition.term_s) == (10, 0.0)
+    step(partition, BecomeLeader(6, 52, REPLICAS, (1, 2), None, 100.0))
+    assert (partition.term_offset, partition.term_s) == (12, 100.0)
+
+
+def test_a_member_lags_when_the_time_is_over_since_it_had_all_or_since_the_term_began() -> None:
+    partition = leader()
+    assert not lags(partition, 2, 30.0, 30.0)
+    assert lags(partition, 2, 30.1, 30.0)
+    fetched_by(partition, 2, 10, 20.0)
+    partition.grew(12)
+    assert not lags(partition, 2, 50.0, 30.0)
+    assert lags(partition, 2, 50.1, 30.0)
+    fetched_by(partition, 2, 12, 20.0)
+    assert not lags(partition, 2, 1000.0, 30.0), "it has all that there is"
+
+
+def test_z18_the_incarnation_that_fetched_is_the_one_that_joins() -> None:
+    partition = leader((1, 2))
+    fetched_by(partition, 3, 10, broker_epoch=7)
+    assert wanted_isr(partition, {3: 8}, 1.0, 30.0) == (1, 2)
+    assert wanted_isr(partition, {}, 1.0, 30.0) == (1, 2)
+    assert wanted_isr(partition, {3: 7}, 1.0, 30.0) == REPLICAS
+    fetched_by(partition, 3, 2, broker_epoch=8)
+    assert not may_join(partition, 3), "what the earlier one had is forgotten"
+    with pytest.raises(PeerError) as late:
+        fetched_by(partition, 3, 10, broker_epoch=7)
+    assert late.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "wanted", "minimum", "after"),
+    [
+        ((1, 2, 3), (), (1, 2), 2, ()),
+        ((1, 2), (), (1,), 2, (2,)),
+        ((1,), (2,), (1, 3), 3, (2,)),
+        ((1, 2), (3,), (1,), 2, (3, 2)),
+        ((1,), (2, 3), (1, 2), 2, ()),
+    ],
+)
+def test_who_leaves_below_the_minimum_stays_eligible(
+    isr: tuple[int, ...], elr: tuple[int, ...], wanted: tuple[int, ...], minimum: int, after: tuple[int, ...]
+) -> None:
+    assert elr_after(isr, elr, wanted, minimum) == after
+
+
+def test_in_doubt_a_leader_with_other_replicas_commits_nothing_until_it_is_certain() -> None:
+    partition = leader((1,))
+    assert partition.is_sole
+    assert step(partition, SessionDoubted(True)) == ["EndPermits"]
+    assert not partition.grew(12)
+    assert partition.open_offset(ALL) == 10
+    assert not may_propose(partition)
+    assert step(partition, SessionDoubted(False)) == ["ShowUpTo 12", "EndPermits"]
+    assert partition.is_sole
+
+
+def test_a_replica_without_others_is_never_in_doubt() -> None:
+    partition = offline()
+    partition.step(BecomeLeader(5, 50, (1,), (1,), OPENED))
+    step(partition, SessionDoubted(True))
+    assert partition.grew(12)
+    assert partition.high_watermark == 12
+
+
+def test_a_leadership_that_is_lost_fails_what_waits_and_ends_with_a_newer_state() -> None:
+    partition = leader()
+    assert step(partition, LeadershipLost(GONE)) == [f"FailAppends {GONE.code.name} WRITTEN", "WakeFetches", "EndPermits"]
+    assert (partition.role, partition.leader_id) == (ReplicaRole.FOLLOWER, -1)
+    assert step(partition, LeadershipLost(GONE)) == []
+    step(partition, BecomeLeader(6, 51, REPLICAS, REPLICAS))
+    assert partition.role is ReplicaRole.LEADER

@@ -332,7 +332,9 @@ class Fetch:
                     f"{partition.topic_partition}: offset {offset} is not in {log.start_offset}..{log.log_end_offset}",
                 )
             if follows and self.reads == 1:
-                self.broker.replicas.fetched_by_follower(partition, self.frame.replica_id, offset, want.current_leader_epoch)
+                self.broker.replicas.fetched_by_follower(
+                    partition, self.frame.replica_id, self.frame.replica_epoch, offset, want.current_leader_epoch
+                )
                 high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
             records: FileRange | bytes = b""
             aborted: Sequence[tuple[int, int]] | None = () if self.committed else None

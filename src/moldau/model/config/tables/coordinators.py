@@ -83,6 +83,38 @@ COORDINATORS = table(
             own=True,
             deviation=MEMORY,
         ),
+        integer(
+            "num.replica.fetchers",
+            1,
+            "Connections per broker that followers fetch by. Here one thread serves all, and a second connection would divide its work.",
+            in_effect=False,
+        ),
+        integer(
+            "replica.fetch.max.bytes", 1_048_576, "Bytes of records that a follower asks for per partition; a longer batch is sent whole."
+        ),
+        integer("replica.fetch.response.max.bytes", 10_485_760, "The same of all partitions that one request asks for together."),
+        integer("replica.fetch.min.bytes", 1, "Bytes of records that a follower's fetch waits for.", allowed=at_least(1)),
+        integer("replica.fetch.wait.max.ms", 500, "How long a follower's fetch waits for them.", allowed=at_least(1)),
+        integer(
+            "replica.fetch.backoff.ms",
+            1000,
+            "How long a follower waits at most before it fetches a partition again that failed; the first time a sixteenth, then twice as "
+            "long each time.",
+            allowed=at_least(1),
+            deviation="In Kafka it always waits that long.",
+        ),
+        integer(
+            "replica.socket.timeout.ms",
+            30_000,
+            "How long the answer to a follower's fetch may take; more than `replica.fetch.wait.max.ms`.",
+            allowed=at_least(1),
+        ),
+        long(
+            "replica.lag.time.max.ms",
+            30_000,
+            "A follower that for so long has not had all that its leader had leaves the in-sync set.",
+            allowed=at_least(1),
+        ),
         long(
             "replica.high.watermark.checkpoint.interval.ms",
             5000,

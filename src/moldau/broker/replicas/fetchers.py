@@ -1,0 +1,295 @@
+"""Runs the fetchers of this broker's followers: one per source broker, each with a connection of its own.
+
+`Fetcher` decides; here its effects are carried out, and its events made. An answer is applied partition by partition, in turns with other
+work. The records are appended from the memory that they were received in.
+
+`num.replica.fetchers` threads fetch in Kafka; here one thread serves all, and a second connection would divide the same work.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
+
+from moldau.broker.replicas.fetcher import (
+    Apply,
+    EndFound,
+    Failed,
+    Fetcher,
+    FetcherEffect,
+    FetcherEvent,
+    Follow,
+    LookUpEnd,
+    Moved,
+    PartitionAnswered,
+    RequestEnded,
+    RequestFailed,
+    SendFetch,
+    StartAt,
+    TimePassed,
+    Truncate,
+    TruncateTo,
+    Unfollow,
+    WakeAt,
+)
+from moldau.broker.replicas.follower_log import FollowerLogs, end_of
+from moldau.model.errors import CorruptBatchError, ErrorCode, StorageError, WorldError, known_error
+from moldau.model.identity import TopicPartition
+from moldau.model.log_throttle import LogThrottle
+from moldau.model.steps import UNFINISHED, Steps
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
+from moldau.protocol.messages.offset_lookups import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
+from moldau.protocol.versions import VersionRange
+
+if TYPE_CHECKING:
+    from moldau.broker.admission.slices import SliceScheduler
+    from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.broker.replicas.manager import ReplicaManager
+    from moldau.model.config.store import BrokerConfig
+    from moldau.ports.clock import Clock, Timer
+
+_LOG = logging.getLogger(__name__)
+
+FETCH_VERSIONS = VersionRange(15, 17)
+"""With topic ids, the follower's incarnation and the diverging epoch."""
+LOOKUP_VERSIONS = VersionRange(4, 4)
+_LOGGED_EACH_S = 60.0
+_REASONS_LOGGED_MAX = 20
+_NOTHING = memoryview(b"")
+
+
+class SourceConnection(Protocol):
+    """A connection to the source broker, as :class:`moldau.broker.peers.connection.PeerConnection`."""
+
+    def request(
+        self, api_key: ApiKey, message: Any, done: Callable[[Any], object], *, timeout_s: float, version: VersionRange | None = None
+    ) -> None:
+        """Send a request; `done` with its response or a WorldError, once, and never before this returns."""
+
+    def close(self) -> None:
+        """Disconnect; requests that are out fail."""
+
+
+Connect = Callable[[int], SourceConnection | None]
+"""A new connection to a broker; None while its address is not known."""
+
+
+class ReplicaFetchers:
+    """See the module."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: "ReplicaManager",
+        config: "BrokerConfig",
+        clock: "Clock",
+        slices: "SliceScheduler",
+        connect: Connect,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        """`broker_epoch`: this broker's incarnation."""
+        self.broker_id = broker_id
+        self.replicas = replicas
+        self.config = config
+        self.clock = clock
+        self.slices = slices
+        self.connect = connect
+        self.broker_epoch = broker_epoch
+        self.logs = FollowerLogs(replicas, clock)
+        self.throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
+        self._sources: dict[int, SourceFetcher] = {}
+        self._source_of: dict[TopicPartition, int] = {}
+
+    def follow(self, hosted: "HostedPartition") -> None:
+        """Fetch a partition from the leader that its machine names, in this term."""
+        topic_partition, leader_id = hosted.topic_partition, hosted.machine.leader_id
+        if self._source_of.get(topic_partition, leader_id) != leader_id:
+            self.unfollow(topic_partition)
+        self._source_of[topic_partition] = leader_id
+        source = self._sources.get(leader_id)
+        if source is None:
+            source = self._sources[leader_id] = SourceFetcher(self, leader_id)
+        source.step(Follow(topic_partition, hosted.topic_id, hosted.machine.leader_epoch, end_of(hosted.log)))
+
+    def unfollow(self, topic_partition: TopicPartition) -> None:
+        """Fetch a partition no more; nothing without effect."""
+        leader_id = self._source_of.pop(topic_partition, None)
+        if leader_id is not None:
+            source = self._sources[leader_id]
+            source.step(Unfollow(topic_partition))
+            if not source.fetcher.partitions:
+                del self._sources[leader_id]
+                source.close()
+
+    def close(self) -> None:
+        """Fetch nothing any more."""
+        for source in self._sources.values():
+            source.close()
+        self._sources.clear()
+        self._source_of.clear()
+
+    def statistics(self) -> dict[str, int]:
+        """How many of what there are."""
+        return {"fetchers": len(self._sources), "partitions_followed": len(self._source_of)}
+
+
+class SourceFetcher:
+    """Fetches from one broker."""
+
+    def __init__(self, owner: ReplicaFetchers, source_id: int) -> None:
+        self.fetcher = Fetcher(owner.config.int("replica.fetch.backoff.ms") / 1000)
+        self._owner = owner
+        self._source_id = source_id
+        self._connection: SourceConnection | None = None
+        self._timer: Timer | None = None
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Fetch nothing any more: what is out is ignored."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._disconnect()
+
+    def step(self, event: FetcherEvent, answer: PartitionData | None = None) -> None:
+        """Have the machine decide, and carry it out. `answer`: what the event is about."""
+        if self._is_closed:
+            return
+        effects = self.fetcher.step(event, self._owner.clock.monotonic())
+        for effect in effects:
+            self._carry_out(effect, answer)
+
+    def _carry_out(self, effect: FetcherEffect, answer: PartitionData | None) -> None:
+        logs = self._owner.logs
+        match effect:
+            case SendFetch():
+                self._send(effect)
+            case Apply(topic_partition, high_watermark, log_start_offset):
+                assert answer is not None
+                records = _NOTHING if answer.records is None else memoryview(answer.records)
+                self._move(topic_partition, lambda hosted: logs.apply(hosted, records, high_watermark, log_start_offset))
+            case Truncate(topic_partition, epoch, end_offset):
+                self._move(topic_partition, lambda hosted: logs.truncate(hosted, epoch, end_offset))
+            case TruncateTo(topic_partition, offset):
+                self._move(topic_partition, lambda hosted: logs.truncate_to(hosted, offset))
+            case StartAt(topic_partition, offset):
+                self._move(topic_partition, lambda hosted: logs.start_at(hosted, offset))
+            case LookUpEnd():
+                self._look_up(effect)
+            case WakeAt(time_s):
+                if self._timer is not None:
+                    self._timer.cancel()
+                delay_s = max(time_s - self._owner.clock.monotonic(), 0.0)
+                self._timer = self._owner.clock.call_later(delay_s, lambda: self.step(TimePassed()))
+            case _:
+                assert_never(effect)
+
+    def _move(self, topic_partition: TopicPartition, change: "Callable[[HostedPartition], None]") -> None:
+        """Change the log of a partition, and report what it is then."""
+        hosted = self._owner.replicas.hosted[topic_partition]
+        try:
+            change(hosted)
+        except (CorruptBatchError, StorageError) as error:
+            self._warn(topic_partition, error)
+            self.step(Failed(topic_partition))
+        else:
+            self.step(Moved(topic_partition, end_of(hosted.log)))
+
+    def _warn(self, topic_partition: TopicPartition, reason: object) -> None:
+        if self._owner.throttle.due((topic_partition, str(reason)), self._owner.clock.monotonic()):
+            _LOG.warning(
+                "fetched batches not applied, fetching again: partition=%s leader=%d reason=%s", topic_partition, self._source_id, reason
+            )
+
+    # Fetches
+
+    def _send(self, fetch: SendFetch) -> None:
+        config = self._owner.config
+        topics: dict[bytes, FetchTopic] = {}
+        bytes_max = config.int("replica.fetch.max.bytes")
+        for each in fetch.partitions:
+            topic, log = topics.get(each.topic_id), each.log
+            if topic is None:
+                topic = topics[each.topic_id] = FetchTopic(topic_id=each.topic_id, partitions=[])
+            wanted = FetchPartition(each.partition, each.leader_epoch, log.end_offset, log.last_epoch, log.start_offset, bytes_max)
+            topic.partitions.append(wanted)
+        wait_ms = config.int("replica.fetch.wait.max.ms")
+        message = FetchRequest(
+            replica_state=ReplicaState(self._owner.broker_id, self._owner.broker_epoch()),
+            max_wait_ms=wait_ms,
+            min_bytes=config.int("replica.fetch.min.bytes"),
+            max_bytes=config.int("replica.fetch.response.max.bytes"),
+            topics=list(topics.values()),
+        )
+        self._request(ApiKey.FETCH, message, partial(self._fetched, fetch.number), FETCH_VERSIONS)
+
+    def _request(self, api_key: ApiKey, message: Any, done: Callable[[Any], object], versions: VersionRange) -> None:
+        """Send a request. `done` with its response; or None if there is none, once this has returned."""
+
+        def answered(outcome: Any) -> None:
+            if isinstance(outcome, WorldError):
+                self._disconnect()
+                done(None)
+            else:
+                done(outcome)
+
+        if self._connection is None:
+            self._connection = self._owner.connect(self._source_id)
+        if self._connection is None:
+            self._owner.clock.call_later(0.0, lambda: done(None))
+            return
+        timeout_s = self._owner.config.int("replica.socket.timeout.ms") / 1000
+        self._connection.request(api_key, message, answered, timeout_s=timeout_s, version=versions)
+
+    def _disconnect(self) -> None:
+        """The next request makes a new connection, to the address that the broker has then."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _fetched(self, number: int, response: Any) -> None:
+        if response is None or response.error_code != ErrorCode.NONE:
+            self.step(RequestFailed(number))
+        elif not self._is_closed:
+
+            def ended(error: Exception | None) -> None:
+                if error is not None:
+                    _LOG.error("fetched batches not applied because of a bug: leader=%d", self._source_id, exc_info=error)
+                self.step(RequestEnded(number) if error is None else RequestFailed(number))
+
+            try:
+                if self._owner.slices.run(self._apply(number, response), ended, droppable=False) is None:
+                    ended(None)
+            except Exception as error:
+                ended(error)
+
+    def _apply(self, number: int, response: Any) -> Steps:
+        for topic in response.responses:
+            for each in topic.partitions:
+                found = each.diverging_epoch
+                diverging = None if found is None or (found.epoch < 0 and found.end_offset < 0) else (found.epoch, found.end_offset)
+                error = known_error(each.error_code)
+                answered = PartitionAnswered(
+                    number, topic.topic_id, each.partition_index, error, each.high_watermark, each.log_start_offset, diverging
+                )
+                self.step(answered, each)
+                yield UNFINISHED
+
+    # Where the leader's log ends
+
+    def _look_up(self, lookup: LookUpEnd) -> None:
+        topic_partition, epoch = lookup.topic_partition, lookup.leader_epoch
+        wanted = OffsetForLeaderPartition(topic_partition.partition, epoch, epoch)
+        message = OffsetForLeaderEpochRequest(self._owner.broker_id, [OffsetForLeaderTopic(topic_partition.topic, [wanted])])
+
+        def done(response: Any) -> None:
+            end_offset = None
+            if response is not None:
+                (topic,) = response.topics
+                (found,) = topic.partitions
+                if found.error_code == ErrorCode.NONE and found.end_offset >= 0:
+                    end_offset = found.end_offset
+            self.step(EndFound(lookup.number, topic_partition, end_offset))
+
+        self._request(ApiKey.OFFSET_FOR_LEADER_EPOCH, message, done, LOOKUP_VERSIONS)

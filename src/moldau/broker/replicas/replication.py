@@ -1,0 +1,103 @@
+"""What a broker has for partitions with other replicas; made with the first such partition."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from moldau.broker.replicas.fetchers import ReplicaFetchers
+from moldau.broker.replicas.isr_changes import IsrChanges
+from moldau.broker.replicas.session_doubt import SessionDoubt
+
+if TYPE_CHECKING:
+    from moldau.broker.admission.slices import SliceScheduler
+    from moldau.broker.peers.connection import PeerConnection
+    from moldau.broker.peers.connections import Connect
+    from moldau.broker.replicas.manager import ReplicaManager
+    from moldau.broker.replicas.services import MetadataSource
+    from moldau.cluster.store import MetadataStore
+    from moldau.model.config.store import BrokerConfig
+    from moldau.ports.clock import Clock
+
+REQUESTS_OUT_MAX = 100
+"""Of one fetcher: its Fetch, and lookups of partitions whose offsets are out of range."""
+
+if TYPE_CHECKING:
+
+    class Incarnation(Protocol):
+        """This broker's registration."""
+
+        broker_epoch: int
+
+    class Services(Protocol):
+        """What replication uses of the broker."""
+
+        @property
+        def applier(self) -> Incarnation:
+            """What of its metadata knows its incarnation."""
+
+        @property
+        def broker_id(self) -> int:
+            """Its id."""
+
+        @property
+        def cache(self) -> MetadataSource:
+            """The cluster as it knows it."""
+
+        @property
+        def connect(self) -> Connect:
+            """The way to other brokers."""
+
+        @property
+        def clock(self) -> Clock:
+            """Its time."""
+
+        @property
+        def config(self) -> BrokerConfig:
+            """As it is now."""
+
+        @property
+        def replicas(self) -> ReplicaManager:
+            """Its partitions."""
+
+        @property
+        def slices(self) -> SliceScheduler:
+            """Work in turns."""
+
+        @property
+        def store(self) -> MetadataStore:
+            """The coordination tree."""
+
+
+class Replication:
+    """Fetches of followers, in-sync sets of leaders, and the session that they all depend on."""
+
+    def __init__(self, broker: "Services") -> None:
+        self._broker = broker
+        config, clock, replicas = broker.config, broker.clock, broker.replicas
+        self.fetchers = ReplicaFetchers(
+            broker.broker_id, replicas, config, clock, broker.slices, self._connect, lambda: broker.applier.broker_epoch
+        )
+        self.isr_changes = IsrChanges(
+            replicas, broker.store, broker.cache, clock, broker.slices, lambda: config.int("replica.lag.time.max.ms") / 1000
+        )
+        self.doubt = SessionDoubt(replicas, clock, lambda: config.int("zookeeper.session.timeout.ms") / 1000)
+        self.follow = self.fetchers.follow
+        self.unfollow = self.fetchers.unfollow
+        self.look = self.isr_changes.look
+        broker.store.listen(self.doubt.heard)
+
+    def close(self) -> None:
+        """The broker stops: fetch nothing, and change no in-sync set any more."""
+        self.doubt.close()
+        self.isr_changes.close()
+        self.fetchers.close()
+
+    def statistics(self) -> dict[str, int]:
+        """How many of what there are."""
+        return self.fetchers.statistics()
+
+    def _connect(self, broker_id: int) -> "PeerConnection | None":
+        broker, config = self._broker, self._broker.config
+        source = broker.cache.snapshot.brokers.get(broker_id)
+        if source is None:
+            return None
+        bytes_max = config.int("replica.fetch.response.max.bytes") + config.int("socket.request.max.bytes")  # a batch may be longer
+        return broker.connect(source, "follower", in_flight_max=REQUESTS_OUT_MAX, frame_bytes_max=bytes_max)

@@ -1,0 +1,41 @@
+"""What the replicas of a broker use of its other parts. For annotations only."""
+
+from typing import Protocol
+
+from moldau.broker.replicas.hosted import HostedPartition
+from moldau.cluster.snapshot import MetadataSnapshot
+from moldau.model.identity import TopicPartition
+
+
+class MetadataSource(Protocol):
+    """The cluster as this broker knows it."""
+
+    @property
+    def snapshot(self) -> MetadataSnapshot:
+        """All of it, at this moment."""
+
+
+class PartitionListener(Protocol):
+    """Serves the state that partitions of internal topics hold."""
+
+    def elected(self, topic_partition: TopicPartition) -> None:
+        """This broker leads a partition now, in a new term."""
+
+    def resigned(self, topic_partition: TopicPartition) -> None:
+        """It leads it no more."""
+
+
+class Replication(Protocol):
+    """What there is for partitions with other replicas."""
+
+    def follow(self, hosted: HostedPartition) -> None:
+        """Fetch a partition from the leader that its machine names, in this term."""
+
+    def unfollow(self, topic_partition: TopicPartition) -> None:
+        """Fetch a partition no more."""
+
+    def look(self, hosted: HostedPartition) -> None:
+        """A replica of a partition that is led may have to join its in-sync set, or to leave it."""
+
+    def close(self) -> None:
+        """Do nothing any more."""
