@@ -6,7 +6,7 @@ and once all are connected one of them is controller, and tree, image and broker
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from moldau.cluster import znodes
@@ -88,6 +88,11 @@ def act(cluster: Cluster, model: Model, action: tuple[Any, ...]) -> None:
             broker.session.resume()
 
 
+# What was written for a topic was not what its controller remembered, as a broker came back while the write was out.
+@example(0.0, [("hold", 0), ("expire", 1), ("create", 0, "a", 1), ("create", 0, "b", 3), ("resume", 1)])
+@example(0.0, [("hold", 0), ("expire", 1), ("create", 0, "a", 1), ("create", 0, "b", 1)])
+# A broker that had registered again was never sent that a topic is deleted.
+@example(0.0, [("create", 0, "a", 1), ("suspend", 0), ("delete", 0, "a"), ("bounce", 1)])
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([0.0, 0.5]), st.lists(actions, max_size=40))
 def test_one_cluster_comes_out(latency_s: float, plan: list[tuple[Any, ...]]) -> None:

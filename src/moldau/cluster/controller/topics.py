@@ -17,7 +17,7 @@ from moldau.cluster import queries, znodes
 from moldau.cluster.changes import Change, DropPartitions, NewPartitions, NewState, NewTopic, PutTopic
 from moldau.cluster.control import LedPartition
 from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Floors, StepRotation
-from moldau.cluster.controller.election_rules import NO_LEADER
+from moldau.cluster.controller.election_rules import NO_LEADER, is_settled
 from moldau.cluster.controller.elections import Elections
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, Replicas, TopicImage
@@ -41,6 +41,14 @@ NO_FLOORS: Floors = MappingProxyType({})
 class _Creation(NamedTuple):
     plan: PlannedTopic
     outcomes: Outcomes
+
+
+class _Written(NamedTuple):
+    """A creation whose first write is out."""
+
+    creation: _Creation
+    states: Sequence[PartitionState]
+    """Of its first partitions, by the brokers that were live."""
 
 
 class TopicChanges:
@@ -133,44 +141,45 @@ class TopicChanges:
         """Write topics, as many as fit into one write, unless one is on its way."""
         if self._is_creating or not self._creations:
             return
-        batch: list[_Creation] = []
+        batch: list[_Written] = []
         changes: list[Change] = []
         room = PARTITIONS_PER_STEP
         while self._creations and (not batch or len(self._creations[0].plan.replicas) <= room):
             creation = self._creations.popleft()
             plan = creation.plan
+            states = [self._first_state(plan, index) for index in _first(plan.replicas)]
             changes.append(NewTopic(plan.name, plan.topic_id, plan.replicas, plan.configs))
-            changes += (NewState(plan.name, index, self._first_state(plan, index)) for index in _first(plan.replicas))
+            changes += (NewState(plan.name, index, state) for index, state in enumerate(states))
             room -= len(plan.replicas)
-            batch.append(creation)
+            batch.append(_Written(creation, states))
         self._is_creating = True
         self._outbox.write(changes, partial(self._creations_written, batch))
 
-    def _creations_written(self, batch: list[_Creation], outcome: WriteResult | CoordinationError) -> None:
+    def _creations_written(self, batch: list[_Written], outcome: WriteResult | CoordinationError) -> None:
         self._is_creating = False
         if isinstance(outcome, WriteResult):
             complete = []
-            for creation in batch:
+            for creation, states in batch:
                 plan = creation.plan
                 topic = self._image.insert(TopicImage(plan.name, plan.topic_id, plan.replicas, 0))
-                for index in _first(plan.replicas):
-                    topic.put(index, self._first_state(plan, index), 0)
+                for index, state in enumerate(states):
+                    topic.put(index, state, 0)
                 self._image.reserve(plan.name, 0)
                 if topic.missing:
                     self._write_states(topic, partial(self._first_state, plan), partial(self._states_written, topic, creation))
                 else:
                     complete.append((topic, creation))
             self._announce_created(complete)
-        elif isinstance(outcome, NodeExistsError) and (taken := [each for each in batch if _is_of(outcome.path, each.plan.name)]):
+        elif isinstance(outcome, NodeExistsError) and (taken := [each for each, _ in batch if _is_of(outcome.path, each.plan.name)]):
             exists = PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{taken[0].plan.name}' exists already")
             if taken[0].plan.name not in self._image.topics:
                 self._look(TopicsChanged())  # a write of ours whose outcome was not known, or another's
             self._end(taken[0].outcomes, taken[0].plan.name, exists)
-            self._creations.extendleft(each for each in reversed(batch) if each is not taken[0])
+            self._creations.extendleft(each for each, _ in reversed(batch) if each is not taken[0])
         else:
-            names = [each.plan.name for each in batch]
+            names = [each.plan.name for each, _ in batch]
             self._look(TopicsChanged())
-            for each in batch:
+            for each, _ in batch:
                 self._end(each.outcomes, each.plan.name, not_stored(f"create topics {names}", outcome))
         self._write_creations()
 
@@ -205,10 +214,14 @@ class TopicChanges:
 
         self._broadcast.lead(led, opened)
         self._broadcast.update([served for topic in topics if (served := topic.served()) is not None], then=replied)
-        live = self._image.live
-        unled = [topic.name for topic in topics if not all(topic.is_led(index, live) for index in range(len(topic.partitions)))]
-        if unled:
-            self._elections.run(unled)
+        candidates, epoch = self._image.candidates(), self._broadcast.epoch
+        changed = [
+            topic.name
+            for topic in topics
+            if not all(is_settled(topic.state(index, epoch), candidates) for index in range(len(topic.partitions)))
+        ]
+        if changed:
+            self._elections.run(changed)
 
     def _first_state(self, plan: PlannedTopic, index: int) -> PartitionState:
         return self._state(plan.replicas[index], (plan.first_epochs or {}).get(index, 0))
