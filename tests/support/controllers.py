@@ -79,7 +79,7 @@ class Broker:
 
     def apply(self, broker_epoch: int, control: Control) -> ControlReply:
         """Carry out what a controller has sent."""
-        if control.controller_epoch < self.controller_epoch or broker_epoch != self.epoch or not self.is_up:
+        if control.controller_epoch < self.controller_epoch or broker_epoch < self.epoch or not self.is_up:
             return ControlReply(is_stale=True)
         self.controller_epoch = control.controller_epoch
         match control:
