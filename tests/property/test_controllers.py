@@ -91,7 +91,8 @@ def act(cluster: Cluster, model: Model, action: tuple[Any, ...]) -> None:
 # What was written for a topic was not what its controller remembered, as a broker came back while the write was out.
 @example(0.0, [("hold", 0), ("expire", 1), ("create", 0, "a", 1), ("create", 0, "b", 3), ("resume", 1)])
 @example(0.0, [("hold", 0), ("expire", 1), ("create", 0, "a", 1), ("create", 0, "b", 1)])
-# A broker that had registered again was never sent that a topic is deleted.
+# A broker that registered while a deletion was on its way was never sent it.
+@example(0.0, [("bounce", 0), ("create", 1, "a", 1), ("expire", 1), ("delete", 0, "a"), ("expire", 0)])
 @example(0.0, [("create", 0, "a", 1), ("suspend", 0), ("delete", 0, "a"), ("bounce", 1)])
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([0.0, 0.5]), st.lists(actions, max_size=40))

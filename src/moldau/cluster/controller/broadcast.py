@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 PARTITIONS_PER_STEP = 100
 """Partitions that one step works on, and whose nodes one write makes, changes or removes."""
 Floors = Mapping[TopicPartition, int]
-Missed = dict[int, int]
-"""By broker: the incarnation that a message was sent to and that is over."""
 
 
 class Countdown:
@@ -100,33 +97,20 @@ class Broadcast:
         deleted: Sequence[str] = (),
         then: Callable[[], object] = lambda: None,
         to: Iterable[int] | None = None,
-        missed: Missed | None = None,
     ) -> None:
-        """Send what clients are answered to live brokers, to all or to some. `missed` gets those that have not taken it."""
+        """Send what clients are answered to live brokers, to all or to some."""
         infos = tuple(broker.info for broker in self._image.brokers.values())
         message = UpdateMetadata(self.epoch, self._broker_id, infos, tuple(topics), tuple(deleted))
-        self._send(self._image.brokers if to is None else to, message, then, missed)
+        self._send(self._image.brokers if to is None else to, message, then)
 
     def stop(
-        self,
-        topics: Sequence[StoppedTopic],
-        then: Callable[[], object],
-        *,
-        deletes: bool = True,
-        to: Iterable[int] | None = None,
-        missed: Missed | None = None,
+        self, topics: Sequence[StoppedTopic], then: Callable[[], object], *, deletes: bool = True, to: Iterable[int] | None = None
     ) -> None:
-        """Have live brokers, all or some, stop serving topics, and delete what they have of them, or keep it. `missed`: see `update`."""
-        self._send(self._image.brokers if to is None else to, StopReplica(self.epoch, tuple(topics), deletes), then, missed)
+        """Have live brokers, all or some, stop serving topics, and delete what they have of them, or keep it."""
+        self._send(self._image.brokers if to is None else to, StopReplica(self.epoch, tuple(topics), deletes), then)
 
-    def _send(self, to: Iterable[int], message: Control, then: Callable[[], object], missed: Missed | None) -> None:
+    def _send(self, to: Iterable[int], message: Control, then: Callable[[], object]) -> None:
         brokers: list[LiveBroker] = [self._image.brokers[broker_id] for broker_id in to if broker_id in self._image.brokers]
         ended = Countdown(len(brokers), then)
-
-        def replied(broker: "LiveBroker", reply: ControlReply) -> None:
-            if reply.is_stale and missed is not None:
-                missed[broker.info.broker_id] = broker.epoch
-            ended()
-
         for broker in brokers:
-            self._outbox.send(broker, message, partial(replied, broker))
+            self._outbox.send(broker, message, ended)

@@ -1,14 +1,14 @@
 """Topics are deleted: marked, removed by brokers, and then their nodes removed. From the mark on the next controller completes it."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from moldau.cluster import queries, znodes
 from moldau.cluster.changes import Change, DropPartitions, DropTopic, MarkDeletion
 from moldau.cluster.control import StoppedTopic
-from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Missed, StepRotation
+from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, StepRotation
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, Replicas
 from moldau.cluster.controller.planning import Outcomes, not_stored
@@ -162,20 +162,18 @@ class TopicDeletions:
         for each in batch:
             self._image.remove(each.name)
             self._image.deleting[each.name] = each.topic_id
-        missed: Missed = {}
-        replied = Countdown(2, partial(self._stopped, batch, missed))
-        self._broadcast.update(deleted=[each.name for each in batch], then=replied, missed=missed)
-        stopped = [StoppedTopic(each.name, each.topic_id, each.partitions) for each in batch]
-        self._broadcast.stop(stopped, replied, missed=missed)
+        replied = Countdown(2, partial(self._stopped, batch, dict(self._image.live)))
+        self._broadcast.update(deleted=[each.name for each in batch], then=replied)
+        self._broadcast.stop([StoppedTopic(each.name, each.topic_id, each.partitions) for each in batch], replied)
 
-    def _stopped(self, batch: Sequence[_Deletion], missed: Missed) -> None:
+    def _stopped(self, batch: Sequence[_Deletion], sent_to: Mapping[int, int]) -> None:
         live = self._image.live
-        if any(live.get(broker_id, epoch) != epoch for broker_id, epoch in missed.items()):
-            self._stop(batch)  # a broker has registered again meanwhile: it knows nothing of this
+        if any(sent_to.get(broker_id) != epoch for broker_id, epoch in live.items()):
+            self._stop(batch)  # a broker has registered meanwhile, and may have come too late to be sent this
             return
         reached = []
         for each in batch:
-            if all(broker_id in live and broker_id not in missed for broker_id in each.replicas):
+            if all(broker_id in live for broker_id in each.replicas):
                 reached.append(each)
             else:
                 self._unreached.append(each._replace(outcomes=None))

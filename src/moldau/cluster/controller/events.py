@@ -169,7 +169,7 @@ class Outbox:
         self.effects.append(Write(self._expect(written), changes, epoch_version))
 
     def send(self, broker: LiveBroker, control: Control, then: Callable[[ControlReply], object]) -> None:
-        """Send to a broker, and call `then` with the reply, a stale one when the broker has ended."""
+        """Send to a broker, and call `then` with the reply, or an empty one when the broker has ended."""
         ticket = self._expect(then)
         self._sent[ticket] = broker
         self.effects.append(Send(ticket, broker, control))
@@ -192,7 +192,7 @@ class Outbox:
         for ticket, broker in list(self._sent.items()):
             now = live.get(broker.info.broker_id)
             if now is None or now.epoch != broker.epoch:
-                self.receive(ticket, ControlReply(is_stale=True))
+                self.receive(ticket, ControlReply())
 
     def forget(self) -> None:
         """Expect nothing any more."""
