@@ -199,7 +199,7 @@ def raw(api_key: int, version: int, body: bytes = b"", correlation_id: int = 9) 
         (b"GET / HTTP/1.1\r\n\r\n", "HTTP"),
         (struct.pack(">i", 3) + b"abc", "too short"),
         (raw(9999, 0), "unknown API (key 9999) version 0"),
-        (raw(ApiKey.ELECT_LEADERS, 0), "ELECT_LEADERS (key 43) version 0: not in service"),
+        (raw(ApiKey.ALTER_CLIENT_QUOTAS, 0), "ALTER_CLIENT_QUOTAS (key 49) version 0: not in service"),
         (raw(ApiKey.METADATA, 99), "METADATA (key 3) version 99: served are versions 0-13"),
         (raw(ApiKey.FETCH, 3), "FETCH (key 1) version 3: served are versions 4-18"),
         (raw(ApiKey.PRODUCE, 14), "PRODUCE (key 0) version 14: served are versions 0-13"),
