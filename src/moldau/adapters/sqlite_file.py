@@ -347,8 +347,9 @@ def _damaged(path: str, what: str) -> CoordinationError:
 def _refuse_irregular(path: str) -> None:
     """CoordinationError for a link or a FIFO in the place of one of the database's files: SQLite would follow it, or wait for ever."""
     for each in (path, log_of(path), f"{path}-journal", f"{path}-shm"):
-        if os.path.lexists(each) and not stat.S_ISREG(os.lstat(each).st_mode):
-            raise CoordinationError(f"{each}: is not a regular file; move it away. {WAY_OUT}", retriable=False)
+        with suppress(FileNotFoundError):  # or another process has just removed it
+            if not stat.S_ISREG(os.lstat(each).st_mode):
+                raise CoordinationError(f"{each}: is not a regular file; move it away. {WAY_OUT}", retriable=False)
 
 
 def _create_file(path: str, now_ms: int) -> None:

@@ -377,6 +377,22 @@ def test_a_file_is_held_alone_or_shared_and_not_both(begin: Callable[[], Process
     alone.close()
 
 
+def test_a_log_that_another_process_removes_while_this_one_looks_at_it_does_not_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of processes that begin at the same moment each may be the last to close the file that it has prepared."""
+    Process(path).session.close()
+    Path(f"{path}-wal").touch()
+    stat_of = os.lstat
+
+    def removed_after(each: str) -> os.stat_result:
+        found = stat_of(each)
+        if each.endswith("-wal"):
+            Path(each).unlink()
+        return found
+
+    monkeypatch.setattr(os, "lstat", removed_after)
+    Process(path).session.close()
+
+
 def test_a_file_of_one_broker_is_adopted_and_may_become_that_again(path: str) -> None:
     shutil.copyfile(OLDER_FILE, path)
     shared = Process(path)
