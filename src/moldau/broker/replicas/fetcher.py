@@ -9,21 +9,21 @@ Events come in with the time, effects come out in the order in which they are ca
     backing off      no            time
 
     answer for a partition             effect                                                    partition then
-    diverging epoch                    Truncate, and nothing else of the answer is used (R5)     truncating
+    diverging epoch                    Truncate, and nothing else of the answer is used          truncating
     records, or none                   Apply: append, then the high watermark, the log start     fetching
     OFFSET_OUT_OF_RANGE, below start   StartAt: empty the log, to begin at the leader's start    truncating
     OFFSET_OUT_OF_RANGE otherwise      LookUpEnd: where does the leader's log end?               looking up
     any other error                    -                                                         backing off
-    a failure to apply it (`Failed`)   -                                                         backing off, alone (R12)
+    a failure to apply it (`Failed`)   -                                                         backing off, alone
 
 Rules:
 
 * One Fetch is out at a time, with all partitions that are fetching; the next is sent when the answer is applied.
 * An answer counts for a partition only if it is still followed in the term in which the request was made: `Follow` begins another term
-  (R6). Nothing but `Unfollow` ends the following: FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH are retried, for the controller's
+  (KAFKA-13207). Nothing but `Unfollow` ends the following: FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH are retried, for the controller's
   statement may reach the leader or this broker later.
 * Offset and last fetched epoch are those of the log, which `Moved` reports after each effect. An answer without records changes neither
-  (R7).
+  (KAFKA-15510).
 * A log is truncated by epochs, never to its high watermark.
 * The time to back off doubles with each failure in a row up to the maximum, for most states of partitions last only until the
   controller has informed the other broker.

@@ -140,7 +140,8 @@ def parse_value(definition: ConfigDefinition, text: str) -> ConfigValue:
         case ConfigType.DOUBLE:
             value = _real_number(stripped)
         case ConfigType.LIST:
-            value = tuple(dict.fromkeys(item.strip() for item in stripped.split(","))) if stripped else ()
+            items = tuple(dict.fromkeys(item.strip() for item in stripped.split(",")))
+            value = items if any(items) else ()
         case ConfigType.PASSWORD:
             value = text
         case ConfigType.STRING | ConfigType.CLASS:

@@ -184,8 +184,8 @@ def _answer_before_store(real: Function) -> Function:
 
 
 def _keep_epoch(real: Function) -> Function:
-    def elect(state: Any, *positional: Any) -> Any:
-        elected = real(state, *positional)
+    def elect(state: Any, *positional: Any, **named: Any) -> Any:
+        elected = real(state, *positional, **named)
         return None if elected is None else elected._replace(leader_epoch=state.leader_epoch)
 
     return elect
@@ -215,5 +215,5 @@ MUTANTS = (
         "moldau.broker.coordinators.machine_runner:MachineRunner._store",
         _answer_before_store,
     ),
-    Mutant("elect without a new epoch", "moldau.cluster.controller.broadcast:elect", _keep_epoch),
+    Mutant("elect without a new epoch", "moldau.cluster.controller.elections:elect", _keep_epoch),
 )
