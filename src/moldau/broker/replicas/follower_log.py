@@ -58,7 +58,7 @@ class FollowerLogs:
         """Cut off what is not before `offset`."""
         log = hosted.log
         if offset < log.high_watermark:  # only an unclean election makes this right; see the leader's log
-            reached("replicas: truncated below its own high watermark")
+            reached("cluster: a follower truncated below its own high watermark")
             _LOG.warning(
                 "log truncated below its high watermark, as its new leader has less: partition=%s high_watermark=%d end_offset=%d",
                 hosted.topic_partition,
@@ -89,5 +89,5 @@ class FollowerLogs:
         except StorageError as error:
             self._replicas.storage_failed(hosted, error)
             raise
-        reached("replicas: a follower truncated its log")
+        reached("cluster: a follower truncated its log")
         self._replicas.step(hosted, LogTruncated(log.log_end_offset, log.start_offset))
