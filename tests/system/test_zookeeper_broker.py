@@ -129,7 +129,7 @@ def test_a_broker_serves_while_zookeeper_is_away_and_registers_again_when_its_se
 
     server.kill()
     produce(at, "a", 100, 100)
-    assert consume(at, "a", 200) == list(range(200)), "what a broker leads it goes on to serve"
+    assert consume(at, "a", 200) == list(range(200)), "what a broker leads it still serves"
     server.start()
     zookeeper.wait_serving(server)
     create(at, "b")

@@ -1,4 +1,4 @@
-"""Runs a program in place of this process, and kills it when the process that started this one has gone: run as a script.
+"""Runs a program in place of this process, and kills it when the process that started this one has ended: run as a script.
 
 The starter keeps the other end of standard input open for as long as it lives, however it ends. A process forked here reads it.
 """

@@ -3,7 +3,7 @@
 Two tables more than `sqlite_file` describes, which a process that holds the file alone does not read:
 
 * ``session``, one row per session: ``id``; ``timeout_ms``, after which others may end it if it does not show that it lives; ``touched``,
-  raised when it has shown that after a pause; ``ended``, 1 for one whose process ended without closing it, until the log begins anew.
+  raised when it has shown that after a pause; ``ended``, 1 for one whose process ended without closing it, until a new log begins.
 * ``change``, the last `CHANGES_MAX` changes: ``id``, without gaps; ``kind`` and ``path``, what a watch could see.
 
 Each transaction reads in its snapshot whether the session is still there, and which changes have come since its last one. So a result is
@@ -211,7 +211,7 @@ class SharedFile:
     # The log
 
     def copy_log(self) -> bool:
-        """Bring the log's content into the database, and begin a new log, if nobody reads the old one: whether that was done."""
+        """Bring the log's content into the database, and begin a new log, if no process reads the old one: whether that was done."""
         with self._transactions.errors():
             ended = self._database.execute("SELECT id FROM session WHERE ended = 1").fetchall()
             is_blocked, _, _ = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

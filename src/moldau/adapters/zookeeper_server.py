@@ -212,7 +212,7 @@ class ZookeeperServer:
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Ports that nobody listens on."""
+    """Ports without a listener."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)) for _ in range(count)]
         for each in sockets:

@@ -33,7 +33,7 @@ def open_zookeeper(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> Zoo
     if isinstance(file, str):
         digest = _read_digest(file)
     elif config.value("zookeeper.set.acl"):
-        raise CoordinationError("zookeeper.set.acl needs zookeeper.digest.file: without it, nobody could change the nodes", retriable=False)
+        raise CoordinationError("zookeeper.set.acl needs zookeeper.digest.file: without it, no one could change the nodes", retriable=False)
     return ZookeeperCoordination(
         parse_connect(str(config.value("zookeeper.connect"))),
         loop,

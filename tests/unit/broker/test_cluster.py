@@ -1,4 +1,4 @@
-"""Three brokers on fakes agree on what the cluster is, whoever of them ends, hangs or comes back."""
+"""Three brokers on fakes agree on what the cluster is, whichever of them ends, hangs or comes back."""
 
 import pytest
 

@@ -396,7 +396,7 @@ def test_z16_a_write_that_another_was_faster_than_frees_the_slot_and_theirs_is_a
     assert (machine.isr, machine.state_version) == ((1,), store.get(STATE).stat.version)
     while held:
         held.pop()()
-    assert machine.isr == world.state(1).isr == (1, 3), "whoever may join does so, by another write"
+    assert machine.isr == world.state(1).isr == (1, 3), "those who may join do so, by another write"
 
 
 def test_z16_a_write_whose_outcome_is_not_known_is_read_until_it_is() -> None:

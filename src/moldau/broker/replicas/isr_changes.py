@@ -8,8 +8,8 @@
 For each partition one change is under way at a time, and every outcome ends it (KAFKA-12686). What decides is read at once: the state in
 the tree and the incarnations of those who may join; the followers' progress is looked at when that is known, and no more until the write
 (KAFKA-15221). The write is conditional on the state's version. Where that differs, the state is read: of this leader and epoch it is
-adopted; otherwise somebody else leads, and the controller will say who (librdkafka#1575). Where the outcome is not known the state is read
-until it is, and meanwhile the maximal set counts.
+adopted; otherwise another broker leads, and the controller will say which (librdkafka#1575). Where the outcome is not known the state is
+read until it is, and meanwhile the maximal set counts.
 """
 
 import logging

@@ -358,7 +358,7 @@ class ReplicaManager:
         return hosted
 
     def _follow(self, hosted: HostedPartition, leader_id: int) -> None:
-        """Fetch from a leader, or from nobody while there is none."""
+        """Fetch from a leader, or not at all while there is none."""
         try:
             hosted.log.truncate_to(hosted.log.log_end_offset)  # epochs at the end that no record has, as of an own term, end (KAFKA-10706)
         except StorageError as error:

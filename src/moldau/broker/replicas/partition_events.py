@@ -94,7 +94,7 @@ class ProposeIsr(Value):
 
 
 class IsrSettled(Value):
-    """The tree has `isr` at `version`, in the leader epoch given: what was proposed, or what it had before, or what somebody else wrote."""
+    """The tree has `isr` at `version`, in the leader epoch given: what was proposed, what it had before, or what another broker wrote."""
 
     leader_epoch: int
     isr: tuple[int, ...]
