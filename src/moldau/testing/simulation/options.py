@@ -45,6 +45,9 @@ class Options:
     """Of each request to the coordination tree."""
     tree_linger_s: float = 0.0
     """How long the session of a process lasts after its end."""
+    brokers: int = 1
+    session_s: float = 0.0
+    """Session time-out of the tree; 0: sessions of processes that are cut off do not expire by themselves."""
     damaged_topics: list[str] = field(default_factory=list)
     """Topics whose records may be damaged on disk where they are not known to be synced. Indexes may be damaged of all topics."""
     reading_cost_s: float = 0.0

@@ -1,4 +1,4 @@
-"""One run: a broker, its clients and their world, all from one seed."""
+"""One run: one broker or several, their clients and their world, all from one seed."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ from moldau.testing.simulation.tree import SimulatedTree
 T = TypeVar("T")
 DIRECTORIES = ("/data", "/more")
 BROKER = "broker"
-"""The name of its host."""
+"""The name of the host of a broker that is alone."""
 POLL_S = 0.001
 """How often `Simulation.until` looks."""
 CLOSE_S = 60.0
@@ -55,21 +55,42 @@ class Simulation:
         self.loop = VirtualLoop(self.schedule)
         self.clock = VirtualClock(self.schedule)
         self.network = SimulatedNetwork(self.schedule, self.random("network"), options.network)
-        self.disk = SimulatedDisk(self.random("disk"), options.disk, self.schedule.time_ms)
         self.tree = SimulatedTree(self.clock)
-        self.host = Host(BROKER, self.schedule, self.network, self.disk, self.tree, self.random("broker"))
         self.tree.latency_s, self.tree.linger_s = options.tree_latency_s, options.tree_linger_s
-        self.host.settings = options.settings
-        self.host.directories = list(DIRECTORIES[: options.directories])
-        self.host.reading_cost_s = options.reading_cost_s
+        self.tree.session_s = options.session_s
+        self.hosts = [self._host(number) for number in range(1, options.brokers + 1)]
+        """By broker id from 1 on, where there are several."""
         self.history = History(clock=lambda: self.schedule.now)
         self.partitions = PartitionNumbers(self.history)
         self.budget = OperationBudget(options.operations)
         self._clients = 0
 
+    @property
+    def host(self) -> Host:
+        """The host of a broker that is alone."""
+        (host,) = self.hosts
+        return host
+
+    @property
+    def disk(self) -> SimulatedDisk:
+        """The disk of a broker that is alone."""
+        return self.host.disk
+
     def random(self, concern: str) -> Random:
         """The generator for a concern."""
         return generator(self.options.seed, concern)
+
+    def _host(self, number: int) -> Host:
+        options = self.options
+        is_alone = options.brokers == 1
+        own = "" if is_alone else f"/{number}"
+        disk = SimulatedDisk(self.random(f"disk{own}"), options.disk, self.schedule.time_ms)
+        name = BROKER if is_alone else f"{BROKER}-{number}"
+        host = Host(name, self.schedule, self.network, disk, self.tree, self.random(f"broker{own}"))
+        host.settings = options.settings if is_alone else {**options.settings, "broker.id": number}
+        host.directories = list(DIRECTORIES[: options.directories])
+        host.reading_cost_s = options.reading_cost_s
+        return host
 
     def client(self, name: str = "client") -> ClientContext:
         """The world for one more client."""
@@ -78,7 +99,7 @@ class Simulation:
         return ClientContext(
             name=name,
             network=self.network.client(name),
-            servers=((BROKER, PORT),),
+            servers=tuple((host.name, PORT) for host in self.hosts),
             clock=self.clock,
             random=self.random(f"client/{name}"),
             history=self.history,
@@ -116,8 +137,9 @@ class Simulation:
 
     def close(self) -> None:
         """Free what the run has taken."""
-        self.host.on_ending.clear()  # nothing is judged any more
-        self.host.kill()
+        for host in self.hosts:
+            host.on_ending.clear()  # nothing is judged any more
+            host.kill()
         tasks = sorted(asyncio.all_tasks(self.loop), key=lambda task: task.get_name())
         for task in tasks:
             task.cancel()

@@ -12,6 +12,8 @@ from moldau.ports.clock import Clock
 from moldau.ports.coordination import Done, Listener, Request, SessionEvent, SessionState
 from moldau.testing.coordination import FakeSession, FakeTree
 
+UNNOTICED_PART = 2 / 3
+"""Of a session's time-out: for so long a client may not notice that it is cut off."""
 Enter = Callable[[str], object]
 
 
@@ -26,6 +28,8 @@ class SimulatedTree:
         """How long the session of a process lasts that has ended without closing it."""
         self.away_s = 0.1
         """How long a session is cut off."""
+        self.session_s = 0.0
+        """Time-out of sessions, after which one expires that is cut off; 0: never by itself."""
         self._tree = FakeTree(clock)
 
     def session(self, enter: Enter, post: Callable[[Callable[[], object]], object]) -> "SimulatedSession":
@@ -100,7 +104,11 @@ class SimulatedSession:
 
     def _reconnect(self, event: object) -> None:
         if isinstance(event, SessionEvent) and event.state is SessionState.SUSPENDED and not self._is_over:
-            self._tree.clock.call_later(self._tree.away_s, self._resume)
+            tree = self._tree
+            left_s = tree.session_s * (1 - UNNOTICED_PART)
+            if 0 < left_s < tree.away_s:
+                tree.clock.call_later(left_s, self._session.expire)
+            tree.clock.call_later(tree.away_s, self._resume)
 
     def _resume(self) -> None:
         if not self._is_over:

@@ -46,6 +46,8 @@ EARLIEST = -2
 _TOPIC = 2
 """The kind of resource whose configurations are altered."""
 _SET, _DELETE = 0, 1
+_DEFAULT = -1
+"""Of the brokers, for the number of replicas."""
 _TIMEOUT_MS = int(REQUEST_TIMEOUT_S * 1000)
 
 
@@ -85,7 +87,7 @@ class SimulatedAdmin:
     async def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None) -> None:
         """Create a topic. TOPIC_ALREADY_EXISTS."""
         settings = [CreatableTopicConfig(key, str(value)) for key, value in (configs or {}).items()]
-        request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, configs=settings)], _TIMEOUT_MS)
+        request = CreateTopicsRequest([CreatableTopic(name, partitions, _DEFAULT, configs=settings)], _TIMEOUT_MS)
         await self._change(ApiKey.CREATE_TOPICS, request, name, ErrorCode.TOPIC_ALREADY_EXISTS)
 
     async def grow_topic(self, name: str, partitions: int) -> None:
@@ -108,7 +110,9 @@ class SimulatedAdmin:
 
     async def _is_free(self, name: str) -> bool:
         """Whether a topic of that name might be created."""
-        response = await self.brokers.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest([CreatableTopic(name, 1, 1)], _TIMEOUT_MS, True))
+        connection = await self.brokers.controller()
+        request = CreateTopicsRequest([CreatableTopic(name, 1, _DEFAULT)], _TIMEOUT_MS, True)
+        response = await connection.send(ApiKey.CREATE_TOPICS, request, timeout_s=REQUEST_TIMEOUT_S)
         (found,) = response.topics
         if found.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
             return False
@@ -130,7 +134,7 @@ class SimulatedAdmin:
 
         async def ask() -> int:
             nonlocal was_asked, is_inferred
-            connection = await self.brokers.any()
+            connection = await self.brokers.controller()
             again, was_asked = was_asked, True
             response = await connection.send(api_key, request, timeout_s=REQUEST_TIMEOUT_S * 2)
             (found,) = getattr(response, _RESULTS[api_key])

@@ -244,6 +244,9 @@ class Brokers:
         self._opening: dict[tuple[Address, str], asyncio.Task[ClientConnection]] = {}
         self._topics: dict[str, Topic] = {}
         self._coordinators: dict[tuple[CoordinatorType, str], Address] = {}
+        self._server: Address | None = None
+        """The bootstrap address that is asked, drawn again after each error."""
+        self._controller: Address | None = None
         self._is_closed = False
 
     # Connections
@@ -273,11 +276,22 @@ class Brokers:
             self._connections[key] = task.result()
 
     async def any(self) -> ClientConnection:
-        """A connection to some broker: an open one, or to a bootstrap address at random."""
-        for (_, purpose), connection in self._connections.items():
-            if not purpose and not connection.is_closed:
-                return connection
-        return await self.connection(self.context.random.choice(self.context.servers))
+        """A connection to some broker: to a bootstrap address at random, the same one as long as it answers without an error."""
+        if self._server is None:
+            self._server = self.context.random.choice(self.context.servers)
+        return await self.connection(self._server)
+
+    async def controller(self) -> ClientConnection:
+        """A connection to the controller. RequestLostError, PeerError."""
+        if len(self.context.servers) == 1:
+            return await self.any()
+        if self._controller is None:
+            response = await self.ask(ApiKey.METADATA, MetadataRequest(topics=[]))
+            found = [broker for broker in response.brokers if broker.node_id == response.controller_id]
+            if not found:
+                check(ErrorCode.NOT_CONTROLLER, "no controller is known")
+            self._controller = found[0].host, found[0].port
+        return await self.connection(self._controller)
 
     def close(self) -> None:
         """Disconnect, in order."""
@@ -349,7 +363,8 @@ class Brokers:
             await self.back_off()
 
     async def back_off(self) -> None:
-        """Wait before trying again."""
+        """Wait before trying again, perhaps at another broker."""
+        self._server = self._controller = None
         await asyncio.sleep(BACKOFF_S * self.context.random.uniform(0.5, 1.5))
 
     # Metadata
