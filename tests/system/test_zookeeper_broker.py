@@ -134,7 +134,7 @@ def test_a_broker_serves_while_zookeeper_is_away_and_registers_again_when_its_se
     zookeeper.wait_serving(server)
     create(at, "b")
 
-    tree = first._running._coordination
+    tree = first._running._tree.coordination
     assert isinstance(tree, ZookeeperCoordination)
     before, session = tree.session_id, tree._client.client_id
     assert session is not None

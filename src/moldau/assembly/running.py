@@ -18,12 +18,12 @@ from moldau.adapters.asyncio_server import Server, ServerLimits
 from moldau.adapters.binding import bind
 from moldau.adapters.event_loop import LoopClock
 from moldau.adapters.posix_files import PosixFiles
-from moldau.adapters.sqlite_coordination import SqliteCoordination
 from moldau.adapters.threads import LoopBackground
 from moldau.assembly.data_directory import check_directory
 from moldau.assembly.exposure import warn_if_exposed
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.assembly.open_files import connections_max, log_files_max
+from moldau.assembly.tree_store import STORE, TreeStore
 from moldau.broker.metadata.membership import OtherClusterError
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.log.log_set import AllDirectoriesFailedError, AllFailedListener
@@ -36,13 +36,10 @@ from moldau.model.errors import CoordinationError, MoldauError, WorldError
 if TYPE_CHECKING:
     from moldau.adapters.worker_process import LoopWorkers
     from moldau.broker.broker import Broker
-    from moldau.ports.coordination import Coordination
     from moldau.ports.transport import Network
 
 _LOG = logging.getLogger(__name__)
 
-STORE = "moldau-metadata.sqlite"
-"""File of the embedded metadata store, in the first log directory."""
 POLL_S = 0.005
 LOGS_SHARE = 0.75
 """Which share of `shutdown.timeout.ms`, from the signal on, there is for syncing logs. Then the process ends soon, and in order."""
@@ -53,7 +50,7 @@ UNREAD_LIMIT_S = 0.5
 
 
 class StartInterruptedError(MoldauError):
-    """The broker was asked to stop while its start waited for ZooKeeper."""
+    """The broker was asked to stop while its start waited for the metadata store."""
 
 
 class RunningBroker:
@@ -84,15 +81,15 @@ class RunningBroker:
         self._compute: LoopBackground
         self._recompress: LoopBackground
         self._workers: LoopWorkers | None = None
-        self._coordination: Coordination
-        self._store_thread: LoopBackground | None = None
+        self._tree: TreeStore
         self._starting: asyncio.Future[None] = loop.create_future()
         """Ends when the broker is open, for a start that waits for that."""
         self._server: Server
         self._deadline = math.inf
 
     async def start(self, *, adopt: bool = False, on_bound: Callable[[], object] = lambda: None) -> None:
-        """Listen and serve. OSError for the sockets, WorldError for the rest; then nothing is left open. Waits for ZooKeeper only.
+        """Listen and serve. OSError for the sockets, WorldError for the rest; then nothing is left open. Waits only for a store
+        that is not this process's own.
 
         `on_bound` is called when it has the ports, before the store is opened; what it raises ends the start in the same way.
         """
@@ -139,9 +136,7 @@ class RunningBroker:
         self._compute.cut_off()
         self._recompress.cut_off()
         self._background.close()
-        await self._close_coordination()
-        if self._store_thread is not None:
-            self._store_thread.close()
+        await self._tree.close()
         await asyncio.sleep(0)  # receivers of closed connections are notified
 
     async def _close_logs(self, asked: float) -> None:
@@ -168,13 +163,8 @@ class RunningBroker:
 
         return AsyncioNetwork(self._loop)
 
-    async def _close_coordination(self) -> None:
-        closed: asyncio.Future[None] = self._loop.create_future()
-        self._coordination.close(lambda: closed.set_result(None))
-        await closed
-
     def interrupt_start(self) -> None:
-        """Have a start that waits for ZooKeeper end with StartInterruptedError."""
+        """Have a start that waits for the metadata store end with StartInterruptedError."""
         if not self._starting.done():
             self._starting.set_exception(StartInterruptedError("the start was interrupted"))
             self._starting.exception()  # it may be that nothing waits
@@ -211,19 +201,8 @@ class RunningBroker:
         files = PosixFiles()
         files.make_directory(directories[0])
         clock = LoopClock(self._loop)
-        store, is_new = f"{directories[0]}/{STORE}", False
-        sqlite: SqliteCoordination | None = None
-        if self.config.value("zookeeper.connect") is not None:
-            store = str(self.config.value("zookeeper.connect"))
-            await self._connect()
-        else:
-            is_new = not os.path.exists(store)
-            try:
-                self._coordination = sqlite = SqliteCoordination(store, clock.time_ms)
-            except BaseException:
-                if is_new:
-                    _remove_store(store)
-                raise
+        self._tree = tree = TreeStore(self.config, self._loop, directories[0], self._before_threads)
+        await tree.open(self._starting)
         self._background = LoopBackground(self._loop, before_first=self._before_threads)
         self._compute = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
         self._recompress = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
@@ -237,7 +216,7 @@ class RunningBroker:
                     background=self._background,
                     compute=self._compute,
                     recompress=self._recompress,
-                    coordination=self._coordination,
+                    coordination=tree.coordination,
                     network=self._network,
                     random_bytes=os.urandom,
                     workers=self._make_workers,
@@ -248,42 +227,23 @@ class RunningBroker:
             self.broker.advertised = self._advertised()
             self._show_advertised()
             self.broker.start(self._info(), self._started, adopt=adopt)
-            if sqlite is None:
-                await self._starting
-            else:
-                assert self._starting.done(), "a store in this process answers at once"
-                self._store_thread = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
-                sqlite.run_on(self._store_thread)
+            await self._starting
+            tree.started()
         except BaseException as error:
             with contextlib.suppress(MoldauError):
-                await self._close_coordination()
+                await tree.close()
             self._background.close()
-            if is_new:
+            if tree.is_new:
                 if not adopt and hasattr(self, "broker"):
                     _disown(files, directories, self.broker.metadata.cluster_id)
-                _remove_store(store)
+                tree.remove()
             if isinstance(error, OtherClusterError):
-                raise _other_cluster(store, error) from error
+                raise _other_cluster(tree.name, error) from error
             raise
         quota = self.broker.admission.connections
         quota.files_max = connections_max()
         self._server = Server(self._loop, self.broker.accept, self._limits(), quota)
         self.broker.on_reconfigured.append(self._reconfigured)
-
-    async def _connect(self) -> None:
-        """Begin a session with ZooKeeper."""
-        from moldau.model.extras import require
-
-        require("zookeeper", "zookeeper.connect (--zookeeper)")
-        from moldau.assembly.zookeeper import open_zookeeper, wait_connected
-
-        self._before_threads()
-        self._coordination = tree = open_zookeeper(self.config, self._loop)
-        try:
-            await wait_connected(tree, self.config, self._starting)
-        except BaseException:
-            await self._close_coordination()
-            raise
 
     def _started(self, error: WorldError | None) -> None:
         if self._starting.done():
@@ -372,10 +332,3 @@ def _disown(files: PosixFiles, directories: list[str], cluster_id: str) -> None:
             found = read_meta_properties(files, directory)
             if cluster_id and found is not None and found.cluster_id == cluster_id:
                 files.remove(f"{directory}/{META_PROPERTIES}")
-
-
-def _remove_store(store: str) -> None:
-    """Take back the file that a start made and could not use."""
-    for suffix in ("", "-wal", "-shm", "-journal"):
-        if os.path.exists(store + suffix):
-            os.remove(store + suffix)

@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     help="Keep the cluster's metadata in ZooKeeper (zookeeper.connect) instead of a file in the first data directory.",
 )
 @click.option(
+    "--metadata",
+    metavar="FILE",
+    help="Share the cluster's metadata with other brokers of this host in this file (metadata.store.file).",
+)
+@click.option(
     "--adopt", is_flag=True, help="Take over a data directory that another system, such as Apache Kafka, wrote, or one with other files."
 )
 @click.option(
@@ -70,6 +75,7 @@ def serve(
     file: str | None,
     settings: tuple[str, ...],
     zookeeper: str | None,
+    metadata: str | None,
     adopt: bool,
     registry: str | None,
     metrics: str | None,
@@ -86,7 +92,7 @@ def serve(
     Exit code 1 for a port or a directory that cannot be had, 2 for a setting that is not allowed.
     """
     try:
-        config = _config(listen, advertise, directories, file, settings, zookeeper)
+        config = _config(listen, advertise, directories, file, settings, zookeeper, metadata)
     except InvalidConfigError as error:
         raise click.UsageError(error.message) from error
     for directory in config.list("log.dirs"):
@@ -154,7 +160,7 @@ def serve(
 def _refuse_strangers(directories: Sequence[str]) -> None:
     """click.ClickException for a directory of other files, as that of a program: most often the name is a slip."""
     from moldau.assembly.data_directory import strangers_in
-    from moldau.assembly.running import STORE
+    from moldau.assembly.tree_store import STORE
 
     for directory in directories:
         found = strangers_in(directory, STORE)
@@ -173,6 +179,7 @@ def _config(
     file: str | None,
     settings: tuple[str, ...],
     zookeeper: str | None,
+    metadata: str | None,
 ) -> BrokerConfig:
     """All layers of the configuration. InvalidConfigError names the place of a mistake."""
     options = list(settings)
@@ -182,6 +189,8 @@ def _config(
         options.append(f"advertised.listeners=PLAINTEXT://{advertise}")
     if zookeeper is not None:
         options.append(f"zookeeper.connect={zookeeper}")
+    if metadata is not None:
+        options.append(f"metadata.store.file={metadata}")
     if directories:
         if any("," in directory for directory in directories):
             raise InvalidConfigError("--data: a comma separates directories in log.dirs, so none can have one in its name")

@@ -24,7 +24,7 @@ def registered(directory: Path, *settings: str) -> tuple[dict[str, Any], list[in
         running = RunningBroker(loop, BrokerConfig(static))
         await running.start()
         read: asyncio.Future[Outcome] = loop.create_future()
-        running._coordination.submit(GetData(znodes.broker(0)), read.set_result)
+        running._tree.coordination.submit(GetData(znodes.broker(0)), read.set_result)
         found = await read
         assert isinstance(found, Data)
         node = json.loads(found.data)

@@ -3,6 +3,7 @@
 The broker that makes a cluster is registered by the same write: see `membership`.
 """
 
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -14,6 +15,8 @@ from moldau.cluster.znodes import BrokerNode
 from moldau.model.errors import CoordinationError
 from moldau.ports.clock import Clock
 from moldau.ports.coordination import NodeExistsError, SessionEvent, SessionState
+
+_LOG = logging.getLogger(__name__)
 
 TAKEN_MAX_S = 30.0
 """How long a registration by another session is waited for: that of this broker's last process ends with its session."""
@@ -94,10 +97,18 @@ class Registration:
             self._end(found[0], session_id)
             return
         now = self._clock.monotonic()
+        path = znodes.broker(self._info.broker_id)
         if self._taken_since_s is None:
             self._taken_since_s = now
+            if found is not None:
+                _LOG.warning(
+                    "broker id is registered by another session: path=%s session=%d; waiting up to %.0f s until that has ended",
+                    path,
+                    found[1],
+                    TAKEN_MAX_S,
+                )
         if found is not None and now - self._taken_since_s >= TAKEN_MAX_S:
-            path = znodes.broker(self._info.broker_id)
-            self._failed(CoordinationError(f"{path}: a live broker has registered there", retriable=False))
+            reason = "a live broker has registered there; give each broker of a cluster a broker.id of its own"
+            self._failed(CoordinationError(f"{path}: {reason}", retriable=False))
         else:
             self._clock.call_later(AGAIN_S, partial(self._write, session_id))

@@ -1,7 +1,7 @@
 """The static layer of a broker's configuration: what a file, the environment and the command line say.
 
 Later ones win: file, then ``MOLDAU_NUM_PARTITIONS=3``, then ``--set num.partitions=3``. A name that is not known, or a value that is not
-allowed, is an error that says where it stands; nothing is skipped in silence. Nor are listeners that contradict each other.
+allowed, is an error that says where it stands; nothing is skipped in silence. Nor are settings that contradict each other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,6 +74,7 @@ def read_static(
             raise InvalidConfigError(f"--set {setting}: needs NAME=VALUE")
         static.put(name.strip(), text.strip(), f"--set {setting}")
     _check_listeners(static)
+    _check_metadata_store(static)
     return static
 
 
@@ -88,6 +89,14 @@ def _check_listeners(static: StaticConfig) -> None:
         if error.name in static.origin:
             raise InvalidConfigError(f"{static.origin[error.name]}: {error.message}", error.name) from None
         raise
+
+
+def _check_metadata_store(static: StaticConfig) -> None:
+    """The coordination tree is in one place."""
+    places = [static.origin[name] for name in ("zookeeper.connect", "metadata.store.file") if name in static.texts]
+    if len(places) > 1:
+        reason = "metadata is in a file or in ZooKeeper; set metadata.store.file or zookeeper.connect, not both"
+        raise InvalidConfigError(f"{places[1]}: {reason} (zookeeper.connect is given by {places[0]})", "metadata.store.file")
 
 
 def _read_file(static: StaticConfig, text: str, file_name: str) -> None:

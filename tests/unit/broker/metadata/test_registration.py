@@ -2,6 +2,7 @@
 
 import pytest
 
+from moldau.broker.metadata import registration
 from moldau.broker.metadata.registration import AGAIN_S, TAKEN_MAX_S, Registration
 from moldau.cluster import znodes
 from moldau.cluster.changes import NewCluster, Register
@@ -128,12 +129,18 @@ def test_the_registration_of_an_earlier_process_is_waited_for_until_its_session_
     world.assert_registered_once_more(1)
 
 
-def test_a_live_broker_of_the_same_id_is_an_error_after_a_while_and_keeps_its_registration(world: World) -> None:
+def test_a_live_broker_of_the_same_id_is_an_error_after_a_while_and_keeps_its_registration(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     world.take_id(world.other)
     world.start()
     world.clock.advance(TAKEN_MAX_S + AGAIN_S)
     (failure,) = world.failures
-    assert (str(failure), failure.retriable) == (f"{PATH}: a live broker has registered there", False)
+    reason = "a live broker has registered there; give each broker of a cluster a broker.id of its own"
+    assert (str(failure), failure.retriable) == (f"{PATH}: {reason}", False)
+    assert [each.message for each in caplog.records if each.name == registration.__name__] == [
+        f"broker id is registered by another session: path={PATH} session={world.other.session_id}; waiting up to 30 s until that has ended"
+    ]
     world.other.expire()
     world.other.resume()
     world.clock.advance(60)

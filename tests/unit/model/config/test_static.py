@@ -91,6 +91,15 @@ def test_an_error_on_the_command_line_repeats_the_setting(setting: str, message:
     assert refused.value.message == message
 
 
+def test_metadata_is_kept_in_one_place() -> None:
+    with pytest.raises(InvalidConfigError) as refused:
+        read_static(environment={"MOLDAU_ZOOKEEPER_CONNECT": "one:2181"}, settings=["metadata.store.file=/data/cluster.sqlite"])
+    assert refused.value.message == (
+        "--set metadata.store.file=/data/cluster.sqlite: metadata is in a file or in ZooKeeper; set metadata.store.file or "
+        "zookeeper.connect, not both (zookeeper.connect is given by MOLDAU_ZOOKEEPER_CONNECT)"
+    )
+
+
 def test_a_value_may_hold_an_equals_sign() -> None:
     assert read_static(settings=["broker.rack=a=b"]).texts == {"broker.rack": "a=b"}
 

@@ -1,4 +1,4 @@
-"""Configurations of the coordination tree, where that is in ZooKeeper."""
+"""Configurations of the coordination tree, where several brokers share it: in ZooKeeper, or in a file."""
 
 from moldau.model.config.definition import INT_MAX, boolean, integer, string, table
 from moldau.model.config.validators import Between, ZookeeperServers, at_least
@@ -9,17 +9,28 @@ ZOOKEEPER = table(
             "zookeeper.connect",
             None,
             "Servers of ZooKeeper that keep the metadata of the cluster, and the node below which it is, created if it is missing: "
-            "`host:2181,host:2181/chroot`. Without a value the metadata is in a file in the first log directory, for one broker.",
+            "`host:2181,host:2181/chroot`. Without a value, and without `metadata.store.file`, the metadata is in a file in the first log "
+            "directory, for one broker.",
             allowed=ZookeeperServers(),
             own=True,
             deviation="Kafka had it until 3.9; not required here. What is in a file is not moved to ZooKeeper: a broker "
             "refuses directories of another cluster.",
         ),
+        string(
+            "metadata.store.file",
+            None,
+            "File that keeps the metadata of the cluster for all its brokers, which run on this host as processes of their own: each has "
+            "the same value, and a `broker.id` of its own. Created if it is missing, not its directory; on a local file system. The "
+            "sessions of brokers last `zookeeper.session.timeout.ms`.",
+            own=True,
+            deviation="Of our own. Not together with `zookeeper.connect`.",
+        ),
         integer(
             "zookeeper.session.timeout.ms",
             18_000,
-            "How long ZooKeeper keeps the session, and with it the registration, of a broker that it does not hear from. The server may "
-            "have bounds of its own (`minSessionTimeout`, `maxSessionTimeout`).",
+            "How long the session, and with it the registration, of a broker is kept that is not heard from. ZooKeeper may have bounds of "
+            "its own (`minSessionTimeout`, `maxSessionTimeout`). With `metadata.store.file` the session of a process that ends is over at "
+            "once; this holds for one that is stopped, or hangs.",
             allowed=Between(100, INT_MAX),
             own=True,
             deviation="Kafka had it until 3.9. At least 100.",
