@@ -154,6 +154,8 @@ class PartitionState(NamedTuple):
     """
     last_known_elr: tuple[int, ...] = ()
     """Replicas that were eligible, or in sync, before an unclean restart: the first to try where a leader may be elected uncleanly."""
+    joined: tuple[tuple[int, int], ...] = ()
+    """Replicas that the leader has added since the controller wrote the state, each with its registration then."""
 
 
 class ProducerIdBlock(Value):
@@ -252,7 +254,9 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
 
 
 def encode_state(state: PartitionState) -> bytes:
-    """Format 1. Keys of ours, left out where they say nothing: the registration of the leader, `broker_epoch`; `elr`; `last_known_elr`."""
+    """Format 1. Keys of ours, left out where they say nothing: the registration of the leader, `broker_epoch`; `elr`; `last_known_elr`;
+    `joined_broker_epochs`, registrations by replica.
+    """
     value: dict[str, Any] = {
         "version": 1,
         "leader": state.leader,
@@ -266,6 +270,8 @@ def encode_state(state: PartitionState) -> bytes:
         value["elr"] = list(state.elr)
     if state.last_known_elr:
         value["last_known_elr"] = list(state.last_known_elr)
+    if state.joined:
+        value["joined_broker_epochs"] = {str(replica): epoch for replica, epoch in state.joined}
     return _dump(value)
 
 
@@ -281,6 +287,7 @@ def decode_state(path: str, data: bytes) -> PartitionState:
             int(node.get("broker_epoch", 0)),
             _ids(node.get("elr", [])),
             _ids(node.get("last_known_elr", [])),
+            tuple((int(replica), int(epoch)) for replica, epoch in node.get("joined_broker_epochs", {}).items()),
         )
 
     return _load(path, data, build)

@@ -291,6 +291,20 @@ def test_a_replica_of_another_incarnation_than_the_registered_one_does_not_join(
     assert world.state(1).isr == (1, 2)
 
 
+def test_a_leader_writes_in_which_incarnations_replicas_have_joined() -> None:
+    """So that the controller sees those that restart after they were looked up."""
+    world = ReplicaWorld(3, replica_lag_time_max_ms=2000)
+    world.lead(1, isr=(1,))
+    second, third = (world.broker_epoch(1, each) for each in (2, 3))
+    world.append(1, b"a", acks=1)
+    world.run(1.0)
+    assert dict(world.state(1).joined) == {2: second, 3: third}
+    world.kill(3)
+    world.append(1, b"b", acks=1)
+    world.run(4.0)
+    assert (world.state(1).isr, world.state(1).joined) == ((1, 2), ((2, second),))
+
+
 @pytest.mark.parametrize("back", [True, False])
 def test_in_doubt_about_its_session_a_leader_acknowledges_nothing_with_acks_all(back: bool) -> None:
     """18 s of session: in doubt 4.2 s after the connection is lost."""

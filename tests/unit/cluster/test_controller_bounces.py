@@ -6,7 +6,8 @@ from types import MappingProxyType
 import pytest
 
 from moldau.cluster import znodes
-from moldau.cluster.znodes import PartitionState, decode_incarnations
+from moldau.cluster.znodes import PartitionState, decode_incarnations, encode_isr_change, encode_state
+from moldau.ports.coordination import Create, Multi, SetData, Write
 from support.controllers import Cluster
 
 
@@ -26,6 +27,11 @@ def bounce(cluster: Cluster, *brokers: int, is_clean: bool) -> None:
         cluster.brokers[each].session.expire()
         cluster.brokers[each].session.resume()
     cluster.settle(10)
+
+
+def write(cluster: Cluster, *writes: Write) -> None:
+    cluster.other.submit(Multi(writes), lambda _outcome: None)
+    cluster.settle(5)
 
 
 def state_of(cluster: Cluster) -> PartitionState:
@@ -102,6 +108,25 @@ def test_a_restart_that_the_store_has_failed_to_take_account_of_is_not_forgotten
         monkeypatch.setattr(session, "submit", failing)
         bounce(cluster, 2, is_clean=False)
         assert seen(cluster) == (1, (1, 3), ())
+
+
+@pytest.mark.parametrize(("is_clean", "after"), [(True, (1, (1, 2, 3), ())), (False, (1, (1, 3), ()))])
+@pytest.mark.parametrize("writes_first", [True, False])
+def test_a_restart_while_the_leader_has_the_replica_join_is_seen(*, is_clean: bool, writes_first: bool, after: object) -> None:
+    """The controller has looked for restarts before it sees that the replica has joined."""
+    cluster = cluster_with((1, 3))
+    before, incarnation = state_of(cluster), cluster.brokers[2].epoch
+    path = znodes.partition_state("t", 0)
+    joins = [SetData(path, encode_state(before._replace(isr=(1, 2, 3), joined=((2, incarnation),))))]
+    replicas = cluster.controllers()[0].controller.image.topics["t"].replicas
+    replicas[0] = (1, 2, 3)
+    if writes_first:
+        write(cluster, *joins)
+    bounce(cluster, 2, is_clean=is_clean)
+    if not writes_first:
+        write(cluster, *joins)
+    write(cluster, Create(f"{znodes.ISR_CHANGES}/isr_change_", encode_isr_change([("t", 0)]), sequential=True))
+    assert seen(cluster) == after
 
 
 def test_incarnations_are_on_the_tree_when_there_are_several_brokers() -> None:

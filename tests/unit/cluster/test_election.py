@@ -1,12 +1,13 @@
 """A partition is led by a replica that has all committed records, in an epoch of its own for each incarnation of the leader."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.cluster.controller.election_rules import NO_LEADER, Candidates, TopicRules, elect, is_settled
+from moldau.cluster.controller.election_rules import NO_EPOCHS, NO_LEADER, Candidates, TopicRules, elect, is_settled
 from moldau.cluster.znodes import PartitionState, decode_state, encode_state
 
 CONTROLLER_EPOCH = 9
@@ -19,9 +20,20 @@ def state(leader: int, isr: tuple[int, ...], elr: tuple[int, ...] = (), known: t
     return PartitionState(leader, 5, isr, 1, 0 if leader == NO_LEADER else INCARNATION, elr, known)
 
 
-def among(*live: int, shutting_down: tuple[int, ...] = (), lossy: tuple[int, ...] = ()) -> Candidates:
-    """Live brokers; those that have restarted uncleanly are in another incarnation."""
-    return Candidates({each: INCARNATION + (each in lossy) for each in live}, shutting_down, lossy)
+def among(
+    *live: int,
+    shutting_down: tuple[int, ...] = (),
+    lossy: tuple[int, ...] = (),
+    moved: tuple[int, ...] = (),
+    previous: Mapping[int, int] = NO_EPOCHS,
+) -> Candidates:
+    """Live brokers; those that have restarted uncleanly are in another incarnation, and so are those that have `moved` to one."""
+    return Candidates({each: INCARNATION + (each in (*lossy, *moved)) for each in live}, shutting_down, lossy, previous)
+
+
+def joined(before: PartitionState, *replicas: int) -> PartitionState:
+    """Where the leader has added replicas, in the incarnation that all brokers have at first."""
+    return before._replace(joined=tuple((each, INCARNATION) for each in replicas))
 
 
 class Case(NamedTuple):
@@ -68,6 +80,12 @@ CASES = [
     Case("an unclean restart ends being in sync", state(4, (4, 5)), among(4, 5, lossy=(5,)), (4, (4,), ())),
     Case("also that of a leader", state(4, (4, 5)), among(4, 5, lossy=(4,)), (5, (5,), ())),
     Case("but for the last one", state(4, (4,)), among(4, 5, lossy=(4,)), (4, (4,), ())),
+    Case("none is at today's minimum", state(-1, (4,), (5,)), among(5), None, min_isr=1),
+    Case("one that has restarted since it joined", joined(state(4, (4, 5)), 5), among(4, 5, moved=(5,)), (4, (4,), ())),
+    Case("but not with what it had", joined(state(4, (4, 5)), 5), among(4, 5, moved=(5,), previous={5: INCARNATION}), None),
+    Case("one that has joined since it restarted", joined(state(4, (4, 5)), 5), among(4, 5)._replace(lossy=(5,)), None),
+    Case("one that has ended since", joined(state(4, (4, 5)), 5), among(4), (4, (4,), ())),
+    Case("one that is eligible", joined(state(4, (4,), (5,)), 5), among(4, 5, moved=(5,)), (4, (4,), ()), min_isr=2),
     Case("all at once: the leader had the most", state(5, (4, 5)), among(4, 5, lossy=(4, 5)), (5, (5,), ())),
     Case("the last one, while an eligible one lives", state(4, (4,), (5,)), among(4, 5, lossy=(4,)), (5, (5,), ()), min_isr=2),
     Case("and while that may come back", state(4, (4,), (5,)), among(4, lossy=(4,)), (NO_LEADER, (5,), ()), min_isr=2),
@@ -120,17 +138,32 @@ def situations(draw: st.DrawFn) -> tuple[PartitionState, tuple[int, ...], Candid
     )
     live = {each: draw(st.integers(1, 3)) for each in draw(some)}
     shutting_down, lossy = ([each for each in draw(some) if each in live] for _ in range(2))
+    added = draw(st.lists(st.sampled_from(held[:eligible]), max_size=2, unique=True))
+    before = before._replace(joined=tuple((each, draw(st.integers(1, 3))) for each in added if each != leader))
+    previous = {each: draw(st.integers(-1, 2)) for each in live}
     rules = TopicRules(draw(st.integers(1, 4)), draw(st.booleans()))
-    return before, tuple(replicas), Candidates(live, shutting_down, lossy), rules
+    return before, tuple(replicas), Candidates(live, shutting_down, lossy, previous), rules
+
+
+def is_sound_in(before: PartitionState, candidates: Candidates, replica: int) -> bool:
+    """Whether a replica has what it had when it was last known to be in sync."""
+    live, _, lossy, previous = candidates
+    if replica == before.leader and live.get(replica) == before.leader_broker_epoch:
+        return True
+    epoch = dict(before.joined).get(replica)
+    return replica not in lossy if epoch is None else replica not in live or epoch in (live[replica], previous[replica])
 
 
 def may_lead(before: PartitionState, replicas: tuple[int, ...], candidates: Candidates, rules: TopicRules) -> list[int]:
     """The replicas of the best rank of which any can lead: slow, one replica and one rank after the other."""
-    live, shutting_down, lossy = candidates
+    live, shutting_down = candidates.live, candidates.shutting_down
     is_led = before.leader in live and live[before.leader] == before.leader_broker_epoch
+    minimum = min(rules.min_isr, len(replicas))
+    if len(before.isr) >= minimum:
+        before = before._replace(elr=())
 
     def is_sound(replica: int) -> bool:
-        return replica not in lossy or (is_led and replica == before.leader)
+        return is_sound_in(before, candidates, replica)
 
     able = [each for each in replicas if each in live and each not in shutting_down]
     ranks = [[each for each in able if each in before.isr and is_sound(each)]]
@@ -138,7 +171,7 @@ def may_lead(before: PartitionState, replicas: tuple[int, ...], candidates: Cand
         return [before.leader]
     ranks.append([each for each in able if each in before.elr and is_sound(each)])
     others = {each for each in (*before.isr, *before.elr) if is_sound(each)}
-    is_enough = min(rules.min_isr, len(replicas)) <= 1
+    is_enough = minimum <= 1
     ranks.append([each for each in able if each in before.isr and (is_enough or not others - {each})])
     if rules.unclean and not any(each in live and is_sound(each) for each in before.isr):
         ranks.append(able)
@@ -148,7 +181,7 @@ def may_lead(before: PartitionState, replicas: tuple[int, ...], candidates: Cand
 @given(situations(), st.integers(0, 7))
 def test_whatever_was_before(situation: tuple[PartitionState, tuple[int, ...], Candidates, TopicRules], floor: int) -> None:
     before, replicas, candidates, rules = situation
-    live, shutting_down, lossy = candidates
+    live, shutting_down = candidates.live, candidates.shutting_down
     allowed = may_lead(*situation)
     after = elect(*situation, CONTROLLER_EPOCH, floor)
     if after is None:
@@ -160,7 +193,8 @@ def test_whatever_was_before(situation: tuple[PartitionState, tuple[int, ...], C
     assert after.isr
     assert set(after.isr) <= {*before.isr, *before.elr, after.leader}
     assert not {*after.elr} & {*after.isr}, "no replica is both"
-    assert not {*after.elr} & {*lossy} - {before.leader}
+    assert all(is_sound_in(before, candidates, each) for each in after.elr if each != before.leader)
+    assert not after.joined, "the election has taken account of it"
     if after.leader == NO_LEADER:
         assert not allowed
         assert set(after.isr) <= {*before.isr, *before.elr}
@@ -182,7 +216,7 @@ def test_what_is_settled_needs_no_election(situation: tuple[PartitionState, tupl
         assert elect(before, replicas, candidates, rules._replace(min_isr=99), CONTROLLER_EPOCH) is None
 
 
-@pytest.mark.parametrize("before", [state(4, (4, 5)), state(-1, (4,))])
+@pytest.mark.parametrize("before", [state(4, (4, 5)), state(-1, (4,)), joined(state(4, (4, 5)), 5)])
 def test_a_state_is_read_as_it_was_written(before: PartitionState) -> None:
     data = encode_state(before)
     assert decode_state("", data) == before

@@ -122,6 +122,16 @@ def wanted_isr(partition: LeaderView, registered: Mapping[int, int], now_s: floa
     return partition.isr if sorted(wanted) == sorted(partition.isr) else wanted
 
 
+def joined_after(
+    joined: tuple[tuple[int, int], ...], isr: tuple[int, ...], elr: tuple[int, ...], wanted: tuple[int, ...], registered: Mapping[int, int]
+) -> tuple[tuple[int, int], ...]:
+    """In which incarnations replicas have joined, as far as the controller may not have taken account of it: those of before that are still
+    in sync or eligible (`elr`), and those that join now, with which `wanted` is the in-sync set in the place of `isr`.
+    """
+    kept = [each for each in joined if (each[0] in isr and each[0] in wanted) or each[0] in elr]
+    return (*kept, *((each, registered[each]) for each in wanted if each not in isr))
+
+
 def elr_after(isr: tuple[int, ...], elr: tuple[int, ...], wanted: tuple[int, ...], minimum: int) -> tuple[int, ...]:
     """The eligible leader replicas once `wanted` is the in-sync set in the place of `isr` (KIP-966): none with enough in sync, otherwise
     those of before and those that leave now, which have every committed record, for none is committed from here on.

@@ -7,7 +7,8 @@
 
 For each partition one change is under way at a time, and every outcome ends it (KAFKA-12686). What decides is read at once: the state in
 the tree and the incarnations of those who may join; the followers' progress is looked at when that is known, and no more until the write
-(KAFKA-15221). The write is conditional on the state's version. Where that differs, the state is read: of this leader and epoch it is
+(KAFKA-15221). The write is conditional on the state's version; it names the incarnations of those who join, by which the controller sees
+who has restarted since they were read. Where that differs, the state is read: of this leader and epoch it is
 adopted; otherwise another broker leads, and the controller will say which (librdkafka#1575). Where the outcome is not known the state is
 read until it is, and meanwhile the maximal set counts.
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.replicas.isr import elr_after, is_due, may_join, may_propose, wanted_isr
+from moldau.broker.replicas.isr import elr_after, is_due, joined_after, may_join, may_propose, wanted_isr
 from moldau.broker.replicas.partition_events import IsrSettled, ProposeIsr
 from moldau.cluster import queries
 from moldau.cluster.changes import PutIsr
@@ -147,7 +148,9 @@ class IsrChanges:
         if wanted == machine.isr:
             self._end(change)
             return
-        state = found.state._replace(isr=wanted, elr=elr_after(machine.isr, found.state.elr, wanted, machine.effective_minimum))
+        elr = elr_after(machine.isr, found.state.elr, wanted, machine.effective_minimum)
+        joined = joined_after(found.state.joined, machine.isr, elr, wanted, registered)
+        state = found.state._replace(isr=wanted, elr=elr, joined=joined)
         self._replicas.step(hosted, ProposeIsr(wanted))
         change.is_proposed = True
         where = hosted.topic_partition

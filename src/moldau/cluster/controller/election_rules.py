@@ -5,7 +5,8 @@ soon, is another one: it may have lost the tail of its log, so that its partitio
 restart, an unnoticed bounce, and a store that was restored from a backup.
 
 Where the in-sync set is below its minimum, high watermarks stand still, so that a replica that left it since has all committed records:
-it is eligible to lead (KIP-966) until it restarts uncleanly. In the order of trust:
+it is eligible to lead (KIP-966) until it restarts uncleanly. Where the set has the minimum of today, high watermarks may have moved since,
+and none is eligible, whatever the state says. In the order of trust:
 
     in sync, live, restarted cleanly if at all      leads, in the order of the assignment
     eligible, live, restarted cleanly               leads alone
@@ -13,14 +14,19 @@ it is eligible to lead (KIP-966) until it restarts uncleanly. In the order of tr
     any live replica                                leads alone, only with `unclean.leader.election.enable`
 
 The in-sync set is never empty: where no replica can lead, it keeps those that could if they came back.
+
+A leader that adds a replica writes in which incarnation that has joined. The controller may learn of it after it has looked for unclean
+restarts, so a replica that is registered otherwise by now, and does not say that it has lost nothing since, is not in sync.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from moldau.cluster.znodes import PartitionState
 
 NO_LEADER = -1
+NO_EPOCHS: Mapping[int, int] = MappingProxyType({})
 
 
 class Candidates(NamedTuple):
@@ -32,6 +38,8 @@ class Candidates(NamedTuple):
     """Live brokers that are about to end."""
     lossy: Collection[int] = ()
     """Live brokers that have restarted uncleanly: what they had may be lost."""
+    previous: Mapping[int, int] = NO_EPOCHS
+    """Of live brokers, the incarnation before theirs, since which they have lost nothing; -1 or none where they may have."""
 
 
 class TopicRules(NamedTuple):
@@ -48,13 +56,24 @@ def can_lead(replica: int, candidates: Candidates) -> bool:
 
 def is_settled(state: PartitionState, candidates: Candidates) -> bool:
     """Whether the leader and all in-sync replicas are live and stay: `elect` has nothing to do, unless by a floor or other settings."""
-    live, shutting_down, lossy = candidates
+    live, shutting_down = candidates.live, candidates.shutting_down
     if live.get(state.leader) != state.leader_broker_epoch:
         return False
     for replica in state.isr:
-        if replica not in live or replica in shutting_down or replica in lossy:
+        if replica not in live or replica in shutting_down:
             return False
-    return not (lossy and any(replica in lossy for replica in state.elr))
+    lost = _lost(state, candidates) if candidates.lossy or state.joined else ()
+    return not (lost and any(replica in lost for replica in (*state.isr, *state.elr)))
+
+
+def _lost(state: PartitionState, candidates: Candidates) -> list[int]:
+    """Live replicas that may have lost what they had when they were last known to be in sync; not a leader that was elected since."""
+    live, _, lossy, previous = candidates
+    is_led = live.get(state.leader) == state.leader_broker_epoch and state.leader in state.isr
+    joined = dict(state.joined)
+    lost = [replica for replica in lossy if replica not in joined]
+    lost += (replica for replica, epoch in state.joined if epoch not in (live.get(replica, epoch), previous.get(replica)))
+    return [replica for replica in lost if not (is_led and replica == state.leader)]
 
 
 def elect(
@@ -72,9 +91,11 @@ def elect(
     `floor` is the latest epoch that a log of the partition knows. A leader that can stay does, and replicas that have ended, restarted
     uncleanly or are shutting down leave the in-sync set. With `preferred` only the first replica of the assignment is elected.
     """
-    live, shutting_down, lossy = candidates
+    live, shutting_down = candidates.live, candidates.shutting_down
+    if state.elr and len(state.isr) >= min(rules.min_isr, len(replicas)):
+        state = state._replace(elr=(), last_known_elr=(*state.last_known_elr, *state.elr))
     is_led = live.get(state.leader) == state.leader_broker_epoch and state.leader in state.isr and state.leader in replicas
-    lost = [replica for replica in lossy if not (is_led and replica == state.leader)]  # the leader was elected since
+    lost = _lost(state, candidates)
     in_sync = [replica for replica in state.isr if replica in live and replica not in lost]
     can_lead = [replica for replica in replicas if replica in in_sync and replica not in shutting_down]
     leader = NO_LEADER

@@ -21,6 +21,7 @@ class TopicImage:
 
     __slots__ = (
         "_incarnations",
+        "_joined",
         "_served",
         "_was_served",
         "adding",
@@ -52,6 +53,8 @@ class TopicImage:
         self.unsent: Sequence[int] = ()
         """Those that brokers have to be sent yet, as the states of some could not be written."""
         self._incarnations: list[int] = []
+        self._joined: dict[int, tuple[tuple[int, int], ...]] = {}
+        """As in the state, of partitions that have any."""
         self._served: TopicInfo | None = None
         self._was_served = False
         self.grow(replicas, version)
@@ -72,6 +75,10 @@ class TopicImage:
             index, state.leader, state.leader_epoch, state.isr, self.replicas[index], version, state.elr, state.last_known_elr
         )
         self._incarnations[index] = state.leader_broker_epoch
+        if state.joined:
+            self._joined[index] = state.joined
+        elif self._joined:
+            self._joined.pop(index, None)
         self._served = None
 
     def reassign(self, index: int, replicas: Replicas) -> None:
@@ -93,8 +100,9 @@ class TopicImage:
     def state(self, index: int, controller_epoch: int) -> PartitionState:
         """The state of a partition that has one."""
         info = self.info(index)
-        incarnation = self._incarnations[index]
-        return PartitionState(info.leader, info.leader_epoch, info.isr, controller_epoch, incarnation, info.elr, info.last_known_elr)
+        incarnation, joined = self._incarnations[index], self._joined.get(index, ())
+        lists = info.elr, info.last_known_elr
+        return PartitionState(info.leader, info.leader_epoch, info.isr, controller_epoch, incarnation, *lists, joined)
 
     def info(self, index: int) -> PartitionInfo:
         """What brokers receive of a partition that has a state."""
@@ -124,6 +132,8 @@ class ClusterImage:
         self.brokers: dict[int, LiveBroker] = {}
         self.live: dict[int, int] = {}
         """The incarnation of each live broker."""
+        self._previous: dict[int, int] = {}
+        """As of `LiveBroker`."""
         self.incarnations: dict[int, int] = {}
         """The last incarnation of each broker, live or not, that elections have taken account of."""
         self.incarnations_version: int | None = None
@@ -146,6 +156,7 @@ class ClusterImage:
         """These are live."""
         self.brokers = brokers
         self.live = {broker_id: broker.epoch for broker_id, broker in brokers.items()}
+        self._previous = {broker_id: broker.previous_epoch for broker_id, broker in brokers.items()}
         self.shutting_down = {each: epoch for each, epoch in self.shutting_down.items() if self.live.get(each) == epoch}
         self.lossy = {}
         for broker_id, broker in brokers.items():
@@ -156,7 +167,7 @@ class ClusterImage:
 
     def candidates(self) -> Candidates:
         """What elections have to know of brokers."""
-        return Candidates(self.live, self.shutting_down, self.lossy)
+        return Candidates(self.live, self.shutting_down, self.lossy, self._previous)
 
     def racks(self) -> dict[int, str | None]:
         """Where live brokers are."""
