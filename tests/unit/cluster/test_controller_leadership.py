@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import pytest
+
 from moldau.cluster import znodes
 from moldau.cluster.changes import PutState, PutTopicConfig, writes_of
 from moldau.cluster.controller.requests import AlterConfig, ConfigEdit, ConfigOperation, ConfigTarget, ElectLeaders, ShutDownBroker
-from moldau.cluster.znodes import PartitionState, encode_config, encode_config_change, encode_isr_change
+from moldau.cluster.znodes import PartitionState, decode_state, encode_config, encode_config_change, encode_isr_change, encode_state
 from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
-from moldau.ports.coordination import Create, Multi, SetData, Write
+from moldau.ports.coordination import Create, GetData, Multi, SetData, Write
 from support.controllers import Broker, Cluster, error_of
 
 T0 = TopicPartition("t", 0)
@@ -253,6 +255,30 @@ def test_eligible_replicas_are_forgotten_when_the_minimum_changes() -> None:
         assert [state and state.elr for state in cluster.states("t")] == [(2,)], "nothing else ends it"
         ask(cluster, AlterConfig(ConfigTarget("t"), [ConfigEdit("min.insync.replicas", ConfigOperation.SET, minimum)]))
         assert [state and (state.isr, state.elr) for state in cluster.states("t")] == [((1,), ())]
+
+
+@pytest.mark.parametrize("minimum", ["1", "3"])
+@pytest.mark.parametrize("raced", [False, True])
+def test_no_broker_sees_another_minimum_and_replicas_that_are_eligible_by_the_one_before(minimum: str, *, raced: bool) -> None:
+    """A leader that obeys a lower minimum commits without them. `raced`: a leader has written its in-sync set meanwhile."""
+    cluster = cluster_with((1, 2, 3), minimum="2")
+    for each in (3, 2):
+        cluster.brokers[each].session.expire()
+        cluster.settle(5)
+    assert [state and state.elr for state in cluster.states("t")] == [(2,)]
+    if raced:
+        (state,) = cluster.states("t")
+        assert state is not None
+        write(cluster, SetData(znodes.partition_state("t", 0), encode_state(state._replace(last_known_elr=(3,)))))
+    seen: list[Any] = []
+    cluster.other.submit(GetData(znodes.topic_config("t"), watch=True), lambda _outcome: None)
+    cluster.other.listen(lambda _event: cluster.other.submit(GetData(znodes.partition_state("t", 0)), seen.append))
+    seen.clear()
+    altered = ask(cluster, AlterConfig(ConfigTarget("t"), [ConfigEdit("min.insync.replicas", ConfigOperation.SET, minimum)]))
+    assert altered.after == {"min.insync.replicas": minimum}
+    assert [decode_state("", each.data).elr for each in seen] == [()]
+    assert leaders(cluster) == [1]
+    assert active(cluster).snapshot.topics["t"].partitions[0].elr == ()
 
 
 def test_the_default_of_all_topics_counts_when_the_controllers_broker_obeys_it() -> None:

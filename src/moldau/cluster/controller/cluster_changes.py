@@ -213,7 +213,7 @@ class ClusterChanges:
         if self._configs is None:
             from moldau.cluster.controller.configs import ConfigChanges
 
-            self._configs = ConfigChanges(self._image, self._outbox, self._config, self._altered)
+            self._configs = ConfigChanges(self._image, self._outbox, self._elections, self._config, self._altered)
         return self._configs
 
     def brokers_changed(self) -> None:

@@ -1,17 +1,27 @@
-"""Changes of configurations. The edits of a request are applied to what the tree has, so that of two requests at once none is lost."""
+"""Changes of configurations. The edits of a request are applied to what the tree has, so that of two requests at once none is lost.
+
+With another `min.insync.replicas` of a topic its eligible leader replicas stop being so, by the same write: below a lower minimum leaders
+commit without them, as soon as they know of it (KIP-966). What one write has no room for is written when brokers have been notified; until
+then an election goes by the minimum of now, see `election_rules`.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 from moldau.cluster import queries, znodes
-from moldau.cluster.changes import Change, DropNotifications, PutBrokerConfig, PutTopicConfig
+from moldau.cluster.changes import Change, DropNotifications, PutBrokerConfig, PutState, PutTopicConfig
+from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP
+from moldau.cluster.controller.elections import Elections
 from moldau.cluster.controller.events import Outbox
-from moldau.cluster.controller.image import ClusterImage
+from moldau.cluster.controller.image import ClusterImage, TopicImage
 from moldau.cluster.controller.planning import not_stored
 from moldau.cluster.controller.requests import AlterConfig, AlteredConfig, ConfigEdit, ConfigOperation, ConfigTarget
 from moldau.cluster.internal_topics import check_change
+from moldau.cluster.queries import FoundState
 from moldau.cluster.snapshot import unknown_topic
 from moldau.cluster.store import WriteResult
+from moldau.cluster.znodes import MalformedNodeError, PartitionState
 from moldau.model.config import (
     BROKER,
     TOPIC,
@@ -43,10 +53,13 @@ REMOVAL_INTERVAL_CHANGES = 100
 class ConfigChanges:
     """See the module."""
 
-    def __init__(self, image: ClusterImage, outbox: Outbox, config: BrokerConfig, altered: Callable[[AlteredConfig], object]) -> None:
+    def __init__(
+        self, image: ClusterImage, outbox: Outbox, elections: Elections, config: BrokerConfig, altered: Callable[[AlteredConfig], object]
+    ) -> None:
         """`altered` is called with each change that was written, before its answer."""
         self._image = image
         self._outbox = outbox
+        self._elections = elections
         self._config = config
         self._altered = altered
         self._changes = 0
@@ -77,23 +90,69 @@ class ConfigChanges:
             if request.validate_only:
                 end(AlteredConfig(before, before, None))
             else:
-                self._outbox.write([_change(resource, after, version)], partial(written, before, after))
+                write(before, after, version)
 
-        def written(before: Mapping[str, str], after: Mapping[str, str], outcome: WriteResult | CoordinationError) -> None:
+        def write(before: Mapping[str, str], after: Mapping[str, str], version: int | None) -> None:
+            topic = self._image.topics.get(resource.topic) if resource.topic is not None else None
+            ended = {} if topic is None else self._ended_eligibility(topic, before, after)
+            changes: list[Change] = [_change(resource, after, version)]
+            if topic is not None:
+                changes += (PutState(topic.name, index, state, topic.info(index).state_version) for index, state in ended.items())
+            self._outbox.write(changes, partial(written, before, after, topic, ended))
+
+        def written(
+            before: Mapping[str, str],
+            after: Mapping[str, str],
+            topic: TopicImage | None,
+            ended: Mapping[int, PartitionState],
+            outcome: WriteResult | CoordinationError,
+        ) -> None:
             if isinstance(outcome, WriteResult):
+                if topic is not None and ended:
+                    self._eligibility_ended(topic, ended)
                 altered = AlteredConfig(before, after, outcome.notification)
                 self._altered(altered)
                 end(altered)
                 self._remove_old(now_ms)
             elif isinstance(outcome, NodeError) and outcome.path == path:  # another writer has changed it, or deleted the topic
                 self._alter(ticket, request, now_ms)
+            elif isinstance(outcome, NodeError) and topic is not None and ended:  # a leader has written its in-sync set
+                wanted = [(topic.name, topic.topic_id, index) for index in ended]
+                self._outbox.read(queries.partition_states(wanted), partial(states_read, topic, ended))
             else:
                 end(not_stored(f"configure {_shown(resource)}", outcome))
+
+        def states_read(
+            topic: TopicImage, indexes: Mapping[int, object], found: list[FoundState | MalformedNodeError | None] | CoordinationError
+        ) -> None:
+            if isinstance(found, CoordinationError):
+                end(not_stored(f"configure {_shown(resource)}", found))
+                return
+            for index, state in zip(indexes, found, strict=True):
+                if isinstance(state, MalformedNodeError):
+                    end(not_stored(f"configure {_shown(resource)}", state))
+                    return
+                if state is not None:
+                    topic.take(index, state)
+            self._alter(ticket, request, now_ms)
 
         if resource.topic is not None and resource.topic not in self._image.topics:
             end(unknown_topic(resource.topic))
         else:
             self._outbox.read(queries.config(path), read)
+
+    def _ended_eligibility(self, topic: TopicImage, before: Mapping[str, str], after: Mapping[str, str]) -> dict[int, PartitionState]:
+        """The states of partitions that have eligible replicas without them, if the minimum changes."""
+        if self._elections.rules_of(before).min_isr == self._elections.rules_of(after).min_isr:
+            return {}
+        eligible = (index for index, info in enumerate(topic.partitions) if info is not None and info.elr)
+        return {index: self._elections.without_eligible(topic, index) for index in islice(eligible, PARTITIONS_PER_STEP)}
+
+    def _eligibility_ended(self, topic: TopicImage, states: Mapping[int, PartitionState]) -> None:
+        if self._image.topics.get(topic.name) is topic:
+            for index, state in states.items():
+                topic.put(index, state, topic.info(index).state_version + 1)
+            self._elections.announce([(topic, index, state) for index, state in states.items()])
 
     def _remove_old(self, now_ms: int) -> None:
         """Remove notifications that brokers have had the time to see."""

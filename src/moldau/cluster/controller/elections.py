@@ -109,6 +109,11 @@ class Elections:
         self._broadcast.lead(led, self.again)
         self._broadcast.update([served for topic in topics if (served := topic.served()) is not None])
 
+    def without_eligible(self, topic: TopicImage, index: int) -> PartitionState:
+        """The next state of a partition, in which no replica is eligible any more."""
+        state = topic.state(index, self._broadcast.epoch)
+        return state._replace(leader_epoch=state.leader_epoch + 1, elr=(), last_known_elr=())
+
     def rules_of(self, values: Mapping[str, str] | MalformedNodeError | None) -> TopicRules:
         """What elections depend on, of a topic that sets these values itself."""
         config = self._config.topic({} if values is None or isinstance(values, MalformedNodeError) else values)
@@ -231,7 +236,7 @@ class _Run:
                 before = before._replace(elr=(), last_known_elr=())
             state = elect(before, topic.replicas[index], candidates, of_topic, self._epoch, floor, preferred=self._preferred)
             if state is None and has_elr:
-                state = before._replace(leader_epoch=before.leader_epoch + 1)
+                state = self._elections.without_eligible(topic, index)
             if state is not None:
                 self._raised += floor > before.leader_epoch
                 moved.append(_ElectedLeader(topic, index, state))
