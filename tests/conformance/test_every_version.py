@@ -324,8 +324,8 @@ REQUESTS: dict[ApiKey, Callable[[Session, int], Any]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda session, version: partition_reassignments.AlterPartitionReassignmentsRequest(),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda session, version: partition_reassignments.ListPartitionReassignmentsRequest(),
 }
-OF_BROKERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
-"""What only a controller sends, in the newest versions, and fenced by its epoch."""
+OF_BROKERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}
+"""What only a controller sends, in the newest versions, and fenced by its epoch; and what only a broker that stops asks it."""
 CASES = [(key, version) for key in REQUESTS for version in range(CODEC[key].min, CODEC[key].max + 1)]
 
 

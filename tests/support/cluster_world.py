@@ -212,6 +212,8 @@ class BrokerProcess:
 
     def stop(self) -> None:
         """Stop in order."""
+        hand_over = self.broker.membership.hand_over()
+        self._cluster.until(lambda: hand_over is None or hand_over.is_over)
         self._cluster.network.stop_listening(self.host, PORT)
         self.broker.finish_connections()
         self._cluster.settle()

@@ -99,7 +99,8 @@ class Broker:
                 return ControlReply(floors)
             case StopReplica():
                 for topic in control.topics:
-                    self.received.append(f"delete {topic.name}" + ("" if topic.only is None else f" {list(topic.only)}"))
+                    verb = "delete" if control.deletes else "stop"
+                    self.received.append(f"{verb} {topic.name}" + ("" if topic.only is None else f" {list(topic.only)}"))
                     self.led = {
                         each: led
                         for each, led in self.led.items()

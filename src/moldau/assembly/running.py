@@ -1,8 +1,8 @@
 """A broker on an event loop: sockets, threads, store, started and stopped in order.
 
-Start: bind (a taken port is an error before anything is opened), open the store and the logs, announce the broker, accept. Stop: accept no
-more, let what is in flight finish within `shutdown.timeout.ms`, bring the logs to disk and close them, as many as there is time for, end
-the session with the store.
+Start: bind (a taken port is an error before anything is opened), open the store and the logs, announce the broker, accept. Stop: hand
+leaderships over to other brokers, accept no more, let what is in flight finish within `shutdown.timeout.ms`, bring the logs to disk and
+close them, as many as there is time for, end the session with the store.
 """
 
 import asyncio
@@ -115,6 +115,9 @@ class RunningBroker:
         """Stop in order; waits for requests in flight. `since`: when it was asked for, if not now, by the loop's time."""
         asked = self._loop.time() if since is None else since
         self._deadline = min(self._deadline, asked + self.config.int("shutdown.timeout.ms") / 1000)
+        hand_over = self.broker.membership.hand_over()
+        while hand_over is not None and not hand_over.is_over and self._loop.time() < self._deadline:
+            await asyncio.sleep(POLL_S)
         self._server.stop_listening()
         self.broker.finish_connections()
         look_at = self._loop.time() + UNREAD_LIMIT_S

@@ -148,6 +148,16 @@ class DropAdminNode(Value):
     path: str
 
 
+class DropController(Value):
+    """Be controller no more."""
+
+
+class Unregister(Value):
+    """End the registration of a broker that was made in this session."""
+
+    broker_id: int
+
+
 class ClaimController(Value):
     """Become controller with an epoch; `version` is that of the last epoch's node, None if there is none."""
 
@@ -204,6 +214,8 @@ Change = (
     | DropNotifications
     | DropIsrNotifications
     | DropAdminNode
+    | DropController
+    | Unregister
     | ClaimController
     | RaiseControllerEpoch
     | PutIncarnations
@@ -290,6 +302,10 @@ def writes_of(change: Change) -> tuple[Write, ...]:
             return tuple(Delete(f"{znodes.ISR_CHANGES}/{name}") for name in names)
         case DropAdminNode(path):
             return (Delete(path),)
+        case DropController():
+            return (Delete(znodes.CONTROLLER),)
+        case Unregister(broker_id):
+            return (Delete(znodes.broker(broker_id)),)
         case RaiseControllerEpoch(epoch, version, node_version):
             return Check(znodes.CONTROLLER, node_version), SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version)
         case NewCluster(roots, cluster_id, broker):
@@ -326,6 +342,10 @@ def witness_of(change: Change) -> Witness:
             return IsGone(f"{znodes.ISR_CHANGES}/{names[0]}")
         case DropAdminNode(path):
             return IsGone(path)
+        case DropController():
+            return IsGone(znodes.CONTROLLER)
+        case Unregister(broker_id):
+            return IsGone(znodes.broker(broker_id))
         case RaiseControllerEpoch(epoch, version):
             return Holds(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version + 1)
         case NewCluster(roots, _, broker):

@@ -133,6 +133,18 @@ def test_a_broker_that_shuts_down_leads_nothing_that_others_can_and_gets_nothing
     assert leaders(cluster) == [1, 2, 3]
 
 
+def test_a_broker_that_shuts_down_stops_what_it_follows_and_is_sent_none_of_it_again() -> None:
+    cluster = cluster_with((1, 2, 3), (2, 1, 3))
+    cluster.brokers[1].take()
+    assert ask(cluster, ShutDownBroker(1)) == []
+    assert cluster.brokers[1].take()[-1] == "stop t [0, 1]"
+    assert cluster.brokers[1].led == {}
+    cluster.brokers[2].session.expire()
+    cluster.settle(5)
+    assert leaders(cluster) == [3, 3]
+    assert [each for each in cluster.brokers[1].take() if each.startswith("lead")] == []
+
+
 def test_partitions_whose_in_sync_replicas_all_shut_down_keep_the_last_leader() -> None:
     cluster = cluster_with((1, 2))
     assert ask(cluster, ShutDownBroker(1)) == []

@@ -35,6 +35,7 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.LEADER_AND_ISR: "handlers.controller",
     ApiKey.STOP_REPLICA: "handlers.controller",
     ApiKey.UPDATE_METADATA: "handlers.controller",
+    ApiKey.CONTROLLED_SHUTDOWN: "handlers.controller",
     ApiKey.OFFSET_COMMIT: "handlers.offsets",
     ApiKey.OFFSET_FETCH: "handlers.offsets",
     ApiKey.FIND_COORDINATOR: "handlers.coordinators",
@@ -81,6 +82,7 @@ _ON_THE_CLUSTER: Final = {
     ApiKey.LEADER_AND_ISR: Operation.CLUSTER_ACTION,
     ApiKey.STOP_REPLICA: Operation.CLUSTER_ACTION,
     ApiKey.UPDATE_METADATA: Operation.CLUSTER_ACTION,
+    ApiKey.CONTROLLED_SHUTDOWN: Operation.CLUSTER_ACTION,
     ApiKey.DESCRIBE_LOG_DIRS: Operation.DESCRIBE,
     ApiKey.LIST_CONFIG_RESOURCES: Operation.DESCRIBE_CONFIGS,
 }

@@ -1,8 +1,9 @@
-"""LeaderAndIsr, StopReplica, UpdateMetadata: what the controller sends to this broker.
+"""LeaderAndIsr, StopReplica, UpdateMetadata: what the controller sends to this broker. ControlledShutdown: what brokers ask the controller.
 
-They are taken on the listener that brokers use, where one is named (`inter.broker.listener.name`), and applied one after the other in the
-order in which they come; each is answered when it is applied. A message of an earlier controller, or to an earlier registration of this
-broker, is refused; one to a later registration than this broker knows is taken (the controller learns of it first).
+All are taken on the listener that brokers use, where one is named (`inter.broker.listener.name`). What the controller sends is applied one
+after the other in the order in which it comes; each message is answered when it is applied. A message of an earlier controller, or to an
+earlier registration of this broker, is refused; one to a later registration than this broker knows is taken (the controller learns of it
+first).
 """
 
 from collections.abc import Callable
@@ -12,12 +13,16 @@ from moldau.broker.handlers.services import ConfigServices
 from moldau.broker.metadata.control_messages import VERSIONS, led_of, led_response, stopped_of, update_of
 from moldau.broker.request import Reply, Request
 from moldau.cluster.control import Control, ControlReply
+from moldau.cluster.controller.requests import ShutDownBroker
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.controller import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    RemainingPartition,
     StopReplicaPartitionError,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -28,6 +33,7 @@ from moldau.protocol.messages.controller import (
 if TYPE_CHECKING:
     from moldau.broker.metadata.applier import MetadataApplier
     from moldau.broker.metadata.control_messages import Values
+    from moldau.broker.metadata.membership import ClusterMembership
 
 
 class Services(ConfigServices, Protocol):
@@ -36,6 +42,10 @@ class Services(ConfigServices, Protocol):
     @property
     def applier(self) -> "MetadataApplier":
         """Applies what the controller sends."""
+
+    @property
+    def membership(self) -> "ClusterMembership":
+        """The way to the controller, where that is this broker."""
 
 
 def leader_and_isr(services: Services, message: LeaderAndIsrRequest, request: Request, reply: Reply) -> Steps:
@@ -67,6 +77,26 @@ def update_metadata(services: Services, message: UpdateMetadataRequest, request:
     yield from _apply(services, message, update_of(message), request, response, reply)
 
 
+def controlled_shutdown(services: Services, message: ControlledShutdownRequest, request: Request, reply: Reply) -> None:
+    """Move leaderships away from a broker that is about to stop; the response has the partitions that it still leads.
+
+    Codes: NOT_CONTROLLER, BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
+    """
+    try:
+        _check_listener(services, request)
+    except PeerError as error:
+        reply(ControlledShutdownResponse(error.code))
+        return
+
+    def done(outcome: Any) -> None:
+        if isinstance(outcome, PeerError):
+            reply(ControlledShutdownResponse(outcome.code))
+        else:
+            reply(ControlledShutdownResponse(remaining_partitions=[RemainingPartition(*each) for each in outcome]))
+
+    services.membership.ask(ShutDownBroker(message.broker_id, message.broker_epoch), done)
+
+
 def _apply(
     services: Services,
     message: Any,
@@ -89,12 +119,17 @@ def _apply(
 
 
 def _check(services: Services, request: Request) -> None:
-    """PeerError CLUSTER_AUTHORIZATION_FAILED for another listener than that of brokers, UNSUPPORTED_VERSION for one without topic ids."""
+    """As `_check_listener`; UNSUPPORTED_VERSION for a version without topic ids."""
+    _check_listener(services, request)
+    if not VERSIONS[ApiKey(request.api_key)].includes(request.api_version):
+        raise PeerError(ErrorCode.UNSUPPORTED_VERSION, "this version does not carry all that brokers send")
+
+
+def _check_listener(services: Services, request: Request) -> None:
+    """PeerError CLUSTER_AUTHORIZATION_FAILED for another listener than that of brokers."""
     listener = services.config.optional_string("inter.broker.listener.name")
     if listener is not None and request.channel.listener != listener.upper():
         raise PeerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"brokers use the listener {listener.upper()}")
-    if not VERSIONS[ApiKey(request.api_key)].includes(request.api_version):
-        raise PeerError(ErrorCode.UNSUPPORTED_VERSION, "this version does not carry all that brokers send")
 
 
 def _code(services: Services, control: Control) -> ErrorCode:
@@ -107,4 +142,5 @@ HANDLERS = {
     ApiKey.LEADER_AND_ISR: leader_and_isr,
     ApiKey.STOP_REPLICA: stop_replica,
     ApiKey.UPDATE_METADATA: update_metadata,
+    ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown,
 }

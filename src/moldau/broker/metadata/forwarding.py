@@ -1,4 +1,5 @@
-"""Sends to the controller, on another broker, what this broker itself needs of it: topics that are created on demand, configurations.
+"""Sends to the controller, on another broker, what this broker itself needs of it: topics that are created on demand, configurations, and
+that its leaderships move before it stops.
 
 A request is repeated while the controller is not known, is not reached or has moved, until its time is over. Should this broker become
 controller meanwhile, it carries the request out itself.
@@ -17,9 +18,11 @@ from moldau.cluster.controller.requests import (
     CreateTopics,
     PlannedTopic,
     Request,
+    ShutDownBroker,
     TopicSpec,
 )
 from moldau.model.errors import ErrorCode, PeerError, known_error
+from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.configs import (
     AlterableConfig,
@@ -29,6 +32,7 @@ from moldau.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
+from moldau.protocol.messages.controller import ControlledShutdownRequest, ControlledShutdownResponse
 from moldau.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -60,7 +64,6 @@ class ControllerForwarder:
         controller: "Callable[[], BrokerInfo | None]",
         own: "Callable[[], Callable[[Request, Done], object] | None]",
         clock: "Clock",
-        timeout_s: float,
     ) -> None:
         """`controller` gives the other broker that is controller, None as long as it is not known; `own` what asks this broker if that is
         it.
@@ -69,18 +72,17 @@ class ControllerForwarder:
         self._controller = controller
         self._own = own
         self._clock = clock
-        self._timeout_s = timeout_s
         self._connection: PeerConnection | None = None
         self._is_closed = False
 
-    def ask(self, request: Request, done: Done) -> None:
+    def ask(self, request: Request, done: Done, timeout_s: float) -> None:
         """Have the controller carry out a request; `done` with its outcome, as of `ClusterMembership.ask`, later.
 
         REQUEST_TIMED_OUT where it is not reached in time; a change may have been made. Of a changed configuration it is not known what was
         set before and after.
         """
         api_key, message = _message_of(request)
-        self._send(request, api_key, message, done, self._clock.monotonic() + self._timeout_s)
+        self._send(request, api_key, message, done, self._clock.monotonic() + timeout_s)
 
     def close(self) -> None:
         """The broker stops."""
@@ -128,6 +130,8 @@ def _message_of(request: Request) -> tuple[ApiKey, Any]:
     if isinstance(request, CreateTopics):
         topics = [_topic(spec) for spec in request.topics]
         return ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics, validate_only=request.validate_only)
+    if isinstance(request, ShutDownBroker):
+        return ApiKey.CONTROLLED_SHUTDOWN, ControlledShutdownRequest(request.broker_id, request.broker_epoch)
     assert isinstance(request, AlterConfig), "clients send these to the controller themselves"
     type_, name = _resource(request.resource)
     if request.replaces:
@@ -156,11 +160,17 @@ def _resource(target: ConfigTarget) -> tuple[int, str]:
 
 def _is_elsewhere(response: Any) -> bool:
     """Whether another broker is controller by now."""
+    if isinstance(response, ControlledShutdownResponse):
+        return response.error_code == ErrorCode.NOT_CONTROLLER
     results = response.topics if isinstance(response, CreateTopicsResponse) else response.responses
     return any(each.error_code == ErrorCode.NOT_CONTROLLER for each in results)
 
 
 def _outcome_of(request: Request, response: Any) -> Any:
+    if isinstance(response, ControlledShutdownResponse):
+        if response.error_code:
+            return PeerError(known_error(response.error_code), "refused by the controller")
+        return [TopicPartition(each.topic_name, each.partition_index) for each in response.remaining_partitions]
     missing = PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer does not say what has become of it")
     if isinstance(request, CreateTopics):
         outcomes: dict[str, Any] = {spec.name: missing for spec in request.topics}

@@ -15,7 +15,7 @@ from moldau.broker.metadata.registration import Registration, registration_of
 from moldau.cluster import queries, znodes
 from moldau.cluster.changes import NewCluster
 from moldau.cluster.control import Control, ControlReply
-from moldau.cluster.controller.events import BrokerRegistered, LogEpochs
+from moldau.cluster.controller.events import BrokerRegistered, Leave, LogEpochs
 from moldau.cluster.controller.machine import Controller
 from moldau.cluster.controller.runner import ControllerRunner
 from moldau.cluster.queries import ConfigNodes, LiveBroker
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from moldau.broker.metadata.channels import Channels
     from moldau.broker.metadata.config_applier import ConfigApplier
     from moldau.broker.metadata.forwarding import ControllerForwarder
+    from moldau.broker.metadata.hand_over import HandOver
     from moldau.broker.peers.connections import Connect
     from moldau.cluster.controller.requests import Request
     from moldau.log.manager import LogManager
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+HAND_OVER_SHARE = 0.5
+"""Which share of `shutdown.timeout.ms` there is at most for handing leaderships over."""
 _RESERVED_IDS = (bytes(ID_BYTES), bytes(ID_BYTES - 1) + b"\x01")
 """That of no topic, and that of KRaft's metadata."""
 
@@ -90,6 +93,7 @@ class ClusterMembership:
         self._configs: ConfigApplier | None = None
         self._has_missed = False
         """Whether configurations may have changed, since they were read, without an event that was applied."""
+        self._registrar: Registration
         self._registration: tuple[int, int] | None = None
         """Incarnation and session of the registration that was made with the cluster."""
         self._runner: ControllerRunner
@@ -186,7 +190,7 @@ class ClusterMembership:
             controller_changed=self._controller_changed,
         )
         self._runner.take(LogEpochs(log_epochs))
-        Registration(
+        self._registrar = Registration(
             self._store,
             self._clock,
             info,
@@ -252,8 +256,29 @@ class ClusterMembership:
 
     # Afterwards
 
+    def hand_over(self) -> "HandOver | None":
+        """Begin to hand leaderships over to other brokers, which ends soon in any case; None where there are none."""
+        if len(self._cache.snapshot.brokers) < 2 or not self._config.boolean("controlled.shutdown.enable"):
+            return None
+        from moldau.broker.metadata.hand_over import HandOver
+        from moldau.cluster.controller.requests import ShutDownBroker
+
+        config = self._config
+        return HandOver(
+            ShutDownBroker(self._broker_id, self._applier.broker_epoch),
+            partial(self.ask, forwards=True),
+            self._clock,
+            retries=config.int("controlled.shutdown.max.retries"),
+            back_off_s=config.int("controlled.shutdown.retry.backoff.ms") / 1000,
+            timeout_s=config.int("shutdown.timeout.ms") / 1000 * HAND_OVER_SHARE,
+        )
+
     def stop(self) -> None:
-        """Do nothing by itself any more: the broker stops."""
+        """Do nothing by itself any more: the broker stops. Where there are others it leaves the tree at once, so that they have not to wait
+        for its logs to be closed.
+        """
+        self._registrar.end()
+        self._runner.take(Leave(len(self._cache.snapshot.brokers) > 1))
         self._runner.stop()
         self._applier.close()
         if self._channels is not None:
@@ -261,13 +286,14 @@ class ClusterMembership:
         if self._forwarder is not None:
             self._forwarder.close()
 
-    def ask(self, request: "Request", done: Callable[[Any], object], *, forwards: bool = False) -> None:
+    def ask(self, request: "Request", done: Callable[[Any], object], *, forwards: bool = False, timeout_s: float | None = None) -> None:
         """Have the controller carry out a request; `done` with its outcome, of a configuration when this broker obeys it.
 
-        Where another broker is controller, NOT_CONTROLLER; or with `forwards` it is sent to that one.
+        Where another broker is controller, NOT_CONTROLLER; or with `forwards` it is sent to that one, for `request.timeout.ms` at most or
+        for another time.
         """
         if forwards and self._controller_id != self._broker_id:
-            self._forward(request, done)
+            self._forward(request, done, timeout_s)
         else:
             self._ask_here(request, done)
 
@@ -282,11 +308,9 @@ class ClusterMembership:
 
         self._runner.ask(request, answered)
 
-    def _forward(self, request: "Request", done: Callable[[Any], object]) -> None:
+    def _forward(self, request: "Request", done: Callable[[Any], object], timeout_s: float | None) -> None:
         if self._forwarder is None:
             from moldau.broker.metadata.forwarding import ControllerForwarder
-
-            timeout_s = self._config.int("request.timeout.ms") / 1000
 
             def controller() -> BrokerInfo | None:
                 return None if self._controller_id is None else self._cache.snapshot.brokers.get(self._controller_id)
@@ -294,8 +318,8 @@ class ClusterMembership:
             def own() -> Callable[["Request", Callable[[Any], object]], object] | None:
                 return self._ask_here if self._controller_id == self._broker_id else None
 
-            self._forwarder = ControllerForwarder(self._connect, controller, own, self._clock, timeout_s)
-        self._forwarder.ask(request, done)
+            self._forwarder = ControllerForwarder(self._connect, controller, own, self._clock)
+        self._forwarder.ask(request, done, self._config.int("request.timeout.ms") / 1000 if timeout_s is None else timeout_s)
 
     def _heard(self, event: StoreEvent | SessionEvent) -> None:
         if isinstance(event, ConfigsChanged):

@@ -58,9 +58,17 @@ class Registration:
         self._session_id = 0
         """The session in which this broker is registered, or registers."""
         self._taken_since_s: float | None = None
+        self._has_ended = False
         store.listen(self._heard)
 
+    def end(self) -> None:
+        """Register no more."""
+        self._has_ended = True
+        self._session_id = 0
+
     def _heard(self, event: StoreEvent | SessionEvent) -> None:
+        if self._has_ended:
+            return
         if isinstance(event, SessionEvent) and event.state is SessionState.CONNECTED and event.session_id != self._session_id:
             self._session_id = event.session_id
             self._taken_since_s = None

@@ -72,9 +72,11 @@ class Broadcast:
     def lead(self, partitions: Sequence[LedPartition], then: Callable[[Floors], object], to: Iterable[int] | None = None) -> None:
         """Send states of partitions to their live replicas, or to some of these. `then` with the floors of those to elect again."""
         by_broker: dict[int, list[LedPartition]] = {}
+        drained = self._image.drained
         for each in partitions:
             for broker_id in each.info.replicas:
-                by_broker.setdefault(broker_id, []).append(each)
+                if broker_id not in drained or broker_id == each.info.leader:
+                    by_broker.setdefault(broker_id, []).append(each)
         wanted = list(self._image.brokers if to is None else to)
         messages = [
             (self._image.brokers[broker_id], LeaderAndIsr(self.epoch, tuple(by_broker[broker_id])))

@@ -122,7 +122,7 @@ class ClusterChanges:
         if self._leadership is None:
             from moldau.cluster.controller.leadership import Leadership
 
-            self._leadership = Leadership(self._image, self._outbox, self._elections, self._config)
+            self._leadership = Leadership(self._image, self._outbox, self._broadcast, self._elections, self._config)
         return self._leadership
 
     def _moves(self) -> "Reassignments":

@@ -55,6 +55,12 @@ class LogEpochs(Value):
     floors: Mapping[TopicPartition, int]
 
 
+class Leave(Value):
+    """This broker stops: it becomes controller no more. With `unregisters` it has the tree say so at once, before its session ends."""
+
+    unregisters: bool
+
+
 class WakeUp(Value):
     """The delay of `Wake` is over."""
 
@@ -63,7 +69,7 @@ class Continue(Value):
     """The answer to `ContinueLater`."""
 
 
-Event = BrokerRegistered | SessionEvent | StoreEvent | EffectCompleted | RequestReceived | LogEpochs | WakeUp | Continue
+Event = BrokerRegistered | SessionEvent | StoreEvent | EffectCompleted | RequestReceived | LogEpochs | Leave | WakeUp | Continue
 
 # Effects
 

@@ -142,6 +142,8 @@ class ClusterImage:
         """Incarnations of live brokers that have restarted uncleanly, and that elections have yet to take account of."""
         self.shutting_down: dict[int, int] = {}
         """Incarnations of live brokers that are about to end."""
+        self.drained: dict[int, int] = {}
+        """Those of them that were sent to stop what they do not lead: they are not to follow again."""
         self.topics: dict[str, TopicImage] = {}
         self.deleting: dict[str, bytes | None] = {}
         """Topics marked for deletion, with their ids if they are known."""
@@ -158,6 +160,7 @@ class ClusterImage:
         self.live = {broker_id: broker.epoch for broker_id, broker in brokers.items()}
         self._previous = {broker_id: broker.previous_epoch for broker_id, broker in brokers.items()}
         self.shutting_down = {each: epoch for each, epoch in self.shutting_down.items() if self.live.get(each) == epoch}
+        self.drained = {each: epoch for each, epoch in self.drained.items() if each in self.shutting_down}
         self.lossy = {}
         for broker_id, broker in brokers.items():
             if self.incarnations.setdefault(broker_id, broker.epoch) not in (broker.epoch, broker.previous_epoch):

@@ -2,6 +2,8 @@
 
 import logging
 
+from moldau.cluster.control import StoppedTopic
+from moldau.cluster.controller.broadcast import Broadcast
 from moldau.cluster.controller.election_rules import NO_LEADER
 from moldau.cluster.controller.elections import Elections
 from moldau.cluster.controller.events import Outbox
@@ -18,9 +20,10 @@ _LOG = logging.getLogger(__name__)
 class Leadership:
     """See the module."""
 
-    def __init__(self, image: ClusterImage, outbox: Outbox, elections: Elections, config: BrokerConfig) -> None:
+    def __init__(self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, elections: Elections, config: BrokerConfig) -> None:
         self._image = image
         self._outbox = outbox
+        self._broadcast = broadcast
         self._elections = elections
         self._config = config
 
@@ -80,7 +83,8 @@ class Leadership:
     # Controlled shutdown
 
     def shut_down(self, ticket: int, request: ShutDownBroker) -> None:
-        """Move leaders away from a broker, and take it out of in-sync sets; answer with the partitions that it still leads.
+        """Move leaders away from a broker, and take it out of in-sync sets where others stay; answer with the partitions that it still
+        leads. What it does not lead it stops: a late fetch must not bring it back into an in-sync set (KAFKA-14140).
 
         The broker counts as shutting down until its registration ends. BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
         """
@@ -97,6 +101,8 @@ class Leadership:
 
         def ended() -> None:
             led = self._led_by(broker_id)
+            if self._image.live.get(broker_id) == epoch:
+                self._drain(broker_id, epoch)
             _LOG.info("broker shuts down: broker=%d partitions_still_led=%d", broker_id, len(led))
             self._outbox.answer(ticket, led)
 
@@ -104,6 +110,19 @@ class Leadership:
             self._outbox.answer(ticket, not_stored(f"shut broker {broker_id} down", error))
 
         self._elections.run(list(self._image.topics), then=ended, failed=failed)
+
+    def _drain(self, broker_id: int, epoch: int) -> None:
+        """Have a broker stop the replicas that it does not lead, and keep their logs."""
+        self._image.drained[broker_id] = epoch
+        stopped = []
+        for name, topic in self._image.topics.items():
+            followed = [
+                info.partition for info in topic.partitions if info is not None and broker_id in info.replicas and info.leader != broker_id
+            ]
+            if followed:
+                stopped.append(StoppedTopic(name, topic.topic_id, len(topic.partitions), tuple(followed)))
+        if stopped:
+            self._broadcast.stop(stopped, lambda: None, deletes=False, to=[broker_id])
 
     def _led_by(self, broker_id: int) -> list[TopicPartition]:
         """Partitions that a broker leads and that have other replicas."""

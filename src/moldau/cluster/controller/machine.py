@@ -13,6 +13,7 @@
     any        CONNECTED again                   read what watches may have missed             same
     any        EXPIRED                           as a failed check; answers of before are      IDLE
                                                  forgotten
+    any        Leave                             write: end the claim and the registration     LEFT
 
 Nothing takes the controller's place unconditionally: a claim creates a node that must not exist, and every write of a controller checks
 its epoch. What happens in ACTIVE is in `cluster_changes` and `broadcast`. No step works on more than 100 partitions; what is left is
@@ -21,13 +22,20 @@ its epoch. What happens in ACTIVE is in `cluster_changes` and `broadcast`. No st
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from moldau.cluster import queries
-from moldau.cluster.changes import Change, ClaimController, PutIncarnations, PutTopic, RaiseControllerEpoch
+from moldau.cluster.changes import (
+    Change,
+    ClaimController,
+    DropController,
+    PutTopic,
+    RaiseControllerEpoch,
+    Unregister,
+)
 from moldau.cluster.control import LedPartition
 from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Floors, StepRotation
 from moldau.cluster.controller.elections import Elections
@@ -41,12 +49,14 @@ from moldau.cluster.controller.events import (
     Effect,
     EffectCompleted,
     Event,
+    Leave,
     LogEpochs,
     Outbox,
     RequestReceived,
     WakeUp,
 )
 from moldau.cluster.controller.image import ClusterImage, TopicImage
+from moldau.cluster.controller.incarnations import StoredIncarnations
 from moldau.cluster.queries import Contents, ControllerNodes, LiveBroker
 from moldau.cluster.snapshot import PartitionInfo
 from moldau.cluster.store import (
@@ -82,6 +92,7 @@ class ControllerRole(Enum):
     CLAIMING = "claiming"
     LOADING = "loading"
     ACTIVE = "active"
+    LEFT = "left"
 
 
 class Controller:
@@ -111,6 +122,8 @@ class Controller:
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """What is to be done now, in this order."""
         self._now_ms = now_ms
+        if self.role is ControllerRole.LEFT and not isinstance(event, RequestReceived):
+            return []
         match event:
             case BrokerRegistered():
                 self._registered(event)
@@ -122,6 +135,8 @@ class Controller:
                 self._asked(event)
             case LogEpochs(floors):
                 self._floors = floors
+            case Leave(unregisters):
+                self._leave(unregisters=unregisters)
             case WakeUp():
                 if self._changes is not None:
                     self._changes.due(now_ms)
@@ -192,15 +207,14 @@ class Controller:
         self._broadcast = Broadcast(self._broker_id, epoch, self.image, self._outbox)
         self._elections = Elections(self.image, self._outbox, self._broadcast, self._works, self._config, self._elections_failed)
         self._changes = None
-        self._incarnations_written: dict[int, int] = {}
-        self._is_writing_incarnations = False
+        self._incarnations = StoredIncarnations(self.image, self._outbox)
 
     def _controller_seen(self, owner: int | CoordinationError) -> None:
         """While we are controller, or have just become it."""
         if not isinstance(owner, CoordinationError) and owner != self._session_id:
             self._refused()
 
-    def _resign(self) -> None:
+    def _resign(self, *, notes: bool = True) -> None:
         """Forget all that is under way; who waits asks the next controller."""
         was_controller = self._outbox.epoch_version is not None
         self._outbox.epoch_version = None
@@ -213,8 +227,16 @@ class Controller:
         self._begin(0)
         self.role = ControllerRole.IDLE
         self.controller_id = None
-        if was_controller:
+        if was_controller and notes:
             self._outbox.effects.append(ControllerResigned())
+
+    def _leave(self, *, unregisters: bool) -> None:
+        """The broker stops. What is written here the end of its session would bring too, but later; so no outcome matters."""
+        was_controller = self._outbox.epoch_version is not None
+        if unregisters and self._broker_epoch:
+            self._outbox.write([*([DropController()] if was_controller else []), Unregister(self._broker_id)], lambda _outcome: None)
+        self._resign(notes=False)
+        self.role = ControllerRole.LEFT
 
     def _fail(self, error: CoordinationError) -> None:
         self._resign()
@@ -244,8 +266,7 @@ class Controller:
         if isinstance(found, CoordinationError):
             self._fail(found)
             return
-        self.image.incarnations, self.image.incarnations_version = found.incarnations, found.incarnations_version
-        self._incarnations_written = dict(found.incarnations)
+        self._incarnations.found(found.incarnations, found.incarnations_version)
         self.image.set_brokers(found.brokers)
         lossy = dict(self.image.lossy)
         marked = dict.fromkeys(found.marks)
@@ -265,7 +286,7 @@ class Controller:
             self.image.add(topic, topic_id)
 
         def elected() -> None:
-            self._settled(lossy)
+            self._incarnations.settle(lossy)
             self._activate()
             for name in marked:
                 self._cluster_changes().deletions.resume(name, by_name.get(name))
@@ -381,30 +402,7 @@ class Controller:
 
     def _elect_all(self) -> None:
         """Elect for all partitions by what is known of brokers."""
-        self._elections.run(list(self.image.topics), then=partial(self._settled, dict(self.image.lossy)))
-
-    def _settled(self, lossy: Mapping[int, int]) -> None:
-        """All partitions were elected without what these incarnations may have lost."""
-        self.image.settle_lossy(lossy)
-        self._write_incarnations()
-
-    def _write_incarnations(self) -> None:
-        """Have the next controller know which incarnations were taken account of. A single broker has no one to lose records to."""
-        epochs, version = dict(self.image.incarnations), self.image.incarnations_version
-        if self._is_writing_incarnations or epochs == self._incarnations_written or (version is None and len(epochs) < 2):
-            return
-        self._is_writing_incarnations = True
-
-        def written(outcome: WriteResult | CoordinationError) -> None:
-            self._is_writing_incarnations = False
-            if isinstance(outcome, WriteResult):
-                self.image.incarnations_version = 0 if version is None else version + 1
-                self._incarnations_written = epochs
-                self._write_incarnations()
-            else:  # the next one has them too
-                _LOG.warning("incarnations of brokers not stored: reason=%s", outcome)
-
-        self._outbox.write([PutIncarnations(epochs, version)], written)
+        self._elections.run(list(self.image.topics), then=partial(self._incarnations.settle, dict(self.image.lossy)))
 
     def _elections_failed(self) -> None:
         self._cluster_changes().repeat_elections()

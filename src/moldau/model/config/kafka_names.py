@@ -50,7 +50,6 @@ _PREFIXES = (
     ("replica.", _CLUSTER),
     ("inter.broker.", _CLUSTER),
     ("leader.imbalance.", _CLUSTER),
-    ("controlled.shutdown.", _CLUSTER),
     ("alter.log.dirs.", _CLUSTER),
     ("remote.", _TIERS),
     ("log.local.", _TIERS),

@@ -180,7 +180,7 @@ class Incarnation:
         """Begin an orderly stop, at whose end the process is gone."""
         if self.is_serving and not self._is_stopping:
             self._is_stopping = True
-            self.run(self._finish_connections)
+            self.run(self._hand_over)
 
     def run(self, call: Callable[[], object]) -> object:
         """Make a call of the process, which may be its last."""
@@ -244,6 +244,19 @@ class Incarnation:
         except Exception as verdict:  # of the simulation, not of the product that has called this
             host.schedule.post(host.schedule.actor("judge"), partial(_raise, verdict))
         host.network.listen(Party(host.name, self.group, self.run), PORT, lambda transport: broker.accept(transport, LISTENER))
+
+    def _hand_over(self) -> None:
+        broker = self.broker
+        assert broker is not None
+        hand_over = broker.membership.hand_over()
+
+        def wait() -> None:
+            if hand_over is not None and not hand_over.is_over:
+                self.post(self.thread, wait, 0.01)
+            else:
+                self._finish_connections()
+
+        wait()
 
     def _finish_connections(self) -> None:
         broker = self.broker

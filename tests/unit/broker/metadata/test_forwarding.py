@@ -61,7 +61,7 @@ class World:
         self.connections: list[Connection] = []
         self.outcomes: list[Any] = []
         self.forwarder = ControllerForwarder(
-            self._connect, lambda: self.controller, lambda: self._ask_here if self.is_own else None, self.clock, TIMEOUT_S
+            self._connect, lambda: self.controller, lambda: self._ask_here if self.is_own else None, self.clock
         )
 
     def _connect(self, broker: BrokerInfo, purpose: str, **_options: object) -> PeerConnection:
@@ -74,7 +74,7 @@ class World:
 
     def ask(self, request: Request = CREATE) -> Any:
         """The message that is out then."""
-        self.forwarder.ask(request, self.outcomes.append)
+        self.forwarder.ask(request, self.outcomes.append, TIMEOUT_S)
         return self.connections[-1].out[-1][:2] if self.connections else None
 
     def answer(self, response: Any) -> None:
@@ -176,7 +176,7 @@ def test_when_the_broker_stops_everything_has_an_outcome() -> None:
     world.ask()
     world.forwarder.close()
     world.clock.advance(AGAIN_S)
-    world.forwarder.ask(CREATE, world.outcomes.append)
+    world.forwarder.ask(CREATE, world.outcomes.append, TIMEOUT_S)
     assert [outcome.code for outcome in world.outcomes] == [ErrorCode.REQUEST_TIMED_OUT] * 2
 
 

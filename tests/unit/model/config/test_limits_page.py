@@ -22,6 +22,7 @@ NO_BOUNDS = {
     "log.message.timestamp.before.max.ms": "which timestamps are taken",
     "add.partitions.to.txn.retry.backoff.max.ms": "how long we try",
     "zookeeper.max.in.flight.requests": "of our own requests",
+    "controlled.shutdown.max.retries": "of our own requests",
 }
 """Settings with a `max` in the name that bound nothing of what clients take."""
 

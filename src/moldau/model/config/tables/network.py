@@ -168,11 +168,12 @@ NETWORK = table(
         integer(
             "shutdown.timeout.ms",
             10_000,
-            "How long a stopping broker lets requests in flight finish before it closes their connections. "
+            "How long a stopping broker lets requests in flight finish before it closes their connections. Half of it at most is for "
+            "handing leaderships over. "
             "Three quarters of it, from the signal on, are for flushing logs to disk; the next start recovers those that are left then.",
             allowed=at_least(0),
             own=True,
-            deviation="The limit of a graceful stop; Kafka's brokers hand their leaderships over instead.",
+            deviation="The limit of a graceful stop, which Kafka does not have.",
         ),
         integer(
             "shutdown.forced.after.ms",
@@ -241,7 +242,23 @@ NETWORK = table(
             allowed=ProtocolMap(),
             deviation="Listeners map to PLAINTEXT only, and it is read at the start only.",
         ),
-        boolean("controlled.shutdown.enable", True, "Hand leaderships over before stopping.", in_effect=False),
+        boolean("controlled.shutdown.enable", True, "Hand leaderships over to other brokers before stopping."),
+        integer(
+            "controlled.shutdown.max.retries",
+            3,
+            "How often a stopping broker asks the controller again to move leaderships that it still has.",
+            allowed=at_least(0),
+            own=True,
+            deviation="Kafka had it until 3.9. Attempts that do not reach a controller are not counted: `shutdown.timeout.ms` bounds them.",
+        ),
+        long(
+            "controlled.shutdown.retry.backoff.ms",
+            5000,
+            "How long a stopping broker waits before it asks again; it stops where half of `shutdown.timeout.ms` is over by then.",
+            allowed=at_least(0),
+            own=True,
+            deviation="Kafka had it until 3.9.",
+        ),
         integer("quota.window.num", 11, "Samples kept for client quotas.", allowed=at_least(1), in_effect=False),
         integer("quota.window.size.seconds", 1, "Length of a sample for client quotas.", allowed=at_least(1), in_effect=False),
         long(
