@@ -127,10 +127,15 @@ class ClusterWorld:
 
     def ask(self, broker_id: int, request: Any, version: int) -> Any:
         """Send a request to a broker over a connection of its own; the response."""
-        client = _Client(request, version)
-        self.network.connect(f"b{broker_id}", PORT, client.accept, client.failed)
-        self.until(lambda: client.response is not None)
-        return client.response
+        call = self.send(broker_id, request, version)
+        self.until(lambda: call.response is not None)
+        return call.response
+
+    def send(self, broker_id: int, request: Any, version: int) -> "ClientCall":
+        """The same, and do not wait for the response."""
+        call = ClientCall(request, version)
+        self.network.connect(f"b{broker_id}", PORT, call.accept, call.failed)
+        return call
 
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 3, **configs: str) -> bytes:
         """Have the controller create a topic; its id."""
@@ -300,8 +305,8 @@ class ProcessClock:
         return timer
 
 
-class _Client:
-    """A connection for one request."""
+class ClientCall:
+    """A connection for one request, and its response once there is one."""
 
     def __init__(self, request: Any, version: int) -> None:
         self.response: Any = None

@@ -7,10 +7,11 @@ member = join(client, "g")                         # a stable group with one con
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 
+from moldau.broker.broker import Broker
 from moldau.broker.coordinators import state_log
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -34,6 +35,27 @@ from support.broker_world import BrokerWorld, Client
 from support.memberships import subscription
 
 Place = tuple[str, int]
+
+
+class HasBroker(Protocol):
+    """Where a client's broker is."""
+
+    @property
+    def broker(self) -> Broker:
+        """The broker."""
+
+
+class Asker(Protocol):
+    """A client of one broker."""
+
+    @property
+    def world(self) -> HasBroker:
+        """Its world."""
+
+    def ask(self, request: Any, version: int) -> Any:
+        """Send a request; the response."""
+
+
 FIRST_WITH_GROUPS = 8
 FIRST_BY_ID = 10
 
@@ -74,14 +96,14 @@ def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
     return topics
 
 
-def topic_id(client: Client, topic: str) -> bytes:
+def topic_id(client: Asker, topic: str) -> bytes:
     """The id of a topic; one of its own for a topic that is not there."""
     found = client.world.broker.metadata.topics.get(topic)
     return topic.encode().ljust(16, b"?")[:16] if found is None else found.topic_id
 
 
 def commit(
-    client: Client,
+    client: Asker,
     group: str,
     offsets: Mapping[Place, int],
     *,
@@ -112,7 +134,7 @@ def commit(
 
 
 def commit_in_transaction(
-    client: Client,
+    client: Asker,
     group: str,
     offsets: Mapping[Place, int],
     producer_id: int,
@@ -147,7 +169,7 @@ class Fetched(NamedTuple):
 
 
 def fetch_all(
-    client: Client, group: str, places: Iterable[Place] | None = None, *, version: int = 9, stable: bool = False
+    client: Asker, group: str, places: Iterable[Place] | None = None, *, version: int = 9, stable: bool = False
 ) -> tuple[str, dict[Place, Fetched]]:
     """The code of the group, and what is told of each partition: those asked for, or None for all that the group has."""
     wanted = None if places is None else by_topic(places)
@@ -174,7 +196,7 @@ def fetch_all(
 
 
 def fetch(
-    client: Client, group: str, places: Iterable[Place] | None = None, *, version: int = 9, stable: bool = False
+    client: Asker, group: str, places: Iterable[Place] | None = None, *, version: int = 9, stable: bool = False
 ) -> dict[Place, int | str]:
     """The offset of each partition, or its code where there is one."""
     error, found = fetch_all(client, group, places, version=version, stable=stable)

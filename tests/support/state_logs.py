@@ -55,10 +55,13 @@ class ListStateLog:
             self._held.append(done)
         return base
 
-    def load(self, partition: int, take: Callable[[LoadedBatch], object], done: Done) -> None:
+    def load(self, partition: int, take: Callable[[LoadedBatch], object], done: Done) -> Callable[[], object]:
         """Give every batch there is, then the end."""
+        dropped: list[bool] = []
 
         def read() -> None:
+            if dropped:
+                return
             try:
                 for batch in batches:
                     take(batch)
@@ -72,6 +75,14 @@ class ListStateLog:
             read()
         else:
             self.clock.call_later(0.0, read)
+        return lambda: dropped.append(True)
+
+    def settled(self, partition: int, done: Done) -> None:
+        """At once, or at `release` with what is held."""
+        if self._held:
+            self._held.append(done)
+        else:
+            done(None)
 
     def mark(self, partition: int, producer: TransactionalProducer, *, committed: bool, coordinator_epoch: int = 0) -> None:
         """The end of a transaction, as its coordinator writes it."""

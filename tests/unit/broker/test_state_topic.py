@@ -341,6 +341,26 @@ def test_a_long_partition_is_read_in_slices_between_which_others_are_served(monk
     assert len(set(seen)) >= 10
 
 
+def test_a_load_that_is_dropped_reads_no_more_and_the_next_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("support.broker_world.FakeClock", TickingClock)
+    world = BrokerWorld()
+    topic = make_topic(world)
+    for number in range(100):
+        append(topic, (b"%d" % number, b""))
+    read: list[LoadedBatch] = []
+    ends: list[object] = []
+    drops = [topic.load(0, read.append, ends.append) for _ in range(2)]
+    world.clock.advance(0.0005)
+    count = len(read)
+    assert 0 < count < 100
+    for drop in drops:
+        drop()
+    keys, others = start_loading(topic)
+    world.clock.advance(1)
+    assert (len(read), ends) == (count, [])
+    assert (len(keys), others) == (100, [None])
+
+
 def test_a_partition_that_closes_while_it_is_read_is_coordinated_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("support.broker_world.FakeClock", TickingClock)
     world = BrokerWorld()

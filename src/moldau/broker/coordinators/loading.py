@@ -5,8 +5,8 @@ the next follows it, otherwise all bytes up to where a whole batch begins again.
 """
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,19 @@ _START = Struct(">qi")
 Take = Callable[[LoadedBatch], object]
 
 
+class _Load:
+    """A partition that is read or will be."""
+
+    __slots__ = ("batches", "done", "take", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, take: Take, done: Done) -> None:
+        self.topic_partition = topic_partition
+        self.take = take
+        self.done = done
+        self.batches: tuple[HostedPartition, Generator[LoadedBatch | None]] | None = None
+        """Once it has begun."""
+
+
 class StateLoads:
     """The partitions that are read, one after the other."""
 
@@ -43,10 +56,12 @@ class StateLoads:
         self._broker_id = broker_id
         self._partitions = partitions
         self._clock = clock
-        self._line: deque[tuple[TopicPartition, Take, Done]] = deque()
-        self._running: tuple[HostedPartition, Iterator[LoadedBatch | None]] | None = None
+        self._line: dict[_Load, None] = {}
+        """The first one is being read."""
+        self._is_due = False
+        """Whether the next slice has been asked for."""
 
-    def add(self, topic_partition: TopicPartition, take: Take, done: Done) -> None:
+    def add(self, topic_partition: TopicPartition, take: Take, done: Done) -> Callable[[], object]:
         """Read a partition after those that were added before: see :meth:`moldau.broker.coordinators.state_log.StateLog.load`.
 
         One without records, as of a topic that was just created, is done at once: the client that had it created need not retry.
@@ -54,21 +69,34 @@ class StateLoads:
         led = self._partitions.get(topic_partition)
         if led is not None and led.log.log_end_offset == led.log.start_offset:
             done(None)
-            return
-        self._line.append((topic_partition, take, done))
-        if len(self._line) == 1:
-            self._continue()
+            return _nothing
+        load = _Load(topic_partition, take, done)
+        self._line[load] = None
+        self._continue()
+        return partial(self._drop, load)
+
+    def _drop(self, load: _Load) -> None:
+        """The coordinator has resigned: what is read of the partition now may be another leader's."""
+        if load in self._line:
+            del self._line[load]
+            load.take = load.done = _nothing
+            if load.batches is not None:
+                load.batches[1].close()  # releases the file
 
     def _continue(self) -> None:
-        self._clock.call_later(0.0, self._slice)
+        if not self._is_due:
+            self._is_due = True
+            self._clock.call_later(0.0, self._slice)
 
     def _slice(self) -> None:
+        self._is_due = False
         due = self._clock.monotonic() + SLICE_S
         while self._line:
-            topic_partition, take, done = self._line[0]
+            load = next(iter(self._line))
+            topic_partition = load.topic_partition
             problem: PeerError | None = None
             try:
-                if self._step(topic_partition, take, due):
+                if self._step(load, due):
                     self._continue()
                     return
             except StorageError as error:
@@ -78,30 +106,33 @@ class StateLoads:
             except Exception:
                 _LOG.exception("internal topic not read by a bug: partition=%s", topic_partition)
                 problem = PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic_partition} cannot be read: a bug, see the log")
-            self._running = None
+            self._line.pop(load, None)
             try:
-                done(problem)
+                load.done(problem)
             except Exception:
                 _LOG.exception("end of a load not dealt with by a bug: partition=%s", topic_partition)
-            self._line.popleft()
 
-    def _step(self, topic_partition: TopicPartition, take: Take, due: float) -> bool:
+    def _step(self, load: _Load, due: float) -> bool:
         """Read until it is time to serve others; whether there is more."""
-        if self._running is None:
-            found = self._partitions.get(topic_partition)
+        if load.batches is None:
+            found = self._partitions.get(load.topic_partition)
             if found is not None:
-                self._running = found, _batches_of(found, found.log.log_end_offset)
-        if self._running is None or not self._running[0].is_led:
-            raise PeerError(ErrorCode.NOT_COORDINATOR, f"{topic_partition} is not led by broker {self._broker_id}")
-        for batch in self._running[1]:
+                load.batches = found, _batches_of(found, found.log.log_end_offset)
+        if load.batches is None or not load.batches[0].is_led:
+            raise PeerError(ErrorCode.NOT_COORDINATOR, f"{load.topic_partition} is not led by broker {self._broker_id}")
+        for batch in load.batches[1]:
             if batch is not None:
-                take(batch)
+                load.take(batch)
             if self._clock.monotonic() >= due or chance("coordinators: pauses a load"):
                 return True
         return False
 
 
-def _batches_of(partition: "HostedPartition", end_offset: int) -> Iterator[LoadedBatch | None]:
+def _nothing(_: object = None) -> None:
+    """For a load that is over."""
+
+
+def _batches_of(partition: "HostedPartition", end_offset: int) -> Generator[LoadedBatch | None]:
     """All that can be read of a partition up to `end_offset`; None now and then while looking for where damage ends. StorageError."""
     log = partition.log
     offset = log.start_offset

@@ -188,6 +188,18 @@ class PartitionCoordinator(Generic[S]):
         else:
             done(None)
 
+    def after_all(self, done: "Done") -> None:
+        """As `after_writes`, and all that others have written to the log so far is committed too; what is written after this call is
+        applied after `done`.
+        """
+        if self.is_over:
+            done(self._not_coordinator())
+            return
+        write = _Write(self, None, done)
+        write.base_offset = NO_OFFSET
+        self._writes.append(write)
+        self._runtime.log.settled(self.partition, write.answered)
+
     def applied(self) -> Steps:
         """Steps that end when all writes before are committed and applied, or the coordinator has resigned; none if there are none."""
         if self._writes:

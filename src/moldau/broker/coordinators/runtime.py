@@ -8,7 +8,8 @@ phase           event                               effect                      
 ==============  ==================================  ===================================================================  ===========
 none            elected                             make the state, mark its budgets, load                               LOADING
 LOADING         batch                               `replay`, unless twice a budget is held: refuse
-LOADING         end of the log                      `finish_replay` in slices, check the budgets, `loaded`               ACTIVE
+LOADING         end of the log                      wait until all that was read is committed; then `finish_replay` in   ACTIVE
+                                                    slices, check the budgets, `loaded`
 LOADING         a budget is exceeded                drop the state, keep the reason                                      REFUSED
 LOADING         the partition cannot be read        drop the state, keep the reason, `reload` after `FAILED_RELOAD_MS`   FAILED
 any             elected with a higher epoch         as resigned, then as elected                                         LOADING
@@ -19,13 +20,15 @@ ACTIVE          an append is refused                `done(error)`; the log has n
 ACTIVE          an append fails when in the log     as resigned, since log and memory may differ                         none
 ACTIVE          a change is lost by a bug           as resigned, keep the reason, `reload` it after `BUG_RELOAD_MS`      FAILED
 REFUSED FAILED  `reload`                            as elected                                                           LOADING
-any             resigned                            `done(NOT_COORDINATOR)` for writes, `PartitionState.resigned` in      none
-                                                    slices; a load of the partition waits for their end
+any             resigned                            drop the load, `done(NOT_COORDINATOR)` for writes,                   none
+                                                    `PartitionState.resigned` in slices; a load of the partition waits
+                                                    for their end
 ==============  ==================================  ===================================================================  ===========
 
 Rules. State changes once, when its record is committed, in the order of the log; so it is at any time what a replay of the committed
-records gives. Every callback that is handed out (to the log, to the clock, to a sweep) is without effect once its coordinator has
-resigned. `done` of a write is called exactly once.
+records gives. A leader that has just been elected may have records in its log that its followers lack, and that the next leader then
+lacks: a decision among them must not be carried out, nor an offset be answered, before they are committed. Every callback that is handed
+out (to the log, to the clock, to a sweep) is without effect once its coordinator has resigned. `done` of a write is called exactly once.
 """
 
 import logging
@@ -77,8 +80,10 @@ class CoordinatorRuntime(Generic[S]):
         """By partition: those that are loading or active."""
         self._releasing: dict[PartitionCoordinator[S], Steps] = {}
         """Those that have resigned, and whose state has not been released yet."""
-        self._loads: dict[int, Callable[[], object]] = {}
+        self._loads: dict[int, Callable[[], Callable[[], object]]] = {}
         """By partition: what reads it, once the state of the coordinator before is released."""
+        self._drops: dict[int, Callable[[], object]] = {}
+        """By partition: what drops the load that has begun last."""
         self._sweeps: list[Sweep[S]] = []
         self._slices = SliceScheduler(clock)
 
@@ -215,7 +220,15 @@ class CoordinatorRuntime(Generic[S]):
                 self._check_memory(coordinator, PEAK_FACTOR)
                 coordinator.state.replay(batch)
 
-        def done(error: PeerError | None) -> None:
+        def read(error: PeerError | None) -> None:
+            if coordinator.is_over:
+                return
+            if error is None:
+                self.log.settled(partition, settled)
+            else:
+                self._not_loaded(coordinator, error)
+
+        def settled(error: PeerError | None) -> None:
             if coordinator.is_over:
                 return
             if error is None:
@@ -233,7 +246,7 @@ class CoordinatorRuntime(Generic[S]):
                 _LOG.error("partition not loaded by a bug: partition=%s-%d", self.topic, partition, exc_info=bug)
                 self._not_loaded(coordinator, PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "a bug, see the log"))
 
-        self._loads[partition] = partial(self.log.load, partition, take, done)
+        self._loads[partition] = partial(self.log.load, partition, take, read)
         self._begin_load(partition)
 
     def _begin_load(self, partition: int) -> None:
@@ -241,7 +254,7 @@ class CoordinatorRuntime(Generic[S]):
         if not any(each.partition == partition for each in self._releasing):
             load = self._loads.pop(partition, None)
             if load is not None:
-                load()
+                self._drops[partition] = load()
 
     def _activate(self, coordinator: PartitionCoordinator[S]) -> None:
         try:
@@ -272,6 +285,9 @@ class CoordinatorRuntime(Generic[S]):
         if coordinator is not None and not coordinator.is_over:
             del self._coordinators[coordinator.partition]
             self._loads.pop(coordinator.partition, None)
+            drop = self._drops.pop(coordinator.partition, None)
+            if drop is not None:
+                drop()
             steps = self._releasing[coordinator] = coordinator.resign(self.not_coordinator(coordinator.partition))
             self._note_reading(coordinator)
             self.run_steps(steps, partial(self._released, coordinator), droppable=False)

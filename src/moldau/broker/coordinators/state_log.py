@@ -73,8 +73,14 @@ class StateLog(Protocol):
         here: the log waits until they are back.
         """
 
-    def load(self, partition: int, take: Callable[[LoadedBatch], object], done: Done) -> None:
-        """Read the partition from its start to its end as of now, in slices between which requests are served, then ``done``.
+    def load(self, partition: int, take: Callable[[LoadedBatch], object], done: Done) -> Callable[[], object]:
+        """Read the partition from its start to its end as of now, in slices between which requests are served, then ``done``. What is
+        returned drops the load: nothing more is read, and ``done`` is not called.
 
         A batch or record that is damaged is left out with a line in the log that names partition and offset; the rest is read.
+        """
+
+    def settled(self, partition: int, done: Done) -> None:
+        """``done(None)`` once all that the partition has now is on every in-sync replica, inside the call if it is. ``done(error)`` as in
+        `append` for records that will not be.
         """

@@ -17,7 +17,7 @@ from moldau.cluster.internal_topics import InternalTopic, internal_topic_spec
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
-from moldau.model.steps import Steps
+from moldau.model.steps import Steps, Suspension
 from moldau.protocol.records.builder import encode_record, encoded_batch
 from moldau.protocol.records.compression import Compression
 
@@ -39,6 +39,8 @@ NOTES_INTERVAL_S = 60.0
 """How often the log says that the topic cannot be made; clients try again without a word, many times a second."""
 SYNC_AGAIN_S = 1.0
 """After a sync that found no room, and while replicas are missing."""
+METADATA_LOOK_S = 0.02
+METADATA_LOOKS_MAX = 50
 _NOT_REPLICATED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT)
 _WRITTEN = Level.WRITTEN
 _CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
@@ -102,7 +104,10 @@ class StateTopic:
         return java_hash(key) % self.partitions
 
     def ensured(self) -> Steps:
-        """Make the topic if it is not there. PeerError COORDINATOR_NOT_AVAILABLE if it cannot be made."""
+        """Make the topic if it is not there. PeerError COORDINATOR_NOT_AVAILABLE if it cannot be made.
+
+        Where another broker is controller, its metadata may come after its answer; this waits for a moment.
+        """
         if self.exists:
             return
         spec = internal_topic_spec(self._spec, self._broker.config, len(self._broker.metadata.brokers))
@@ -111,6 +116,11 @@ class StateTopic:
             if self._notes.due(self.name, self._broker.clock.monotonic()):
                 _LOG.error("internal topic not made: topic=%s reason=%s", self.name, outcome.message)
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic '{self.name}' cannot be made: {outcome.message}")
+        for _ in range(METADATA_LOOKS_MAX):
+            if self.exists:
+                return
+            yield Suspension(partial(self._broker.clock.call_later, METADATA_LOOK_S))
+        raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic '{self.name}' is made, and not known here yet")
 
     def append(
         self, partition: int, records: "Sequence[KeyValue]", done: "Done", producer: "TransactionalProducer | None" = None
@@ -122,7 +132,7 @@ class StateTopic:
         replicas = self._broker.replicas
         led = replicas.partitions.of_topic(self._topic, by_id=False).get(partition)
         if led is None:
-            done(PeerError(ErrorCode.NOT_COORDINATOR, f"{self.name}-{partition} is not led by broker {self._broker.broker_id}"))
+            done(self._not_led(partition))
             return None
         now_ms = self._broker.clock.time_ms()
         try:
@@ -157,9 +167,22 @@ class StateTopic:
 
         self._broker.replicas.wait(led, last_offset, level, reached)
 
-    def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> None:
+    def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> "Callable[[], object]":
         """As :meth:`moldau.broker.coordinators.state_log.StateLog.load`. One is read after the other, in the order of the calls."""
-        self._loads.add(TopicPartition(self.name, partition), take, done)
+        return self._loads.add(TopicPartition(self.name, partition), take, done)
+
+    def settled(self, partition: int, done: "Done") -> None:
+        """As :meth:`moldau.broker.coordinators.state_log.StateLog.settled`."""
+        led = self._broker.replicas.partitions.of_topic(self._topic, by_id=False).get(partition)
+        if led is None:
+            done(self._not_led(partition))
+        elif led.log.log_end_offset <= led.machine.committed_offset:
+            done(None)
+        else:
+            self._wait(led, led.log.log_end_offset - 1, Level.REPLICATED, done)
+
+    def _not_led(self, partition: int) -> PeerError:
+        return PeerError(ErrorCode.NOT_COORDINATOR, f"{self.name}-{partition} is not led by broker {self._broker.broker_id}")
 
     def _build(
         self, led: "HostedPartition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None", now_ms: int

@@ -133,6 +133,9 @@ class GroupCoordinator:
         """Commit offsets, with a `producer` when its transaction does. `done` as for `PartitionCoordinator.write`; POLICY_VIOLATION at the
         bound on memory, which an offset that takes the place of another of the group does not reach.
 
+        After `offsets.commit.timeout.ms` ``done`` is COORDINATOR_NOT_AVAILABLE, and the offsets count later all the same, if followers
+        come back: a client commits again.
+
         `encoded`: what `encode` made of them, if it did.
         """
         partition, offsets = _partition_of(group), group.offsets
@@ -153,16 +156,26 @@ class GroupCoordinator:
             else:
                 partition.put_pending(group, producer.producer_id, applied)
 
+        timeout: _CommitTimeout | None = None
+        is_settled = False
+
         def answered(error: PeerError | None) -> None:
+            nonlocal is_settled
+            is_settled = True
             group.queued -= 1
             if growth > 0:
                 offsets.account.add(-growth)
-            done(error)
+            if timeout is None:
+                done(error)
+            else:
+                timeout.answer(error)
 
         group.queued += 1
         if growth > 0:
             offsets.account.add(growth)
         group.coordinator.write(records, committed, answered, producer)
+        if not is_settled:
+            timeout = _CommitTimeout(group.coordinator, done, self._config.int("offsets.commit.timeout.ms"))
 
     def encode(
         self, group_id: str, commits: "Sequence[Commit]", retention_ms: int | None = None
@@ -259,6 +272,29 @@ class GroupCoordinator:
             raise PeerError(ErrorCode.POLICY_VIOLATION, f"group '{group_id}' would be one too many; groups.max is {most}")
         if not self.memory.groups.has_room(group_size(group_id), f"new group '{group_id}'", new=True):
             raise PeerError(ErrorCode.POLICY_VIOLATION, f"no room for group '{group_id}': groups.memory.max.bytes")
+
+
+class _CommitTimeout:
+    """Answers a commit that waits for followers, once: a client's later requests on the connection wait for it, heartbeats included."""
+
+    __slots__ = ("_coordinator", "_done", "_timeout_ms")
+
+    def __init__(self, coordinator: "PartitionCoordinator[GroupPartition]", done: "Done", timeout_ms: int) -> None:
+        self._coordinator = coordinator
+        self._done: Done | None = done
+        self._timeout_ms = timeout_ms
+        coordinator.deadline(self, coordinator.now_ms() + timeout_ms, self._expired)
+
+    def answer(self, error: PeerError | None) -> None:
+        """The commit is stored, or not; nothing if it was answered before."""
+        self._coordinator.deadline(self, None, self._expired)
+        done, self._done = self._done, None
+        if done is not None:
+            done(error)
+
+    def _expired(self) -> None:
+        message = f"a commit is written, but was not replicated within {self._timeout_ms} ms, offsets.commit.timeout.ms"
+        self.answer(PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message))
 
 
 def _partition_of(group: Group) -> GroupPartition:

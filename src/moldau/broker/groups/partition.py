@@ -274,10 +274,12 @@ class GroupPartition:
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> Steps:
         """A marker was written, and nothing after it yet: what the producer commits later is part of another transaction. In the steps the
-        offsets that are pending count, or are dropped, after the writes before the marker. While the partition is read there are no steps.
+        offsets that are pending count, or are dropped, once the marker is committed and after the writes before it. While the partition is
+        read there are no steps.
         """
-        if self.coordinator.phase is Phase.LOADING:
-            return self.when_loaded(partial(self._end, producer_id, committed=committed))
+        return self.when_loaded(partial(self._end_when_committed, producer_id, committed=committed))
+
+    def _end_when_committed(self, producer_id: int, *, committed: bool) -> Steps:
         ended: list[Steps] = []
         waiting: list[Callable[[], object]] = []
 
@@ -286,7 +288,7 @@ class GroupPartition:
             for resume in waiting:
                 resume()
 
-        self.coordinator.after_writes(reached)
+        self.coordinator.after_all(reached)
         return ended[0] if ended else _when_reached(ended, waiting)
 
     def when_loaded(self, work: Callable[[], Steps]) -> Steps:

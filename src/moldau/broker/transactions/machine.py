@@ -14,7 +14,7 @@ aborts it and then continues by itself; Kafka's sends the client away in between
 """
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from moldau.broker.transactions.decisions import NewProducerId, added, completed, ended, fenced, initiated
 from moldau.broker.transactions.events import (
@@ -233,31 +233,42 @@ class Machine:
                 return [AnswerRequest(asked.token, BUSY)]
 
 
+class Coordination(Protocol):
+    """The term of the partition that a machine belongs to."""
+
+    is_over: bool
+    """Whether another broker may coordinate it, and give its producers other epochs."""
+
+
 class ProducerEpochs:
     """The epoch of each producer with a transactional id, by producer id: it distinguishes a producer that was replaced from its successor
     where a partition has evicted both.
 
-    Invariant: each machine that was noted and not removed is found by the producer id of its `current`.
+    Invariant: each machine that was noted and not removed is found by the producer id of its `current`, until its term is over.
     """
 
     __slots__ = ("_machines",)
 
     def __init__(self) -> None:
-        self._machines: dict[int, Machine] = {}
+        self._machines: dict[int, tuple[Machine, Coordination]] = {}
 
-    def note(self, machine: Machine) -> None:
+    def note(self, machine: Machine, term: Coordination) -> None:
         """The machine is new, or has taken a step."""
         current = machine.current
         if current.previous_producer_id != current.producer_id:
             self._machines.pop(current.previous_producer_id, None)
-        self._machines[current.producer_id] = machine
+        self._machines[current.producer_id] = machine, term
 
     def forget(self, machine: Machine) -> None:
         """Its id is not coordinated here any more."""
-        if self._machines.get(machine.current.producer_id) is machine:
+        found = self._machines.get(machine.current.producer_id)
+        if found is not None and found[0] is machine:
             del self._machines[machine.current.producer_id]
 
     def of(self, producer_id: int) -> int | None:
-        """The epoch that the producer was given last; None for one without a transactional id."""
-        machine = self._machines.get(producer_id)
-        return None if machine is None or machine.current.epoch == NO_EPOCH else machine.current.epoch
+        """The epoch that the producer was given last; None for one without a transactional id that is coordinated here."""
+        found = self._machines.get(producer_id)
+        if found is None:
+            return None
+        machine, term = found
+        return None if term.is_over or machine.current.epoch == NO_EPOCH else machine.current.epoch

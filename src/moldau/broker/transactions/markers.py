@@ -112,6 +112,7 @@ class _MarkerWrite:
             partitions = iter(marker.partitions)
             while some := list(islice(partitions, PARTITIONS_PER_STEP)):
                 now_ms = self._broker.clock.time_ms()
+                offsets: list[Steps] = []
                 try:
                     for batch in self._batches(marker, some, results):
                         replicas.append_at_once(batch, now_ms, completes=False)
@@ -124,9 +125,11 @@ class _MarkerWrite:
                             replicas.wait(batch.partition, batch.last_offset, batch.level, acknowledged, completes=False)
                         if batch.in_log and where.topic == OFFSETS.name:
                             groups, committed = self._broker.groups, marker.committed
-                            yield from groups.transaction_ended(where.partition, marker.producer_id, committed=committed)
+                            offsets.append(groups.transaction_ended(where.partition, marker.producer_id, committed=committed))
                 finally:
                     replicas.appends.complete()  # once for all: each time may attempt as many fetches as a turn has room for
+                for steps in offsets:  # which may wait for followers, whose fetches have been attempted
+                    yield from steps
                 yield UNFINISHED
         self._finished()
 

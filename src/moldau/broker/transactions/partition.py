@@ -162,7 +162,7 @@ class TransactionPartition:
             machine = self.machines[transactional_id] = Machine(transaction, self._surroundings)
             machine.counted_partitions = max(len(transaction.partitions), PARTITIONS_INCLUDED)
             machine.counted_bytes = id_size(transactional_id, machine.counted_partitions)
-            self._producers.note(machine)
+            self._producers.note(machine, self.coordinator)
             self.last_producer_id = max(self.last_producer_id, transaction.producer_id, transaction.next_producer_id)
             if transaction.state is TransactionState.ONGOING:
                 self.open[transactional_id] = machine
@@ -219,7 +219,7 @@ class TransactionPartition:
         if self.machines.get(transactional_id) is not machine:
             return
         if changed:
-            self._producers.note(machine)
+            self._producers.note(machine, self.coordinator)
         partitions = max(machine.partitions_held, PARTITIONS_INCLUDED)
         if partitions != machine.counted_partitions:
             size = id_size(transactional_id, partitions)

@@ -68,6 +68,37 @@ def test_a_load_that_ends_after_resigning_has_no_effect() -> None:
     assert world.budget.held == 0
 
 
+def test_what_the_followers_may_lack_is_not_served_before_they_have_it() -> None:
+    """Otherwise the next leader could lack what was answered, or a decision that was carried out."""
+    world = held()
+    world.put("a", "1")
+    world.elect(epoch=2)
+    assert world.order == ["resigned NOT_COORDINATOR", "a=1 answered NOT_COORDINATOR"]
+    assert world.refusal("a") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    world.log.release()
+    assert world.order[2:] == ["loaded [('a', '1')]"]
+    assert world.refusal("a") is ErrorCode.NONE
+
+
+def test_what_was_read_and_never_gets_to_followers_is_not_served() -> None:
+    world = held()
+    world.put("a", "1")
+    world.elect(epoch=2)
+    world.log.answer_held(1, LOST)
+    assert world.phase() is Phase.FAILED
+    assert world.order[2:] == ["resigned NOT_COORDINATOR"]
+
+
+def test_a_wait_for_followers_that_ends_after_resigning_has_no_effect() -> None:
+    world = held()
+    world.put("a", "1")
+    world.elect(epoch=2)
+    world.runtime.resigned(0)
+    world.log.release()
+    assert world.phase() is None
+    assert "loaded" not in " ".join(world.order)
+
+
 @pytest.mark.parametrize("epoch", [4, 5])
 def test_an_election_whose_epoch_is_not_higher_changes_nothing(epoch: int) -> None:
     world = ToyWorld()

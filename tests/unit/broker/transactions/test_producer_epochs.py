@@ -6,6 +6,7 @@ from moldau.broker.transactions.records import encode_key, encode_value
 from moldau.broker.transactions.transaction import LAST_EPOCH, new_transaction
 from moldau.model.errors import ErrorCode, PeerError
 from support.transactions import MINUTE_MS, TransactionWorld
+from support.turns import slow_down
 
 
 def test_the_epoch_is_that_of_the_last_takeover_also_after_a_restart() -> None:
@@ -41,6 +42,17 @@ def test_ids_that_expire_and_partitions_that_are_led_elsewhere_leave_nothing() -
     world.clock.advance(4000)
     world.clock.advance(1)
     assert world.coordinator.producers._machines == {}
+
+
+def test_what_another_coordinator_may_have_given_since_is_forgotten_at_once() -> None:
+    """Not only when the state is released: a producer with a later epoch would be refused for good meanwhile."""
+    world = TransactionWorld(state_partitions=1)
+    for number in range(20):
+        world.init(f"app-{number}")
+    slow_down(world.clock, 0.004)
+    world.coordinator.resign(0)
+    assert world.coordinator.producers._machines, "they are not all released yet"
+    assert {world.coordinator.epoch_of(1000 + number) for number in range(20)} == {None}
 
 
 def test_while_ids_are_read_producers_that_are_not_known_are_asked_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:

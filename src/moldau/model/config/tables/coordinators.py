@@ -180,6 +180,12 @@ COORDINATORS = table(
             "How often expired offsets are removed, and groups without members and offsets.",
             allowed=at_least(1),
         ),
+        integer(
+            "offsets.commit.timeout.ms",
+            5000,
+            "How long a commit waits for its replicas; then it fails with COORDINATOR_NOT_AVAILABLE.",
+            allowed=at_least(1),
+        ),
         integer("offsets.retention.minutes", 10_080, "How long the offsets of a group without members are kept.", allowed=at_least(1)),
         integer(
             "offsets.topic.compression.codec",
@@ -256,7 +262,6 @@ COORDINATORS = table(
                 allowed=OneOf("disabled", "downgrade", "upgrade", "bidirectional"),
                 deviation="Lower case only.",
             ),
-            integer("offsets.commit.timeout.ms", 5000, "How long a commit waits for its replicas.", allowed=at_least(1)),
             integer(
                 "offsets.load.buffer.size",
                 5_242_880,

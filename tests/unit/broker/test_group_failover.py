@@ -1,0 +1,160 @@
+"""Groups of a cluster: their coordinator is the leader of a partition, and whoever leads it next continues with what was acknowledged.
+
+Q1, Q5: defects that other systems had, see docs/decisions/0024-cluster.md.
+"""
+
+from moldau.broker.replicas.manager import FollowerState, LeaderState
+from moldau.model.identity import TopicPartition
+from moldau.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
+from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from support.cluster_clients import SETTINGS, ClusterClient, coordinator_of, found, heartbeat, join_group, partition_of
+from support.cluster_world import ClientCall, ClusterWorld
+from support.group_requests import commit, fetch, name
+
+OFFSETS = "__consumer_offsets"
+T0 = ("t", 0)
+
+
+def make_cluster(**settings: object) -> ClusterWorld:
+    cluster = ClusterWorld(1, 2, 3, **SETTINGS, **settings)
+    cluster.create_topic("t", partitions=3)
+    cluster.settle()
+    return cluster
+
+
+def send_commit(cluster: ClusterWorld, broker_id: int, group: str, offset: int) -> ClientCall:
+    topics = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset, -1, "")])]
+    return cluster.send(broker_id, OffsetCommitRequest(group, -1, "", None, -1, topics), 8)
+
+
+def answered(call: ClientCall) -> str | None:
+    return None if call.response is None else name(call.response.topics[0].partitions[0].error_code)
+
+
+def test_the_topic_is_made_with_a_replica_on_each_of_three_brokers_whichever_is_asked() -> None:
+    for asked in (1, 2):
+        cluster = make_cluster()
+        assert asked != cluster.controller_id or asked == 1
+        error, coordinator = found(cluster, "g", at=asked)
+        assert (error, coordinator in (1, 2, 3)) == ("NONE", True)
+        assert sorted(cluster.partition(OFFSETS).replicas) == [1, 2, 3]
+        assert [found(cluster, "g", at=each) for each in (1, 2, 3)] == [("NONE", coordinator)] * 3
+
+
+def test_q5_the_coordinator_that_is_named_is_alive_and_none_is_named_where_no_replica_is() -> None:
+    cluster = make_cluster(offsets_topic_replication_factor=1)
+    dead = next(each for each in (coordinator_of(cluster, f"g{number}") for number in range(9)) if each != cluster.controller_id)
+    groups = [f"g{number}" for number in range(9) if coordinator_of(cluster, f"g{number}") == dead]
+    cluster.kill(dead)
+    cluster.settle()
+    for each in cluster.processes:
+        assert {found(cluster, group, at=each) for group in groups} == {("COORDINATOR_NOT_AVAILABLE", -1)}
+    cluster.start(dead)
+    cluster.until(cluster.agrees)
+    for group in groups:
+        assert coordinator_of(cluster, group) == dead
+
+
+def test_q5_after_a_rolling_restart_each_group_is_served_by_the_broker_that_is_named() -> None:
+    cluster = make_cluster()
+    groups = [f"g{number}" for number in range(6)]
+    for number, group in enumerate(groups):
+        assert commit(ClusterClient(cluster, coordinator_of(cluster, group)), group, {T0: number}, version=8) == {T0: "NONE"}
+    for each in (1, 2, 3):
+        cluster.stop(each)
+        cluster.until(cluster.agrees)
+        cluster.start(each)
+        cluster.until(lambda: cluster.agrees() and len(cluster.partition(OFFSETS).isr) == 3)
+        cluster.advance(1.0)
+    for number, group in enumerate(groups):
+        for asked in (1, 2, 3):
+            assert found(cluster, group, at=asked) == ("NONE", coordinator_of(cluster, group))
+        assert fetch(ClusterClient(cluster, coordinator_of(cluster, group)), group, [T0], version=7) == {T0: number}
+
+
+def test_a_group_whose_coordinator_ends_continues_in_its_generation_with_its_offsets() -> None:
+    for instance in (None, "static"):
+        cluster = make_cluster()
+        member = join_group(cluster, "g", instance=instance)
+        first = coordinator_of(cluster, "g")
+        assert heartbeat(cluster, first, "g", member, instance) == "NONE"
+        done = commit(
+            ClusterClient(cluster, first), "g", {T0: 7}, version=8, generation=member.generation, member=member.member_id, instance=instance
+        )
+        assert done == {T0: "NONE"}
+        cluster.kill(first)
+        second = coordinator_of(cluster, "g")
+        assert second != first
+        assert heartbeat(cluster, second, "g", member, instance) == "NONE"
+        assert fetch(ClusterClient(cluster, second), "g", [T0], version=7) == {T0: 7}
+        (other,) = [each for each in cluster.processes if each != second]
+        assert heartbeat(cluster, other, "g", member, instance) == "NOT_COORDINATOR"
+
+
+def test_administrators_are_answered_by_the_coordinator_that_they_reach() -> None:
+    cluster = make_cluster()
+    join_group(cluster, "g")
+    coordinator = coordinator_of(cluster, "g")
+    for each in (1, 2, 3):
+        (described,) = cluster.ask(each, DescribeGroupsRequest(["g"]), 5).groups
+        listed = [group.group_id for group in cluster.ask(each, ListGroupsRequest(), 4).groups]
+        expected = ("NONE", "Stable", ["g"]) if each == coordinator else ("NOT_COORDINATOR", "", [])
+        assert (name(described.error_code), described.group_state, listed) == expected
+
+
+# What is not replicated
+
+
+def hang_followers(cluster: ClusterWorld, leader: int) -> list[int]:
+    followers = [each for each in cluster.processes if each != leader]
+    for each in followers:
+        cluster.processes[each].hang()
+    return followers
+
+
+def test_a_commit_that_followers_lack_is_not_acknowledged_and_its_client_learns_that_in_time() -> None:
+    cluster = make_cluster(zookeeper_session_timeout_ms=60_000)
+    coordinator = coordinator_of(cluster, "g")
+    followers = hang_followers(cluster, coordinator)
+    call = send_commit(cluster, coordinator, "g", 5)
+    cluster.advance(4.9)
+    assert answered(call) is None
+    cluster.advance(0.2)
+    assert answered(call) == "COORDINATOR_NOT_AVAILABLE"
+    assert fetch(ClusterClient(cluster, coordinator), "g", [T0], version=7) == {T0: -1}
+    for each in followers:
+        cluster.processes[each].resume()
+    cluster.advance(2.0)
+    assert fetch(ClusterClient(cluster, coordinator), "g", [T0], version=7) == {T0: 5}, "it is in the log, and replicated by now"
+
+
+def test_q1_a_commit_that_the_next_leader_lacks_is_no_success_when_the_old_one_follows_and_moves_on() -> None:
+    cluster = make_cluster()
+    old = coordinator_of(cluster, "g")
+    where = TopicPartition(OFFSETS, partition_of(cluster, "g"))
+    state = cluster.partition(OFFSETS, where.partition)
+    assert commit(ClusterClient(cluster, old), "g", {T0: 1}, version=8) == {T0: "NONE"}
+    cluster.settle()
+    new, other = hang_followers(cluster, old)
+    call = send_commit(cluster, old, "g", 2)
+    cluster.advance(0.05)
+    assert cluster.broker(old).replicas.hosted[where].log.log_end_offset == 2
+    settings = cluster.broker(old).topic_settings.of(cluster.broker(old).metadata.topic_config(OFFSETS))
+    topic_id = cluster.broker(old).metadata.topics[OFFSETS].topic_id
+    epoch = state.leader_epoch + 1
+    for each in (new, old, other):
+        replicas = cluster.broker(each).replicas
+        if each == new:
+            replicas.become_leader(where, LeaderState(epoch, 9, state.replicas, state.replicas), topic_id, settings)
+        else:
+            replicas.become_follower(where, FollowerState(epoch, 9, state.replicas, new), topic_id, settings)
+    for each in (new, other):
+        cluster.processes[each].resume()
+    same = next(f"h{number}" for number in range(99) if partition_of(cluster, f"h{number}") == where.partition)
+    cluster.advance(0.5)
+    for offset in range(3):
+        assert commit(ClusterClient(cluster, new), same, {T0: offset}, version=8) == {T0: "NONE"}
+    cluster.advance(1.0)
+    assert cluster.broker(old).replicas.hosted[where].log.high_watermark > 2
+    assert answered(call) == "NOT_COORDINATOR"
+    assert fetch(ClusterClient(cluster, new), "g", [T0], version=7) == {T0: 1}
