@@ -7,9 +7,10 @@ from moldau.broker.replicas.manager import FollowerState, LeaderState
 from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
 from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from support.cluster_clients import SETTINGS, ClusterClient, coordinator_of, found, heartbeat, join_group, partition_of
 from support.cluster_world import ClientCall, ClusterWorld
-from support.group_requests import commit, fetch, name
+from support.group_requests import commit, fetch, fetch_all, name
 
 OFFSETS = "__consumer_offsets"
 T0 = ("t", 0)
@@ -100,6 +101,26 @@ def test_administrators_are_answered_by_the_coordinator_that_they_reach() -> Non
         listed = [group.group_id for group in cluster.ask(each, ListGroupsRequest(), 4).groups]
         expected = ("NONE", "Stable", ["g"]) if each == coordinator else ("NOT_COORDINATOR", "", [])
         assert (name(described.error_code), described.group_state, listed) == expected
+
+
+def test_z22_a_coordinator_whose_partition_is_moved_resigns_at_once_and_the_next_one_serves() -> None:
+    cluster = make_cluster(offsets_topic_replication_factor=2)
+    member = join_group(cluster, "g")
+    old = coordinator_of(cluster, "g")
+    index = partition_of(cluster, "g")
+    assert commit(ClusterClient(cluster, old), "g", {T0: 7}, version=8, generation=1, member=member.member_id) == {T0: "NONE"}
+    left = sorted({1, 2, 3} - {old})
+    moved = ReassignableTopic(OFFSETS, [ReassignablePartition(index, left)])
+    answer = cluster.ask(cluster.controller_id, AlterPartitionReassignmentsRequest(topics=[moved]), 0)
+    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+    where = TopicPartition(OFFSETS, index)
+    cluster.until(lambda: cluster.broker(old).partitions.get(where) is None)
+    assert fetch_all(ClusterClient(cluster, old), "g", [T0], version=7)[0] == "NOT_COORDINATOR"
+    assert heartbeat(cluster, old, "g", member) == "NOT_COORDINATOR"
+    new = coordinator_of(cluster, "g")
+    assert new in left
+    assert heartbeat(cluster, new, "g", member) == "NONE"
+    assert fetch(ClusterClient(cluster, new), "g", [T0], version=7) == {T0: 7}
 
 
 # What is not replicated

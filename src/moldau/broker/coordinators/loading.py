@@ -79,7 +79,6 @@ class StateLoads:
         """The coordinator has resigned: what is read of the partition now may be another leader's."""
         if load in self._line:
             del self._line[load]
-            load.take = load.done = _nothing
             if load.batches is not None:
                 load.batches[1].close()  # releases the file
 
@@ -106,7 +105,9 @@ class StateLoads:
             except Exception:
                 _LOG.exception("internal topic not read by a bug: partition=%s", topic_partition)
                 problem = PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic_partition} cannot be read: a bug, see the log")
-            self._line.pop(load, None)
+            if load not in self._line:  # dropped while it was read
+                continue
+            del self._line[load]
             try:
                 load.done(problem)
             except Exception:
@@ -128,7 +129,7 @@ class StateLoads:
         return False
 
 
-def _nothing(_: object = None) -> None:
+def _nothing() -> None:
     """For a load that is over."""
 
 
