@@ -38,6 +38,7 @@ from moldau.protocol.framing import ReceiveBuffer
 if TYPE_CHECKING:
     from moldau.broker.configs import Configs
     from moldau.broker.groups.coordinator import GroupCoordinator
+    from moldau.broker.handlers.fetch.sessions import FetchSessions
     from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.metadata.admin import ClusterAdmin
     from moldau.broker.peers.connection import PeerConnection
@@ -164,6 +165,7 @@ class Broker:
         self._admin: ClusterAdmin | None = None
         self._configs: Configs | None = None
         self._coordinators: Coordinators | None = None
+        self._fetch_sessions: FetchSessions | None = None
         self._peers: PeerConnections | None = None
         self._replication: Replication | None = None
         self.pipeline = Pipeline(
@@ -342,6 +344,16 @@ class Broker:
 
             self._configs = Configs(self.cache, self.config, self.admin, self.broker_id)
         return self._configs
+
+    @property
+    def fetch_sessions(self) -> "FetchSessions":
+        """The fetch sessions of clients and followers; loaded with the first one."""
+        if self._fetch_sessions is None:
+            from moldau.broker.handlers.fetch.sessions import PARTITIONS, FetchSessions
+
+            budget = self.admission.state.of(PARTITIONS)
+            self._fetch_sessions = FetchSessions(self.config, budget, self.clock.monotonic, self.random_bytes)
+        return self._fetch_sessions
 
     @property
     def replication(self) -> "Replication":

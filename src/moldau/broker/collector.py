@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from moldau.broker.admission.admission import Admission
     from moldau.broker.admission.slices import SliceScheduler
+    from moldau.broker.handlers.fetch.sessions import FetchSessions
     from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.hosted import PartitionTable
@@ -29,6 +30,7 @@ GROUPS_AT_ONCE = 500
 CONNECTIONS_AT_ONCE = 1000
 PARTITIONS_AT_ONCE = 100
 _LOG = "kafka_log_log_"
+_SESSIONS = "kafka_server_fetchsessioncache_"
 _REPLICAS = "kafka_server_replicamanager_"
 _PARTITION = ("topic", "partition")
 
@@ -70,6 +72,10 @@ class Sources(Protocol):
     @property
     def purgatory(self) -> "Purgatory":
         """The purgatory."""
+
+    @property
+    def fetch_sessions(self) -> "FetchSessions":
+        """The fetch sessions."""
 
     @property
     def logs(self) -> "LogManager":
@@ -199,7 +205,17 @@ def _broker(broker: Sources) -> Generator[Pause, None, list[Family]]:
     slices.add(broker.slices.running)
     controller = gauge("kafka_controller_kafkacontroller_activecontrollercount", "1 if this broker is the controller.")
     controller.add(broker.metadata.controller_id == broker.broker_id)
-    return [purgatory, connections, accepted, slices, controller]
+    return [purgatory, connections, accepted, slices, controller, *_fetch_sessions(broker.fetch_sessions)]
+
+
+def _fetch_sessions(sessions: "FetchSessions") -> list[Family]:
+    evictions = counter(f"{_SESSIONS}incrementalfetchsessionevictions", "Fetch sessions that were evicted to make room for others.")
+    evictions.add(sessions.evictions)
+    return [
+        _one(gauge(f"{_SESSIONS}numincrementalfetchsessions", "Fetch sessions of consumers and followers."), len(sessions)),
+        _one(gauge(f"{_SESSIONS}numincrementalfetchpartitionscached", "Partitions of these sessions."), sessions.partitions),
+        evictions,
+    ]
 
 
 def _groups(coordinators: "Coordinators | None") -> Generator[Pause, None, list[Family]]:

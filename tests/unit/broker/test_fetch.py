@@ -229,15 +229,6 @@ def test_a_client_that_read_what_is_gone_is_told_where_the_log_diverges(world: B
     assert (other.diverging_epoch.epoch, other.diverging_epoch.end_offset) == (3, 2)
 
 
-def test_sessions_are_not_kept(client: Client) -> None:
-    client.produce("t", b"a")
-    for session_id, epoch, code in ((0, -1, 0), (0, 0, 0), (77, -1, 0), (77, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)):
-        request = fetch_request("t", 0, max_wait_ms=0)
-        request.session_id, request.session_epoch = session_id, epoch
-        body = client.ask(request, 12)
-        assert (body.error_code, body.session_id) == (code, 0)
-
-
 def test_a_follower_that_the_partition_is_not_assigned_to_is_refused(client: Client) -> None:
     for epoch in (0, -1):
         request = fetch_request("t", 0)

@@ -25,10 +25,17 @@ __all__ = [
     "decode_fetch_in_steps",
     "encode_fetch_response",
     "encode_fetch_response_in_steps",
+    "next_epoch",
 ]
 
 NO_HIGH_WATERMARK = 2**63 - 1
 NO_DIRECTORY = bytes(16)
+
+NO_SESSION = 0
+"""The session id of a request or response without a session (KIP-227)."""
+NO_EPOCH = -1
+"""The session epoch of a request without a session, or that closes one."""
+EPOCH_MAX = 2**31 - 1
 
 _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_SESSIONS = 7
@@ -37,6 +44,11 @@ _FIRST_WITH_RACK = 11
 _FIRST_WITH_REPLICA_STATE = 15
 _FIRST_WITH_DIRECTORIES = 17
 _FIRST_WITH_HIGH_WATERMARK = 18
+
+
+def next_epoch(epoch: int) -> int:
+    """The session epoch after this one: 1 again after the greatest."""
+    return 1 if epoch >= EPOCH_MAX else epoch + 1
 
 
 class FetchFramePartition(NamedTuple):

@@ -15,14 +15,14 @@ from moldau.broker.handlers.fetch.operation import (
     ReadPermit,
     Results,
     release_ranges,
-    request_refusal,
     wanted_only,
 )
 from moldau.broker.replicas.purgatory import DelayedFetch
-from moldau.model.errors import ErrorCode, StorageError
+from moldau.model.errors import PeerError, StorageError
 from moldau.model.steps import Pause, Steps
 from moldau.ports.transport import Part, release_parts
 from moldau.protocol.fast.fetch import (
+    NO_EPOCH,
     FetchFrame,
     FetchFramePartition,
     decode_fetch_in_steps,
@@ -68,6 +68,8 @@ class LongFetch:
         self._answer: Answer = exchange.reply
         self._give_up: Callable[[], object] = exchange.abort
         self._fetch: Fetch
+        self._release: Callable[[], object] = _nothing
+        """The next request of the session may be handled."""
         self._request: DelayedFetch | None = None
         self._work: SlicedWork | None = None
         """What reads again."""
@@ -90,17 +92,29 @@ class LongFetch:
 
     def _first_reading(self, request: FetchFrame) -> Steps:
         broker = self._broker
-        count = sum(len(wanted) for _, wanted in request.topics)
-        self._long.keep(len(request.topics) + count)
-        self._fetch = fetch = Fetch(broker, self._source, self._permit, request, self._version, self._correlation_id, self._received_s)
-        refusal = request_refusal(request)
-        if refusal is not ErrorCode.NONE:
-            self._answer(fetch.refuse(refusal))
-            return
+        self._long.keep(sum(len(wanted) + 1 for _, wanted in request.topics))
+        given = broker, self._source, self._permit
+        rest = self._version, self._correlation_id, self._received_s
+        if request.session_epoch == NO_EPOCH and not request.session_id:
+            fetch = Fetch(*given, request, *rest)
+        else:
+            from moldau.broker.handlers.fetch.session_fetch import enter_in_steps
+
+            try:
+                fetch = yield from enter_in_steps(*given, request, *rest, self)
+            except PeerError as error:
+                self._answer(Fetch(*given, request, *rest).refuse(error.code))
+                return
+        self._fetch, self._release = fetch, fetch.release
         if fetch.may_wait:
+            count = sum(len(wanted) for _, wanted in fetch.frame.topics)
             self._request = DelayedFetch(self._attempt, fetch.led, fetch.enough, self._give_up, isolation=fetch.isolation, weight=count)
             broker.purgatory.wait(self._request, request.max_wait_ms)
-        yield from self._read()
+        try:
+            yield from self._read()
+        except BaseException:  # it may be dropped
+            fetch.release()
+            raise
 
     def finish(self) -> None:
         """Answer with what there is."""
@@ -116,6 +130,7 @@ class LongFetch:
             self._work = None
         if self._request is not None:
             self._broker.purgatory.cancel(self._request)
+        self._release()
 
     def _attempt(self, expired: bool) -> bool:
         """Read again, unless it reads; it is for the reading to say that the request waits no longer."""
@@ -157,11 +172,12 @@ class LongFetch:
                     is_enough = fetch.found and missing <= 0
                     if (grown or self._again) and not (is_enough or self._expired):
                         continue
-                for each in topics:
+                session_id, answered = yield from fetch.settle(topics)
+                for each in answered:
                     fetch.count(each)
                     yield None
                 throttle_ms = fetch.throttle_ms()
-                parts = yield from encode_fetch_response_in_steps(self._version, self._correlation_id, throttle_ms, 0, 0, topics)
+                parts = yield from encode_fetch_response_in_steps(self._version, self._correlation_id, throttle_ms, 0, session_id, answered)
                 topics = []
             finally:
                 release_ranges(topics)
@@ -169,6 +185,7 @@ class LongFetch:
                 self._broker.purgatory.cancel(request)
             fetch.answered(throttle_ms)
             self._answer(parts)
+            fetch.release()
             return
 
     def _unwatch(self) -> None:

@@ -1,7 +1,6 @@
 """Fetch: ranges of log files, at once or when there is enough.
 
-Sessions are not kept: every answer has session id 0, and clients then send full requests (KIP-227 allows it). A request that continues a
-session is answered with FETCH_SESSION_ID_NOT_FOUND, after which clients begin a new one.
+A request without a session lists all that it wants; for those in one see `sessions`.
 
 A request waits when there is less than `min_bytes`, or `max_bytes` if that is less, none of its partitions has an error, and it asks for
 something. An error, an offset out of range, a log that diverges from the client's is answered at once. The first partition with data gives
@@ -20,7 +19,7 @@ is attempted asks again if the epoch has changed. The quota of the client is ask
 A request of many partitions is handled in steps: see `long`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.quotas import NO_QUOTAS
@@ -28,12 +27,14 @@ from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.purgatory import DelayedFetch, FetchIsolation
 from moldau.broker.security import Operation
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
+from moldau.model.steps import Pause
 from moldau.ports.transport import FileRange, Part
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.fetch import FetchFrame, FetchFramePartition, FetchPartitionResult, encode_fetch_response
 
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
+    from moldau.broker.handlers.fetch.sessions import FetchSessions
     from moldau.broker.handlers.services import Guards, PartitionServices
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.manager import ReplicaManager
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
 
 FIRST_WITH_TOPIC_IDS = 13
 READ_COMMITTED = 1
-FULL_SESSION_EPOCHS = (-1, 0)
-"""Session epochs of a request that lists all it wants."""
-
 ABORTED_MAX = 5_000
 """Aborted transactions of one response, after which no more records are read: about 2 us each. One batch may be in more of them."""
 
@@ -78,6 +76,10 @@ if TYPE_CHECKING:
         @property
         def counters(self) -> "Counters":
             """What is counted of requests."""
+
+        @property
+        def fetch_sessions(self) -> "FetchSessions":
+            """The sessions of clients; loaded when first asked for."""
 
         @property
         def purgatory(self) -> "Purgatory":
@@ -181,13 +183,13 @@ class Fetch:
         broker = self.broker
         return self.frame.max_wait_ms > 0 and broker.purgatory.held < broker.admission.limits.fetches_waiting_max
 
-    def encode(self, topics: list[Results]) -> list[Part]:
+    def encode(self, topics: list[Results], session_id: int = 0) -> list[Part]:
         """The answer; it is counted."""
         for each in topics:
             self.count(each)
         throttle_ms = self.throttle_ms()
         self.answered(throttle_ms)
-        return encode_fetch_response(self.version, self.correlation_id, throttle_ms, 0, 0, topics)
+        return encode_fetch_response(self.version, self.correlation_id, throttle_ms, 0, session_id, topics)
 
     def refuse(self, code: ErrorCode) -> list[Part]:
         """The answer to a request that is refused as a whole; it is counted."""
@@ -359,6 +361,14 @@ class Fetch:
             self.broker.storage_failed(partition, error)
             return _refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR)
 
+    def settle(self, topics: list[Results]) -> Generator[Pause, None, tuple[int, list[Results]]]:
+        """The session that is answered, none here, and what of the results is; in steps."""
+        yield from ()
+        return 0, topics
+
+    def release(self) -> None:
+        """It is answered, or no connection waits for the answer any more."""
+
     def attempt(self, expired: bool, request: DelayedFetch | None = None) -> bool:
         """Answer if there is enough to send, or if the time is over."""
         topics = self.read()
@@ -377,13 +387,6 @@ def wanted_only(request: FetchFrame) -> FetchFrame:
     if len(request.topics) > 1 and not all(wanted for _, wanted in request.topics):
         return request._replace(topics=[each for each in request.topics if each[1]])
     return request
-
-
-def request_refusal(request: FetchFrame) -> ErrorCode:
-    """Why the request is refused as a whole."""
-    if request.session_epoch not in FULL_SESSION_EPOCHS:
-        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    return ErrorCode.NONE
 
 
 def _refused(index: int, code: ErrorCode, partition: HostedPartition | None = None) -> FetchPartitionResult:

@@ -188,9 +188,16 @@ NETWORK = table(
         integer(
             "max.incremental.fetch.session.cache.slots",
             1000,
-            "Fetch sessions kept. Sessions are not offered, every fetch is a full one.",
+            "Most incremental fetch sessions. A consumer for which there is no room sends full requests.",
             allowed=at_least(0),
-            in_effect=False,
+        ),
+        integer(
+            "fetch.session.partitions.max",
+            100_000,
+            "Most partitions of all incremental fetch sessions together.",
+            allowed=at_least(0),
+            own=True,
+            deviation="A bound of our own: Kafka counts sessions, each of which may have any number of partitions.",
         ),
         integer(
             "max.request.partition.size.limit",
