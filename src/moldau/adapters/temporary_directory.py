@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from moldau.adapters.process_identity import identity_of, is_alive
+
 _OWNER_FILE: Final = "owner"
 
 
@@ -40,35 +42,11 @@ def remove_left_behind(prefix: str) -> None:
             owner = (path / _OWNER_FILE).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             continue  # made just now, or another process's
-        if owner.partition(" ")[0].isdigit() and not _is_alive(owner):
+        if owner.partition(" ")[0].isdigit() and not is_alive(owner):
             shutil.rmtree(path, ignore_errors=True)
 
 
 @cache
 def _own_name(own_pid: int) -> str:
     """That of this process, which does not change; after a fork it is another one's."""
-    return _name_of(own_pid)
-
-
-def _name_of(pid: int) -> str:
-    """A process's id and, since ids are reused, when it was started, in ticks since boot, and in which namespace of ids, since containers
-    may share a temporary folder; without ``/proc`` the id alone."""
-    try:
-        stat = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace")
-        return f"{pid} {stat.rpartition(')')[2].split()[19]} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return f"{pid}"
-
-
-def _is_alive(owner: str) -> bool:
-    """Whether the process of this name runs, or may run where it cannot be seen from here."""
-    pid, *rest = owner.split()
-    if len(rest) == 2 and os.path.isdir("/proc"):
-        return rest[1] != os.readlink("/proc/self/ns/pid") or owner == _name_of(int(pid))
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    return True
+    return identity_of(own_pid)

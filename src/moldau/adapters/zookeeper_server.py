@@ -1,6 +1,6 @@
 """A real ZooKeeper server as a child process: Java from the PATH, the classes from the jars of the `pyspark` wheel.
 
-The child ends with the process that started it, also when that is killed: see `java_child`.
+The child ends with the process that started it, also when that is killed: see `guarded_child`.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from moldau.adapters import java_child
+from moldau.adapters import guarded_child
 from moldau.model.errors import MoldauError
 from moldau.model.extras import MissingExtraError
 
@@ -162,7 +162,7 @@ class ZookeeperServer:
         logging = f"-Dlog4j2.configurationFile={os.path.join(os.path.abspath(self.directory), LOG_FILE)}"
         command = [java, *JAVA_OPTIONS, logging, "-cp", os.pathsep.join(jars), MAIN, config]
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", java_child.__file__, *command], stdin=subprocess.PIPE, stdout=2, process_group=0
+            [sys.executable, "-I", "-S", guarded_child.__file__, *command], stdin=subprocess.PIPE, stdout=2, process_group=0
         )
 
     def is_serving(self) -> bool:

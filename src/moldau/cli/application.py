@@ -69,6 +69,7 @@ COMMANDS = {
     "config": LazyCommand("moldau.cli.config", "config", "Show and change settings of topics and brokers."),
     "audit": LazyCommand("moldau.cli.audit", "audit", "Count what went through, and name what is missing or doubled."),
     "load": LazyCommand("moldau.cli.load", "load_command", "Load topics into lake tables, each event once."),
+    "cluster": LazyCommand("moldau.cli.cluster", "cluster", "Run a cluster of brokers on this host, kill and restart them."),
     "zookeeper": LazyCommand("moldau.cli.zookeeper", "zookeeper", "Run a ZooKeeper server for brokers that use one."),
     "registry": LazyCommand("moldau.cli.registry", "registry", "Run a schema registry."),
     "schema": LazyCommand("moldau.cli.schema", "schema", "List, get, register, check and delete schemas of a registry."),
