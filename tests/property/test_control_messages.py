@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.broker.metadata.control_messages import VERSIONS, led_of, led_response, reply_of, request_of, stopped_of, update_of
-from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
+from moldau.cluster.control import AssignedTopic, Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
 from moldau.cluster.snapshot import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -61,6 +61,7 @@ CONTROLS: st.SearchStrategy[Control] = st.one_of(
         st.lists(INFOS, max_size=3).map(tuple),
         st.lists(TOPICS, max_size=3).map(tuple),
         st.lists(NAMES, max_size=3).map(tuple),
+        st.none() | st.lists(st.builds(AssignedTopic, IDS, st.lists(INT32, max_size=3).map(tuple)), max_size=3).map(tuple),
     ),
 )
 READERS: dict[ApiKey, Any] = {ApiKey.LEADER_AND_ISR: led_of, ApiKey.STOP_REPLICA: stopped_of, ApiKey.UPDATE_METADATA: update_of}
@@ -70,7 +71,7 @@ def comparable(control: Any) -> Any:
     """With topics, which are equal only to themselves, as tuples."""
     if not isinstance(control, UpdateMetadata):
         return control
-    return [*control[:3], [(topic.name, topic.topic_id, topic.partitions) for topic in control.topics], control.deleted]
+    return [*control[:3], [(topic.name, topic.topic_id, topic.partitions) for topic in control.topics], *control[4:]]
 
 
 @given(CONTROLS, INT32, INT64)

@@ -85,7 +85,10 @@ class Broker:
         match control:
             case UpdateMetadata():
                 self.received.append(f"update {[topic.name for topic in control.topics]} without {list(control.deleted)}")
-                self.snapshot = self.snapshot.updated(control.brokers, control.controller_id, control.topics, control.deleted, {})
+                ids = None if control.everything is None else {each.topic_id for each in control.everything}
+                missed = [name for name, topic in self.snapshot.topics.items() if ids is not None and topic.topic_id not in ids]
+                deleted = (*control.deleted, *missed)
+                self.snapshot = self.snapshot.updated(control.brokers, control.controller_id, control.topics, deleted, {})
             case LeaderAndIsr():
                 floors = {}
                 for each in control.partitions:

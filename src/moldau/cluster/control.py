@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from moldau.cluster.snapshot import BrokerInfo, PartitionInfo, TopicInfo
 from moldau.model.identity import TopicPartition
@@ -25,6 +26,13 @@ class LeaderAndIsr(Value):
     partitions: tuple[LedPartition, ...]
 
 
+class AssignedTopic(NamedTuple):
+    """A topic that exists, and those of its partitions of which the receiver has a replica."""
+
+    topic_id: bytes
+    partitions: tuple[int, ...]
+
+
 class UpdateMetadata(Value):
     """What clients are answered: all live brokers, topics that changed, each whole, and topics that are deleted."""
 
@@ -33,6 +41,8 @@ class UpdateMetadata(Value):
     brokers: tuple[BrokerInfo, ...]
     topics: tuple[TopicInfo, ...] = ()
     deleted: tuple[str, ...] = ()
+    everything: tuple[AssignedTopic, ...] | None = None
+    """All topics that exist: to a broker that may have missed deletions and replicas that were removed from it."""
 
 
 class StoppedTopic(Value):

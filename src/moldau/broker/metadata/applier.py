@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 from moldau.broker.replicas.manager import FollowerState, LeaderState, ReplicaManager
 from moldau.broker.replicas.partition_events import StaleEpochError
 from moldau.cluster import queries
-from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
+from moldau.cluster.control import (
+    AssignedTopic,
+    Control,
+    ControlReply,
+    LeaderAndIsr,
+    LedPartition,
+    StoppedTopic,
+    StopReplica,
+    UpdateMetadata,
+)
 from moldau.cluster.queries import Query
 from moldau.cluster.snapshot import MetadataSnapshot
 from moldau.cluster.store import MetadataStore
@@ -35,6 +44,8 @@ REMOVED_PER_STEP = 10
 """Partitions whose folders are renamed before other work runs: each takes about 0.1 ms."""
 READ_AGAIN_S = 1.0
 """A read of configurations that failed is repeated after this time."""
+LOGGED_MAX = 20
+"""Partitions that one line of the log names."""
 T = TypeVar("T")
 
 
@@ -230,16 +241,58 @@ class MetadataApplier:
             configs = yield from self._read_configs(new, broker_epoch)
         own = {name: values for name, values in (configs | cache.new_configs).items() if values}
         topics = {topic.name: topic for topic in control.topics}
+        missed: list[str] = []
+        if control.everything is not None:
+            existing = dict.fromkeys(each.topic_id for each in control.everything)
+            missed = [name for name, topic in cache.snapshot.topics.items() if name not in topics and topic.topic_id not in existing]
         cache.snapshot = cache.snapshot.updated(
             control.brokers,
             control.controller_id,
             control.topics,
-            control.deleted,
+            (*control.deleted, *missed),
             {name: values for name, values in own.items() if name in topics},
         )
         for name in topics:
             cache.new_configs.pop(name, None)
         self._knows_configs = False
+        if control.everything is not None:
+            yield from self._remove_missed(missed, control.everything)
+
+    def _remove_missed(self, topics: Sequence[str], everything: Sequence[AssignedTopic]) -> Steps:
+        """What this broker has missed is made up for: replicas that were removed from it, and topics that were deleted.
+
+        A replica of an existing topic goes with its log. The log of a topic that does not exist stays: nothing has had it deleted here.
+        """
+        if topics:
+            _LOG.warning("topics were deleted while this broker was not registered: topics=%s", ",".join(topics))
+            self._removals.run(self._topics_deleted(topics))
+        logs = self._replicas.logs
+        assigned = {each.topic_id: dict.fromkeys(each.partitions) for each in everything}
+        removed: list[TopicPartition] = []
+        unknown: list[TopicPartition] = []
+        for topic_partition in logs.partitions():
+            yield UNFINISHED
+            topic_id = logs.topic_id(topic_partition)
+            if topic_id is None:
+                continue
+            if topic_id not in assigned:
+                unknown.append(topic_partition)
+            elif topic_partition.partition not in assigned[topic_id]:
+                removed.append(topic_partition)
+        if unknown:
+            _LOG.warning(
+                "logs of topics that do not exist are kept, and not served: number=%d partitions=%s",
+                len(unknown),
+                ",".join(map(str, unknown[:LOGGED_MAX])),
+            )
+        for topic_partition in removed:
+            _LOG.warning("log removed, its replica was moved while this broker was not registered: partition=%s", topic_partition)
+        for some, deletes in ((unknown, False), (removed, True)):
+            for start in range(0, len(some), REMOVED_PER_STEP):
+                self._replicas.stop(some[start : start + REMOVED_PER_STEP], delete=deletes)
+                yield UNFINISHED
+        if removed:
+            self._removals.run(self._remove((), lambda _reply: None))
 
     def _is_new(self, name: str, topic_id: bytes) -> bool:
         known = self._cache.snapshot.topics.get(name)

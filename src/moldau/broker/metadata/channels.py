@@ -8,6 +8,9 @@ topics. The order of what is left is that in which it came, so a partition is ne
 Each request has a later number than those before it: one that timed out may still reach the broker, by the connection that was given up,
 after others; the broker then refuses it.
 
+The list of all topics that exist comes after what is sent of these, and before what is sent later: by it the broker removes what it has
+missed.
+
 An incarnation that is not registered any more gets nothing: what waited for it is answered `is_stale`.
 """
 
@@ -18,7 +21,16 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from moldau.broker.metadata.control_messages import VERSIONS, reply_of, request_of
 from moldau.broker.peers.connection import PeerCallError
-from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
+from moldau.cluster.control import (
+    AssignedTopic,
+    Control,
+    ControlReply,
+    LeaderAndIsr,
+    LedPartition,
+    StoppedTopic,
+    StopReplica,
+    UpdateMetadata,
+)
 from moldau.cluster.snapshot import TopicInfo
 from moldau.model.errors import PeerError
 
@@ -31,13 +43,15 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 PARTITIONS_MAX = 100
-"""Of one request; a topic of more in UpdateMetadata is not divided."""
+"""Of one request. What is not divided: a topic of more in UpdateMetadata, and the list of all topics, which has a request of its own."""
 TIMEOUT_S = 30.0
 AGAIN_S = 1.0
 """After this time a request is repeated that the peer has no version for."""
 CALLERS_MAX = 10_000
 """Whose replies one channel has outstanding; the oldest get an empty one."""
 Done = Callable[[ControlReply], object]
+_EVERYTHING = ("everything",)
+"""What the statement is about that names all topics."""
 
 
 class Channels:
@@ -109,7 +123,8 @@ class _Entry:
         statements, kind = tuple(self.statements.values()), self.kind
         if self.kind is UpdateMetadata:
             topics = tuple(each for each in statements if isinstance(each, TopicInfo))
-            return kind(*self.rest, topics, tuple(each for each in statements if isinstance(each, str)))
+            deleted = tuple(each for each in statements if isinstance(each, str))
+            return kind(*self.rest, topics, deleted, self.statements.get(_EVERYTHING))
         return kind(self.rest[0], statements, *self.rest[1:])
 
 
@@ -269,10 +284,11 @@ def _entries(control: Control) -> Iterator[_Entry]:
         case StopReplica(epoch, topics, deletes):
             stopped = ((("stop", each.name, each.topic_id, each.only, deletes), each, max(each.partitions, 1)) for each in topics)
             yield from _divided(StopReplica, (epoch, deletes), stopped)
-        case UpdateMetadata(epoch, controller_id, brokers, topics, deleted):
+        case UpdateMetadata(epoch, controller_id, brokers, topics, deleted, everything):
             served = [(("topic", each.name), each, max(len(each.partitions), 1)) for each in topics]
             gone = [(("deleted", each), each, 1) for each in deleted]
-            yield from _divided(UpdateMetadata, (epoch, controller_id, brokers), iter([*gone, *served]))
+            whole = [] if everything is None else [(_EVERYTHING, everything, PARTITIONS_MAX)]
+            yield from _divided(UpdateMetadata, (epoch, controller_id, brokers), iter([*gone, *served, *whole]))
         case _:
             assert_never(control)
 
@@ -280,7 +296,7 @@ def _entries(control: Control) -> Iterator[_Entry]:
 def _divided(
     kind: Callable[..., Control],
     rest: tuple[Any, ...],
-    statements: "Iterator[tuple[Hashable, LedPartition | StoppedTopic | TopicInfo | str, int]]",
+    statements: "Iterator[tuple[Hashable, LedPartition | StoppedTopic | TopicInfo | str | tuple[AssignedTopic, ...], int]]",
 ) -> Iterator[_Entry]:
     entry, size = _Entry(kind, rest), 0
     for about, statement, partitions in statements:

@@ -8,7 +8,16 @@ from collections.abc import Generator, Iterable, Sequence
 from itertools import groupby
 from typing import Any, assert_never
 
-from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
+from moldau.cluster.control import (
+    AssignedTopic,
+    Control,
+    ControlReply,
+    LeaderAndIsr,
+    LedPartition,
+    StoppedTopic,
+    StopReplica,
+    UpdateMetadata,
+)
 from moldau.cluster.snapshot import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from moldau.model.errors import ErrorCode, PeerError, known_error
 from moldau.model.identity import ID_BYTES, TopicPartition
@@ -26,6 +35,7 @@ from moldau.protocol.messages.controller import (
     StopReplicaRequest,
     StopReplicaResponse,
     StopReplicaTopicState,
+    UpdateMetadataAssignedTopic,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -45,6 +55,8 @@ PARTITIONS_PER_STEP = 100
 NO_ID = bytes(ID_BYTES)
 EPOCH_DURING_DELETE = -2
 NO_EPOCH = -1
+TYPE_FULL = 2
+"""As Kafka has it: topics that are not in it do not exist."""
 ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 Values = Generator[Pause, None, Any]
 
@@ -65,14 +77,16 @@ def request_of(control: Control, controller_id: int, broker_epoch: int) -> tuple
             stopped = [_stopped(each, deletes=deletes) for each in topics]
             request = StopReplicaRequest(controller_id, False, epoch, broker_epoch, topic_states=stopped, deletes_topics=deletes)
             return ApiKey.STOP_REPLICA, request
-        case UpdateMetadata(epoch, sender_id, brokers, topics, deleted):
+        case UpdateMetadata(epoch, sender_id, brokers, topics, deleted, everything):
             return ApiKey.UPDATE_METADATA, UpdateMetadataRequest(
                 controller_id=sender_id,
+                type=0 if everything is None else TYPE_FULL,
                 controller_epoch=epoch,
                 broker_epoch=broker_epoch,
                 topic_states=[_served(each, epoch) for each in topics],
                 live_brokers=[_broker(each) for each in brokers],
                 deleted_topics=list(deleted),
+                assigned_topics=[UpdateMetadataAssignedTopic(topic_id, list(indexes)) for topic_id, indexes in everything or ()],
             )
         case _:
             assert_never(control)
@@ -184,7 +198,16 @@ def update_of(request: UpdateMetadataRequest) -> Values:
             raise PeerError(ErrorCode.INVALID_REQUEST, f"broker {broker.id} has no address")
         brokers.append(BrokerInfo(broker.id, endpoints, broker.rack))
         yield None
-    return UpdateMetadata(request.controller_epoch, request.controller_id, tuple(brokers), tuple(topics), tuple(request.deleted_topics))
+    everything = None
+    if request.type == TYPE_FULL:
+        assigned: list[AssignedTopic] = []
+        for one in request.assigned_topics:
+            assigned.append(AssignedTopic(one.topic_id, tuple(one.partitions)))
+            if not len(assigned) % PARTITIONS_PER_STEP:
+                yield None
+        everything = tuple(assigned)
+    deleted = tuple(request.deleted_topics)
+    return UpdateMetadata(request.controller_epoch, request.controller_id, tuple(brokers), tuple(topics), deleted, everything)
 
 
 def _info(state: LeaderAndIsrPartitionState | UpdateMetadataPartitionState, version: int) -> PartitionInfo:

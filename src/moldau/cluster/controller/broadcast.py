@@ -4,7 +4,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
+from moldau.cluster.control import (
+    AssignedTopic,
+    Control,
+    ControlReply,
+    LeaderAndIsr,
+    LedPartition,
+    StoppedTopic,
+    StopReplica,
+    UpdateMetadata,
+)
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage
 from moldau.cluster.snapshot import TopicInfo
@@ -101,9 +110,32 @@ class Broadcast:
         to: Iterable[int] | None = None,
     ) -> None:
         """Send what clients are answered to live brokers, to all or to some."""
+        self._send(self._image.brokers if to is None else to, self._update(topics, deleted), then)
+
+    def update_all(self, to: Sequence[int], then: Callable[[], object]) -> None:
+        """Send all topics to some live brokers; where there are or were several, also which replicas each has, and that this is all."""
+        topics = [served for topic in self._image.topics.values() if (served := topic.served()) is not None]
+        if len(self._image.incarnations) < 2:
+            self._send(to, self._update(topics), then)
+            return
+        assigned: dict[int, list[AssignedTopic]] = {broker_id: [] for broker_id in to}
+        for topic in self._image.topics.values():
+            by_broker: dict[int, list[int]] = {broker_id: [] for broker_id in to}
+            for index, replicas in enumerate(topic.replicas):
+                for broker_id in replicas:
+                    if broker_id in by_broker:
+                        by_broker[broker_id].append(index)
+            for broker_id, indexes in by_broker.items():
+                assigned[broker_id].append(AssignedTopic(topic.topic_id, tuple(indexes)))
+        ended = Countdown(len(assigned), then)
+        for broker_id, everything in assigned.items():
+            self._send([broker_id], self._update(topics, everything=tuple(everything)), ended)
+
+    def _update(
+        self, topics: Sequence[TopicInfo], deleted: Sequence[str] = (), everything: tuple[AssignedTopic, ...] | None = None
+    ) -> UpdateMetadata:
         infos = tuple(broker.info for broker in self._image.brokers.values())
-        message = UpdateMetadata(self.epoch, self._broker_id, infos, tuple(topics), tuple(deleted))
-        self._send(self._image.brokers if to is None else to, message, then)
+        return UpdateMetadata(self.epoch, self._broker_id, infos, tuple(topics), tuple(deleted), everything)
 
     def stop(
         self, topics: Sequence[StoppedTopic], then: Callable[[], object], *, deletes: bool = True, to: Iterable[int] | None = None

@@ -344,7 +344,7 @@ class Controller:
             then()
 
         topics = list(self.image.topics.values())
-        self._broadcast.update([served for topic in topics if (served := topic.served()) is not None], then=then, to=to)
+        self._broadcast.update_all(list(to), then)
         led = [LedPartition(topic.name, topic.topic_id, info, False) for topic in topics for info in self._sent_of(topic)]
         self._broadcast.lead(led, opened, to=to)
 

@@ -237,6 +237,14 @@ class UpdateMetadataBroker:
 
 
 @message
+class UpdateMetadataAssignedTopic:
+    """Ours: a topic that exists, and partitions of which the receiver has a replica."""
+
+    topic_id: bytes = uuid("6+")
+    partitions: list[int] = array(int32, "6+")
+
+
+@message
 class UpdateMetadataRequest:
     """Partitions that changed, and all live brokers."""
 
@@ -253,6 +261,8 @@ class UpdateMetadataRequest:
     deleted_topics: list[str] = array(string, "6+", tag=10000, ignorable=True)
     sequence: int = int64("6+", tag=10001, ignorable=True)
     """As in LeaderAndIsr."""
+    assigned_topics: list[UpdateMetadataAssignedTopic] = array(UpdateMetadataAssignedTopic, "6+", tag=10002, ignorable=True)
+    """All topics that exist, where `type` says that this is all."""
 
 
 @message

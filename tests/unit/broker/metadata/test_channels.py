@@ -6,7 +6,7 @@ from typing import Any
 from moldau.broker.metadata.channels import AGAIN_S, CALLERS_MAX, Channels
 from moldau.broker.metadata.control_messages import led_of, stopped_of, update_of
 from moldau.broker.peers.connection import PeerCallError, PeerConnection
-from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
+from moldau.cluster.control import AssignedTopic, Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
 from moldau.cluster.queries import LiveBroker
 from moldau.cluster.snapshot import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from moldau.model.errors import ErrorCode
@@ -193,6 +193,21 @@ def test_much_is_sent_in_requests_of_a_hundred_partitions_and_topics_whole() -> 
     assert [len(world.answer().partitions) for _ in range(3)] == [100, 100, 50]
     assert [names(world.answer()) for _ in range(4)] == [["a"], ["b"], ["c"], ["d"]]
     assert set(world.replies) == {"lead", "update"}
+
+
+def test_the_list_of_all_topics_is_sent_after_them_and_the_newest_only() -> None:
+    world = World()
+    world.send("out", lead(led(9)))
+    everything = (AssignedTopic(b"a" * 16, (0, 2)), AssignedTopic(b"b" * 16, ()))
+    world.send("a", update(topic("a"), topic("b"))._replace(everything=(AssignedTopic(b"x" * 16, (7,)),)))
+    world.send("b", update(topic("b"))._replace(everything=everything))
+    world.answer()
+    said = [world.answer() for _ in range(3)]
+    assert [names(each) for each in said] == [["a"], ["b"], []]
+    assert [each.everything for each in said] == [None, None, everything]
+    world.send("none", update()._replace(everything=()))
+    assert world.answer().everything == ()
+    assert set(world.replies) == {"out", "a", "b", "none"}
 
 
 def test_floors_of_all_requests_reach_the_caller() -> None:
