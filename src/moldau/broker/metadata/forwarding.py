@@ -96,13 +96,19 @@ class ControllerForwarder:
             done(PeerError(ErrorCode.REQUEST_TIMED_OUT, "the controller is not reached; the change may still be made"))
             return
 
-        own = self._own()
-        if own is not None:
-            own(request, done)
-            return
-
         def again() -> None:
             self._clock.call_later(AGAIN_S, partial(self._send, request, api_key, message, done, deadline_s))
+
+        def answered_here(outcome: Any) -> None:
+            if isinstance(outcome, PeerError) and outcome.code is ErrorCode.NOT_CONTROLLER:  # resigned meanwhile
+                again()
+            else:
+                done(outcome)
+
+        own = self._own()
+        if own is not None:
+            own(request, answered_here)
+            return
 
         def answered(outcome: Any) -> None:
             if isinstance(outcome, PeerCallError) or _is_elsewhere(outcome):

@@ -21,7 +21,7 @@ from moldau.cluster.controller.runner import ControllerRunner
 from moldau.cluster.queries import ConfigNodes, LiveBroker
 from moldau.cluster.snapshot import BrokerInfo, MetadataSnapshot
 from moldau.cluster.store import ConfigsChanged, MetadataStore, StoreEvent, WriteResult
-from moldau.model.errors import CoordinationError
+from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.identity import ID_BYTES, TopicPartition, format_id
 from moldau.ports.coordination import NodeExistsError, SessionEvent, SessionState
 
@@ -289,13 +289,20 @@ class ClusterMembership:
     def ask(self, request: "Request", done: Callable[[Any], object], *, forwards: bool = False, timeout_s: float | None = None) -> None:
         """Have the controller carry out a request; `done` with its outcome, of a configuration when this broker obeys it.
 
-        Where another broker is controller, NOT_CONTROLLER; or with `forwards` it is sent to that one, for `request.timeout.ms` at most or
-        for another time.
+        Where another broker is controller, or becomes it meanwhile, NOT_CONTROLLER; or with `forwards` it is sent to that one, for
+        `request.timeout.ms` at most or for another time.
         """
+
+        def answered(outcome: Any) -> None:
+            if isinstance(outcome, PeerError) and outcome.code is ErrorCode.NOT_CONTROLLER:  # resigned meanwhile
+                self._forward(request, done, timeout_s)
+            else:
+                done(outcome)
+
         if forwards and self._controller_id != self._broker_id:
             self._forward(request, done, timeout_s)
         else:
-            self._ask_here(request, done)
+            self._ask_here(request, answered if forwards else done)
 
     def _ask_here(self, request: "Request", done: Callable[[Any], object]) -> None:
         from moldau.cluster.controller.requests import AlteredConfig
