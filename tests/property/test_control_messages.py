@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.broker.metadata.control_messages import VERSIONS, led_of, led_response, reply_of, request_of, stopped_of, update_of
-from moldau.cluster.control import AssignedTopic, Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
+from moldau.cluster.control import (
+    AssignedTopic,
+    Control,
+    ControlReply,
+    LeaderAndIsr,
+    LedPartition,
+    StoppedTopic,
+    StopReplica,
+    UpdateMetadata,
+)
 from moldau.cluster.snapshot import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition

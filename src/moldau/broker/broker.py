@@ -131,7 +131,7 @@ class Broker:
             counters=self.counters,
             listener=lambda: self.coordinators,
             flush_interval=self.housekeeping.hurry,
-            replication=lambda: self.replication,
+            replication=self._make_replication,
         )
         self.partitions = self.replicas.partitions
         self.partitions_of = self.partitions.of_topic
@@ -167,7 +167,6 @@ class Broker:
         self._coordinators: Coordinators | None = None
         self._fetch_sessions: FetchSessions | None = None
         self._peers: PeerConnections | None = None
-        self._replication: Replication | None = None
         self.pipeline = Pipeline(
             self,
             monotonic=clock.monotonic,
@@ -355,14 +354,11 @@ class Broker:
             self._fetch_sessions = FetchSessions(self.config, budget, self.clock.monotonic, self.random_bytes)
         return self._fetch_sessions
 
-    @property
-    def replication(self) -> "Replication":
+    def _make_replication(self) -> "Replication":
         """What there is for partitions with other replicas; loaded with the first one."""
-        if self._replication is None:
-            from moldau.broker.replicas.replication import Replication
+        from moldau.broker.replicas.replication import Replication
 
-            self._replication = Replication(self)
-        return self._replication
+        return Replication(self)
 
     @property
     def coordinators(self) -> "Coordinators":

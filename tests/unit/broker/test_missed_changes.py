@@ -10,12 +10,12 @@ import pytest
 
 from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.model.identity import TopicPartition
-from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.messages.partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

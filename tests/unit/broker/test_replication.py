@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from moldau.broker.replicas.partition_events import ReplicaRole
+from moldau.broker.replicas.replication import Replication
 from moldau.log import fetched as fetched_batches
-from moldau.model.errors import ErrorCode
-from moldau.ports.coordination import SessionEvent, SessionExpiredError, SessionState
+from moldau.model.errors import CoordinationError, ErrorCode
+from moldau.ports.coordination import Delete, SessionEvent, SessionExpiredError, SessionState
 from support.replica_world import STATE, ZERO, ReplicaWorld, fetched, produced
 
 
@@ -309,7 +310,9 @@ def test_a_leader_writes_in_which_incarnations_replicas_have_joined() -> None:
 def test_in_doubt_about_its_session_a_leader_acknowledges_nothing_with_acks_all(back: bool) -> None:
     """18 s of session: in doubt 4.2 s after the connection is lost."""
     world = three()
-    doubt = world.worlds[1].broker.replication.doubt
+    replication = world.worlds[1].broker.replicas.replication
+    assert isinstance(replication, Replication)
+    doubt = replication.doubt
     doubt.heard(SessionEvent(SessionState.SUSPENDED, 1))
     producer = world.append(1, b"a")
     world.run(4.0)
@@ -396,6 +399,24 @@ def test_r4_while_a_proposal_is_out_who_may_be_in_the_tree_counts() -> None:
     assert produced(producer) == [(0, 0)]
     held.pop()()
     assert world.machine(1).isr == world.state(1).isr == (1, 2, 3)
+
+
+def test_a_state_that_is_gone_or_cannot_be_written_is_not_read_again_at_once() -> None:
+    """But with the follower's next fetch."""
+    world = ReplicaWorld(2)
+    world.lead(1, isr=(1,), followers=[])
+    store = world.worlds[1].broker.store
+    reads: list[object] = []
+    read_many = store.read_many
+    store.read_many = lambda requests, done: (reads.append(requests), read_many(requests, done))[1]  # type: ignore[method-assign,func-returns-value]
+    held = world.hold_writes(1)
+    world.fetch_as(2, 1, offset=0)
+    world.answers[1].pop()(CoordinationError("no room", retriable=True))
+    assert (len(reads), len(held)) == (2, 1), "who is registered, and what became of the write"
+    world.worlds[1].store.multi([Delete(STATE)])
+    world.fetch_as(2, 1, offset=0)
+    assert (len(reads), len(held)) == (3, 1)
+    assert world.machine(1).proposed_isr is None
 
 
 def test_z16_a_write_that_another_was_faster_than_frees_the_slot_and_theirs_is_adopted() -> None:

@@ -190,7 +190,8 @@ class IsrChanges:
     def _settled(self, change: "_IsrChange", isr: tuple[int, ...], version: int) -> None:
         self._end(change)
         self._replicas.step(change.hosted, IsrSettled(change.leader_epoch, isr, version))
-        self.look(change.hosted)
+        if version > change.version:  # otherwise the next fetch or check looks: the same would be read or refused again
+            self.look(change.hosted)
 
 
 class _IsrChange:

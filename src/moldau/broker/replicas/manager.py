@@ -100,7 +100,7 @@ class ReplicaManager:
         flush_interval: Callable[[int], object],
         replication: "Callable[[], Replication]",
     ) -> None:
-        """`background` runs syncs. `replication` gives what there is for partitions with other replicas, with the first of them;
+        """`background` runs syncs. `replication` makes what there is for partitions with other replicas, with the first of them;
         `listener` gives who is notified of partitions of internal topics, when there is the first one; `flush_interval` is called with the
         `flush.ms` of a log that is opened or reconfigured.
         """
@@ -123,10 +123,17 @@ class ReplicaManager:
         self._counters = counters
         self._listener = listener
         self._flush_interval = flush_interval
-        self._get_replication = replication
+        self._make_replication = replication
         self._replication: Replication | None = None
         self._in_doubt = False
         """Whether the session with the tree may have expired."""
+
+    @property
+    def replication(self) -> "Replication":
+        """What there is for partitions with other replicas; made when first needed."""
+        if self._replication is None:
+            self._replication = self._make_replication()
+        return self._replication
 
     # Decisions of the controller
 
@@ -320,7 +327,7 @@ class ReplicaManager:
             if is_new_term and hosted.is_internal:
                 self._listener().elected(topic_partition)
             if len(state.replicas) > 1:
-                self._replicates().look(hosted)
+                self.replication.look(hosted)
         else:
             if hosted.is_led:
                 self._resign(hosted)
@@ -367,16 +374,11 @@ class ReplicaManager:
         if leader_id < 0:
             self._unfollow(hosted.topic_partition)
             return
-        self._replicates().follow(hosted)
+        self.replication.follow(hosted)
 
     def _unfollow(self, topic_partition: TopicPartition) -> None:
         if self._replication is not None:
             self._replication.unfollow(topic_partition)
-
-    def _replicates(self) -> "Replication":
-        if self._replication is None:
-            self._replication = self._get_replication()
-        return self._replication
 
     def _flush_recovered(self, log: "PartitionLog") -> None:
         """With ``visibility=flushed`` a log shows what recovery found only once it is on disk, and shows it from the start."""

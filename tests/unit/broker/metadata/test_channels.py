@@ -6,7 +6,16 @@ from typing import Any
 from moldau.broker.metadata.channels import AGAIN_S, CALLERS_MAX, Channels
 from moldau.broker.metadata.control_messages import led_of, stopped_of, update_of
 from moldau.broker.peers.connection import PeerCallError, PeerConnection
-from moldau.cluster.control import AssignedTopic, Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica, UpdateMetadata
+from moldau.cluster.control import (
+    AssignedTopic,
+    Control,
+    ControlReply,
+    LeaderAndIsr,
+    LedPartition,
+    StoppedTopic,
+    StopReplica,
+    UpdateMetadata,
+)
 from moldau.cluster.queries import LiveBroker
 from moldau.cluster.snapshot import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from moldau.model.errors import ErrorCode
