@@ -4,6 +4,7 @@ Events come in with the time, effects come out in the order in which they are ca
 
     partition        next Fetch    leaves that state by
     fetching         is in it      an answer, see below
+    applying         no            `Moved`, while others of a large answer are fetched already
     truncating       no            `Moved`; one that changed nothing backs off
     looking up       no            the leader's log end offset (`EndFound`)
     backing off      no            time
@@ -16,174 +17,70 @@ Events come in with the time, effects come out in the order in which they are ca
     any other error                    -                                                         backing off
     a failure to apply it (`Failed`)   -                                                         backing off, alone
 
+Requests form a fetch session (KIP-227). The first is a full one and is answered at once, with the id of the session; those after it name
+the partitions that are new to the session or whose logs have moved, and those to forget. Where the leader gives no session all are full.
+
+    requests out       the next one is sent
+    none               as soon as a partition is fetching
+    one, waiting       when a partition begins to be fetched or is fetched again: the leader ends the wait, in its session only
+    one, arrived       when its answer is applied; at once if it is large, for the partitions without records in it
+    two                when one has been answered
+
 Rules:
 
-* One Fetch is out at a time, with all partitions that are fetching; the next is sent when the answer is applied.
-* An answer counts for a partition only if it is still followed in the term in which the request was made: `Follow` begins another term
-  (KAFKA-13207). Nothing but `Unfollow` ends the following: FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH are retried, for the controller's
-  statement may reach the leader or this broker later.
+* An answer counts for a partition only if it is still followed in the term in which the request was made, and if its log is still what the
+  leader was asked by: `Follow` begins another term (KAFKA-13207). Nothing but `Unfollow` ends the following: FENCED_LEADER_EPOCH and
+  UNKNOWN_LEADER_EPOCH are retried, for the controller's statement may reach the leader or this broker later.
 * Offset and last fetched epoch are those of the log, which `Moved` reports after each effect. An answer without records changes neither
-  (KAFKA-15510).
+  (KAFKA-15510). The leader takes the offset for what is in this log, so none is sent before its records are appended.
 * A log is truncated by epochs, never to its high watermark.
 * The time to back off doubles with each failure in a row up to the maximum, for most states of partitions last only until the
   controller has informed the other broker.
 """
 
 from enum import Enum
+from math import inf
 from typing import assert_never
 
+from moldau.broker.replicas.fetcher_events import (
+    Apply,
+    EndFound,
+    Failed,
+    FetcherEffect,
+    FetcherEvent,
+    Follow,
+    LogEnd,
+    LookUpEnd,
+    Moved,
+    PartitionAnswered,
+    RequestEnded,
+    RequestFailed,
+    ResponseArrived,
+    SendFetch,
+    SessionLost,
+    StartAt,
+    TimePassed,
+    Truncate,
+    TruncateTo,
+    Unfollow,
+    WakeAt,
+    WantedPartition,
+)
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
-from moldau.model.value import Value
+from moldau.protocol.fast.fetch import NO_SESSION, next_epoch
 
 FIRST_BACK_OFF_PART = 16
 """The first time to back off is this part of the maximum."""
-
-
-class LogEnd(Value):
-    """What a log is, as far as a fetch says so."""
-
-    end_offset: int
-    last_epoch: int
-    """Leader epoch of the last record; -1 without any, or if it is not known."""
-    start_offset: int
-
-
-class Follow(Value):
-    """Fetch a partition in a new term, from the end of its log."""
-
-    topic_partition: TopicPartition
-    topic_id: bytes
-    leader_epoch: int
-    log: LogEnd
-
-
-class Unfollow(Value):
-    """Fetch a partition no more."""
-
-    topic_partition: TopicPartition
-
-
-class PartitionAnswered(Value):
-    """What the answer to Fetch number `number` has of one partition."""
-
-    number: int
-    topic_id: bytes
-    partition: int
-    error: ErrorCode
-    high_watermark: int
-    log_start_offset: int
-    diverging: tuple[int, int] | None
-    """Epoch and end offset."""
-
-
-class RequestEnded(Value):
-    """All that was answered to Fetch number `number` is applied."""
-
-    number: int
-
-
-class RequestFailed(Value):
-    """Fetch number `number` has no answer, or was refused as a whole."""
-
-    number: int
-
-
-class EndFound(Value):
-    """Lookup number `number` is answered: the leader's log ends at `end_offset`; None if it has failed."""
-
-    number: int
-    topic_partition: TopicPartition
-    end_offset: int | None
-
-
-class Moved(Value):
-    """An effect is carried out, and the log is this now."""
-
-    topic_partition: TopicPartition
-    log: LogEnd
-
-
-class Failed(Value):
-    """An effect could not be carried out; the log is as it was before, or offline."""
-
-    topic_partition: TopicPartition
-
-
-class TimePassed(Value):
-    """The time of `WakeAt` has come."""
-
-
-FetcherEvent = Follow | Unfollow | PartitionAnswered | RequestEnded | RequestFailed | EndFound | Moved | Failed | TimePassed
-
-
-class WantedPartition(Value):
-    """One partition in a Fetch."""
-
-    topic_id: bytes
-    partition: int
-    leader_epoch: int
-    log: LogEnd
-
-
-class SendFetch(Value):
-    """Send Fetch number `number`."""
-
-    number: int
-    partitions: tuple[WantedPartition, ...]
-
-
-class Apply(Value):
-    """Append the records of the answer, if it has any; then take the leader's high watermark and log start offset."""
-
-    topic_partition: TopicPartition
-    high_watermark: int
-    log_start_offset: int
-
-
-class Truncate(Value):
-    """Truncate the log to where it agrees with the leader's, in which the newest epoch up to the one asked for ends there."""
-
-    topic_partition: TopicPartition
-    epoch: int
-    end_offset: int
-
-
-class TruncateTo(Value):
-    """Truncate the log to the end of the leader's."""
-
-    topic_partition: TopicPartition
-    offset: int
-
-
-class StartAt(Value):
-    """Empty the log, to begin at `offset`."""
-
-    topic_partition: TopicPartition
-    offset: int
-
-
-class LookUpEnd(Value):
-    """Ask the leader where its log ends."""
-
-    number: int
-    topic_partition: TopicPartition
-    leader_epoch: int
-
-
-class WakeAt(Value):
-    """Report `TimePassed` at this time; it replaces an earlier request."""
-
-    time_s: float
-
-
-FetcherEffect = SendFetch | Apply | Truncate | TruncateTo | StartAt | LookUpEnd | WakeAt
+OUT_MAX = 2
+"""Fetches that are out and not answered."""
 
 
 class FetchState(Enum):
     """What is done about a partition."""
 
     FETCHING = "fetching"
+    APPLYING = "applying"
     TRUNCATING = "truncating"
     LOOKING_UP = "looking up"
     BACKING_OFF = "backing off"
@@ -192,16 +89,20 @@ class FetchState(Enum):
 class PartitionFetch:
     """One partition in one term."""
 
-    __slots__ = ("failures", "leader_epoch", "log", "number", "state", "topic_id", "topic_partition", "until_s")
+    __slots__ = ("failures", "key", "leader_epoch", "log", "number", "since", "state", "told", "topic_partition", "until_s")
 
     def __init__(self, event: Follow) -> None:
         self.topic_partition = event.topic_partition
-        self.topic_id = event.topic_id
+        self.key = event.topic_id, event.topic_partition.partition
         self.leader_epoch = event.leader_epoch
         self.log = event.log
         self.state = FetchState.FETCHING
+        self.told: LogEnd | None = None
+        """The log as the leader's session has it; None if it is not in the session."""
+        self.since = 0
+        """Number of the Fetch by which it has that."""
         self.number = 0
-        """Of the lookup, while LOOKING_UP."""
+        """Of the lookup, while LOOKING_UP; of the Fetch, while APPLYING."""
         self.failures = 0
         """In a row."""
         self.until_s = 0.0
@@ -211,38 +112,61 @@ class PartitionFetch:
 class Fetcher:
     """See the module.
 
-    Invariant: `_asked` has the partitions of the Fetch that is out, and is empty without one.
+    Invariant: `_changed` has the partitions that are fetching with another log than the session has.
+    Invariant: `_session` has what the leader has in the session, once all that is out has arrived there.
     """
 
     def __init__(self, back_off_s: float) -> None:
         """`back_off_s`: the longest time to back off."""
         self.partitions: dict[TopicPartition, PartitionFetch] = {}
-        """Those that had records last are the last, so that they take their turn in answers of limited size."""
+        """Those that had records last are the last, so that they take their turn in full requests of limited size."""
         self._back_off_s = back_off_s
         self._number = 0
-        self._out: int | None = None
-        """Number of the Fetch that is out."""
-        self._asked: dict[tuple[bytes, int], PartitionFetch] = {}
+        self._waiting: dict[int, None] = {}
+        """Numbers of the Fetches that are out and not answered."""
+        self._applied: dict[int, None] = {}
+        """Numbers of those whose answers are being applied."""
+        self._session_id = NO_SESSION
+        self._epoch = 0
+        """Of the next Fetch; 0 for a full one."""
+        self._opened = 0
+        """Number of the last full Fetch."""
+        self._waits = False
+        """Whether a full Fetch waits: the leader gave no session for the last one."""
+        self._session: dict[tuple[bytes, int], PartitionFetch] = {}
+        self._changed: dict[PartitionFetch, None] = {}
+        self._left: dict[PartitionFetch, None] = {}
+        """Those that may have to be forgotten by the session: not fetching, or not followed any more."""
+        self._applying: dict[tuple[bytes, int], PartitionFetch] = {}
+        self._backing_off: dict[PartitionFetch, None] = {}
+        self._wake_s = inf
+        """When `TimePassed` comes."""
 
     def step(self, event: FetcherEvent, now_s: float) -> list[FetcherEffect]:
         """What is to be done after `event`, in this order."""
         match event:
             case Follow(topic_partition):
-                self.partitions[topic_partition] = PartitionFetch(event)
+                self._drop(topic_partition)
+                self.partitions[topic_partition] = followed = PartitionFetch(event)
+                self._changed[followed] = None
                 return self._next(now_s)
             case Unfollow(topic_partition):
-                self.partitions.pop(topic_partition, None)
+                self._drop(topic_partition)
                 return []
+            case ResponseArrived():
+                return self._arrived(event, now_s)
             case PartitionAnswered():
                 return self._answered(event, now_s)
             case RequestEnded(number):
-                return self._ended(number, now_s)
+                self._applied.pop(number, None)
+                return self._next(now_s)
             case RequestFailed(number):
-                if number == self._out:
-                    for each in self._asked.values():
-                        if self.partitions.get(each.topic_partition) is each:
-                            self._back_off(each, now_s)
-                return self._ended(number, now_s)
+                return self._request_failed(number, now_s)
+            case SessionLost(number):
+                self._waiting.pop(number, None)
+                if number >= self._opened:
+                    self._end_session()
+                return self._next(now_s)
             case EndFound():
                 return self._end_found(event, now_s)
             case Moved(topic_partition, log):
@@ -251,37 +175,109 @@ class Fetcher:
                 failed = self.partitions.get(topic_partition)
                 if failed is not None:
                     self._back_off(failed, now_s)
-                return []
+                return self._next(now_s)
             case TimePassed():
+                self._wake_s = inf
                 return self._next(now_s)
             case _:
                 assert_never(event)
 
+    # Partitions
+
+    def _drop(self, topic_partition: TopicPartition) -> None:
+        """Its term has ended."""
+        dropped = self.partitions.pop(topic_partition, None)
+        if dropped is not None:
+            self._leave(dropped)
+            self._backing_off.pop(dropped, None)
+
+    def _leave(self, left: PartitionFetch, state: FetchState | None = None) -> None:
+        """Fetch it no more; it is in another state, or dropped."""
+        if state is not None:
+            left.state = state
+        if self._applying.get(left.key) is left:
+            del self._applying[left.key]
+        self._changed.pop(left, None)
+        self._left[left] = None
+
+    def _fetch(self, resumed: PartitionFetch) -> None:
+        """Fetch it, from where its log ends."""
+        self._leave(resumed, FetchState.FETCHING)
+        del self._left[resumed]
+        if resumed.told != resumed.log:
+            self._changed[resumed] = None
+
+    def _back_off(self, failed: PartitionFetch, now_s: float) -> None:
+        wait_s = self._back_off_s * min(2.0**failed.failures / FIRST_BACK_OFF_PART, 1.0)
+        failed.failures = min(failed.failures + 1, FIRST_BACK_OFF_PART)
+        failed.until_s = now_s + wait_s
+        self._leave(failed, FetchState.BACKING_OFF)
+        self._backing_off[failed] = None
+
+    # Answers
+
+    def _arrived(self, event: ResponseArrived, now_s: float) -> list[FetcherEffect]:
+        if event.number not in self._waiting:
+            return []
+        del self._waiting[event.number]
+        self._applied[event.number] = None
+        if event.number == self._opened:
+            self._session_id, self._waits = event.session_id, event.session_id == NO_SESSION
+            self._epoch = 0 if event.session_id == NO_SESSION else 1
+        for key in event.filled:
+            filled = self._asked(event.number, key)
+            if filled is not None:
+                self._leave(filled, FetchState.APPLYING)
+                filled.number = event.number
+                self._applying[key] = filled
+        others = (each.state is FetchState.FETCHING for each in self._session.values())
+        if event.filled and self._epoch and not self._waiting and any(others):
+            return self._send()
+        return []
+
+    def _asked(self, number: int, key: tuple[bytes, int]) -> PartitionFetch | None:
+        """The partition that this Fetch asked for, if its answer counts for it."""
+        applying = self._applying.get(key)
+        if applying is not None:  # it may be forgotten by the session already
+            return applying if applying.number == number else None
+        asked = self._session.get(key)
+        if asked is None or self.partitions.get(asked.topic_partition) is not asked or number < asked.since:
+            return None
+        return asked if asked.state is FetchState.FETCHING and asked.told == asked.log else None
+
     def _answered(self, event: PartitionAnswered, now_s: float) -> list[FetcherEffect]:
-        asked = self._asked.get((event.topic_id, event.partition)) if event.number == self._out else None
-        if asked is None or self.partitions.get(asked.topic_partition) is not asked:
+        asked = self._asked(event.number, (event.topic_id, event.partition)) if event.number in self._applied else None
+        if asked is None:
             return []
         topic_partition = asked.topic_partition
         if event.error is ErrorCode.NONE:
             if event.diverging is not None:
-                asked.state = FetchState.TRUNCATING
+                self._leave(asked, FetchState.TRUNCATING)
                 return [Truncate(topic_partition, *event.diverging)]
             return [Apply(topic_partition, event.high_watermark, event.log_start_offset)]
         if event.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             if event.log_start_offset > asked.log.end_offset:
-                asked.state = FetchState.TRUNCATING
+                self._leave(asked, FetchState.TRUNCATING)
                 return [StartAt(topic_partition, event.log_start_offset)]
             self._number += 1
-            asked.state, asked.number = FetchState.LOOKING_UP, self._number
+            self._leave(asked, FetchState.LOOKING_UP)
+            asked.number = self._number
             return [LookUpEnd(self._number, topic_partition, asked.leader_epoch)]
         self._back_off(asked, now_s)
         return []
 
-    def _ended(self, number: int, now_s: float) -> list[FetcherEffect]:
-        if number != self._out:
+    def _request_failed(self, number: int, now_s: float) -> list[FetcherEffect]:
+        """Back off with all that the request asked for, and with what of its answer is not applied."""
+        if number not in self._waiting and number not in self._applied:
             return []
-        self._out = None
-        self._asked.clear()
+        self._waiting.pop(number, None)
+        self._applied.pop(number, None)
+        for each in self.partitions.values():
+            is_applied = each.state is FetchState.APPLYING and each.number == number
+            if is_applied or (each.state is FetchState.FETCHING and 0 < each.since <= number):
+                self._back_off(each, now_s)
+        if number >= self._opened:
+            self._end_session()
         return self._next(now_s)
 
     def _end_found(self, event: EndFound, now_s: float) -> list[FetcherEffect]:
@@ -303,32 +299,68 @@ class Fetcher:
         if moved.state is FetchState.TRUNCATING and log == moved.log:
             self._back_off(moved, now_s)
         else:
-            moved.log, moved.state, moved.failures = log, FetchState.FETCHING, 0
+            moved.log, moved.failures = log, 0
+            self._fetch(moved)
         return self._next(now_s)
 
-    def _back_off(self, failed: PartitionFetch, now_s: float) -> None:
-        wait_s = self._back_off_s * min(2.0**failed.failures / FIRST_BACK_OFF_PART, 1.0)
-        failed.failures = min(failed.failures + 1, FIRST_BACK_OFF_PART)
-        failed.state, failed.until_s = FetchState.BACKING_OFF, now_s + wait_s
+    # Requests
 
     def _next(self, now_s: float) -> list[FetcherEffect]:
-        """The next Fetch, if none is out, and when to look again."""
-        if self._out is not None:
+        """The next Fetch, if one may be sent, and when to look again."""
+        if self._applied:
             return []
-        wake_s: float | None = None
-        for each in self.partitions.values():
-            if each.state is FetchState.BACKING_OFF and each.until_s <= now_s:
-                each.state = FetchState.FETCHING
-            if each.state is FetchState.FETCHING:
-                self._asked[each.topic_id, each.topic_partition.partition] = each
-            elif each.state is FetchState.BACKING_OFF:
-                wake_s = each.until_s if wake_s is None else min(wake_s, each.until_s)
+        for each in [each for each in self._backing_off if each.until_s <= now_s]:
+            del self._backing_off[each]
+            self._fetch(each)
         effects: list[FetcherEffect] = []
-        if self._asked:
-            self._number += 1
-            self._out = self._number
-            wanted = (WantedPartition(id_, index, each.leader_epoch, each.log) for (id_, index), each in self._asked.items())
-            effects.append(SendFetch(self._number, tuple(wanted)))
-        elif wake_s is not None:
+        if not self._waiting or (len(self._waiting) < OUT_MAX and self._epoch and self._changed):
+            effects += self._send()
+        wake_s = min((each.until_s for each in self._backing_off), default=inf)
+        if wake_s < self._wake_s:
+            self._wake_s = wake_s
             effects.append(WakeAt(wake_s))
         return effects
+
+    def _send(self) -> list[FetcherEffect]:
+        """A Fetch, unless nothing is to be fetched."""
+        forgotten: dict[tuple[bytes, int], None] = {}
+        for left in self._left:
+            left.told = None
+            if self._session.get(left.key) is left:
+                del self._session[left.key]
+                forgotten[left.key] = None
+        self._left.clear()
+        if self._epoch:
+            wanted = list(self._changed)
+        else:
+            wanted = [each for each in self.partitions.values() if each.state is FetchState.FETCHING]
+            self._session.clear()
+        if not wanted and not self._session:
+            self._end_session()
+            return []
+        self._number += 1
+        for each in wanted:
+            each.told, each.since = each.log, self._number
+            self._session[each.key] = each
+            forgotten.pop(each.key, None)
+        self._changed.clear()
+        self._waiting[self._number] = None
+        epoch, waits = self._epoch, True
+        if epoch:
+            self._epoch = next_epoch(epoch)
+        else:
+            self._opened, waits = self._number, self._waits
+            forgotten.clear()
+        partitions = tuple(WantedPartition(*each.key, each.leader_epoch, each.log) for each in wanted)
+        return [SendFetch(self._number, self._session_id, epoch, waits, partitions, tuple(forgotten))]
+
+    def _end_session(self) -> None:
+        """The leader does not have it any more, or may not."""
+        self._epoch = 0
+        self._session.clear()
+        self._left.clear()
+        self._changed.clear()
+        for each in self.partitions.values():
+            each.told = None
+            if each.state is FetchState.FETCHING:
+                self._changed[each] = None

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-from moldau.broker.replicas.fetcher import (
+from moldau.broker.replicas.fetcher import Fetcher
+from moldau.broker.replicas.fetcher_events import (
     Apply,
     EndFound,
     Failed,
-    Fetcher,
     FetcherEffect,
     FetcherEvent,
     Follow,
@@ -24,7 +24,9 @@ from moldau.broker.replicas.fetcher import (
     PartitionAnswered,
     RequestEnded,
     RequestFailed,
+    ResponseArrived,
     SendFetch,
+    SessionLost,
     StartAt,
     TimePassed,
     Truncate,
@@ -38,7 +40,7 @@ from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
 from moldau.model.steps import UNFINISHED, Steps
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
 from moldau.protocol.messages.offset_lookups import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
 from moldau.protocol.versions import VersionRange
 
@@ -57,6 +59,13 @@ LOOKUP_VERSIONS = VersionRange(4, 4)
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 20
 _NOTHING = memoryview(b"")
+LARGE_BYTES = 256 * 1024
+"""Records of an answer from which on the next Fetch is sent before they are appended."""
+_SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
 
 
 class SourceConnection(Protocol):
@@ -214,33 +223,41 @@ class SourceFetcher:
                 topic = topics[each.topic_id] = FetchTopic(topic_id=each.topic_id, partitions=[])
             wanted = FetchPartition(each.partition, each.leader_epoch, log.end_offset, log.last_epoch, log.start_offset, bytes_max)
             topic.partitions.append(wanted)
-        wait_ms = config.int("replica.fetch.wait.max.ms")
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in fetch.forgotten:
+            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(index)
         message = FetchRequest(
             replica_state=ReplicaState(self._owner.broker_id, self._owner.broker_epoch()),
-            max_wait_ms=wait_ms,
+            max_wait_ms=config.int("replica.fetch.wait.max.ms") if fetch.waits else 0,
+            session_id=fetch.session_id,
+            session_epoch=fetch.epoch,
             min_bytes=config.int("replica.fetch.min.bytes"),
             max_bytes=config.int("replica.fetch.response.max.bytes"),
             topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
         )
         self._request(ApiKey.FETCH, message, partial(self._fetched, fetch.number), FETCH_VERSIONS)
 
     def _request(self, api_key: ApiKey, message: Any, done: Callable[[Any], object], versions: VersionRange) -> None:
         """Send a request. `done` with its response; or None if there is none, once this has returned."""
 
+        if self._connection is None:
+            self._connection = self._owner.connect(self._source_id)
+        connection = self._connection
+        if connection is None:
+            self._owner.clock.call_later(0.0, lambda: done(None))
+            return
+
         def answered(outcome: Any) -> None:
             if isinstance(outcome, WorldError):
-                self._disconnect()
+                if self._connection is connection:  # not the one made since
+                    self._disconnect()
                 done(None)
             else:
                 done(outcome)
 
-        if self._connection is None:
-            self._connection = self._owner.connect(self._source_id)
-        if self._connection is None:
-            self._owner.clock.call_later(0.0, lambda: done(None))
-            return
         timeout_s = self._owner.config.int("replica.socket.timeout.ms") / 1000
-        self._connection.request(api_key, message, answered, timeout_s=timeout_s, version=versions)
+        connection.request(api_key, message, answered, timeout_s=timeout_s, version=versions)
 
     def _disconnect(self) -> None:
         """The next request makes a new connection, to the address that the broker has then."""
@@ -250,8 +267,10 @@ class SourceFetcher:
 
     def _fetched(self, number: int, response: Any) -> None:
         if response is None or response.error_code != ErrorCode.NONE:
-            self.step(RequestFailed(number))
+            is_lost = response is not None and response.error_code in _SESSION_ERRORS
+            self.step(SessionLost(number) if is_lost else RequestFailed(number))
         elif not self._is_closed:
+            self.step(ResponseArrived(number, response.session_id, _filled(response)))
 
             def ended(error: Exception | None) -> None:
                 if error is not None:
@@ -293,3 +312,14 @@ class SourceFetcher:
             self.step(EndFound(lookup.number, topic_partition, end_offset))
 
         self._request(ApiKey.OFFSET_FOR_LEADER_EPOCH, message, done, LOOKUP_VERSIONS)
+
+
+def _filled(response: Any) -> tuple[tuple[bytes, int], ...]:
+    """The partitions with records of a large answer."""
+    filled, size = [], 0
+    for topic in response.responses:
+        for each in topic.partitions:
+            if each.records:
+                filled.append((topic.topic_id, each.partition_index))
+                size += len(each.records)
+    return tuple(filled) if size >= LARGE_BYTES else ()

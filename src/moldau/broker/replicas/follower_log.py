@@ -6,7 +6,7 @@ A log is truncated only after its checkpoints on disk do not reach beyond the ne
 import logging
 from typing import TYPE_CHECKING
 
-from moldau.broker.replicas.fetcher import LogEnd
+from moldau.broker.replicas.fetcher_events import LogEnd
 from moldau.broker.replicas.partition_events import LeaderHighWatermark, LogTruncated
 from moldau.model.errors import StorageError
 from moldau.ports.probe import reached

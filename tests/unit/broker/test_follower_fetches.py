@@ -1,0 +1,113 @@
+"""What followers send: requests of a session that name what has changed, at once for a partition that is new, ahead of large answers."""
+
+from typing import Any
+
+import pytest
+
+from moldau.broker.replicas import fetchers
+from moldau.broker.replicas.fetchers import SourceFetcher
+from moldau.model.errors import ErrorCode
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.fetch import FetchRequest
+from support.replica_world import ReplicaWorld, produced
+
+MANY = 100
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[FetchRequest]:
+    """The Fetch requests of followers, as they are sent."""
+    requests: list[FetchRequest] = []
+    request = SourceFetcher._request
+
+    def note(self: SourceFetcher, api_key: ApiKey, message: Any, *rest: Any) -> None:
+        if isinstance(message, FetchRequest):
+            requests.append(message)
+        request(self, api_key, message, *rest)
+
+    monkeypatch.setattr(SourceFetcher, "_request", note)
+    return requests
+
+
+def named(request: FetchRequest) -> list[int]:
+    return [each.partition for topic in request.topics for each in topic.partitions]
+
+
+def test_with_many_partitions_a_request_names_those_that_have_changed(sent: list[FetchRequest]) -> None:
+    world = ReplicaWorld(2, partitions=MANY)
+    for index in range(MANY):
+        world.lead(1, index=index)
+    world.run(1.0)
+    assert len(world.worlds[1].broker.fetch_sessions) == 1
+    assert world.worlds[1].broker.fetch_sessions.partitions == MANY
+    sent.clear()
+    world.run(2.0)
+    assert [named(request) for request in sent] == [[]] * 4, "one each half second"
+    sent.clear()
+    client = world.append(1, b"a", partition=7)
+    world.run(0.1)
+    assert produced(client) == [(0, 0)]
+    assert [named(request) for request in sent] == [[7]]
+
+
+def test_a_partition_that_is_added_while_a_fetch_waits_is_not_kept_waiting() -> None:
+    world = ReplicaWorld(2, partitions=2)
+    world.lead(1)
+    world.run(0.1)
+    assert world.worlds[1].broker.purgatory.waiting == 1
+    world.lead(1, index=1)
+    client = world.append(1, b"a", partition=1)
+    world.run()
+    assert produced(client) == [(0, 0)], "acknowledged with no time passing"
+
+
+def test_the_others_are_fetched_while_a_large_answer_is_applied(sent: list[FetchRequest], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetchers, "LARGE_BYTES", 1000)
+    world = ReplicaWorld(2, partitions=2)
+    world.lead(1)
+    world.lead(1, index=1)
+    world.run(0.1)
+    sent.clear()
+    client = world.append(1, b"x" * 2000)
+    world.run(0.1)
+    assert produced(client) == [(0, 0)]
+    assert [(named(request), [each.partitions for each in request.forgotten_topics_data]) for request in sent] == [([], [[0]]), ([0], [])]
+    assert world.values(2) == [b"x" * 2000]
+    other = world.append(1, b"y" * 2000, partition=1)
+    world.run(0.1)
+    assert produced(other) == [(0, 0)]
+
+
+@pytest.mark.parametrize("how", ["evicted", "epoch", "connection"])
+def test_a_session_that_is_lost_at_the_leader_is_opened_again(sent: list[FetchRequest], how: str) -> None:
+    world = ReplicaWorld(2, partitions=2)
+    world.lead(1)
+    world.lead(1, index=1)
+    world.run(0.1)
+    sessions = world.worlds[1].broker.fetch_sessions
+    (session,) = sessions._sessions.values()
+    if how == "evicted":
+        sessions._close(session)
+    elif how == "epoch":
+        session.epoch += 5
+    else:
+        world.cut()
+    client = world.append(1, b"a")
+    world.run(1.0)
+    assert produced(client) == [(ErrorCode.NONE, 0)]
+    assert world.values(2) == [b"a"]
+    assert (len(sessions), sessions.partitions) == (1, 2), "the earlier one is closed"
+
+
+def test_without_room_for_sessions_followers_send_full_requests(sent: list[FetchRequest]) -> None:
+    world = ReplicaWorld(2, partitions=2, max_incremental_fetch_session_cache_slots=0)
+    world.lead(1)
+    world.lead(1, index=1)
+    world.run(1.0)
+    client = world.append(1, b"a", partition=1)
+    world.run(1.0)
+    assert produced(client) == [(0, 0)]
+    assert named(sent[-1]) == [1, 0] or named(sent[-1]) == [0, 1]
+    sent.clear()
+    world.run(2.0)
+    assert len(sent) in (3, 4), "each waits at the leader"
