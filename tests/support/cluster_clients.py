@@ -10,6 +10,7 @@ from typing import Any
 from moldau.broker.broker import Broker
 from moldau.cluster.internal_topics import OFFSETS, TRANSACTIONS
 from moldau.model.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.group_members import (
     HeartbeatRequest,
@@ -18,6 +19,8 @@ from moldau.protocol.messages.group_members import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from moldau.protocol.messages.produce import ProduceRequest
+from moldau.protocol.messages.transactions import TxnOffsetCommitRequest
 from support.cluster_world import ClusterWorld
 from support.group_requests import HasBroker, Joined, name
 from support.memberships import subscription
@@ -98,3 +101,33 @@ def join_group(cluster: ClusterWorld, group: str, *, instance: str | None = None
 def heartbeat(cluster: ClusterWorld, broker_id: int, group: str, member: Joined, instance: str | None = None) -> str:
     """What a member's heartbeat is answered."""
     return ErrorCode(cluster.ask(broker_id, HeartbeatRequest(group, member.generation, member.member_id, instance), 4).error_code).name
+
+
+class RoutedAsk:
+    """Sends each request of a `RawProducer` where it belongs, to the coordinator or leader of the moment. What is not retried there is not
+    retried here.
+    """
+
+    def __init__(self, cluster: ClusterWorld, transactional_id: str, group: str = "g") -> None:
+        self._cluster = cluster
+        self._transactional_id = transactional_id
+        self._group = group
+
+    def __call__(self, request: Any, version: int) -> Any:
+        return self._cluster.ask(self.broker_for(request), request, version)
+
+    def broker_for(self, request: Any) -> int:
+        """The broker that a request is sent to."""
+        match request:
+            case ProduceRequest():
+                (topic,) = request.topic_data
+                return self._cluster.partition(topic.name, topic.partition_data[0].index).leader
+            case FetchRequest():
+                (read,) = request.topics
+                return self._cluster.partition(read.topic, read.partitions[0].partition).leader
+            case TxnOffsetCommitRequest():
+                return coordinator_of(self._cluster, self._group)
+            case FindCoordinatorRequest():
+                return min(self._cluster.processes)
+            case _:
+                return coordinator_of(self._cluster, self._transactional_id, TRANSACTION)

@@ -4,8 +4,7 @@ Made when the first partition of such a topic is opened, or when a client first 
 transactions imports nothing of them.
 """
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.state_topic import StateTopic
@@ -16,7 +15,11 @@ if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
     from moldau.broker.coordinators.state_topic import Services as StateTopicServices
     from moldau.broker.transactions.coordinator import TransactionCoordinator
-    from moldau.broker.transactions.markers import Services as MarkerServices
+    from moldau.broker.transactions.marker_receipts import MarkerReceipts
+    from moldau.broker.transactions.marker_router import MarkerRouter
+    from moldau.broker.transactions.marker_router import Services as MarkerServices
+    from moldau.broker.transactions.markers import Marker, MarkersDone
+    from moldau.broker.transactions.remote import PartitionCodes, Question, RemoteCoordinators
     from moldau.cluster.producer_ids import ProducerIds
     from moldau.model.identity import TopicPartition
     from moldau.model.steps import Steps
@@ -50,6 +53,9 @@ class Coordinators:
         self.groups = GroupCoordinator(self.offsets_topic, broker.clock, broker.config, broker.admission.state, broker.random_bytes)
         broker.on_reconfigured.append(self.groups.load_refused)
         self._transactions: TransactionCoordinator | None = None
+        self._marker_receipts: MarkerReceipts | None = None
+        self._router: MarkerRouter | None = None
+        self._remote: RemoteCoordinators | None = None
         self._closed = False
 
     @property
@@ -57,7 +63,6 @@ class Coordinators:
         """The coordinator of transactions; loaded when first asked for."""
         if self._transactions is None:
             from moldau.broker.transactions.coordinator import TransactionCoordinator
-            from moldau.broker.transactions.markers import write_markers
 
             broker = self._broker
             self._transactions = TransactionCoordinator(
@@ -66,10 +71,20 @@ class Coordinators:
                 broker.producer_ids,
                 broker.config,
                 broker.admission.state,
-                partial(write_markers, broker),
+                self._write_markers,
+                self._ask_elsewhere,
             )
             broker.on_reconfigured.append(self._transactions.load_refused)
         return self._transactions
+
+    @property
+    def marker_receipts(self) -> "MarkerReceipts":
+        """What coordinators on other brokers have sent; loaded when first asked for."""
+        if self._marker_receipts is None:
+            from moldau.broker.transactions.marker_receipts import MarkerReceipts
+
+            self._marker_receipts = MarkerReceipts()
+        return self._marker_receipts
 
     @property
     def transactions_if_any(self) -> "TransactionCoordinator | None":
@@ -78,12 +93,20 @@ class Coordinators:
 
     def elected(self, topic_partition: "TopicPartition") -> None:
         """As `PartitionListener`."""
-        if self._closed:
-            return
+        if not self._closed:
+            coordinator = self.groups if topic_partition.topic == OFFSETS.name else self.transactions
+            coordinator.become_coordinator(topic_partition.partition, self._epoch_of(topic_partition))
+
+    def epoch_raised(self, topic_partition: "TopicPartition") -> None:
+        """As `PartitionListener`."""
+        if not self._closed:
+            coordinator = self.groups if topic_partition.topic == OFFSETS.name else self.transactions
+            coordinator.runtime.epoch_raised(topic_partition.partition, self._epoch_of(topic_partition))
+
+    def _epoch_of(self, topic_partition: "TopicPartition") -> int:
         led = self._broker.replicas.partitions.get(topic_partition)
-        assert led is not None, "a partition that was just opened"
-        coordinator = self.groups if topic_partition.topic == OFFSETS.name else self.transactions
-        coordinator.become_coordinator(topic_partition.partition, led.machine.leader_epoch)
+        assert led is not None, "a partition that is led"
+        return led.machine.leader_epoch
 
     def resigned(self, topic_partition: "TopicPartition") -> None:
         """As `PartitionListener`."""
@@ -95,6 +118,27 @@ class Coordinators:
     def epoch_of(self, producer_id: int) -> int | None:
         """As :meth:`moldau.broker.transactions.coordinator.TransactionCoordinator.epoch_of`."""
         return None if self._transactions is None else self._transactions.epoch_of(producer_id)
+
+    def _write_markers(self, markers: "Sequence[Marker]", done: "MarkersDone") -> None:
+        """Write markers wherever their partitions are led."""
+        if self._router is None:
+            if len(self._broker.metadata.brokers) <= 1:
+                from moldau.broker.transactions.markers import write_markers
+
+                write_markers(self._broker, markers, done)
+                return
+            from moldau.broker.transactions.marker_router import MarkerRouter
+
+            self._router = MarkerRouter(self._broker)
+        self._router.write(markers, done)
+
+    def _ask_elsewhere(self, question: "Question", done: "Callable[[PartitionCodes], object]") -> None:
+        """Ask the coordinator of a transactional id, on another broker."""
+        if self._remote is None:
+            from moldau.broker.transactions.remote import RemoteCoordinators
+
+            self._remote = RemoteCoordinators(self._broker, self.transactions_topic)
+        self._remote.ask(question, done)
 
     def topics_deleted(self, names: Iterable[str]) -> "Steps":
         """Topics are deleted: remove the offsets that groups have committed there."""
@@ -112,3 +156,6 @@ class Coordinators:
         self.groups.close()
         if self._transactions is not None:
             self._transactions.close()
+        for each in (self._router, self._remote):
+            if each is not None:
+                each.close()

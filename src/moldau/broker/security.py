@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.cluster.snapshot import Endpoint
 
+if TYPE_CHECKING:
+    from moldau.model.config.store import BrokerConfig
+
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that has not authenticated, as Kafka names it."""
 
@@ -24,6 +27,12 @@ class Channel:
         self.number = number
         """Number of the connection; one that was made later has a higher number."""
         self.principal = principal
+
+
+def may_be_broker(config: "BrokerConfig", channel: Channel) -> bool:
+    """Whether a connection came in by the listener of brokers, where one is named (`inter.broker.listener.name`)."""
+    listener = config.optional_string("inter.broker.listener.name")
+    return listener is None or channel.listener == listener.upper()
 
 
 class Operation(IntEnum):

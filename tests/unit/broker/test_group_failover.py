@@ -126,6 +126,26 @@ def test_z22_a_coordinator_whose_partition_is_moved_resigns_at_once_and_the_next
 # What is not replicated
 
 
+def test_a_follower_that_ends_costs_no_group_its_coordinator_and_what_waited_for_it_is_acknowledged() -> None:
+    cluster = make_cluster()
+    coordinator = next(each for each in (coordinator_of(cluster, f"g{number}") for number in range(9)) if each == cluster.controller_id)
+    group = next(f"g{number}" for number in range(9) if coordinator_of(cluster, f"g{number}") == coordinator)
+    runtime = cluster.broker(coordinator).groups.runtime
+    before = runtime.coordinator_of(group)
+    epoch = before.epoch
+    follower = hang_followers(cluster, coordinator)[0]
+    call = send_commit(cluster, coordinator, group, 5)
+    cluster.advance(0.1)
+    for each in list(cluster.processes):
+        if each not in (coordinator, follower):
+            cluster.processes[each].resume()
+    cluster.kill(follower)
+    cluster.until(lambda: answered(call) is not None)
+    assert answered(call) == "NONE"
+    assert runtime.coordinator_of(group) is before
+    assert before.epoch > epoch
+
+
 def hang_followers(cluster: ClusterWorld, leader: int) -> list[int]:
     followers = [each for each in cluster.processes if each != leader]
     for each in followers:

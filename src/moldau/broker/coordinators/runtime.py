@@ -14,6 +14,8 @@ LOADING         a budget is exceeded                drop the state, keep the rea
 LOADING         the partition cannot be read        drop the state, keep the reason, `reload` after `FAILED_RELOAD_MS`   FAILED
 any             elected with a higher epoch         as resigned, then as elected                                         LOADING
 any             elected, the epoch is not higher    none
+LOADING ACTIVE  epoch raised                        take the epoch: the log was written by this coordinator all along
+REFUSED FAILED  epoch raised                        as elected                                                           LOADING
 ACTIVE          `write`                             append, and queue
 ACTIVE          an append is committed              of queued writes, in the order of the log: `committed`, then `done`
 ACTIVE          an append is refused                `done(error)`; the log has nothing of it
@@ -90,13 +92,23 @@ class CoordinatorRuntime(Generic[S]):
     # For the broker
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition in that epoch. Every higher epoch is loaded again, also when the leader is the same."""
+        """This broker leads the partition in that epoch, and another may have led it before: what that one wrote has to be read."""
         known = self._coordinators.get(partition) or self.unserved.get(partition)
         if known is not None:
             if leader_epoch <= known.epoch:
                 return
             self.resigned(partition)
         self._load(partition, leader_epoch)
+
+    def epoch_raised(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition in that epoch, and has not stopped to since the one before. Otherwise each follower that ends
+        would cost all groups their coordinator for the time of a load.
+        """
+        coordinator = self._coordinators.get(partition)
+        if coordinator is not None:
+            coordinator.epoch = leader_epoch
+        else:
+            self.elected(partition, leader_epoch)
 
     def resigned(self, partition: int) -> None:
         """This broker does not lead the partition any more, or not its log: those who wait are answered NOT_COORDINATOR."""

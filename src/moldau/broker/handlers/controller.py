@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from moldau.broker.handlers.services import ConfigServices
 from moldau.broker.metadata.control_messages import VERSIONS, led_of, led_response, stopped_of, update_of
 from moldau.broker.request import Reply, Request
+from moldau.broker.security import may_be_broker
 from moldau.cluster.control import Control, ControlReply
 from moldau.cluster.controller.requests import ShutDownBroker
 from moldau.model.errors import ErrorCode, PeerError
@@ -127,9 +128,8 @@ def _check(services: Services, request: Request) -> None:
 
 def _check_listener(services: Services, request: Request) -> None:
     """PeerError CLUSTER_AUTHORIZATION_FAILED for another listener than that of brokers."""
-    listener = services.config.optional_string("inter.broker.listener.name")
-    if listener is not None and request.channel.listener != listener.upper():
-        raise PeerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"brokers use the listener {listener.upper()}")
+    if not may_be_broker(services.config, request.channel):
+        raise PeerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"brokers do not use the listener {request.channel.listener}")
 
 
 def _code(services: Services, control: Control) -> ErrorCode:

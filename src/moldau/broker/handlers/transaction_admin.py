@@ -3,7 +3,8 @@ coordinator of a transaction, on another broker or in the hands of an operator, 
 
 There is no authentication yet, so any client may end a transaction that hangs, as `kafka-transactions.sh abort` does. But a marker also
 says which coordinator and which producer are the newest: after one with a made-up epoch a partition would refuse those of the real ones for
-ever. So a client may send no later epoch than is known here.
+ever. So a client may send no later epoch than is known here. Other brokers
+are taken at their word, within :mod:`moldau.broker.transactions.marker_receipts`.
 """
 
 import logging
@@ -11,9 +12,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.handlers.services import CoordinatorServices, MetadataServices, PartitionServices, TransactionServices
+from moldau.broker.handlers.services import ConfigServices, CoordinatorServices, MetadataServices, PartitionServices, TransactionServices
 from moldau.broker.request import Reply, Request
+from moldau.broker.security import may_be_broker
 from moldau.broker.transactions.listing import ListingFilters, unknown_states
+from moldau.broker.transactions.marker_receipts import check_coordinator
 from moldau.broker.transactions.markers import Marker, MarkerResults, write_markers
 from moldau.broker.transactions.markers import Services as MarkerServices
 from moldau.cluster.internal_topics import TRANSACTIONS
@@ -49,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 FIRST_EPOCH = 0
 
 
-class Services(CoordinatorServices, MetadataServices, PartitionServices, TransactionServices, MarkerServices, Protocol):
+class Services(ConfigServices, CoordinatorServices, MetadataServices, PartitionServices, TransactionServices, MarkerServices, Protocol):
     """What these handlers use of the broker."""
 
 
@@ -133,6 +136,7 @@ def write_txn_markers(services: Services, request: WriteTxnMarkersRequest, conte
             each.coordinator_epoch,
             each.transaction_version,
             [TopicPartition(topic.name, index) for topic in each.topics for index in topic.partition_indexes],
+            each.state_partition,
         )
         for each in request.markers
     ]
@@ -143,7 +147,14 @@ def write_txn_markers(services: Services, request: WriteTxnMarkersRequest, conte
         if left is not None:
             services.slices.run(left, _report)
 
-    topic = services.metadata.topics.get(TRANSACTIONS.name)
+    snapshot = services.metadata
+    if request.sender_id >= 0 and may_be_broker(services.config, context.channel):
+        if services.coordinators.marker_receipts.accept(request.sender_id, request.sender_epoch, request.sequence, snapshot):
+            write_markers(services, markers, done, partial(check_coordinator, snapshot))
+        else:
+            done([dict.fromkeys(each.partitions, ErrorCode.REQUEST_TIMED_OUT) for each in markers])
+        return
+    topic = snapshot.topics.get(TRANSACTIONS.name)
     oldest_coordinator = 0 if topic is None else min(each.leader_epoch for each in topic.partitions)
     write_markers(services, markers, done, partial(_check, services, oldest_coordinator))
 

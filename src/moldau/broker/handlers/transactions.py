@@ -214,6 +214,8 @@ FIRST_WITH_LOADING = 2
 FIRST_WITH_ABORTABLE = 4
 """Earlier versions get INVALID_TXN_STATE instead of TRANSACTION_ABORTABLE."""
 FIRST_ADDING = 5
+_FROM_ANOTHER_COORDINATOR = dict.fromkeys((ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_COORDINATOR), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+"""The transaction's coordinator is not reached: the client tries again, and need not look for another coordinator of its group."""
 
 
 def commit_offsets(services: Services, message: TxnOffsetCommitRequest, request: Request, reply: Reply) -> Steps | None:
@@ -247,6 +249,7 @@ def _commit_in_steps(services: Services, message: TxnOffsetCommitRequest, reques
         """The transaction's coordinator has spoken."""
         try:
             if code is not ErrorCode.NONE:
+                code = _FROM_ANOTHER_COORDINATOR.get(code, code)
                 raise PeerError(code, f"transactional id '{message.transactional_id}': {code.name}")
             verdict.check_topics(services.metadata)
             group = _group_for(services, message)

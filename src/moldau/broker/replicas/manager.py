@@ -312,20 +312,25 @@ class ReplicaManager:
         self, topic_partition: TopicPartition, state: LeaderState | FollowerState, topic_id: bytes, settings: TopicSettings, *, is_new: bool
     ) -> None:
         hosted = self.hosted.get(topic_partition)
+        was_led = hosted is not None and hosted.is_led
         if hosted is None:
             hosted = self._open(topic_partition, state, topic_id, settings, is_new=is_new)
             is_new_term = True
         else:
             epoch_before = hosted.machine.leader_epoch
             self._carry_out(hosted, hosted.machine.step(_event(state, None, self._clock)))
-            is_new_term = not hosted.is_led or hosted.machine.leader_epoch > epoch_before
+            is_new_term = not was_led or hosted.machine.leader_epoch > epoch_before
         if isinstance(state, LeaderState):
             if not hosted.is_led:
                 self._unfollow(topic_partition)
                 hosted.lead()
                 self.partitions.add(hosted)
             if is_new_term and hosted.is_internal:
-                self._listener().elected(topic_partition)
+                listener = self._listener()
+                if was_led:
+                    listener.epoch_raised(topic_partition)
+                else:
+                    listener.elected(topic_partition)
             if len(state.replicas) > 1:
                 self.replication.look(hosted)
         else:

@@ -19,7 +19,10 @@ class PartitionListener(Protocol):
     """Serves the state that partitions of internal topics hold."""
 
     def elected(self, topic_partition: TopicPartition) -> None:
-        """This broker leads a partition now, in a new term."""
+        """This broker leads a partition now, and did not just before."""
+
+    def epoch_raised(self, topic_partition: TopicPartition) -> None:
+        """It still leads it, in a later epoch, with the log that it has written: as when a follower has left."""
 
     def resigned(self, topic_partition: TopicPartition) -> None:
         """It leads it no more."""

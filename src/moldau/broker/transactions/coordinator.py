@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from moldau.broker.admission.state import StateBudgets
     from moldau.broker.coordinators.state_log import StateLog
     from moldau.broker.transactions.markers import Marker, MarkersDone
+    from moldau.broker.transactions.remote import Question
     from moldau.cluster.producer_ids import ProducerIds
     from moldau.model.config.store import BrokerConfig
     from moldau.model.identity import TopicPartition
@@ -117,7 +118,10 @@ class TransactionCoordinator:
         config: "BrokerConfig",
         budgets: "StateBudgets",
         write_markers: "Callable[[Sequence[Marker], MarkersDone], object]",
+        ask_elsewhere: "Callable[[Question, PartitionsDone], object] | None" = None,
     ) -> None:
+        """`ask_elsewhere` asks the coordinator of an id that is not coordinated here."""
+        self._ask_elsewhere = ask_elsewhere
         self._clock = clock
         self._config = config
         self._producer_ids = producer_ids
@@ -238,7 +242,14 @@ class TransactionCoordinator:
         if not self._config.boolean("transaction.partition.verification.enable"):
             done(dict.fromkeys(partitions, ErrorCode.NONE))
             return
-        done(_for_leaders(partitions, self.verified(transactional_id, producer_id, producer_epoch, partitions)))
+        outcome = self.verified(transactional_id, producer_id, producer_epoch, partitions)
+        if outcome is ErrorCode.NOT_COORDINATOR and self._ask_elsewhere is not None:
+            from moldau.broker.transactions.remote import Question
+
+            question = Question(transactional_id, producer_id, producer_epoch, partitions, adds=False)
+            self._ask_elsewhere(question, lambda codes: done(_for_leaders(partitions, codes)))
+        else:
+            done(_for_leaders(partitions, outcome))
 
     def is_verified(self, transactional_id: str, producer_id: int, producer_epoch: int, partition: "TopicPartition") -> bool:
         """Whether `verify` would answer NONE for this partition, now."""
@@ -274,11 +285,22 @@ class TransactionCoordinator:
         pause_s = config.int("add.partitions.to.txn.retry.backoff.ms") / 1000
         due = clock.monotonic() + config.int("add.partitions.to.txn.retry.backoff.max.ms") / 1000
 
-        def answer(code: ErrorCode, _producer_id: int, _epoch: int) -> None:
+        def answer(code: ErrorCode, _producer_id: int = NO_PRODUCER_ID, _epoch: int = NO_EPOCH) -> None:
             if code is ErrorCode.CONCURRENT_TRANSACTIONS and clock.monotonic() + pause_s <= due:
                 clock.call_later(pause_s, attempt)
+            elif code is ErrorCode.NOT_COORDINATOR and self._ask_elsewhere is not None:
+                from moldau.broker.transactions.remote import Question
+
+                question = Question(transactional_id, producer_id, producer_epoch, wanted, adds=True)
+                self._ask_elsewhere(question, answered_elsewhere)
             else:
                 done(_for_leaders(wanted, code))
+
+        def answered_elsewhere(codes: "dict[TopicPartition, ErrorCode]") -> None:
+            if ErrorCode.CONCURRENT_TRANSACTIONS in codes.values():
+                answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+            else:
+                done(_for_leaders(wanted, codes))
 
         def attempt() -> None:
             self.add_partitions(transactional_id, AddPartitions(answer, producer_id, producer_epoch, wanted, EPOCH_PER_TRANSACTION))
@@ -376,7 +398,7 @@ def _for_leaders(
     partitions: "Iterable[TopicPartition]", outcome: "dict[TopicPartition, ErrorCode] | ErrorCode"
 ) -> "dict[TopicPartition, ErrorCode]":
     """A code for each partition; producers expect INVALID_PRODUCER_EPOCH of a partition where PRODUCER_FENCED is the coordinator's."""
-    if isinstance(outcome, dict):
-        return outcome
-    code = ErrorCode.INVALID_PRODUCER_EPOCH if outcome is ErrorCode.PRODUCER_FENCED else outcome
-    return dict.fromkeys(partitions, code)
+    codes = outcome if isinstance(outcome, dict) else dict.fromkeys(partitions, outcome)
+    if ErrorCode.PRODUCER_FENCED not in codes.values():
+        return codes
+    return {each: ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code for each, code in codes.items()}

@@ -31,6 +31,9 @@ PARTITIONS_PER_STEP = 10
 """Partitions whose markers are written before other work runs: each takes about 0.06 ms."""
 
 
+NO_PARTITION = -1
+
+
 class TransactionalOffsets(Protocol):
     """Offsets that groups commit in transactions."""
 
@@ -67,6 +70,8 @@ class Marker(NamedTuple):
     coordinator_epoch: int
     transaction_version: int
     partitions: Collection[TopicPartition]
+    state_partition: int = NO_PARTITION
+    """The partition of ``__transaction_state`` that the transaction belongs to, where that is known."""
 
 
 MarkerResults = dict[TopicPartition, ErrorCode]

@@ -54,7 +54,9 @@ NOTES_MAX = 256
 """What cannot be stored is logged once in this time for each id, and for no more ids than this."""
 
 RETRY_MS = 1000
-"""How long until what failed for want of space, or of a leader, is tried again."""
+"""How long until what failed for want of space is tried again."""
+MARKERS_RETRY_MS = 100
+"""How long until markers that found no leader are routed again the first time; then twice as long each time, up to `RETRY_MS`."""
 
 Reply = Callable[[ErrorCode, int, int], object]
 """The token of a request: takes the outcome, the producer's id and its epoch."""
@@ -289,9 +291,9 @@ class TransactionRunner:
             case AnswerRequest():
                 effect.token(effect.code, effect.producer_id, effect.epoch)
             case WriteMarkers():
-                self._write(subject, effect.transaction, None)
+                self._write(subject, effect.transaction)
             case RetryStore():
-                self._retry(subject, partial(self._machines.carry_out, subject, [StoreTransaction(effect.value)]))
+                self._retry(subject, partial(self._machines.carry_out, subject, [StoreTransaction(effect.value)]), RETRY_MS)
             case ForgetTransaction():
                 self._partition.forget(subject[0])
 
@@ -308,8 +310,14 @@ class TransactionRunner:
         if self._parts.notes.due((transactional_id, error.code), self._parts.clock.monotonic()):
             _LOG.error("transaction not stored: transactional_id=%s reason=%s", transactional_id, error)
 
-    def _write(self, subject: Subject, transaction: "TransactionMetadata", left: "dict[TopicPartition, None] | None") -> None:
-        """Write markers: to all partitions first, then to those that were `left`."""
+    def _write(
+        self,
+        subject: Subject,
+        transaction: "TransactionMetadata",
+        left: "dict[TopicPartition, None] | None" = None,
+        retry_ms: int = MARKERS_RETRY_MS,
+    ) -> None:
+        """Write markers: to all partitions first, then to those that were `left`; again after `retry_ms`."""
         if not transaction.partitions:
             self.take(subject, MarkersWritten())
             return
@@ -325,7 +333,7 @@ class TransactionRunner:
                 self.take(subject, MarkersWritten())
                 return
             self.take(subject, EffectDelayed())
-            self._retry(subject, partial(self._write, subject, transaction, left_now))
+            self._retry(subject, partial(self._write, subject, transaction, left_now, min(2 * retry_ms, RETRY_MS)), retry_ms)
 
         marker = Marker(
             transaction.producer_id,
@@ -334,6 +342,7 @@ class TransactionRunner:
             self._coordinator.epoch,
             transaction.client_version,
             transaction.partitions if left is None else left,
+            self._partition.partition,
         )
         self._parts.write_markers([marker], done)
 
@@ -356,7 +365,7 @@ class TransactionRunner:
                 _LOG.warning("markers not written yet, retrying: transactional_id=%s error=%s partitions=%d first=%s", *about)
             yield from partitions
 
-    def _retry(self, subject: Subject, action: Callable[[], object]) -> None:
+    def _retry(self, subject: Subject, action: Callable[[], object], delay_ms: int) -> None:
         """Try again after a while; a machine waits for one thing at a time."""
 
         def again() -> None:
@@ -365,7 +374,7 @@ class TransactionRunner:
 
         self.retries += 1
         reached("transactions: a step failed and is repeated later")
-        self._coordinator.deadline(("retry", subject[0]), self._coordinator.now_ms() + RETRY_MS, again)
+        self._coordinator.deadline(("retry", subject[0]), self._coordinator.now_ms() + delay_ms, again)
 
 
 _STORED = TransactionStored()

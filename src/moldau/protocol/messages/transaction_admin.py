@@ -162,6 +162,8 @@ class WritableTxnMarker:
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic, "0+")
     coordinator_epoch: int = int32("0+")
     transaction_version: int = int8("2+", ignorable=True)
+    state_partition: int = int32("1+", -1, tag=10000, ignorable=True)
+    """The partition of ``__transaction_state`` whose leader sends it, in the leader epoch `coordinator_epoch`; -1 if a client does."""
 
 
 @message
@@ -171,6 +173,12 @@ class WriteTxnMarkersRequest:
     API: ClassVar = ApiKey.WRITE_TXN_MARKERS
 
     markers: list[WritableTxnMarker] = array(WritableTxnMarker, "0+")
+    sender_id: int = int32("1+", -1, tag=10000, ignorable=True)
+    """The broker that sends it, if one does."""
+    sender_epoch: int = int64("1+", tag=10001, ignorable=True)
+    """Of its registration."""
+    sequence: int = int64("1+", tag=10002, ignorable=True)
+    """Grows with each request of a broker, so that one of a lost connection is not carried out after later ones."""
 
 
 @message

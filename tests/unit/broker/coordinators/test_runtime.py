@@ -122,6 +122,28 @@ def test_an_election_with_a_higher_epoch_loads_again(loads_later: bool) -> None:
     assert world.order[-2:] == ["resigned NOT_COORDINATOR", "loaded [('a', '1')]"]
 
 
+def test_a_later_epoch_of_the_same_leader_is_taken_and_nothing_is_lost_or_loaded_again() -> None:
+    world = held()
+    answer = world.put("a", "1")
+    before = world.coordinator()
+    world.runtime.epoch_raised(0, 2)
+    world.log.release()
+    assert world.coordinator() is before
+    assert (before.epoch, answer.code, world.values) == (2, ErrorCode.NONE, {"a": "1"})
+    assert world.order == ["a=1 applied", "a=1 answered NONE"]
+    world.elect(epoch=2)
+    assert world.coordinator() is before
+
+
+def test_a_later_epoch_of_a_partition_that_failed_loads_it_again() -> None:
+    world = ToyWorld()
+    world.log.load_failure = LOST
+    world.elect()
+    world.log.load_failure = None
+    world.runtime.epoch_raised(0, 2)
+    assert (world.phase(), world.coordinator().epoch) == (Phase.ACTIVE, 2)
+
+
 def test_what_has_resigned_is_released_in_slices_and_the_next_load_waits_for_their_end() -> None:
     """Otherwise the memory of both would count, and the load be refused."""
     world = ToyWorld(limit=10)
