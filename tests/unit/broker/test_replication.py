@@ -251,6 +251,22 @@ def test_below_the_minimum_nothing_is_committed_and_who_left_stays_eligible() ->
     assert ends(world) == [(1, 0)]
 
 
+def test_r18_a_batch_that_was_appended_with_too_few_in_sync_and_is_sent_again_is_there_once() -> None:
+    """Where its producer is idempotent; the other one's is there twice, as Kafka documents."""
+    for producer, ends_at in (({"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}, 1), ({}, 2)):
+        world = three(min_insync_replicas=2)
+        world.lead(1, followers=[])
+        first = world.append(1, b"a", **producer)
+        world.run()
+        world.lead(1, isr=(1,), followers=[])
+        assert produced(first) == [(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1)]
+        world.lead(1)
+        again = world.append(1, b"a", **producer)
+        world.run(1.0)
+        assert produced(again) == [(0, ends_at - 1)]
+        assert ends(world) == [(ends_at, ends_at)] * 3
+
+
 def test_z8_a_state_that_names_another_leader_ends_this_leadership() -> None:
     world = three(replica_lag_time_max_ms=2000)
     store = world.worlds[1].store
