@@ -185,6 +185,23 @@ def test_a_start_without_zookeeper_says_what_it_waits_for_and_gives_up(tmp_path:
     assert away.stop() == 1
 
 
+def test_a_killed_broker_registers_again_at_once(server: ZookeeperServer, tmp_path: Path) -> None:
+    """Its session would live for longer than a start waits."""
+    settings = {"zookeeper.session.timeout.ms": "40000"}
+    process = ServerProcess(tmp_path / "data", settings=settings, arguments=["--zookeeper", f"{zookeeper.HOST}:{server.port}"])
+    process.start()
+    for _ in range(2):
+        process.kill()
+        process.start()
+    look = KazooClient(f"{zookeeper.HOST}:{server.port}")
+    look.start()
+    assert len(look.get_children("/brokers/ids")) == 1
+    look.stop()
+    look.close()
+    assert process.stop() == 0
+    assert sum("ending the session that a process before has left" in line for line in process.output) == 2
+
+
 def test_a_signal_ends_a_start_that_waits(tmp_path: Path) -> None:
     port = free_ports(zookeeper.HOST, 1)[0]
     command = [sys.executable, "-m", "moldau.cli.main", "serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")]

@@ -22,6 +22,7 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.protocol.states import EventType as KazooEvent
 from kazoo.protocol.states import KeeperState, WatchedEvent
 
+from moldau.adapters.zookeeper_end import end_session
 from moldau.adapters.zookeeper_handler import LoopAnswer, LoopHandler
 from moldau.adapters.zookeeper_requests import OPEN, REQUEST_BYTES_MAX, Acl, bytes_of, outcome_of, submit
 from moldau.model.errors import CoordinationError
@@ -154,6 +155,29 @@ class ZookeeperCoordination:
         else:
             self._refuse_waiting()
             self._end()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing is not None
+
+    @property
+    def credentials(self) -> tuple[int, bytes]:
+        """Id and password of the session: who has them can continue it, and end it. While it is connected."""
+        session: tuple[int, bytes] = self._client.client_id
+        return session
+
+    def end_other(self, session: tuple[int, bytes], done: Callable[[], object]) -> None:
+        """End a session that another process has left; `done` when that was tried."""
+        handler, hosts, timeout_s = self._handler, self._connect.hosts, self._session_timeout_s
+
+        def end() -> None:
+            try:
+                end_session(hosts, session, timeout_s)
+            finally:
+                handler.post(done)
+
+        self._in_thread(end)
 
     @property
     def failure(self) -> str | None:

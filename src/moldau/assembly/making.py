@@ -35,6 +35,8 @@ class BrokerPorts(Value):
     random_bytes: Callable[[int], bytes]
     workers: "Callable[[], Workers]"
     """Processes for work that takes a processor for seconds; called when there is some for the first time."""
+    end_earlier_session: Callable[[bool, Callable[[], object]], object] | None = None
+    """As of :class:`moldau.assembly.zookeeper_session.EarlierSession`; None where sessions end with their process."""
     on_all_failed: AllFailedListener = lambda _failure: None
     log_files_max: int = OPEN_FILES_MAX
 
@@ -53,6 +55,7 @@ def make_broker(config: BrokerConfig, ports: BrokerPorts) -> Broker:
         network=ports.network,
         random_bytes=ports.random_bytes,
         workers=ports.workers,
+        end_earlier_session=ports.end_earlier_session,
         on_all_failed=ports.on_all_failed,
         log_files_max=ports.log_files_max,
     )

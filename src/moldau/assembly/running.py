@@ -223,6 +223,7 @@ class RunningBroker:
                     network=self._network,
                     random_bytes=os.urandom,
                     workers=self._make_workers,
+                    end_earlier_session=tree.end_earlier_session(files),
                     on_all_failed=self._all_failed,
                     log_files_max=log_files_max(),
                 ),

@@ -14,7 +14,9 @@ from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import CoordinationError
 
 if TYPE_CHECKING:
+    from moldau.adapters.zookeeper_coordination import ZookeeperCoordination
     from moldau.ports.coordination import Coordination
+    from moldau.ports.filesystem import FileSystem
 
 STORE = "moldau-metadata.sqlite"
 """File of the embedded metadata store, in the first log directory."""
@@ -29,9 +31,11 @@ class TreeStore:
         """What errors call it: the file, or the servers."""
         self.coordination: Coordination
         self._config = config
+        self._directory = directory
         self._loop = loop
         self._before_threads = before_threads
         self._embedded: SqliteCoordination | None = None
+        self._zookeeper: ZookeeperCoordination | None = None
         self._is_new = False
         self._thread: LoopBackground | None = None
 
@@ -46,6 +50,14 @@ class TreeStore:
             self._open_shared()
         else:
             self._open_embedded()
+
+    def end_earlier_session(self, files: "FileSystem") -> Callable[[bool, Callable[[], object]], object] | None:
+        """What ends the session of a killed process; None where sessions end with their processes."""
+        if self._zookeeper is None:
+            return None
+        from moldau.assembly.zookeeper_session import EarlierSession
+
+        return EarlierSession(self._zookeeper, self._loop, files, self._directory).end
 
     def started(self) -> None:
         """The broker has started: nothing waits for the store on this thread any more."""
@@ -98,7 +110,7 @@ class TreeStore:
         from moldau.assembly.zookeeper import open_zookeeper, wait_connected
 
         self._before_threads()
-        self.coordination = tree = open_zookeeper(self._config, self._loop)
+        self.coordination = self._zookeeper = tree = open_zookeeper(self._config, self._loop)
         try:
             await wait_connected(tree, self._config, interrupted)
         except BaseException:

@@ -82,6 +82,7 @@ class Broker:
         network: "Callable[[], Network]",
         random_bytes: Callable[[int], bytes],
         workers: "Callable[[], Workers] | None" = None,
+        end_earlier_session: Callable[[bool, Callable[[], object]], object] | None = None,
         log_files_max: int = OPEN_FILES_MAX,
         on_all_failed: "AllFailedListener" = lambda _failure: None,
     ) -> None:
@@ -91,6 +92,9 @@ class Broker:
 
         `network` gives what opens connections to other brokers, once there are some. `workers` gives those for work that burns a processor,
         once there is some; without them nothing is compacted.
+
+        `end_earlier_session` is called with the log directories locked, and whether all were stopped cleanly: it ends what the process
+        before has left in the coordination tree, and then calls back.
 
         `log_files_max`: files of segments that are kept open, of all logs together.
 
@@ -106,6 +110,7 @@ class Broker:
         self.workers = workers
         self.random_bytes = random_bytes
         self._network = network
+        self._end_earlier_session = end_earlier_session
         self.advertised: Mapping[str, Endpoint] = {}
         """Advertised addresses by listener; a client of one that is missing receives the address that it connected to."""
         self.receive_buffer = ReceiveBuffer(is_short=lambda: self.request_memory.exhausted)
@@ -235,7 +240,11 @@ class Broker:
             return
         epochs = {topic_partition: log.latest_epoch for topic_partition, log in self.logs.logs() if log.latest_epoch > 0}
         epochs |= {TopicPartition(topic.name, index): epoch - 1 for topic in adopted for index, epoch in topic.first_epochs.items()}
-        self.membership.join(info, self.applier, self.logs, epochs, partial(self._joined, adopted))
+        join = partial(self.membership.join, info, self.applier, self.logs, epochs, partial(self._joined, adopted))
+        if self._end_earlier_session is None:
+            join()
+        else:
+            self._end_earlier_session(self.logs.clean_epoch() >= 0, join)
 
     def _log_config(self, topic: str) -> "LogConfig | None":
         """What the logs of a topic obey; None for one that is not known."""
