@@ -24,13 +24,15 @@ NO_BROKER_EPOCH = -1
 class FollowerProgress:
     """How far a follower has come in the present leader epoch."""
 
-    __slots__ = ("broker_epoch", "caught_up_s", "fetched_s", "leader_end_offset", "log_end_offset")
+    __slots__ = ("broker_epoch", "caught_up_s", "fetched_s", "leader_end_offset", "log_end_offset", "log_start_offset")
 
     def __init__(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         self.broker_epoch = broker_epoch
         """The incarnation that fetches; -1 if it does not say."""
         self.log_end_offset = NO_OFFSET
         """Of the follower: the offset of its last fetch."""
+        self.log_start_offset = 0
+        """Of the follower, as its last fetch says."""
         self.caught_up_s = -inf
         """Monotonic time at which it last had all that the leader had."""
         self.fetched_s = -inf

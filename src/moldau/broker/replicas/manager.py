@@ -213,11 +213,13 @@ class ReplicaManager:
             return None
         return PeerError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline; the broker stops")
 
-    def fetched_by_follower(self, partition: HostedPartition, broker_id: int, broker_epoch: int, offset: int, leader_epoch: int) -> None:
+    def fetched_by_follower(
+        self, partition: HostedPartition, broker_id: int, broker_epoch: int, offset: int, leader_epoch: int, log_start_offset: int
+    ) -> None:
         """A follower fetches from `offset`, which passed every check: note its progress. PeerError: see `Partition.follower_fetched`."""
         machine = partition.machine
         before = machine.high_watermark
-        if machine.follower_fetched(broker_id, offset, leader_epoch, self._clock.monotonic(), broker_epoch):
+        if machine.follower_fetched(broker_id, offset, leader_epoch, self._clock.monotonic(), broker_epoch, log_start_offset):
             self.appends.committed_since(partition, before)
         if broker_id not in machine.isr and self._replication is not None:
             self._replication.look(partition)

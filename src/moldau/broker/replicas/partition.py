@@ -186,7 +186,9 @@ class Partition:
             self.flushed_offset = offset
         return self._show()
 
-    def follower_fetched(self, broker_id: int, offset: int, leader_epoch: int, now_s: float, broker_epoch: int = NO_BROKER_EPOCH) -> bool:
+    def follower_fetched(
+        self, broker_id: int, offset: int, leader_epoch: int, now_s: float, broker_epoch: int = NO_BROKER_EPOCH, log_start_offset: int = 0
+    ) -> bool:
         """A follower fetches from `offset`, so it has every record before it. Whether the committed offset or the high watermark moved.
 
         `broker_epoch`: its incarnation, if it says so; what an earlier one has had counts no more.
@@ -206,6 +208,7 @@ class Partition:
         elif broker_epoch < progress.broker_epoch:
             raise errors.earlier_incarnation(self, broker_id)
         progress.fetched(offset, self.log_end_offset, now_s)
+        progress.log_start_offset = log_start_offset
         return self._advance()
 
     # What is asked.

@@ -23,6 +23,10 @@ NO_BOUNDS = {
     "add.partitions.to.txn.retry.backoff.max.ms": "how long we try",
     "zookeeper.max.in.flight.requests": "of our own requests",
     "controlled.shutdown.max.retries": "of our own requests",
+    "replica.fetch.max.bytes": "of our own requests",
+    "replica.fetch.response.max.bytes": "of our own requests",
+    "replica.fetch.wait.max.ms": "of our own requests",
+    "replica.lag.time.max.ms": "which replicas are in sync",
 }
 """Settings with a `max` in the name that bound nothing of what clients take."""
 

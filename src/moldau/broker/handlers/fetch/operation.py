@@ -12,6 +12,8 @@ lists few thousand of them: a longer stretch is cut, and further partitions wait
 
 A follower that the partition is assigned to reads up to the log end, and what it asks for it has: its fetch moves the committed offset.
 
+A consumer that names a rack may be sent to a follower, and a follower serves it: see `read_replicas`.
+
 A consumer needs READ on each topic, a follower CLUSTER_ACTION on the cluster. The topic that a connection read last is kept with the permit
 epoch, so that the usual request, for one topic and like the one before it, costs two comparisons and no question. A waiting request that
 is attempted asks again if the epoch has changed. The quota of the client is asked when the response is made.
@@ -35,7 +37,7 @@ from moldau.protocol.fast.fetch import FetchFrame, FetchFramePartition, FetchPar
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
     from moldau.broker.handlers.fetch.sessions import FetchSessions
-    from moldau.broker.handlers.services import Guards, PartitionServices
+    from moldau.broker.handlers.services import ConfigServices, Guards, MetadataServices, PartitionServices
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.manager import ReplicaManager
     from moldau.broker.replicas.purgatory import Purgatory
@@ -62,7 +64,7 @@ Results = tuple[bytes, list[FetchPartitionResult]]
 
 if TYPE_CHECKING:
 
-    class Services(PartitionServices, Protocol):
+    class Services(ConfigServices, MetadataServices, PartitionServices, Protocol):
         """What Fetch uses of the broker."""
 
         @property
@@ -201,6 +203,8 @@ class Fetch:
         """Count what the answer has of one topic."""
         topic, found = results
         traffic = self.broker.partitions.traffic_of(topic, by_id=self.version >= FIRST_WITH_TOPIC_IDS)
+        if traffic is None and found and (followed := self._followed(topic, found[0].partition)) is not None:
+            traffic = followed.traffic
         self.broker.counters.fetched(traffic, found)
 
     def throttle_ms(self) -> int:
@@ -245,7 +249,7 @@ class Fetch:
         left, aborted_left, found, urgent = self.left, self.aborted_left, self.found, self.urgent
         results: list[FetchPartitionResult] = []
         for want in wanted:
-            partition = partitions.get(want.partition)
+            partition = partitions.get(want.partition) or self._followed(topic, want.partition)
             if partition is None:
                 result = _refused(want.partition, broker.missing_partition(topic, want.partition, by_id=by_id).code)
                 urgent = True
@@ -261,7 +265,8 @@ class Fetch:
                     if result.aborted_transactions:
                         aborted_left -= len(result.aborted_transactions)
                         left = left if aborted_left > 0 else 0
-                urgent = urgent or result.error_code != 0 or result.diverging_epoch is not None
+                elif result.error_code or result.diverging_epoch is not None or result.preferred_read_replica >= 0:
+                    urgent = True
             results.append(result)
         self.left, self.aborted_left, self.found, self.urgent = left, aborted_left, found, urgent
         return results
@@ -283,13 +288,13 @@ class Fetch:
         available = 0
         partitions = self.broker.partitions_of(topic, by_id=self.version >= FIRST_WITH_TOPIC_IDS)
         for want in wanted:
-            partition = partitions.get(want.partition)
+            partition = partitions.get(want.partition) or self._followed(topic, want.partition)
             if partition is not None and want.fetch_offset < (limit := self._limit(partition)):
                 available += partition.log.readable_bytes(want.fetch_offset, limit, want.max_bytes)
         return available
 
     def _may_read(self, topic: bytes, partitions: Mapping[int, HostedPartition]) -> bool:
-        """Ask the authorizer. Of a topic id without partitions here no name is known, and nothing is read."""
+        """Ask the authorizer. A topic id without a name is of a topic that is not known, and nothing is read."""
         broker, channel, epoch = self.broker, self.source.channel, self.permits.value
         authorizer = broker.pipeline.authorizer
         if self.isolation is FetchIsolation.LOG_END:
@@ -299,7 +304,26 @@ class Fetch:
                 return False
             self.permit.partitions, self.permit.epoch = partitions, epoch
             return True
-        return self.version >= FIRST_WITH_TOPIC_IDS or authorizer.allows(channel, Operation.READ, topic.decode())
+        if self.version < FIRST_WITH_TOPIC_IDS:
+            return authorizer.allows(channel, Operation.READ, topic.decode())
+        info = broker.metadata.topics_by_id.get(topic)
+        return info is None or authorizer.allows(channel, Operation.READ, info.name)
+
+    def _followed(self, topic: bytes, index: int) -> HostedPartition | None:
+        """A partition that this broker follows, for a consumer that may read from followers."""
+        if not self.frame.rack_id or self.frame.replica_id >= 0:
+            return None
+        from moldau.broker.handlers.fetch.read_replicas import followed_partition
+
+        return followed_partition(self.broker, topic, index, by_id=self.version >= FIRST_WITH_TOPIC_IDS)
+
+    def _preferred(self, partition: HostedPartition, offset: int) -> int:
+        """The replica that a consumer with a rack had better read from, -1 for this one."""
+        if not partition.is_led or len(partition.machine.isr) < 2:
+            return -1
+        from moldau.broker.handlers.fetch.read_replicas import preferred_replica
+
+        return preferred_replica(self.broker, self.source.channel, partition, self.frame.rack_id, offset)
 
     def _limit(self, partition: HostedPartition) -> int:
         """The offset before which the records are that may be read."""
@@ -316,26 +340,27 @@ class Fetch:
                 partition.machine.check_follower(self.frame.replica_id)
             if want.current_leader_epoch >= 0:
                 partition.machine.check_leader_epoch(want.current_leader_epoch)
+            offset = want.fetch_offset
             high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
             if want.last_fetched_epoch >= 0:
                 epoch, end_offset = log.end_offset_for_epoch(want.last_fetched_epoch)
                 if epoch < 0 or end_offset < 0:
-                    raise PeerError(
-                        ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.topic_partition}: epoch {want.last_fetched_epoch} is not known"
-                    )
-                if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
+                    raise _not_in_log(partition, f"epoch {want.last_fetched_epoch}")
+                if epoch < want.last_fetched_epoch or end_offset < offset:
+                    if not partition.is_led and end_offset >= high_watermark:  # a follower may not have all of that epoch yet
+                        raise _not_in_log(partition, f"all of epoch {want.last_fetched_epoch}")
                     return FetchPartitionResult(
                         partition.index, 0, high_watermark, stable_offset, log.start_offset, b"", diverging_epoch=(epoch, end_offset)
                     )
-            offset = want.fetch_offset
             if not log.start_offset <= offset <= log.log_end_offset:
-                raise PeerError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{partition.topic_partition}: offset {offset} is not in {log.start_offset}..{log.log_end_offset}",
+                raise _not_in_log(partition, f"offset {offset}")
+            if self.frame.rack_id and not follows and (replica := self._preferred(partition, offset)) >= 0:
+                return FetchPartitionResult(
+                    partition.index, 0, high_watermark, stable_offset, log.start_offset, b"", preferred_read_replica=replica
                 )
             if follows and self.reads == 1:
                 self.broker.replicas.fetched_by_follower(
-                    partition, self.frame.replica_id, self.frame.replica_epoch, offset, want.current_leader_epoch
+                    partition, self.frame.replica_id, self.frame.replica_epoch, offset, want.current_leader_epoch, want.log_start_offset
                 )
                 high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
             records: FileRange | bytes = b""
@@ -394,6 +419,12 @@ def _refused(index: int, code: ErrorCode, partition: HostedPartition | None = No
         return FetchPartitionResult(index, code, -1, -1, -1, b"")
     log = partition.log
     return FetchPartitionResult(index, code, log.high_watermark, log.last_stable_offset, log.start_offset, b"")
+
+
+def _not_in_log(partition: HostedPartition, what: str) -> PeerError:
+    """For what a log does not have: a follower's may have it later, and its consumer goes back to the leader."""
+    code = ErrorCode.OFFSET_OUT_OF_RANGE if partition.is_led else ErrorCode.OFFSET_NOT_AVAILABLE
+    return PeerError(code, f"{partition.topic_partition}: {what} is not in {partition.log.start_offset}..{partition.log.log_end_offset}")
 
 
 def _aborted(log: "PartitionLog", read: "ReadResult", offset: int, limit: int) -> list[tuple[int, int]]:

@@ -87,12 +87,22 @@ COORDINATORS = table(
             "num.replica.fetchers",
             1,
             "Connections per broker that followers fetch by. Here one thread serves all, and a second connection would divide its work.",
+            allowed=at_least(1),
+            mode=CLUSTER,
             in_effect=False,
         ),
         integer(
-            "replica.fetch.max.bytes", 1_048_576, "Bytes of records that a follower asks for per partition; a longer batch is sent whole."
+            "replica.fetch.max.bytes",
+            1_048_576,
+            "Bytes of records that a follower asks for per partition; a longer batch is sent whole.",
+            allowed=at_least(0),
         ),
-        integer("replica.fetch.response.max.bytes", 10_485_760, "The same of all partitions that one request asks for together."),
+        integer(
+            "replica.fetch.response.max.bytes",
+            10_485_760,
+            "The same of all partitions that one request asks for together.",
+            allowed=at_least(0),
+        ),
         integer("replica.fetch.min.bytes", 1, "Bytes of records that a follower's fetch waits for.", allowed=at_least(1)),
         integer("replica.fetch.wait.max.ms", 500, "How long a follower's fetch waits for them.", allowed=at_least(1)),
         integer(
@@ -108,6 +118,13 @@ COORDINATORS = table(
             30_000,
             "How long the answer to a follower's fetch may take; more than `replica.fetch.wait.max.ms`.",
             allowed=at_least(1),
+        ),
+        string(
+            "replica.selector.class",
+            None,
+            "How a leader chooses the replica that a consumer reads from: by the consumer's `client.rack`, or itself, as without a class.",
+            allowed=OneOf(*(f"org.apache.kafka.common.replica.{name}" for name in ("LeaderSelector", "RackAwareReplicaSelector"))),
+            deviation="These two classes by name; there is nothing to load others with.",
         ),
         long(
             "replica.lag.time.max.ms",
@@ -225,16 +242,7 @@ COORDINATORS = table(
             deviation="As Apache Kafka before 4.0.",
         ),
         *later(
-            long("replica.lag.time.max.ms", 30_000, "A follower that has not caught up for this long is no longer in sync."),
-            integer("replica.fetch.max.bytes", 1_048_576, "Bytes per partition that a follower asks for.", allowed=at_least(0)),
-            integer("replica.fetch.min.bytes", 1, "Bytes for which a follower waits."),
-            integer("replica.fetch.response.max.bytes", 10_485_760, "Bytes per answer that a follower asks for.", allowed=at_least(0)),
-            integer("replica.fetch.wait.max.ms", 500, "How long a follower waits for them."),
-            integer("replica.fetch.backoff.ms", 1000, "How long a follower waits after an error.", allowed=at_least(0)),
-            integer("replica.socket.timeout.ms", 30_000, "How long a follower waits for an answer."),
             integer("replica.socket.receive.buffer.bytes", 65_536, "Size of a follower's receive buffer."),
-            string("replica.selector.class", None, "How a replica for a consumer to read from is chosen."),
-            integer("num.replica.fetchers", 1, "Connections per leader that a follower fetches over.", allowed=at_least(1), mode=CLUSTER),
             integer("controller.socket.timeout.ms", 30_000, "How long the controller waits for a broker's answer."),
             items(
                 "group.coordinator.rebalance.protocols",
