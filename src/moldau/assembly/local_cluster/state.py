@@ -27,6 +27,8 @@ CONTROL_FILE = "cluster.control"
 LOCK_FILE = "cluster.lock"
 METADATA_FILE = "cluster.sqlite"
 ZOOKEEPER_FOLDER = "zookeeper"
+BROKER_FOLDER = "brokers"
+LOG_FOLDER = "logs"
 START_ZOOKEEPER = "start"
 """In place of addresses: the cluster has a ZooKeeper server of its own."""
 _FORMAT = 1
@@ -128,6 +130,11 @@ def write_state(directory: str, state: ClusterState) -> None:
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)
     os.replace(f"{path}.new", path)
+
+
+def log_of(directory: str, broker_id: int) -> str:
+    """The file with what a broker prints."""
+    return os.path.join(directory, LOG_FOLDER, f"broker-{broker_id}.log")
 
 
 def request_restart(directory: str, broker_id: int) -> None:

@@ -19,13 +19,16 @@ from moldau.adapters import guarded_child
 from moldau.adapters.process_identity import has_ended, identity_of, send_signal
 from moldau.adapters.zookeeper_server import ZookeeperServer
 from moldau.assembly.local_cluster.state import (
+    BROKER_FOLDER,
     CONTROL_FILE,
     LOCK_FILE,
+    LOG_FOLDER,
     METADATA_FILE,
     START_ZOOKEEPER,
     ZOOKEEPER_FOLDER,
     ClusterState,
     LocalClusterError,
+    log_of,
     read_state,
     write_state,
 )
@@ -85,7 +88,7 @@ class Supervisor:
         self.state = state
         self._end_leftovers()
         self._open_control()
-        for folder in ("brokers", "logs"):
+        for folder in (BROKER_FOLDER, LOG_FOLDER):
             os.makedirs(os.path.join(self.directory, folder), exist_ok=True)
         if state.zookeeper == START_ZOOKEEPER:
             self._start_zookeeper()
@@ -98,7 +101,7 @@ class Supervisor:
         while not self._all_serve():
             if time.monotonic() >= line_at:
                 line_at += WAITING_LINE_S
-                self._report(f"waiting until all brokers know each other; their logs are in {os.path.join(self.directory, 'logs')}")
+                self._report(f"waiting until all brokers know each other; their logs are in {os.path.join(self.directory, LOG_FOLDER)}")
             for broker_id, child in self._children.items():
                 if child.poll() is not None:
                     raise LocalClusterError(f"broker {broker_id} ended at its start, {_how(child)}: {self._last_line(broker_id)}")
@@ -186,10 +189,10 @@ class Supervisor:
         if before is not None:
             _close_guard(before)
         command = [sys.executable, "-I", "-S", guarded_child.__file__, sys.executable, "-P", "-m", "moldau.cli.main", "serve"]
-        command += ["--listen", broker.address, "--data", os.path.join(self.directory, "brokers", str(broker_id)), *self._metadata()]
+        command += ["--listen", broker.address, "--data", os.path.join(self.directory, BROKER_FOLDER, str(broker_id)), *self._metadata()]
         for setting in (f"broker.id={broker_id}", *self._settings):
             command += ["--set", setting]
-        with open(self._log(broker_id), "ab") as log:
+        with open(log_of(self.directory, broker_id), "ab") as log:
             child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0)
         self._children[broker_id] = child
         if broker_id in self._starting:
@@ -240,7 +243,7 @@ class Supervisor:
             return
         advice = f"`moldau cluster restart {broker_id} --data {self.directory}` starts it again"
         how = _how(self._children[broker_id])
-        self._report(f"broker {broker_id} ended, {how}; {self._count()}; its log is {self._log(broker_id)}; {advice}")
+        self._report(f"broker {broker_id} ended, {how}; {self._count()}; its log is {log_of(self.directory, broker_id)}; {advice}")
 
     def _count(self) -> str:
         live = sum(each.poll() is None for each in self._children.values())
@@ -256,14 +259,11 @@ class Supervisor:
         child.send_signal(number)
         child.send_signal(signal.SIGCONT)
 
-    def _log(self, broker_id: int) -> str:
-        return os.path.join(self.directory, "logs", f"broker-{broker_id}.log")
-
     def _last_line(self, broker_id: int) -> str:
-        with open(self._log(broker_id), "rb") as log:
+        with open(log_of(self.directory, broker_id), "rb") as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - LAST_LINE_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
-        return lines[-1].removeprefix("Error: ") if lines else f"its log {self._log(broker_id)} is empty"
+        return lines[-1].removeprefix("Error: ") if lines else f"its log {log_of(self.directory, broker_id)} is empty"
 
 
 def _close_guard(child: "subprocess.Popen[bytes]") -> None:
