@@ -1107,6 +1107,22 @@ def test_a_session_that_is_closed_without_a_connection_answers_what_waits(fakes:
     assert two.names("/") == []
 
 
+def test_a_session_that_a_listener_closes_when_its_connection_ends_takes_only_its_own_nodes_with_it(fakes: FakeAtOnce) -> None:
+    one, two = fakes.open(), fakes.open()
+    one.ask(Create("/e", ephemeral=True))
+    two.ask(Create("/lasting"))
+    closed: list[str] = []
+
+    def heard(event: WatchEvent | SessionEvent) -> None:
+        if isinstance(event, SessionEvent) and event.state is SUSPENDED:
+            one.session.close(lambda: closed.append("closed"))
+
+    one.session.listen(heard)
+    fake(one).suspend()
+    assert [each.state for each in one.take() if isinstance(each, SessionEvent)] == [SUSPENDED, CLOSED]
+    assert (closed, two.names("/")) == (["closed"], ["lasting"])
+
+
 def test_a_multi_too_long_for_zookeeper_is_our_own_bug(fakes: FakeAtOnce) -> None:
     one = fakes.open()
     with pytest.raises(ValueError, match="a multi of more than 1000000 bytes"):

@@ -319,7 +319,7 @@ class FakeSession:
         self._stream.fire([SessionEvent(SessionState.SUSPENDED, self.session_id)])
         for done in lost:
             self._stream.answer(done, ConnectionLostError())
-        if self._closing is not None:
+        if self._closing is not None and self.session_id:  # or a listener has closed it
             self._tree.end_session(self.session_id)
             self._closed()
 
