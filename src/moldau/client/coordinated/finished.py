@@ -18,6 +18,9 @@ class FinishedOffsets:
         self._store = store
         self._finished: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        self._is_committing = False
+        self._waiting: list[Callable[[MoldauError | None], object]] = []
+        """Of commits that begin when the one that is made has ended."""
         self._period = 0
         """Counts the calls of `forget`: the outcome of a commit that began before one says nothing after it."""
 
@@ -35,18 +38,30 @@ class FinishedOffsets:
         return {where: offset for where, offset in self._finished.items() if self._committed.get(where) != offset}
 
     def commit(self, done: Callable[[MoldauError | None], object]) -> None:
-        """Commit what is not; `done` is called when that has ended, now or later."""
+        """Commit what is not; `done` is called when that has ended, now or later. One commit at a time; the next one has all since."""
+        self._waiting.append(done)
+        if not self._is_committing:
+            self._commit_next()
+
+    def _commit_next(self) -> None:
+        waiting, self._waiting = self._waiting, []
         wanted, period = self.uncommitted, self._period
 
         def ended(error: MoldauError | None) -> None:
+            self._is_committing = False
             if error is None and period == self._period:
                 self._committed.update(wanted)
-            done(error)
+            if self._waiting:
+                self._commit_next()
+            for done in waiting:
+                done(error)
 
         if wanted:
+            self._is_committing = True
             self._store.commit(wanted, ended)
         else:
-            done(None)
+            for done in waiting:
+                done(None)
 
     def log_failure(self, error: MoldauError | None) -> None:
         """Log that a commit that no one waits for has failed, if it has."""

@@ -14,6 +14,8 @@ from moldau.ports.coordination import (
     Create,
     Data,
     GetData,
+    Multi,
+    NodeError,
     NodeExistsError,
     NoNodeError,
     Outcome,
@@ -21,11 +23,16 @@ from moldau.ports.coordination import (
 )
 
 Offsets = Mapping[TopicPartition, int]
+WRITES_AT_A_TIME = 2000
+"""In one request: ZooKeeper takes up to a megabyte."""
 log = logging.getLogger("moldau.client")
 
 
 class OffsetStore(Protocol):
-    """Reads and commits the offsets of one group. `done` is called once, at once or later, with an error if it failed."""
+    """Reads and commits the offsets of one group. `done` is called once, at once or later, with an error if it failed.
+
+    One commit is made at a time: the next begins when `done` was called.
+    """
 
     def read(self, partitions: Sequence[TopicPartition], done: Callable[[Offsets | MoldauError], object]) -> None:
         """The committed offsets; partitions without one are left out."""
@@ -71,7 +78,21 @@ class TreeOffsets:
             done(found)
 
     def commit(self, offsets: Offsets, done: Callable[[MoldauError | None], object]) -> None:
-        """See the protocol."""
+        """See the protocol. In one request, unless a node does not exist yet."""
+        if not 1 < len(offsets) <= WRITES_AT_A_TIME:
+            self._write_each(offsets, done)
+            return
+
+        def written(outcome: Outcome) -> None:
+            if isinstance(outcome, NodeError):
+                self._write_each(offsets, done)
+            else:
+                done(outcome if isinstance(outcome, CoordinationError) else None)
+
+        writes = (SetData(nodes.offset(self._group, where), nodes.encode_offset(offset)) for where, offset in offsets.items())
+        self._tree.submit(Multi(tuple(writes)), written)
+
+    def _write_each(self, offsets: Offsets, done: Callable[[MoldauError | None], object]) -> None:
         errors: list[MoldauError] = []
         left = len(offsets)
 
@@ -89,10 +110,7 @@ class TreeOffsets:
             done(None)
 
     def _write(self, where: TopicPartition, offset: int, ended: Callable[[MoldauError | None], object]) -> None:
-        """Change the node, or create it, with its parents if they were removed.
-
-        Another write of this session that finds no node creates it after this one, and so comes later.
-        """
+        """Change the node, or create it, with its parents if they were removed."""
 
         def changed(outcome: Outcome) -> None:
             if isinstance(outcome, NoNodeError):
