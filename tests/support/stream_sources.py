@@ -18,6 +18,8 @@ class FakeSource:
         self.lengths = dict(partitions)
         self.committed: dict[TopicPartition, int] = {}
         self.calls: list[str] = []
+        self.streams: dict[TopicPartition, int] = {}
+        """By number, of partitions that are not the streams' own choice."""
         self.error: Exception | None = None
         self._listener: RebalanceListener | None = None
         self._at: dict[TopicPartition, int] = {}
@@ -66,6 +68,9 @@ class FakeSource:
 
     def assignment(self) -> list[TopicPartition]:
         return list(self._at)
+
+    def stream_of(self, where: TopicPartition) -> int | None:
+        return self.streams.get(where)
 
     def fetch(self, count: int, timeout_s: float) -> list[ConsumedMessage]:
         assert threading.get_ident() == self.thread, "one thread asks a source"

@@ -11,6 +11,7 @@ from moldau.model.extras import load
 if TYPE_CHECKING:
     from moldau.client.asynchronous import AsyncConsumer, AsyncProducer
     from moldau.client.consumer import Consumer
+    from moldau.client.coordinated.streams import create_coordinated_streams
     from moldau.client.delivery import Deliveries, Delivery
     from moldau.client.failures import (
         ClientError,
@@ -50,6 +51,7 @@ _HOMES = {
     "Transaction": "moldau.client.transactions",
     "TransactionAbortedError": "moldau.client.failures",
     "TransactionError": "moldau.client.failures",
+    "create_coordinated_streams": "moldau.client.coordinated.streams",
     "create_message_streams": "moldau.client.streams",
     "murmur2": "moldau.client.partitioning",
     "partition_of": "moldau.client.partitioning",
@@ -77,6 +79,7 @@ __all__ = [
     "Transaction",
     "TransactionAbortedError",
     "TransactionError",
+    "create_coordinated_streams",
     "create_message_streams",
     "murmur2",
     "partition_of",

@@ -197,6 +197,9 @@ class Session(ConsumerQueries):
         """What is read now."""
         return ours(self._call(self._inner.assignment))
 
+    def stream_of(self, where: TopicPartition) -> None:
+        """Streams that it feeds share its partitions out by their number."""
+
     def fetch(self, count: int, timeout_s: float) -> list[ConsumedMessage]:
         """At most `count` messages that are fetched; the first one is waited for. ConsumeError ends reading.
 

@@ -1,7 +1,7 @@
 """The thread of message streams: it alone calls the source, fetches ahead, and has the finished offsets committed.
 
-`moldau.client.session.Session` is one: a member of a consumer group. Another one (consumers that share the
-partitions out among themselves) may feed the same streams. Only the streams' feeder calls it, from its one thread.
+`moldau.client.session.Session` is one: a member of a consumer group. `moldau.client.coordinated.source` is another one: members share the
+partitions out among themselves. Only the streams' feeder calls it, from its one thread.
 
 What other threads want of the source (a seek, a commit) is a command that it carries out between two fetches.
 
@@ -35,6 +35,9 @@ class StreamSource(Protocol):
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are assigned now."""
+
+    def stream_of(self, where: TopicPartition) -> int | None:
+        """Which of its topic's streams reads an assigned partition, by its number; None: the one that has the fewest."""
 
     def fetch(self, count: int, timeout_s: float) -> list[ConsumedMessage]:
         """At most `count` messages of assigned partitions that are not paused, in order; the first one is waited for.
@@ -204,7 +207,7 @@ class StreamFeeder:
     def assigned(self, partitions: list[TopicPartition]) -> None:
         """These are assigned."""
         self._paused.difference_update(partitions)
-        self._queues.own(partitions)
+        self._queues.own({where: self._source.stream_of(where) for where in partitions})
 
     def revoked(self, partitions: list[TopicPartition]) -> None:
         """These go to another member: what was not handed out is dropped; messages in hand are waited for, for `revoke_wait_s`."""

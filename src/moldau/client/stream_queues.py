@@ -121,11 +121,12 @@ class StreamQueues:
         """Every lane, topic by topic."""
         return (lane for lanes in self.lanes.values() for lane in lanes)
 
-    def own(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are assigned: each goes to the stream of its topic that has the fewest."""
+    def own(self, partitions: Mapping[TopicPartition, int | None]) -> None:
+        """These are assigned, to streams of their topics by number; None: to the one that has the fewest."""
         with self.lock:
-            for where in sorted(partitions):
-                lane = min(self.lanes[where.topic], key=lambda each: len(each.partitions))
+            for where, number in sorted(partitions.items()):
+                lanes = self.lanes[where.topic]
+                lane = min(lanes, key=lambda each: len(each.partitions)) if number is None else lanes[number]
                 self._epochs += 1
                 lane.partitions.add(where)
                 self._owned[where] = _Ownership(lane, self._epochs)

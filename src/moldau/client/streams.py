@@ -43,11 +43,17 @@ def create_message_streams(
     committing to `MessageStreams.commit`. ValueError for what cannot be meant.
     """
     made = {"fetch.wait.max.ms": FETCH_WAIT_MS} | consumer_settings(bootstrap_servers, group_id, options)
+    wanted = streams_by_topic(topics, streams)
+    session = Session(made, group_id, options.get("close_timeout_ms", CLOSE_TIMEOUT_MS) / 1000)
+    return MessageStreams(wanted, session, patience_s=made["max.poll.interval.ms"] / 1000)
+
+
+def streams_by_topic(topics: str | Mapping[str, int], streams: int) -> dict[str, int]:
+    """How many streams each topic gets. ValueError if one gets none."""
     wanted = {topics: streams} if isinstance(topics, str) else dict(topics)
     if not wanted or any(count < 1 for count in wanted.values()):
         raise ValueError(f"each topic needs at least one stream, not {wanted}")
-    session = Session(made, group_id, options.get("close_timeout_ms", CLOSE_TIMEOUT_MS) / 1000)
-    return MessageStreams(wanted, session, patience_s=made["max.poll.interval.ms"] / 1000)
+    return wanted
 
 
 class MessageStream:

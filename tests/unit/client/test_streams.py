@@ -63,6 +63,16 @@ def test_partitions_are_shared_out_among_the_streams_of_their_topic() -> None:
         assert streams.assignment() == {P0, P1, P3, ("u", 0)}
 
 
+def test_a_source_may_choose_the_stream_of_a_partition() -> None:
+    source = FakeSource(dict.fromkeys([P0, P1, P2, P3], 1))
+    source.streams = {P0: 1, P1: 1, P2: 0}
+    with streams_of(source, {"t": 2}) as streams:
+        source.give(P0, P1, P2)
+        assert [stream.partitions() for stream in streams] == [[P2], [P0, P1]]
+        source.give(P3)
+        assert [stream.partitions() for stream in streams] == [[P2, P3], [P0, P1]]
+
+
 def test_a_stream_waits_for_more_and_ends_only_when_closed() -> None:
     source = FakeSource({P0: 2})
     seen: list[int] = []

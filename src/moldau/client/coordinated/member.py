@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 
 from moldau.client.coordinated import nodes
 from moldau.client.coordinated.finished import FinishedOffsets
-from moldau.client.coordinated.offsets import Offsets, OffsetStore
+from moldau.client.coordinated.offsets import WRITES_AT_A_TIME, Offsets, OffsetStore
 from moldau.client.coordinated.planning import Plan, Planning
 from moldau.client.coordinated.procedure import Procedure, ProcedureRun, Resume, Step, ask
 from moldau.model.errors import MoldauError
@@ -54,8 +54,6 @@ UNNOTICED_PART = 2 / 3
 """Of the session's timeout: the time without contact after which a client is SUSPENDED."""
 MARGIN_PART = 1 / 10
 """Of the session's timeout: for clocks that run apart, and for turns of this process."""
-WRITES_AT_A_TIME = 2000
-"""Owner nodes that one request creates or deletes: ZooKeeper takes up to a megabyte."""
 CONFLICTS_LOGGED = 4
 """Claims in a row that fail before that is a warning: some are usual while members come and go."""
 
@@ -66,7 +64,7 @@ class PartitionReader(Protocol):
     """Reads the partitions that a member owns."""
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Read these from there on; None: nothing is committed."""
+        """Read these from there on; None: nothing is committed. A MoldauError, raised before it reads: it is called again later."""
 
     def stop(self) -> None:
         """Read none any more. What is finished is stored (`GroupMember.store`) before this returns."""
@@ -315,9 +313,13 @@ class GroupMember:
         self._finished.begin(found)
         self.owned = plan
         self._is_reading = True
+        try:
+            self._reader.start({where: found.get(where) for where in plan})
+        except MoldauError:
+            self.owned, self._is_reading = {}, False
+            raise
         self.rebalances += 1
         log.info("group %s: %s reads %d partitions", self._group, self._consumer, len(plan))
-        self._reader.start({where: found.get(where) for where in plan})
 
     def _wait_for(self, path: str, conflicts: int) -> Procedure:
         """Until the owner of a partition has released it, something else has changed, or the back-off is over."""
