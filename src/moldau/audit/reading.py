@@ -13,12 +13,12 @@ from typing import Final, Self
 
 from moldau.audit.rules import is_counted
 from moldau.client.cluster import Cluster
-from moldau.client.errors import failure
+from moldau.client.errors import TruncationError, failure
 from moldau.client.groups import GroupOffset
 from moldau.client.metadata import NO_TOPIC_ID, TopicMetadata
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchedBatches, FetchLimits
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.identity import TopicPartition
+from moldau.model.identity import Offset, TopicPartition
 from moldau.tracking.audit_record import Gap
 from moldau.tracking.clock import now_ms
 
@@ -296,7 +296,9 @@ class TopicReader:
         position = self.positions[where]
         first = self._cluster.list_offsets({where: EARLIEST})[where].offset
         last = self._cluster.list_offsets({where: LATEST})[where].offset
-        if first <= position <= last:
+        if isinstance(error, TruncationError):
+            last = Offset(max(error.end_offset, first))
+        elif first <= position <= last:
             raise error
         gap = Gap(where.partition, position, first, "gone") if position < first else Gap(where.partition, last, position, "cut")
         what = "records deleted before they were counted" if gap.cause == "gone" else "records counted that the log has lost"

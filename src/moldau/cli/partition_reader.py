@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.output import counted, say
-from moldau.client.errors import RequestFailedError
+from moldau.client.errors import RequestFailedError, TruncationError
 from moldau.client.fetched_batches import BEYOND_BOUND, DAMAGED, UnreadableBatchError, VisibleBatches, checked_batches, next_readable
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
 from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
@@ -76,7 +76,7 @@ class PartitionReader:
             fetched = self._cluster.fetch_many(self.positions, self._limits)
         except RequestFailedError as error:
             where = error.subject
-            if not isinstance(where, TopicPartition):
+            if not isinstance(where, TopicPartition) or isinstance(error, TruncationError):
                 raise
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._catch_up(where)

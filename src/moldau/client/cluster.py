@@ -11,13 +11,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from moldau.client.connection import BrokerConnection
-from moldau.client.errors import InterruptedByStopError, Retry, UnreachableError, failure, may_pass
+from moldau.client.errors import InterruptedByStopError, Retry, TruncationError, UnreachableError, failure, may_pass
 from moldau.client.metadata import ClusterMetadata, Leaders, TopicMetadata, from_response
 from moldau.client.partition_requests import (
     READ_UNCOMMITTED,
     Answers,
     FetchedBatches,
     FetchLimits,
+    LastRead,
     ListedOffset,
     fetch_request,
     list_offsets_request,
@@ -53,6 +54,7 @@ class Cluster:
         self._connections: dict[Address, BrokerConnection] = {}
         self._leaders = Leaders()
         self._contacted = False
+        self._last_read: dict[TopicPartition, LastRead] = {}
 
     def metadata(self, topics: Iterable[str] | None = None, *, create_missing: bool = False) -> ClusterMetadata:
         """Brokers and `topics` (None: all), asked for now. A topic that cannot be described has its `error` set.
@@ -176,17 +178,28 @@ class Cluster:
     def fetch_many(
         self, positions: Mapping[TopicPartition, int], limits: FetchLimits | None = None
     ) -> dict[TopicPartition, FetchedBatches]:
-        """Record batches of many partitions, all leaders asked at once. Of a partition that had nothing in time `records` is empty."""
+        """Record batches of many partitions, all leaders asked at once. Of a partition that had nothing in time `records` is empty.
+
+        TruncationError, once, for one that is read on where a read has ended and whose leader does not have what was read then.
+        """
         limits = limits or FetchLimits()
-        ids = self._leaders.topic_ids
+        ids, epochs, last_read = self._leaders.topic_ids, self._leaders.epochs, self._last_read
+        for where in positions:
+            if where not in last_read:
+                last_read[where] = LastRead()
 
         def build(partitions: list[TopicPartition]) -> Any:
-            return fetch_request({where: positions[where] for where in partitions}, ids, limits)
+            return fetch_request({where: positions[where] for where in partitions}, ids, limits, epochs, last_read)
 
         def read(response: Any, partitions: list[TopicPartition]) -> Answers[FetchedBatches]:
-            return read_fetch(response, {where: positions[where] for where in partitions}, ids)
+            return read_fetch(response, {where: positions[where] for where in partitions}, ids, last_read)
 
-        return self.at_leaders(ApiKey.FETCH, positions, build, read, timeout_s=self.timeout_s + limits.max_wait_ms / 1000)
+        try:
+            return self.at_leaders(ApiKey.FETCH, positions, build, read, timeout_s=self.timeout_s + limits.max_wait_ms / 1000)
+        except TruncationError as error:
+            if isinstance(error.subject, TopicPartition):
+                del last_read[error.subject]  # who reads on nevertheless has decided to
+            raise
 
     def _ask(
         self,
@@ -242,6 +255,8 @@ class Cluster:
     def forget_topic(self, name: str) -> None:
         """Forget a topic, its id too: it was deleted, and another may be created under its name."""
         self._leaders.forget_topic(name)
+        for where in [where for where in self._last_read if where.topic == name]:
+            del self._last_read[where]
 
     def _candidates(self) -> list[Address]:
         """Every address worth a try: connected ones first, then the rest of the cluster, then the list we started with."""

@@ -41,6 +41,23 @@ class RequestFailedError(PeerError):
         self.subject = subject
 
 
+class TruncationError(RequestFailedError):
+    """A leader lacks records that were read: the log was truncated to `end_offset`, before `position`, from where on reading continued.
+
+    So it is after an election of a replica that was not in sync. What comes from `end_offset` on is not what was read there.
+    """
+
+    def __init__(self, where: TopicPartition, position: int, end_offset: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"partition {where}: log truncated: records from offset {end_offset} up to {position} were read and no longer exist; the leader"
+            " was not in sync when it was elected (unclean.leader.election.enable)",
+            where,
+        )
+        self.position = position
+        self.end_offset = end_offset
+
+
 def failure(code: int, subject: str | TopicPartition, detail: str | None = None) -> RequestFailedError:
     """The error for a code out of a response; a code that we do not know counts as UNKNOWN_SERVER_ERROR."""
     known = known_error(code)

@@ -42,7 +42,7 @@ class UnreadableBatchError(CorruptBatchError):
 
 def checked_batches(partition: TopicPartition, fetched: FetchedBatches, position: int) -> Iterator[HeaderAndBytes]:
     """Header and bytes of each whole batch that reaches to `position` or beyond. UnreadableBatchError at the first that is damaged."""
-    records = fetched.records
+    records, last_read = fetched.records, fetched.last_read
     at, size, due, seen = 0, len(records), position, False
     while True:
         try:
@@ -64,6 +64,8 @@ def checked_batches(partition: TopicPartition, fetched: FetchedBatches, position
                 believed = fault is CHECKSUM and due <= header.base_offset < (following or fetched.high_watermark)
                 raise UnreadableBatchError(partition, header.base_offset if believed else due, following, fault)
         due, seen = header.base_offset + header.last_offset_delta + 1, True
+        if last_read is not None:
+            last_read.offset, last_read.epoch = due, header.partition_leader_epoch
         yield header, batch
     if size and not seen:
         raise UnreadableBatchError(partition, position, None, f"in {size} bytes there is no whole batch with this offset")

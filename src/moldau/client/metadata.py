@@ -87,6 +87,8 @@ class Leaders:
     def __init__(self) -> None:
         self.brokers: dict[BrokerId, Address] = {}
         self.topic_ids: dict[str, bytes] = {}
+        self.epochs: dict[TopicPartition, int] = {}
+        """Of the leaders."""
         self._leaders: dict[TopicPartition, BrokerId] = {}
         self._errors: dict[str, ErrorCode] = {}
 
@@ -99,7 +101,8 @@ class Leaders:
                 continue
             self.topic_ids.setdefault(topic.name, topic.id)
             for partition in topic.partitions:
-                self._leaders[TopicPartition(topic.name, partition.partition)] = partition.leader
+                where = TopicPartition(topic.name, partition.partition)
+                self._leaders[where], self.epochs[where] = partition.leader, partition.leader_epoch
 
     def __contains__(self, where: TopicPartition) -> bool:
         return self._leaders.get(where, NO_LEADER) in self.brokers
@@ -121,10 +124,11 @@ class Leaders:
     def forget(self, where: TopicPartition) -> None:
         """Ask again before the next request to this partition."""
         self._leaders.pop(where, None)
+        self.epochs.pop(where, None)
 
     def forget_topic(self, name: str) -> None:
         """Forget everything about a topic, its id too."""
         self.topic_ids.pop(name, None)
         self._errors.pop(name, None)
         for where in [where for where in self._leaders if where.topic == name]:
-            del self._leaders[where]
+            del self._leaders[where], self.epochs[where]

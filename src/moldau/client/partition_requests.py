@@ -6,7 +6,7 @@ The classes of a request are loaded when the first one is made.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from moldau.client.errors import RequestFailedError, failure
+from moldau.client.errors import RequestFailedError, TruncationError, failure
 from moldau.model.errors import ProtocolError
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
 
@@ -48,6 +48,16 @@ class AbortedRecords(NamedTuple):
     first_offset: int
 
 
+class LastRead:
+    """Where reading of a partition has come to, and the leader epoch of the record before that; -1 for one that is not known."""
+
+    __slots__ = ("epoch", "offset")
+
+    def __init__(self) -> None:
+        self.offset = -1
+        self.epoch = -1
+
+
 class FetchedBatches(NamedTuple):
     """Record batches as they lie in the log, not decoded; the first may begin before the offset asked for, the last may be cut off.
 
@@ -60,6 +70,8 @@ class FetchedBatches(NamedTuple):
     log_start_offset: Offset
     aborted: tuple[AbortedRecords, ...] = ()
     """Only for readers of committed records."""
+    last_read: LastRead | None = None
+    """Noted by who reads the batches (`checked_batches`), for the next fetch."""
 
 
 class FetchLimits(NamedTuple):
@@ -97,18 +109,30 @@ def read_list_offsets(response: Any) -> Answers[ListedOffset]:
     return answers
 
 
-def fetch_request(positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes], limits: FetchLimits) -> "FetchRequest":
-    """Ask for records from an offset per partition. Topics carry name and id; the version decides which of them travels."""
+def fetch_request(
+    positions: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, bytes],
+    limits: FetchLimits,
+    epochs: Mapping[TopicPartition, int],
+    last_read: Mapping[TopicPartition, LastRead],
+) -> "FetchRequest":
+    """Ask for records from an offset per partition. Topics carry name and id; the version decides which of them travels. `epochs`: those
+    of the leaders that are asked; with them, and with what was read last, a leader finds out whether the log is another one now (KIP-320).
+    """
+
     from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-    topics = [
-        FetchTopic(
-            name,
-            topic_ids[name],
-            [FetchPartition(tp.partition, fetch_offset=positions[tp], partition_max_bytes=limits.partition_max_bytes) for tp in partitions],
+    def wanted(where: TopicPartition) -> FetchPartition:
+        before = last_read.get(where)
+        return FetchPartition(
+            where.partition,
+            current_leader_epoch=epochs.get(where, -1),
+            fetch_offset=positions[where],
+            last_fetched_epoch=before.epoch if before is not None and before.offset == positions[where] else -1,
+            partition_max_bytes=limits.partition_max_bytes,
         )
-        for name, partitions in _by_topic(positions).items()
-    ]
+
+    topics = [FetchTopic(name, topic_ids[name], [wanted(tp) for tp in partitions]) for name, partitions in _by_topic(positions).items()]
     return FetchRequest(
         max_wait_ms=limits.max_wait_ms,
         min_bytes=limits.min_bytes,
@@ -118,8 +142,12 @@ def fetch_request(positions: Mapping[TopicPartition, int], topic_ids: Mapping[st
     )
 
 
-def read_fetch(response: Any, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes]) -> Answers[FetchedBatches]:
-    """Answers to a FetchRequest. An error names the offset that was asked for. RequestFailedError when the whole request failed."""
+def read_fetch(
+    response: Any, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes], last_read: Mapping[TopicPartition, LastRead]
+) -> Answers[FetchedBatches]:
+    """Answers to a FetchRequest. TruncationError for a partition whose log no longer has what was read. Another error names the offset that
+    was asked for. RequestFailedError when the whole request failed.
+    """
     if response.error_code:
         raise failure(response.error_code, "fetch")
     names = {topic_ids[name]: name for name in _by_topic(positions)}
@@ -133,12 +161,17 @@ def read_fetch(response: Any, positions: Mapping[TopicPartition, int], topic_ids
             if partition.error_code:
                 answers[where] = _fetch_failure(partition.error_code, where, positions.get(where))
                 continue
+            diverging = partition.diverging_epoch
+            if diverging is not None and diverging.end_offset >= 0:
+                answers[where] = TruncationError(where, positions[where], min(diverging.end_offset, positions[where]))
+                continue
             answers[where] = FetchedBatches(
                 memoryview(partition.records or b""),
                 Offset(partition.high_watermark),
                 Offset(partition.last_stable_offset),
                 Offset(partition.log_start_offset),
                 tuple(AbortedRecords(each.producer_id, each.first_offset) for each in partition.aborted_transactions or ()),
+                last_read.get(where),
             )
     return answers
 

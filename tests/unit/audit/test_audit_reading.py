@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moldau.audit.reading import ReadPosition, TopicReader, missing, notes
-from moldau.client.errors import RequestFailedError
+from moldau.client.errors import RequestFailedError, TruncationError
 from moldau.client.groups import GroupOffset
 from moldau.client.metadata import NO_TOPIC_ID, ClusterMetadata, PartitionMetadata, TopicMetadata
 from moldau.model.errors import ErrorCode
@@ -111,6 +111,18 @@ def test_what_the_log_has_lost_is_told_and_nothing_is_counted_again(position: in
     with pytest.raises(RequestFailedError):
         found.fetch(wait=False)
     assert found.gaps == [("t", gap)]
+
+
+def test_what_was_counted_and_truncated_is_a_gap_though_the_log_is_as_long_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(b"1" * 16)
+    found = reading(cluster, {T0: ReadPosition(LAST, b"1" * 16)})
+
+    def truncated(*_: object) -> None:
+        raise TruncationError(T0, LAST, LAST - 3)
+
+    monkeypatch.setattr(cluster, "fetch_many", truncated)
+    assert found.fetch(wait=False) == {}
+    assert (found.positions, found.gaps) == ({T0: LAST - 3}, [("t", Gap(0, LAST - 3, LAST, "cut"))])
 
 
 def test_an_offset_of_another_topic_of_that_name_is_no_place_to_go_on() -> None:

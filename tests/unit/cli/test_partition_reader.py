@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from moldau.cli.partition_reader import PartitionReader
-from moldau.client.errors import RequestFailedError
+from moldau.client.errors import RequestFailedError, TruncationError
 from moldau.client.fetched_batches import UnreadableBatchError
 from moldau.client.partition_requests import FetchedBatches, FetchLimits, ListedOffset
 from moldau.model.errors import ErrorCode
@@ -93,6 +93,17 @@ def break_records(cluster: FakeCluster, batch: int) -> None:
 
 def refuse(cluster: FakeCluster, batch: int) -> None:
     cluster.refused.add(batch)
+
+
+def test_a_log_that_was_truncated_ends_the_reading() -> None:
+    cluster = FakeCluster()
+
+    def truncated(*_: object) -> None:
+        raise TruncationError(WHERE, 9, 6)
+
+    cluster.fetch_many = truncated  # type: ignore[method-assign,assignment]
+    with pytest.raises(TruncationError, match="log truncated: records from offset 6 up to 9"):
+        list(PartitionReader(cluster, {WHERE: Offset(9)}, {}).chunks())  # type: ignore[arg-type]
 
 
 DAMAGES = [break_value, break_length, break_records, refuse]

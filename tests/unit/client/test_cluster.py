@@ -7,7 +7,8 @@ import pytest
 
 from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
-from moldau.client.errors import ConnectionLostError, RequestFailedError, UnreachableError
+from moldau.client.errors import ConnectionLostError, RequestFailedError, TruncationError, UnreachableError
+from moldau.client.fetched_batches import checked_batches
 from moldau.client.partition_requests import EARLIEST, LATEST, FetchLimits
 from moldau.model.config.definition import ConfigSource
 from moldau.model.errors import ErrorCode, ProtocolError
@@ -20,6 +21,7 @@ from moldau.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from moldau.protocol.records.builder import RecordBatchBuilder
 from support.scripted_broker import HANG_UP, Request, ScriptedBroker
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -110,7 +112,7 @@ def test_a_partition_that_stays_without_leader_is_given_up_by_name(scene: Scene)
     scene.leaders[0] = -1
     scene.script(offsets)
     scene.on_pause = lambda: time.sleep(scene.pauses[-1])
-    with scene.cluster(timeout_s=0.05) as cluster, pytest.raises(RequestFailedError, match="partition t-0") as caught:
+    with scene.cluster(timeout_s=1.0) as cluster, pytest.raises(RequestFailedError, match="partition t-0") as caught:
         cluster.list_offsets({T0: LATEST})
     assert caught.value.code is ErrorCode.LEADER_NOT_AVAILABLE
     assert caught.value.subject == T0
@@ -275,3 +277,70 @@ def test_configs_of_a_broker_are_asked_there_and_those_of_a_topic_anywhere(scene
         ("retention.ms", 0, "5"),
         ("segment.ms", 1, None),
     ]
+
+
+def batch_of(offset: int, epoch: int) -> bytes:
+    """A batch of one record at an offset, written in a leader epoch."""
+    builder = RecordBatchBuilder(base_offset=offset, leader_epoch=epoch)
+    builder.append(1, None, b"v")
+    return builder.build()
+
+
+def wanted(request: Request) -> tuple[int, int, int]:
+    """Offset, leader epoch, and epoch of what was read, of the one partition of a Fetch."""
+    ((partition,),) = [topic.partitions for topic in request.message.topics]
+    return partition.fetch_offset, partition.current_leader_epoch, partition.last_fetched_epoch
+
+
+def read(cluster: Cluster, offset: int) -> list[int]:
+    found = cluster.fetch("t", 0, offset)
+    return [header.base_offset for header, _ in checked_batches(TopicPartition("t", 0), found, offset)]
+
+
+def test_a_fetch_that_continues_says_in_which_epoch_the_last_record_was_written(scene: Scene) -> None:
+    """Only one that continues: from anywhere else nothing is known of the record before."""
+    seen: list[tuple[int, int, int]] = []
+
+    def answer(request: Request) -> fetch.FetchResponse:
+        seen.append(wanted(request))
+        return fetched(request, batch_of(wanted(request)[0], 3))
+
+    scene.script(answer)
+    with scene.cluster() as cluster:
+        for offset in (42, 43, 44, 7, 8):
+            assert read(cluster, offset) == [offset]
+        cluster.forget_topic("t")
+        assert read(cluster, 9) == [9]
+    epoch = seen[0][1]
+    assert epoch >= 0
+    assert seen == [(42, epoch, -1), (43, epoch, 3), (44, epoch, 3), (7, epoch, -1), (8, epoch, 3), (9, epoch, -1)]
+
+
+def test_a_log_that_no_longer_has_what_was_read_is_an_error_once(scene: Scene) -> None:
+    """R13: it names partition and offsets; nothing is reset. Who reads on nevertheless gets what is there."""
+
+    def answer(request: Request) -> fetch.FetchResponse:
+        offset, _, last_epoch = wanted(request)
+        response = fetched(request, batch_of(offset, 3))
+        if last_epoch >= 0:
+            partition = response.responses[0].partitions[0]
+            partition.records, partition.diverging_epoch = None, fetch.EpochEndOffset(2, 40)
+        return response
+
+    scene.script(answer)
+    with scene.cluster() as cluster:
+        assert read(cluster, 42) == [42]
+        with pytest.raises(TruncationError, match="partition t-0: log truncated: records from offset 40 up to 43 were read") as caught:
+            read(cluster, 43)
+        assert (caught.value.position, caught.value.end_offset, caught.value.subject) == (43, 40, TopicPartition("t", 0))
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert read(cluster, 43) == [43]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE])
+def test_a_leader_of_another_epoch_is_asked_again_with_new_metadata(scene: Scene, code: ErrorCode) -> None:
+    codes = [code, ErrorCode.NONE]
+    scene.script(lambda request: fetched(request, batch_of(42, 3), codes.pop(0)))
+    with scene.cluster() as cluster:
+        assert read(cluster, 42) == [42]
+    assert codes == []

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
+from moldau.client.errors import TruncationError
 from moldau.client.fetched_batches import UnreadableBatchError, VisibleBatches, checked_batches
 from moldau.client.partition_requests import FetchedBatches
 from moldau.lake.python_tasks import spare_collections
@@ -109,7 +110,9 @@ class RangeRead:
             except (WorldError, PeerError) as error:
                 problem = str(error)
                 self._gone = isinstance(error, PeerError) and error.code in _GONE
-                if isinstance(error, PeerError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                if isinstance(error, TruncationError):
+                    self._accept_truncation(error)
+                elif isinstance(error, PeerError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     self._skip_lost()
                 else:
                     self._fail_unless_passing(error)
@@ -179,6 +182,12 @@ class RangeRead:
         if first <= self._position <= last:
             return  # it is there after all: the broker was not ready
         self._lost(f"the log holds [{first}, {last})", min(first, self._range.end) if self._position < first else self._range.end)
+
+    def _accept_truncation(self, error: TruncationError) -> None:
+        """Records that were read are no longer in the log: fail, or continue with those that are there in their place."""
+        if self._rules.fail_on_data_loss:
+            raise DataLossError(f"{error.message}; with {self._rules.accept_loss} it is read from {self._position} on") from error
+        log.warning("%s; reading continues at offset %d", error.message, self._position)
 
     def _lost(self, problem: str, next_position: int) -> None:
         """Fail, or pass over the offsets before `next_position`."""

@@ -26,7 +26,7 @@ class FetchPartition:
     partition: int = int32("0+")
     current_leader_epoch: int = int32("9+", -1, ignorable=True)
     fetch_offset: int = int64("0+")
-    last_fetched_epoch: int = int32("12+", -1)
+    last_fetched_epoch: int = int32("12+", -1, ignorable=True)
     log_start_offset: int = int64("5+", -1, ignorable=True)
     partition_max_bytes: int = int32("0+")
     replica_directory_id: bytes = uuid("17+", tag=0, ignorable=True)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moldau.client.errors import TruncationError
 from moldau.client.partition_requests import AbortedRecords, FetchedBatches
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.lake.reading.tasks import RangeRead, ReadError, ReadRules
@@ -186,6 +187,18 @@ def test_records_that_are_gone_fail_or_are_skipped_as_asked() -> None:
     assert read(log, 1, 10, rules=lenient) == [6, 7, 8, 9]
     assert read(log, 1, 4, rules=lenient) == []
     assert read(log, 15, 20, rules=lenient) == []
+
+
+def test_records_that_were_truncated_fail_the_read_or_are_accepted_as_asked(caplog: pytest.LogCaptureFixture) -> None:
+    """R13: never silently."""
+    log = dense(10, 2)
+    log.troubles = [lambda: None, TruncationError(WHERE, 2, 1)]
+    with pytest.raises(DataLossError, match=r"partition t-3: log truncated: records from offset 1 up to 2 .* it is read from 2 on"):
+        read(log, 0, 10, rules=ReadRules(wanted=("value",), bytes_max=1))
+    log.troubles = [lambda: None, TruncationError(WHERE, 2, 1)]
+    lenient = ReadRules(wanted=("value",), bytes_max=1, fail_on_data_loss=False)
+    assert read(log, 0, 10, rules=lenient) == list(range(10))
+    assert "log truncated" in caplog.text
 
 
 def test_a_read_counts_the_offsets_that_it_passed_over() -> None:
