@@ -5,7 +5,7 @@ Names instead of times: -1 latest, -2 earliest, -3 the record with the largest t
 same as earliest here), -5 the last in tiered storage (9) and -6 the first not there yet (11); without tiered storage -5 gives none, and -6
 the earliest. By time: the first record whose timestamp is not smaller, or none. A name that a version does not have yet is looked up all
 the same. Consumers see nothing from the high watermark on, those of committed records (isolation level 1) nothing from the last stable
-offset on.
+offset on. A new leader that may show less than the one before answers OFFSET_NOT_AVAILABLE for the latest.
 
 Many partitions are answered in turns (`admission/slices`), so that others need not wait. So it is with a look-up by time, a search of
 `moldau.log.timestamps`: the broker's thread takes each of its steps, which are short; the pieces of work that it yields wait in one line
@@ -108,6 +108,7 @@ class Services(PartitionServices, Protocol):
 
 
 FIRST_WITH_LEADER_EPOCH = 4
+FIRST_WITH_NOT_AVAILABLE = 5
 READ_COMMITTED = 1
 PARTITIONS_AT_A_TIME = 64
 
@@ -197,6 +198,8 @@ class _Lookups:
             log = partition.log
             match wanted.timestamp:
                 case -1:
+                    if _shows_too_little(partition):
+                        raise PeerError(self._not_available, f"{partition.topic_partition}: the high watermark is not known yet")
                     _set(answer, 0, -1, self._limit(partition), partition.machine.leader_epoch)
                 case -2 | -4 | -6:
                     _set(answer, 0, -1, log.start_offset, log.epoch_at(log.start_offset))
@@ -208,6 +211,11 @@ class _Lookups:
                     raise PeerError(ErrorCode.INVALID_REQUEST, f"{partition.topic_partition}: timestamp {timestamp} has no meaning")
         except PeerError as error:
             _set(answer, error.code)
+
+    @property
+    def _not_available(self) -> ErrorCode:
+        """The code that clients of this version know."""
+        return ErrorCode.OFFSET_NOT_AVAILABLE if self._request.api_version >= FIRST_WITH_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE
 
     def _limit(self, partition: HostedPartition) -> int:
         return partition.log.last_stable_offset if self._committed else partition.log.high_watermark
@@ -235,6 +243,8 @@ class _Lookups:
             _set(answer, error.code)
         elif found is not None:
             _set(answer, 0, found.timestamp_ms, found.offset, found.leader_epoch)
+        elif _shows_too_little(partition):
+            _set(answer, self._not_available)
         self._current = None
         self.advance()
 
@@ -242,6 +252,13 @@ class _Lookups:
         self._by_time.clear()
         if self._current is not None:
             self._current.abandon()
+
+
+def _shows_too_little(partition: HostedPartition) -> bool:
+    """Whether consumers of an earlier leader may have seen more than this one shows: until its followers have fetched all that was there
+    when its term began, its high watermark may be an early one (KIP-207).
+    """
+    return partition.machine.term_offset > partition.log.high_watermark
 
 
 def _set(answer: ListOffsetsPartitionResponse, code: int, timestamp: int = -1, offset: int = -1, leader_epoch: int = UNKNOWN_EPOCH) -> None:
@@ -258,14 +275,16 @@ def _look_up_epochs(services: Services, message: OffsetForLeaderEpochRequest, re
     for topic in message.topics:
         answers = []
         for wanted in topic.partitions:
-            answers.append(_look_up(services, topic.topic.encode(), wanted, follows=message.replica_id >= 0))
+            answers.append(_look_up(services, topic.topic.encode(), wanted))
             yield None
         topics.append(OffsetForLeaderTopicResult(topic.topic, answers))
     reply(OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _look_up(services: Services, topic: bytes, wanted: OffsetForLeaderPartition, *, follows: bool) -> EpochEndOffset:
-    """`follows`: a follower asks, which has records that consumers do not see."""
+def _look_up(services: Services, topic: bytes, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    """The end in the log, for consumers too: a new leader may not know yet that what they have read is committed, and its high watermark
+    would make them believe that it was truncated.
+    """
     index = wanted.partition
     partition = services.partitions_of(topic, by_id=False).get(index)
     try:
@@ -275,7 +294,7 @@ def _look_up(services: Services, topic: bytes, wanted: OffsetForLeaderPartition,
     except PeerError as error:
         return EpochEndOffset(error.code, index)
     epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
-    return EpochEndOffset(0, index, epoch, end_offset if follows else min(end_offset, partition.log.high_watermark))
+    return EpochEndOffset(0, index, epoch, end_offset)
 
 
 HANDLERS = {
