@@ -1,4 +1,4 @@
-"""Brokers end, restart and shut down, leaders write in-sync sets, tools move replicas, controllers are replaced: in any order.
+"""Brokers end, restart, shut down, are suspected, leaders write in-sync sets, tools move replicas, controllers change: in any order.
 
 After each step the tree is as it may become from what it was, and in the end all is led and all brokers know the same.
 """
@@ -9,6 +9,7 @@ import pytest
 
 from moldau.cluster import znodes
 from moldau.cluster.changes import PutState, writes_of
+from moldau.cluster.controller.events import BrokerSuspected, ControllerSuspected
 from moldau.cluster.controller.requests import AlterReassignments, ElectLeaders, ShutDownBroker
 from moldau.cluster.znodes import PartitionState, decode_state, decode_topic, encode_isr_change
 from moldau.model.identity import TopicPartition
@@ -41,8 +42,8 @@ class World:
         return decode_topic("", self.cluster.data(znodes.topic("t")) or b"").replicas[index]
 
     def step(self) -> None:
-        action = self.random.choice([self.end, self.resume, self.resume, self.bounce, self.write_isr, self.write_isr, self.move, self.ask])
-        action()
+        actions = [self.end, self.resume, self.resume, self.bounce, self.write_isr, self.write_isr, self.move, self.ask, self.suspect]
+        self.random.choice(actions)()
         self.cluster.settle(self.random.choice([0.0, 0.1, 3.0]))
         self.check()
 
@@ -106,6 +107,14 @@ class World:
             request = ShutDownBroker(self.random.randrange(BROKERS))
         self._ask(request)
 
+    def suspect(self) -> None:
+        """Of a broker that lives, or has ended in the meantime; by the controller, or by another one of the controller."""
+        broker_id, is_suspected = self.random.randrange(BROKERS), self.random.random() < 0.6
+        for broker in self.cluster.controllers():
+            broker.runner.take(BrokerSuspected(broker_id, self.cluster.brokers[broker_id].epoch, is_suspected))
+            if self.random.random() < 0.3:
+                self.cluster.brokers[broker_id].runner.take(ControllerSuspected(broker.broker_id, is_suspected))
+
     def _ask(self, request: AlterReassignments | ElectLeaders | ShutDownBroker) -> None:
         for broker in self.cluster.controllers()[:1]:
             broker.ask(request)
@@ -127,7 +136,9 @@ class World:
     def end_well(self) -> None:
         while self.ended:
             self.resume()
-        for broker in self.cluster.brokers.values():  # those that shut down do so
+        for broker in self.cluster.brokers.values():
+            broker.runner.take(ControllerSuspected(-1, False))
+        for broker in self.cluster.brokers.values():  # those that shut down do so, and are suspected no more
             broker.is_clean = True
             broker.session.expire()
             broker.session.resume()

@@ -60,7 +60,7 @@ class AsyncioConnectAttempt:
                 task.result().close()
         elif isinstance(error, OSError):
             self._is_over = True
-            self._failed(ConnectError(*self._address, _reason(error)))
+            self._failed(ConnectError(*self._address, _reason(error), is_refused=isinstance(error, ConnectionRefusedError)))
         elif error is not None:
             raise error
         else:

@@ -165,6 +165,8 @@ class ClaimController(Value):
     epoch: int
     version: int | None
     time_ms: int
+    replaces: bool = False
+    """Whether another one is controller, and loses that: it is the one that was seen if the last epoch's node has still this version."""
 
 
 class RaiseControllerEpoch(Value):
@@ -311,9 +313,10 @@ def writes_of(change: Change) -> tuple[Write, ...]:
         case NewCluster(roots, cluster_id, broker):
             identity = () if cluster_id is None else (Create(znodes.CLUSTER_ID, encode_cluster_id(cluster_id)),)
             return *(Create(path) for path in roots), *identity, *(() if broker is None else writes_of(broker))
-        case ClaimController(broker_id, epoch, version, time_ms):
+        case ClaimController(broker_id, epoch, version, time_ms, replaces):
             path, data = znodes.CONTROLLER_EPOCH, str(epoch).encode()
             return (
+                *((Delete(znodes.CONTROLLER),) if replaces else ()),
                 Create(znodes.CONTROLLER, encode_controller(broker_id, time_ms), ephemeral=True),
                 Create(path, data) if version is None else SetData(path, data, version),
             )

@@ -86,12 +86,13 @@ class Receiver(Protocol):
 
 
 class ConnectError(WorldError):
-    """No connection could be made to `host`:`port`."""
+    """No connection could be made to `host`:`port`. `is_refused`: the host is reached, and nothing listens there."""
 
-    def __init__(self, host: str, port: int, reason: str) -> None:
+    def __init__(self, host: str, port: int, reason: str, *, is_refused: bool = False) -> None:
         super().__init__(f"cannot connect to {host}:{port}: {reason}", retriable=True)
         self.host = host
         self.port = port
+        self.is_refused = is_refused
 
 
 class ConnectAttempt(Protocol):

@@ -219,7 +219,7 @@ class MemoryNetwork:
                 return
             listener = self._listeners.get((host, port))
             if listener is None:
-                failed(ConnectError(host, port, "connection refused"))
+                failed(ConnectError(host, port, "connection refused", is_refused=True))
                 return
             self._open((host, port), listener, accept)
 

@@ -26,9 +26,10 @@ def among(
     lossy: tuple[int, ...] = (),
     moved: tuple[int, ...] = (),
     previous: Mapping[int, int] = NO_EPOCHS,
+    suspected: tuple[int, ...] = (),
 ) -> Candidates:
     """Live brokers; those that have restarted uncleanly are in another incarnation, and so are those that have `moved` to one."""
-    return Candidates({each: INCARNATION + (each in (*lossy, *moved)) for each in live}, shutting_down, lossy, previous)
+    return Candidates({each: INCARNATION + (each in (*lossy, *moved)) for each in live}, shutting_down, lossy, previous, suspected)
 
 
 def joined(before: PartitionState, *replicas: int) -> PartitionState:
@@ -48,6 +49,11 @@ class Case(NamedTuple):
 
 
 CASES = [
+    Case("suspected ones are elected last", state(4, (4, 5, 6)), among(5, 6, suspected=(5,)), (6, (5, 6), ())),
+    Case("and where there is no other", state(4, (4, 5)), among(5, 6, suspected=(5,)), (5, (5,), ())),
+    Case("of eligible ones too", state(4, (4,), (5, 6)), among(5, 6, suspected=(5,)), (6, (6,), (5, 4)), min_isr=2),
+    Case("and uncleanly", state(4, (4,)), among(5, 6, suspected=(5,)), (6, (6,), ()), unclean=True),
+    Case("a leader is not replaced because it is suspected", state(4, (4, 5, 6)), among(4, 5, 6, suspected=(4,)), None),
     Case("OfflinePartition", state(-1, (4, 5)), among(5), (5, (5,), ())),
     Case("OfflinePartition, both live: the assignment's order", state(-1, (5, 4)), among(4, 5), (4, (5, 4), ())),
     Case("OfflinePartitionLastIsrOfflineUncleanDisabled", state(4, (4,)), among(5), (NO_LEADER, (4,), ())),
@@ -137,17 +143,17 @@ def situations(draw: st.DrawFn) -> tuple[PartitionState, tuple[int, ...], Candid
         leader, draw(st.integers(0, 5)), tuple(isr), 1, broker_epoch, tuple(held[in_sync:eligible]), tuple(held[eligible:known])
     )
     live = {each: draw(st.integers(1, 3)) for each in draw(some)}
-    shutting_down, lossy = ([each for each in draw(some) if each in live] for _ in range(2))
+    shutting_down, lossy, suspected = ([each for each in draw(some) if each in live] for _ in range(3))
     added = draw(st.lists(st.sampled_from(held[:eligible]), max_size=2, unique=True))
     before = before._replace(joined=tuple((each, draw(st.integers(1, 3))) for each in added if each != leader))
     previous = {each: draw(st.integers(-1, 2)) for each in live}
     rules = TopicRules(draw(st.integers(1, 4)), draw(st.booleans()))
-    return before, tuple(replicas), Candidates(live, shutting_down, lossy, previous), rules
+    return before, tuple(replicas), Candidates(live, shutting_down, lossy, previous, suspected), rules
 
 
 def is_sound_in(before: PartitionState, candidates: Candidates, replica: int) -> bool:
     """Whether a replica has what it had when it was last known to be in sync."""
-    live, _, lossy, previous = candidates
+    live, _, lossy, previous, _ = candidates
     if replica == before.leader and live.get(replica) == before.leader_broker_epoch:
         return True
     epoch = dict(before.joined).get(replica)
@@ -190,6 +196,8 @@ def test_whatever_was_before(situation: tuple[PartitionState, tuple[int, ...], C
         )
         return
     assert after.leader_epoch > max(before.leader_epoch, floor)
+    if after.leader in candidates.suspected and after.leader != before.leader and not rules.unclean:
+        assert set(allowed) <= set(candidates.suspected)
     assert after.isr
     assert set(after.isr) <= {*before.isr, *before.elr, after.leader}
     assert not {*after.elr} & {*after.isr}, "no replica is both"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from moldau.broker.metadata.config_applier import ConfigApplier
     from moldau.broker.metadata.forwarding import ControllerForwarder
     from moldau.broker.metadata.hand_over import HandOver
+    from moldau.broker.metadata.suspicions import Suspicions
     from moldau.broker.peers.connections import Connect
     from moldau.cluster.controller.requests import Request
     from moldau.log.manager import LogManager
@@ -84,6 +85,7 @@ class ClusterMembership:
         self._connect = connect
         self._channels: Channels | None = None
         self._forwarder: ControllerForwarder | None = None
+        self._suspicions: Suspicions | None = None
         self._controller_id: int | None = None
         """The broker that is controller, as far as is known."""
         self._broker_id = config.int("broker.id")
@@ -237,16 +239,33 @@ class ClusterMembership:
             self._channels = Channels(self._broker_id, self._connect, self._clock)
         self._channels.send(broker, control, done)
 
-    def _brokers_changed(self, live: Mapping[int, int]) -> None:
+    def _brokers_changed(self, brokers: Mapping[int, LiveBroker]) -> None:
         if self._channels is not None:
-            self._channels.keep(live)
+            self._channels.keep({broker_id: broker.epoch for broker_id, broker in brokers.items()})
+        if self._suspicions is not None or len(brokers) > 1:
+            self._watch().watch(brokers)
 
     def _controller_changed(self, broker_id: int | None) -> None:
         """Where another broker is controller, that one sends what this one has to open, once it can connect."""
         self._controller_id = broker_id
-        if broker_id not in (None, self._broker_id) and self._joined is not None:
+        if broker_id is None or broker_id == self._broker_id:
+            if self._suspicions is not None:
+                self._suspicions.watch_controller(None)
+            return
+        self._watch().watch_controller(lambda: self._cache.snapshot.brokers.get(broker_id))
+        if self._joined is not None:
             self._applier.forget_configs()
             self._end_start(None)
+
+    def _watch(self) -> "Suspicions":
+        """Loaded when there is first another broker."""
+        if self._suspicions is None:
+            from moldau.broker.metadata.suspicions import Suspicions
+
+            self._suspicions = Suspicions(
+                self._broker_id, self._connect, self._clock, lambda: self._config.int("suspicion.timeout.ms") / 1000, self._runner.take
+            )
+        return self._suspicions
 
     def _new_topic_id(self) -> bytes:
         """An id that no topic has had."""
@@ -285,6 +304,8 @@ class ClusterMembership:
             self._channels.close()
         if self._forwarder is not None:
             self._forwarder.close()
+        if self._suspicions is not None:
+            self._suspicions.close()
 
     def ask(self, request: "Request", done: Callable[[Any], object], *, forwards: bool = False, timeout_s: float | None = None) -> None:
         """Have the controller carry out a request; `done` with its outcome, of a configuration when this broker obeys it.

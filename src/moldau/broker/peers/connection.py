@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moldau.model.errors import PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
+from moldau.ports.transport import ConnectError
 from moldau.protocol.rpc import Rpc
 
 if TYPE_CHECKING:
     from moldau.ports.clock import Clock, Timer
-    from moldau.ports.transport import ConnectAttempt, ConnectError, Network, Receiver, Transport
+    from moldau.ports.transport import ConnectAttempt, Network, Receiver, Transport
     from moldau.protocol.api_keys import ApiKey
     from moldau.protocol.versions import VersionRange
 
@@ -41,6 +42,8 @@ class PeerCallError(WorldError):
     def __init__(self, address: tuple[str, int], reason: object, *, was_sent: bool, retriable: bool = True) -> None:
         super().__init__(f"{address[0]}:{address[1]}: {reason}", retriable=retriable)
         self.was_sent = was_sent
+        self.is_refused = isinstance(reason, ConnectError) and reason.is_refused
+        """Whether nothing listens there."""
 
 
 class BackOff(NamedTuple):
@@ -100,6 +103,8 @@ class PeerConnection:
         the back-off.
         """
         self.address = address
+        self.on_idle_lost: Callable[[], object] | None = None
+        """Called when the connection is lost while no request is out."""
         self._network = network
         self._clock = clock
         self._client_id = client_id
@@ -207,6 +212,7 @@ class PeerConnection:
 
     def lost(self, reason: object, *, is_hostile: bool = False) -> None:
         """The connection cannot be used any more."""
+        is_idle = not self.out
         if self.out or is_hostile or self._session is None or not self._session.is_open:
             self._faults += 1
             delay_s = self._back_off.delay_s(self._faults, int.from_bytes(self._random_bytes(2), "big") / 0xFFFF)
@@ -215,6 +221,8 @@ class PeerConnection:
                 _LOG.warning(text, *self.address, self._client_id, reason)
             self._pause = self._clock.call_later(delay_s, self._connect)
         self._end(reason)
+        if is_idle and self.on_idle_lost is not None:
+            self.on_idle_lost()
 
     def _end(self, reason: object) -> None:
         """End the connection and everything that is out."""

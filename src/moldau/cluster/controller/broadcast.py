@@ -15,8 +15,8 @@ from moldau.cluster.control import (
     UpdateMetadata,
 )
 from moldau.cluster.controller.events import Outbox
-from moldau.cluster.controller.image import ClusterImage
-from moldau.cluster.snapshot import TopicInfo
+from moldau.cluster.controller.image import ClusterImage, TopicImage
+from moldau.cluster.snapshot import PartitionInfo, TopicInfo
 from moldau.model.identity import TopicPartition
 
 if TYPE_CHECKING:
@@ -101,6 +101,27 @@ class Broadcast:
 
         for broker, message in messages:
             self._outbox.send(broker, message, replied)
+
+    def everything(self, to: Iterable[int], again: Callable[[Floors], object], then: Callable[[], object] = lambda: None) -> None:
+        """Send the whole state to some brokers: `then` is called twice, when they have each half of it, after `again` with the floors."""
+
+        def opened(floors: Floors) -> None:
+            again(floors)
+            then()
+
+        topics = self._image.topics.values()
+        self.update_all(list(to), then)
+        led = [LedPartition(topic.name, topic.topic_id, info, False) for topic in topics for info in self._sent_of(topic)]
+        self.lead(led, opened, to=to)
+
+    def _sent_of(self, topic: TopicImage) -> Iterator[PartitionInfo]:
+        """States of a topic's partitions, but for those that name an earlier incarnation of a live broker: it may have lost what it would
+        lead, and is elected, or another one, in an epoch that is sent later.
+        """
+        live = self._image.live
+        for index, info in enumerate(topic.partitions):
+            if info is not None and (info.leader not in live or topic.is_led(index, live)):
+                yield info
 
     def update(
         self,

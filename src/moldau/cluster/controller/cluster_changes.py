@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from moldau.cluster.controller.leadership import Leadership
     from moldau.cluster.controller.notifications import Notifications
     from moldau.cluster.controller.reassignments import Reassignments
+    from moldau.cluster.controller.suspicion import SuspicionElections
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class ClusterChanges:
         self._elections = elections
         self._elect_all = elect_all
         self._leadership: Leadership | None = None
+        self._suspicion: SuspicionElections | None = None
         self._notifications: Notifications | None = None
         self._admin_nodes: AdminNodes | None = None
         self._must_read_notifications = False
@@ -124,6 +126,14 @@ class ClusterChanges:
 
             self._leadership = Leadership(self._image, self._outbox, self._broadcast, self._elections, self._config)
         return self._leadership
+
+    def suspicion_changed(self, now_ms: int) -> None:
+        """Brokers do not answer, or answer again."""
+        if self._suspicion is None:
+            from moldau.cluster.controller.suspicion import SuspicionElections
+
+            self._suspicion = SuspicionElections(self._image, self._elections, self._wake)
+        self._suspicion.look(now_ms)
 
     def _moves(self) -> "Reassignments":
         if self._reassignments is None:
@@ -249,6 +259,8 @@ class ClusterChanges:
             if self._config.boolean("auto.leader.rebalance.enable"):
                 self.leadership.rebalance()
             self._schedule_balance(now_ms)
+        if self._suspicion is not None:
+            self._suspicion.look(now_ms)
         if self._must_read_notifications:
             self._must_read_notifications = False
             self.notified()

@@ -40,6 +40,8 @@ class Candidates(NamedTuple):
     """Live brokers that have restarted uncleanly: what they had may be lost."""
     previous: Mapping[int, int] = NO_EPOCHS
     """Of live brokers, the incarnation before theirs, since which they have lost nothing; -1 or none where they may have."""
+    suspected: Collection[int] = ()
+    """Live brokers that do not answer: of several that may be elected one of the others is."""
 
 
 class TopicRules(NamedTuple):
@@ -68,10 +70,10 @@ def is_settled(state: PartitionState, candidates: Candidates) -> bool:
 
 def _lost(state: PartitionState, candidates: Candidates) -> list[int]:
     """Live replicas that may have lost what they had when they were last known to be in sync; not a leader that was elected since."""
-    live, _, lossy, previous = candidates
+    live, previous = candidates.live, candidates.previous
     is_led = live.get(state.leader) == state.leader_broker_epoch and state.leader in state.isr
     joined = dict(state.joined)
-    lost = [replica for replica in lossy if replica not in joined]
+    lost = [replica for replica in candidates.lossy if replica not in joined]
     lost += (replica for replica, epoch in state.joined if epoch not in (live.get(replica, epoch), previous.get(replica)))
     return [replica for replica in lost if not (is_led and replica == state.leader)]
 
@@ -98,6 +100,8 @@ def elect(
     lost = _lost(state, candidates)
     in_sync = [replica for replica in state.isr if replica in live and replica not in lost]
     can_lead = [replica for replica in replicas if replica in in_sync and replica not in shutting_down]
+    if candidates.suspected:
+        can_lead.sort(key=lambda replica: replica in candidates.suspected)
     leader = NO_LEADER
     if preferred:
         if can_lead[:1] != list(replicas[:1]) or (is_led and state.leader == replicas[0]):
@@ -137,15 +141,17 @@ def _without_in_sync(
         return leader, (leader,), *_eligible(state, (leader,), lost, rules, replicas)
 
     able = [replica for replica in replicas if replica in candidates.live and replica not in candidates.shutting_down]
+    if candidates.suspected:
+        able.sort(key=lambda replica: replica in candidates.suspected)
     eligible = tuple(replica for replica in state.elr if replica not in lost and replica in replicas)
     for replica in able:
         if replica in eligible:
             return alone(replica)
-    for replica in (state.leader, *replicas):
+    for replica in (state.leader, *able):
         if replica in able and replica in state.isr and replica in lost and not alone(replica)[2]:
             return alone(replica)
     if rules.unclean and not in_sync:
-        for replica in (state.leader, *state.last_known_elr, *replicas):
+        for replica in (state.leader, *state.last_known_elr, *able):
             if replica in able:
                 return replica, (replica,), (), ()
     isr = tuple(replica for replica in state.isr if replica not in lost) or eligible or state.isr

@@ -85,12 +85,24 @@ class Elections:
         *,
         preferred: bool,
         unclean: bool,
+        without_suspected: bool = False,
         then: Callable[[], object] = _nothing,
         failed: Callable[[CoordinationError], object] = _nothing,
     ) -> None:
-        """Elect for some partitions: their preferred replicas, or of those without a leader any that may lead, an unclean one too."""
-        ended = self._noting(failed)
-        run = _Run(self, {}, PARTITIONS_PER_STEP, self.announce, ended, then, preferred=preferred, unclean=unclean)
+        """Elect for some partitions: their preferred replicas, or of those without a leader any that may lead, an unclean one too. With
+        `without_suspected` brokers that do not answer count as shutting down: they leave where others stay.
+        """
+        run = _Run(
+            self,
+            {},
+            PARTITIONS_PER_STEP,
+            self.announce,
+            self._noting(failed),
+            then,
+            preferred=preferred,
+            unclean=unclean,
+            without_suspected=without_suspected,
+        )
         run.begin_with(dict.fromkeys(wanted))
 
     def again(self, floors: Floors) -> None:
@@ -143,6 +155,7 @@ class _Run:
         preferred: bool = False,
         unclean: bool = False,
         forgets_elr: bool = False,
+        without_suspected: bool = False,
     ) -> None:
         self._elections = elections
         self._image = elections._image
@@ -156,6 +169,7 @@ class _Run:
         self._preferred = preferred
         self._unclean = unclean
         self._forgets_elr = forgets_elr
+        self._without_suspected = without_suspected
         self._outstanding = 1
         self._raised = 0
         self._has_failed = False
@@ -223,6 +237,8 @@ class _Run:
         rules = {name: self._elections.rules_of(values) for name, values in configs.items()}
         default = self._elections.rules_of(None)
         candidates = self._image.candidates()
+        if self._without_suspected:
+            candidates = candidates._replace(shutting_down=dict.fromkeys((*candidates.shutting_down, *candidates.suspected)))
         moved: list[_ElectedLeader] = []
         for topic, index, floor in wanted:
             if self._image.topics.get(topic.name) is not topic:

@@ -61,6 +61,21 @@ class Leave(Value):
     unregisters: bool
 
 
+class BrokerSuspected(Value):
+    """An incarnation of a broker does not answer, or answers again."""
+
+    broker_id: int
+    epoch: int
+    is_suspected: bool
+
+
+class ControllerSuspected(Value):
+    """The broker that is controller does not answer, or answers again."""
+
+    broker_id: int
+    is_suspected: bool
+
+
 class WakeUp(Value):
     """The delay of `Wake` is over."""
 
@@ -69,7 +84,19 @@ class Continue(Value):
     """The answer to `ContinueLater`."""
 
 
-Event = BrokerRegistered | SessionEvent | StoreEvent | EffectCompleted | RequestReceived | LogEpochs | Leave | WakeUp | Continue
+Event = (
+    BrokerRegistered
+    | SessionEvent
+    | StoreEvent
+    | EffectCompleted
+    | RequestReceived
+    | LogEpochs
+    | BrokerSuspected
+    | ControllerSuspected
+    | Leave
+    | WakeUp
+    | Continue
+)
 
 # Effects
 

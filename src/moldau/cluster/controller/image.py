@@ -144,6 +144,8 @@ class ClusterImage:
         """Incarnations of live brokers that are about to end."""
         self.drained: dict[int, int] = {}
         """Those of them that were sent to stop what they do not lead: they are not to follow again."""
+        self.suspected: dict[int, int] = {}
+        """Incarnations of live brokers that do not answer."""
         self.topics: dict[str, TopicImage] = {}
         self.deleting: dict[str, bytes | None] = {}
         """Topics marked for deletion, with their ids if they are known."""
@@ -160,6 +162,7 @@ class ClusterImage:
         self.live = {broker_id: broker.epoch for broker_id, broker in brokers.items()}
         self._previous = {broker_id: broker.previous_epoch for broker_id, broker in brokers.items()}
         self.shutting_down = {each: epoch for each, epoch in self.shutting_down.items() if self.live.get(each) == epoch}
+        self.suspected = {each: epoch for each, epoch in self.suspected.items() if self.live.get(each) == epoch}
         self.drained = {each: epoch for each, epoch in self.drained.items() if each in self.shutting_down}
         self.lossy = {}
         for broker_id, broker in brokers.items():
@@ -170,7 +173,7 @@ class ClusterImage:
 
     def candidates(self) -> Candidates:
         """What elections have to know of brokers."""
-        return Candidates(self.live, self.shutting_down, self.lossy, self._previous)
+        return Candidates(self.live, self.shutting_down, self.lossy, self._previous, self.suspected)
 
     def racks(self) -> dict[int, str | None]:
         """Where live brokers are."""

@@ -76,7 +76,7 @@ class Leadership:
             return None
         preferred = topic.replicas[partition.partition][0]
         if leader != preferred:
-            message = f"broker {preferred}, the preferred one of {partition}, is not live, not in sync or shutting down"
+            message = f"broker {preferred}, the preferred one of {partition}, is not live, not in sync, shutting down or suspected"
             return PeerError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message)
         return None
 
@@ -158,4 +158,6 @@ class Leadership:
 
     def _can_move(self, topic: TopicImage, partition: int, broker_id: int) -> bool:
         image = self._image
-        return broker_id in image.live and broker_id not in image.shutting_down and broker_id in topic.info(partition).isr
+        if broker_id not in image.live or broker_id in image.shutting_down or broker_id in image.suspected:
+            return False
+        return broker_id in topic.info(partition).isr

@@ -8,6 +8,8 @@
     CLAIMING   written                           read everything                               LOADING
     CLAIMING   refused                           read the controller and its epoch             READING
     LOADING    read                              elect; send everything to brokers             ACTIVE
+    FOLLOWING  ControllerSuspected               read the controller and its epoch, then       CLAIMING
+                                                 write: claim it in the place of that one
     FOLLOWING  ControllerChanged                 read the controller and its epoch             READING
     ACTIVE     a write finds another epoch       answer all NOT_CONTROLLER, resign             READING
     any        CONNECTED again                   read what watches may have missed             same
@@ -22,7 +24,7 @@ its epoch. What happens in ACTIVE is in `cluster_changes` and `broadcast`. No st
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
@@ -36,16 +38,17 @@ from moldau.cluster.changes import (
     RaiseControllerEpoch,
     Unregister,
 )
-from moldau.cluster.control import LedPartition
-from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Floors, StepRotation
+from moldau.cluster.controller.broadcast import Broadcast, Countdown, Floors, StepRotation
 from moldau.cluster.controller.elections import Elections
 from moldau.cluster.controller.events import (
     BecameController,
     BrokerRegistered,
+    BrokerSuspected,
     Continue,
     ContinueLater,
     ControllerFailed,
     ControllerResigned,
+    ControllerSuspected,
     Effect,
     EffectCompleted,
     Event,
@@ -53,12 +56,12 @@ from moldau.cluster.controller.events import (
     LogEpochs,
     Outbox,
     RequestReceived,
+    Wake,
     WakeUp,
 )
-from moldau.cluster.controller.image import ClusterImage, TopicImage
+from moldau.cluster.controller.image import ClusterImage
 from moldau.cluster.controller.incarnations import StoredIncarnations
 from moldau.cluster.queries import Contents, ControllerNodes, LiveBroker
-from moldau.cluster.snapshot import PartitionInfo
 from moldau.cluster.store import (
     AdminChanged,
     BrokersChanged,
@@ -76,11 +79,14 @@ from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.ports.coordination import NodeError, SessionEvent, SessionState
 
 if TYPE_CHECKING:
+    from moldau.cluster.controller.back_offs import BackOffs
     from moldau.cluster.controller.cluster_changes import ClusterChanges
 
 _LOG = logging.getLogger(__name__)
 
 FIRST_ELECTIONS_PER_WRITE = 1000
+LOOK_AGAIN_MS = 1000
+"""After this time it is looked again whether the controller answers."""
 
 
 class ControllerRole(Enum):
@@ -113,6 +119,9 @@ class Controller:
         self._session_id = 0
         self._floors: Floors = {}
         self._now_ms = 0
+        self._suspected_controller: int | None = None
+        """A broker that does not answer this one while it is controller."""
+        self._replacements: BackOffs | None = None
         self._missed: dict[StoreEvent, None] = {}
         """Changes that were seen before we were active."""
         self._waiting: deque[RequestReceived] = deque()
@@ -135,11 +144,17 @@ class Controller:
                 self._asked(event)
             case LogEpochs(floors):
                 self._floors = floors
+            case BrokerSuspected():
+                self._broker_suspected(event)
+            case ControllerSuspected(broker_id, is_suspected):
+                self._suspected_controller = broker_id if is_suspected else None
+                self._look_at_controller()
             case Leave(unregisters):
                 self._leave(unregisters=unregisters)
             case WakeUp():
                 if self._changes is not None:
                     self._changes.due(now_ms)
+                self._look_at_controller()
             case Continue():
                 self._continues = False
                 self._works.step()
@@ -175,6 +190,9 @@ class Controller:
             change = ClaimController(self._broker_id, epoch, None if found.epoch is None else found.epoch_version, self._now_ms)
         elif found.owner == self._session_id:
             change = RaiseControllerEpoch(epoch, found.epoch_version, found.version)
+        elif self._must_replace(found.broker_id):
+            _LOG.warning("controller does not answer and is replaced: broker=%d epoch=%d", found.broker_id, epoch)
+            change = ClaimController(self._broker_id, epoch, found.epoch_version, self._now_ms, replaces=True)
         else:
             self.role = ControllerRole.FOLLOWING
             self.controller_id = found.broker_id
@@ -192,6 +210,25 @@ class Controller:
 
         self._outbox.write([change], claimed)
 
+    def _look_at_controller(self) -> None:
+        """Where the controller does not answer, see whether it is to be replaced. It may live: it finds another one, or the next epoch, and
+        resigns. Where only its connection to this broker is broken they must not replace each other again and again.
+        """
+        if self.role is ControllerRole.FOLLOWING and self._suspected_controller == self.controller_id:
+            self._outbox.read(queries.controller_nodes(), self._controller_read)
+
+    def _must_replace(self, broker_id: int) -> bool:
+        if self.role is not ControllerRole.FOLLOWING or not self._suspected_controller == broker_id == self.controller_id:
+            return False
+        if self._replacements is None:
+            from moldau.cluster.controller.back_offs import BackOffs
+
+            self._replacements = BackOffs()
+        may = self._replacements.may(broker_id, self._now_ms)
+        if not may:
+            self._outbox.effects.append(Wake(LOOK_AGAIN_MS))
+        return may
+
     def _claimed(self, epoch: int, epoch_version: int) -> None:
         self.role = ControllerRole.LOADING
         self.controller_id = self._broker_id
@@ -205,7 +242,9 @@ class Controller:
         """Know nothing yet."""
         self.image = ClusterImage()
         self._broadcast = Broadcast(self._broker_id, epoch, self.image, self._outbox)
-        self._elections = Elections(self.image, self._outbox, self._broadcast, self._works, self._config, self._elections_failed)
+        self._elections = Elections(
+            self.image, self._outbox, self._broadcast, self._works, self._config, lambda: self._cluster_changes().repeat_elections()
+        )
         self._changes = None
         self._incarnations = StoredIncarnations(self.image, self._outbox)
 
@@ -271,7 +310,7 @@ class Controller:
         lossy = dict(self.image.lossy)
         marked = dict.fromkeys(found.marks)
         by_name = {topic.name: topic for topic in found.topics}
-        without_id: list[Change] = []
+        without_id: list[PutTopic] = []
         empty = []
         for topic in found.topics:
             if topic.name in marked:
@@ -296,25 +335,12 @@ class Controller:
         def with_ids() -> None:
             self._elections.run_first(self._floors, FIRST_ELECTIONS_PER_WRITE, self._fail, elected)
 
-        self._give_ids(without_id, with_ids)
+        if without_id:
+            from moldau.cluster.controller.topic_ids import write_ids
 
-    def _give_ids(self, changes: Sequence[Change], then: Callable[[], object]) -> None:
-        """Write the ids of topics that were created before there were any."""
-        if not changes:
-            then()
-            return
-        some = changes[:PARTITIONS_PER_STEP]
-
-        def written(outcome: WriteResult | CoordinationError) -> None:
-            if isinstance(outcome, CoordinationError):
-                self._fail(outcome)
-                return
-            for change in some:
-                assert isinstance(change, PutTopic)
-                self.image.topics[change.name].version += 1
-            self._give_ids(changes[PARTITIONS_PER_STEP:], then)
-
-        self._outbox.write(some, written)
+            write_ids(self.image, self._outbox, without_id, with_ids, self._fail)
+        else:
+            with_ids()
 
     def _activate(self) -> None:
         """Send everything to brokers; from now on take requests."""
@@ -323,10 +349,12 @@ class Controller:
         epoch = self._broadcast.epoch
         incomplete = [topic for topic in self.image.topics.values() if topic.missing]
         ready = Countdown(2 + len(incomplete), lambda: self._outbox.effects.append(BecameController(epoch)))
-        self._send_all(self.image.brokers, ready)
+        self._broadcast.everything(self.image.brokers, self._elections.again, ready)
         for topic in incomplete:
             self._cluster_changes().topics.complete(topic, ready, floors)
         self._watch_others()
+        if self.image.suspected:
+            self._cluster_changes().suspicion_changed(self._now_ms)
         if any(topic.adding or topic.removing for topic in self.image.topics.values()):
             self._cluster_changes().check_moves(self.image.topics.values())
         missed, self._missed = self._missed, {}
@@ -334,28 +362,7 @@ class Controller:
             self._store_changed(event)
         waiting, self._waiting = self._waiting, deque()
         for asked in waiting:
-            self._carry_out(asked)
-
-    def _send_all(self, to: Sequence[int] | dict[int, LiveBroker], then: Callable[[], object] = lambda: None) -> None:
-        """Send the whole state to some brokers."""
-
-        def opened(floors: Floors) -> None:
-            self._elections.again(floors)
-            then()
-
-        topics = list(self.image.topics.values())
-        self._broadcast.update_all(list(to), then)
-        led = [LedPartition(topic.name, topic.topic_id, info, False) for topic in topics for info in self._sent_of(topic)]
-        self._broadcast.lead(led, opened, to=to)
-
-    def _sent_of(self, topic: TopicImage) -> Iterator[PartitionInfo]:
-        """States of a topic's partitions, but for those that name an earlier incarnation of a live broker: it may have lost what it would
-        lead, and is elected, or another one, in an epoch that is sent later.
-        """
-        live = self.image.live
-        for index, info in enumerate(topic.partitions):
-            if info is not None and (info.leader not in live or topic.is_led(index, live)):
-                yield info
+            self._cluster_changes().carry_out(asked, self._now_ms)
 
     # What others do
 
@@ -391,10 +398,20 @@ class Controller:
         self._outbox.brokers_changed(found)
         self._watch_others()
         self._broadcast.update(to=[broker_id for broker_id in found if broker_id not in new])
-        self._send_all(new)
+        self._broadcast.everything(new, self._elections.again)
         self._elect_all()
         if self._changes is not None:
             self._changes.brokers_changed()
+
+    def _broker_suspected(self, event: BrokerSuspected) -> None:
+        if self.image.live.get(event.broker_id) != event.epoch:
+            return
+        if event.is_suspected:
+            self.image.suspected[event.broker_id] = event.epoch
+        else:
+            self.image.suspected.pop(event.broker_id, None)
+        if self.role is ControllerRole.ACTIVE:
+            self._cluster_changes().suspicion_changed(self._now_ms)
 
     def _watch_others(self) -> None:
         if len(self.image.incarnations) > 1:
@@ -404,22 +421,16 @@ class Controller:
         """Elect for all partitions by what is known of brokers."""
         self._elections.run(list(self.image.topics), then=partial(self._incarnations.settle, dict(self.image.lossy)))
 
-    def _elections_failed(self) -> None:
-        self._cluster_changes().repeat_elections()
-
     # Requests
 
     def _asked(self, event: RequestReceived) -> None:
         self._outbox.asked[event.ticket] = None
         if self.role is ControllerRole.ACTIVE:
-            self._carry_out(event)
+            self._cluster_changes().carry_out(event, self._now_ms)
         elif self.role is ControllerRole.LOADING:
             self._waiting.append(event)
         else:
             self._outbox.answer(event.ticket, PeerError(ErrorCode.NOT_CONTROLLER, f"broker {self._broker_id} is not controller"))
-
-    def _carry_out(self, event: RequestReceived) -> None:
-        self._cluster_changes().carry_out(event, self._now_ms)
 
     def _cluster_changes(self) -> "ClusterChanges":
         """Loaded when first needed: most starts do without."""

@@ -60,12 +60,12 @@ class ControllerRunner:
         became_controller: Callable[[], object] = lambda: None,
         failed: Callable[[CoordinationError], object] = lambda _error: None,
         raised_epochs: Callable[[int], object] = lambda _partitions: None,
-        brokers_changed: Callable[[Mapping[int, int]], object] = lambda _live: None,
+        brokers_changed: Callable[[Mapping[int, LiveBroker]], object] = lambda _brokers: None,
         controller_changed: Callable[[int | None], object] = lambda _broker_id: None,
     ) -> None:
         """`send` sends to a broker and calls back with its reply; `soon` calls back when others have had their turn, or at once.
 
-        `brokers_changed` is called with the incarnation of each broker that a controller sends to, none where this one is not controller;
+        `brokers_changed` is called with the brokers that a controller sends to, none where this one is not controller;
         `controller_changed` with the broker that is controller, None while that is not known.
         """
         self._controller = controller
@@ -132,7 +132,7 @@ class ControllerRunner:
         effects = controller.step(event, self._clock.time_ms())
         if controller.image.live is not self._live:
             self._live = controller.image.live
-            self._brokers_changed(self._live)
+            self._brokers_changed(controller.image.brokers)
         if controller.controller_id != before:
             self._controller_changed(controller.controller_id)
         return effects

@@ -264,7 +264,7 @@ class SimulatedNetwork:
         def refuse() -> None:
             if not connecting.is_over:
                 connecting.is_over = True
-                failed(ConnectError(host, port, "connection refused"))
+                failed(ConnectError(host, port, "connection refused", is_refused=True))
 
         def arrive() -> None:
             if connecting.is_over:

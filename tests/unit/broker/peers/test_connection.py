@@ -255,6 +255,29 @@ def test_a_connection_that_the_peer_closes_while_nothing_is_out_is_made_again_at
     assert caplog.text == ""
 
 
+def test_a_connection_that_is_lost_while_nothing_is_out_is_reported_once_and_one_that_is_refused_is_known_by_its_error() -> None:
+    peers, lost = Peers(), []
+    peers.connection.on_idle_lost = lambda: lost.append(peers.connection.out)
+    peers.ask()
+    peers.settle()
+    peers.end.transport.close()
+    peers.settle()
+    assert (lost, [each.is_refused for each in peers.outcomes]) == ([], [False])
+    peers.outcomes.clear()
+    peers.clock.advance(10.0)
+    peers.ask()
+    peers.settle()
+    peers.end.answer()
+    peers.settle()
+    peers.network.stop_listening(*ADDRESS)
+    peers.end.transport.close()
+    peers.settle()
+    assert (lost, peers.outcomes) == ([0], [0])
+    peers.ask()
+    peers.settle()
+    assert (lost, [each.is_refused for each in peers.outcomes[1:]]) == ([0], [True])
+
+
 def test_attempts_back_off_and_are_repeated_only_for_requests() -> None:
     peers = Peers()
     peers.network.stop_listening(*ADDRESS)

@@ -241,6 +241,15 @@ COORDINATORS = table(
             own=True,
             deviation="As Apache Kafka before 4.0.",
         ),
+        integer(
+            "suspicion.timeout.ms",
+            1500,
+            "How long a broker may leave the controller's questions unanswered before others lead what it leads, while it is registered "
+            "still; and the controller those of another broker before that one replaces it. A connection that is refused counts at once.",
+            allowed=at_least(100),
+            own=True,
+            deviation="Kafka waits for the end of the session (`zookeeper.session.timeout.ms`).",
+        ),
         *later(
             integer("replica.socket.receive.buffer.bytes", 65_536, "Size of a follower's receive buffer."),
             integer("controller.socket.timeout.ms", 30_000, "How long the controller waits for a broker's answer."),
