@@ -17,27 +17,25 @@ from moldau.client.cluster import Cluster
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from support import zookeeper
+from support.pages import ROOT, block_with
 from support.paper import wait_until
 
-pytestmark = [pytest.mark.system, pytest.mark.skipif(not zookeeper.has_java(), reason="no Java")]
+pytestmark = pytest.mark.system
+needs_java = pytest.mark.skipif(not zookeeper.has_java(), reason="no Java")
 
 LIMIT_S = 120.0
 PARTITIONS = 6
 
 
-class Running:
-    """A broker over ZooKeeper, below a node of its own."""
+class RunningBroker:
+    """A broker with a topic; `tree` says where its metadata is."""
 
-    def __init__(self, directory: Path) -> None:
-        self.server = zookeeper.shared_server()
-        self.root = f"/{directory.name}"
-        self.connect = f"{zookeeper.HOST}:{self.server.port}{self.root}"
-        settings = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}", f"zookeeper.connect={self.connect}"]
-        self.broker = BrokerThread(BrokerConfig(read_static(settings=[*settings, "zookeeper.session.timeout.ms=30000"])))
+    def __init__(self, directory: Path, tree: str, **options: Any) -> None:
+        settings = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}", tree, "zookeeper.session.timeout.ms=30000"]
+        self.options = {"session_timeout_ms": 30_000} | options
+        self.broker = BrokerThread(BrokerConfig(read_static(settings=settings)))
         self.broker.start()
         self.bootstrap = "{}:{}".format(*self.broker.address)
-        self.tool = KazooClient(f"{zookeeper.HOST}:{self.server.port}")
-        self.tool.start()
         with Cluster(self.bootstrap) as cluster:
             Admin(cluster).create_topic("t", PARTITIONS)
 
@@ -47,8 +45,23 @@ class Running:
                 producer.send("t", b"%d" % number, partition=number % PARTITIONS)
 
     def streams(self, group: str, count: int = 1, **options: Any) -> MessageStreams:
-        options.setdefault("session_timeout_ms", 30_000)
-        return create_coordinated_streams({"t": count}, group_id=group, zookeeper_connect=self.connect, **options)
+        options = self.options | options
+        return create_coordinated_streams({"t": count}, group_id=group, **options)
+
+    def stop(self) -> None:
+        self.broker.stop()
+
+
+class Running(RunningBroker):
+    """Over ZooKeeper, below a node of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.server = zookeeper.shared_server()
+        self.root = f"/{directory.name}"
+        self.connect = f"{zookeeper.HOST}:{self.server.port}{self.root}"
+        super().__init__(directory, f"zookeeper.connect={self.connect}", zookeeper_connect=self.connect)
+        self.tool = KazooClient(f"{zookeeper.HOST}:{self.server.port}")
+        self.tool.start()
 
     def tree(self, path: str) -> dict[str, bytes]:
         """The data of a node's children."""
@@ -61,7 +74,15 @@ class Running:
     def stop(self) -> None:
         self.tool.stop()
         self.tool.close()
-        self.broker.stop()
+        super().stop()
+
+
+@pytest.fixture
+def shared_file(tmp_path: Path) -> Iterator[RunningBroker]:
+    path = tmp_path / "metadata"
+    running = RunningBroker(tmp_path / "data", f"metadata.store.file={path}", metadata_store_file=str(path))
+    yield running
+    running.stop()
 
 
 @pytest.fixture
@@ -92,6 +113,7 @@ def eventually(ready: Callable[[], bool], what: str) -> None:
     wait_until(ready, what, LIMIT_S)
 
 
+@needs_java
 def test_a_group_shares_one_copy_another_group_has_its_own_and_the_tree_is_as_kafka_08_has_it(running: Running) -> None:
     running.publish(0, 600)
     with running.streams("g", 2) as one, running.streams("g") as two, running.streams("other") as other:
@@ -121,6 +143,7 @@ def partitions_of(streams: MessageStreams) -> set[int]:
     return {where.partition for where in streams.assignment()}
 
 
+@needs_java
 def test_a_member_that_leaves_hands_over_and_a_group_continues_where_it_was(running: Running) -> None:
     running.publish(0, 300)
     with running.streams("g") as one:
@@ -140,6 +163,7 @@ def test_a_member_that_leaves_hands_over_and_a_group_continues_where_it_was(runn
     assert sorted(int(message.payload) for message in found if message is not None) == list(range(660, 666))
 
 
+@needs_java
 def test_a_member_whose_session_expires_registers_again_and_nothing_is_skipped(running: Running) -> None:
     running.publish(0, 60)
     with running.streams("g", auto_commit_interval_ms=100) as one:
@@ -160,6 +184,7 @@ def test_a_member_whose_session_expires_registers_again_and_nothing_is_skipped(r
     assert set(running.committed("g").values()) == {b"20"}
 
 
+@needs_java
 @pytest.mark.parametrize("dual", [False, True])
 def test_offsets_in_the_brokers(running: Running, dual: bool) -> None:
     running.publish(0, 60)
@@ -174,6 +199,7 @@ def test_offsets_in_the_brokers(running: Running, dual: bool) -> None:
     assert sorted(int(message.payload) for message in found if message is not None) == list(range(60, 66))
 
 
+@needs_java
 def test_a_group_that_begins_at_the_end_has_committed_where_it_began(running: Running) -> None:
     running.publish(0, 60)
     with running.streams("g", auto_offset_reset="largest") as one:
@@ -182,6 +208,40 @@ def test_a_group_that_begins_at_the_end_has_committed_where_it_began(running: Ru
     with running.streams("g", auto_offset_reset="largest") as one:
         found = [one[0].poll(LIMIT_S) for _ in range(6)]
     assert sorted(int(message.payload) for message in found if message is not None) == list(range(60, 66))
+
+
+@needs_java
+def test_the_example_of_the_page_on_clients(running: Running) -> None:
+    running.publish(0, 60)
+    program = block_with(ROOT / "docs" / "clients.md", "python", "create_coordinated_streams")
+    program = program.replace("page-views", "t").replace("localhost:2181/moldau", running.connect)
+    seen: list[bytes] = []
+
+    def count(payload: bytes) -> None:
+        seen.append(payload)
+        if len(seen) == 30:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        exec(program, {"count": count})
+    assert len(set(seen)) == 30, "half of them, in the first of two streams"
+    assert sum(map(int, running.committed("counters").values())) == 29, "not the one that it was interrupted in"
+
+
+def test_over_the_file_that_brokers_of_a_host_share(shared_file: RunningBroker) -> None:
+    shared_file.publish(0, 300)
+    with shared_file.streams("g") as one:
+        two = shared_file.streams("g")
+        readers = Readers(*one, *two)
+        eventually(lambda: len(one.assignment()) == len(two.assignment()) == 3, "half of them each")
+        shared_file.publish(300, 300)
+        eventually(lambda: len(set(readers.numbers())) == 600, "all messages")
+        two.close()
+        eventually(lambda: len(one.assignment()) == PARTITIONS, "all partitions")
+    shared_file.publish(600, 6)
+    with shared_file.streams("g") as again:
+        found = [again[0].poll(LIMIT_S) for _ in range(6)]
+    assert sorted(int(message.payload) for message in found if message is not None) == list(range(600, 606))
 
 
 def test_without_zookeeper_the_streams_end_with_an_error_that_says_so() -> None:

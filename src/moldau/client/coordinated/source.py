@@ -2,6 +2,9 @@
 
 Everything runs in the feeder's thread: the tree's event loop has a turn before and after each fetch, and the whole time in which there is
 nothing to read. What was fetched before a turn in which the partitions changed is dropped.
+
+A process that was stopped may have lost its session long before its client notices. So after a turn that comes late nothing is fetched
+until the tree has answered a request of this session.
 """
 
 import logging
@@ -21,13 +24,26 @@ from moldau.cluster import znodes
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.errors import ErrorCode, MoldauError, WorldError
 from moldau.model.identity import Offset, TopicPartition
-from moldau.ports.coordination import Children, Data, GetChildren, GetData, SessionEvent, SessionState, WatchEvent
+from moldau.ports.coordination import (
+    Children,
+    Data,
+    Exists,
+    GetChildren,
+    GetData,
+    NodeStat,
+    Outcome,
+    SessionEvent,
+    SessionState,
+    WatchEvent,
+)
 
 log = logging.getLogger("moldau.client")
 
 LATEST = -1
 """As a timestamp of ListOffsets: the end."""
-TURN_S = 0.01
+LATE_PART = 1 / 3
+"""Of the session's timeout: a turn that comes later after the one before is late."""
+TURN_S = 0.05
 """How long the tree has the thread between two fetches, while a rebalance is being made."""
 BROKERS_AGAIN_S = 1.0
 
@@ -119,6 +135,11 @@ class CoordinatedSource:
         self._assigned: dict[TopicPartition, None] = {}
         self._changes = 0
         """Counts the starts and ends of reading."""
+        self._turned_at = 0.0
+        self._late_turns = 0
+        self._asked_after = 0
+        self._confirmed_after = 0
+        """How many turns had come late when the tree was last asked whether the session lives, and when it last answered so."""
 
     # The member's reader
 
@@ -173,7 +194,8 @@ class CoordinatedSource:
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
         """Begin to connect. `topics` are those of the options."""
         self._listener = listener
-        self._connect_until = time.monotonic() + self._options.connection_timeout_s
+        self._turned_at = time.monotonic()
+        self._connect_until = self._turned_at + self._options.connection_timeout_s
         self._loop = TreeLoop(self._open_tree)
         self._loop.tree.listen(self._heard)
 
@@ -188,21 +210,37 @@ class CoordinatedSource:
 
     def fetch(self, count: int, timeout_s: float) -> list[ConsumedMessage]:
         """See the protocol. ConsumeError also where the tree cannot be reached at first."""
-        assert self._loop is not None, "subscribed before"
-        self._loop.turn(0)
+        self._turn(0)
         if self._member is None or self._session is None:
             self._connect(timeout_s)
             return []
-        if not self._assigned:
-            self._loop.turn(timeout_s)
+        if not self._assigned or self._confirmed_after != self._late_turns:
+            self._turn(timeout_s)
             return []
         if self._member.is_rebalancing:
-            self._loop.turn(TURN_S)
+            self._turn(TURN_S)
             timeout_s = 0
         changes = self._changes
         found = self._session.fetch(count, timeout_s) if self._assigned else []
-        self._loop.turn(0)
+        self._turn(0)
         return found if changes == self._changes else []
+
+    def _turn(self, timeout_s: float) -> None:
+        """Have the tree's loop run."""
+        assert self._loop is not None, "subscribed before"
+        if time.monotonic() - self._turned_at > LATE_PART * self._options.timing.session_timeout_s:
+            self._late_turns += 1
+        if self._asked_after != self._late_turns != self._confirmed_after:
+            self._asked_after = self._late_turns
+            self._loop.tree.submit(Exists("/"), partial(self._session_answered, self._late_turns))
+        self._loop.turn(timeout_s)
+        self._turned_at = time.monotonic()
+
+    def _session_answered(self, asked_after: int, outcome: Outcome) -> None:
+        if isinstance(outcome, NodeStat):
+            self._confirmed_after = asked_after
+        elif self._asked_after == asked_after:  # the next turn asks again
+            self._asked_after = 0
 
     def _connect(self, timeout_s: float) -> None:
         """Until there are a session with the tree and addresses of brokers; then become a member."""
@@ -210,7 +248,7 @@ class CoordinatedSource:
         if not self._is_connected and time.monotonic() > self._connect_until:
             reason = f"no session with the coordination tree within {self._options.connection_timeout_s:g} s (connection_timeout_ms)"
             raise ConsumeError(None, None, None, TreeReason(WorldError(reason, retriable=True)))
-        self._loop.turn(timeout_s)
+        self._turn(timeout_s)
         if self._brokers is not None:
             options = self._options
             self._session = self._make_session(self._brokers)
@@ -297,6 +335,7 @@ class CoordinatedSource:
         if self._member is None or self._loop is None:
             return
         answer = self._loop.wait(partial(self._member.commit, offsets), self._options.timing.session_timeout_s)
+        self._turned_at = time.monotonic()
         if answer is None or answer[0] is not None:
             self._raise_uncommitted(answer[0] if answer else None)
 

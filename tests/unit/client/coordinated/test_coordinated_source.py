@@ -27,7 +27,7 @@ OPTIONS = SourceOptions(
     group=GROUP,
     consumer="a",
     streams={"t": 2},
-    timing=MemberTiming(session_timeout_s=0.1, backoff_s=0.01, commit_interval_s=None),
+    timing=MemberTiming(session_timeout_s=300.0, backoff_s=0.01, commit_interval_s=None),
     auto_commit=True,
     begins_at_end=False,
     in_tree=True,
@@ -192,6 +192,28 @@ def test_a_session_that_ends_takes_all_away() -> None:
         assert w.fetch() == [(0, 0), (1, 0), (2, 0), (3, 0)]
 
 
+def test_after_a_pause_nothing_is_read_until_the_session_is_known_to_live() -> None:
+    with world() as w:
+        w.fetch()
+        w.sessions[0].hold()
+        w.source._turned_at -= OPTIONS.timing.session_timeout_s / 2
+        assert (w.fetch(), w.source.assignment()) == ([], P)
+        w.sessions[0].suspend()
+        assert w.fetch() == []
+        w.sessions[0].resume()
+        w.sessions[0].release()
+        assert w.fetch() == [(0, 0), (1, 0), (2, 0), (3, 0)]
+        w.sessions[0].hold()
+        w.source._turned_at -= OPTIONS.timing.session_timeout_s / 2
+        w.sessions[0].suspend()
+        w.sessions[0].expire()
+        assert w.fetch() == []
+        w.sessions[0].release()
+        w.sessions[0].resume()
+        assert w.brokers.calls[1:] == [("lost", P), ("assigned", P)]
+        assert w.fetch() == [(0, 0), (1, 0), (2, 0), (3, 0)]
+
+
 def test_it_waits_for_a_broker(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moldau.client.coordinated.source.BROKERS_AGAIN_S", 0.01)
     with world(has_broker=False) as w:
@@ -256,7 +278,7 @@ def test_offsets_in_the_brokers_or_in_both() -> None:
 
 
 def test_a_commit_that_fails_or_is_not_answered_names_the_partition() -> None:
-    w = World()
+    w = World(OPTIONS._replace(timing=OPTIONS.timing._replace(session_timeout_s=0.1)))
     w.fetch()
     w.sessions[0].fail_next(CoordinationError("no room", retriable=True))
     with pytest.raises(CommitError, match=r"group g, partition t-0 at offset 5: COORDINATION: no room") as caught:
