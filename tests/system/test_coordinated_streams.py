@@ -1,6 +1,9 @@
 """Groups as of the 2011 paper, over a real ZooKeeper or the file that brokers of a host share: threads, brokers, sessions, tools' view."""
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -182,6 +185,63 @@ def test_a_member_whose_session_expires_registers_again_and_nothing_is_skipped(r
         running.publish(60, 60)
         eventually(lambda: set(readers.numbers()) == set(range(120)), "what came after")
     assert set(running.committed("g").values()) == {b"20"}
+
+
+CHILD = """
+import sys
+from moldau.client import create_coordinated_streams
+with create_coordinated_streams("t", group_id="g", zookeeper_connect=sys.argv[1], session_timeout_ms=4_000) as streams:
+    for message in streams[0]:
+        print(int(message.payload), flush=True)
+"""
+
+
+class Child:
+    """A member in a process of its own."""
+
+    def __init__(self, connect: str) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", CHILD, connect], stdout=subprocess.PIPE, text=True)
+        self.seen: list[int] = []
+        self.thread = threading.Thread(target=self.read)
+        self.thread.start()
+
+    def read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self.seen.append(int(line))
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.thread.join()
+
+
+@needs_java
+def test_a_process_that_is_stopped_for_longer_than_its_session_and_one_that_is_killed(running: Running) -> None:
+    with running.streams("g") as one:
+        readers, child = Readers(*one), Child(running.connect)
+
+        def seen() -> set[int]:
+            return {*readers.numbers(), *child.seen}
+
+        try:
+            eventually(lambda: len(one.assignment()) == PARTITIONS / 2, "half of them")
+            running.publish(0, 300)
+            child.process.send_signal(signal.SIGSTOP)
+            eventually(lambda: len(one.assignment()) == PARTITIONS, "all of them, since the session of the other one is over")
+            running.publish(300, 300)
+            eventually(lambda: seen() == set(range(600)), "all messages, without it")
+            child.process.send_signal(signal.SIGCONT)
+            eventually(lambda: len(one.assignment()) == PARTITIONS / 2, "half of them again")
+            running.publish(600, 300)
+            eventually(lambda: seen() == set(range(900)), "all messages, with it")
+        finally:
+            child.end()
+        eventually(lambda: len(one.assignment()) == PARTITIONS, "all of them for good")
+        running.publish(900, 60)
+        eventually(lambda: seen() == set(range(960)), "all messages")
+    assert set(running.committed("g").values()) == {b"160"}
 
 
 @needs_java
