@@ -19,7 +19,7 @@ from moldau.client.coordinated.procedure import Procedure, ProcedureRun, Resume,
 from moldau.client.coordinated.trees import OpenTree, TreeLoop
 from moldau.client.failures import ClientError, CommitError, ConsumeError
 from moldau.client.message import ConsumedMessage
-from moldau.client.session import BEGINNING, RebalanceListener, Session
+from moldau.client.session import BEGINNING, END, RebalanceListener, Session
 from moldau.cluster import znodes
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.errors import ErrorCode, MoldauError, WorldError
@@ -158,7 +158,8 @@ class CoordinatedSource:
         self._changed()
         self._listener.assigned(list(offsets))
         if offsets:
-            self._session.assign({where: ends.get(where, BEGINNING) if offset is None else offset for where, offset in offsets.items()})
+            new_at = END if self._options.begins_at_end else BEGINNING
+            self._session.assign({where: ends.get(where, new_at) if offset is None else offset for where, offset in offsets.items()})
         self._member.commit(ends, self._log_commit)
 
     def stop(self) -> None:

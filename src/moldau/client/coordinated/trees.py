@@ -46,6 +46,9 @@ class TreeLoop:
 
     def __init__(self, open_: OpenTree) -> None:
         self._loop = asyncio.SelectorEventLoop()
+        self._loop.set_exception_handler(self._failed)
+        self._failure: BaseException | None = None
+        """Raised by a call that the loop made, which would log it and continue."""
         self.clock = LoopClock(self._loop)
         try:
             self.tree = open_(self._loop)
@@ -54,7 +57,7 @@ class TreeLoop:
             raise
 
     def turn(self, timeout_s: float) -> None:
-        """Call what is due; then wait so long for more, or until `wake`."""
+        """Call what is due; then wait so long for more, or until `wake`. Raises what a call has raised."""
         if timeout_s > 0:
             timer = self._loop.call_later(timeout_s, self._loop.stop)
             self._loop.run_forever()
@@ -62,6 +65,13 @@ class TreeLoop:
         else:
             self._loop.call_soon(self._loop.stop)
             self._loop.run_forever()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._failure = context.get("exception") or RuntimeError(context["message"])
+        self.wake()
 
     def wake(self) -> None:
         """End a `turn`, from within it."""

@@ -192,6 +192,18 @@ def test_a_session_that_ends_takes_all_away() -> None:
         assert w.fetch() == [(0, 0), (1, 0), (2, 0), (3, 0)]
 
 
+def test_what_a_call_of_the_tree_raises_reaches_the_feeder() -> None:
+    """asyncio would log it, and the member would do nothing any more."""
+    with world() as w:
+        w.fetch()
+        loop = w.source._loop
+        assert loop is not None
+        loop.clock.call_later(0.0, lambda: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            w.source.fetch(500, 1.0)
+        assert w.fetch() != []
+
+
 def test_after_a_pause_nothing_is_read_until_the_session_is_known_to_live() -> None:
     with world() as w:
         w.fetch()
