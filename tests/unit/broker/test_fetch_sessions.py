@@ -384,10 +384,20 @@ def test_the_partitions_of_all_sessions_are_bounded() -> None:
     assert not opened(world, 20), "a tenth is kept for sessions that are there"
     assert opened(world, 10)
     assert sessions(world) == (2, 90)
+    assert next(each for each in world.broker.admission.state if each.setting == "fetch.session.partitions.max").refusals == 1
     assert first.ask(dict.fromkeys(range(80, 90), 0)).error_code == 0
     body = first.ask({90: 0})
     assert (body.error_code, body.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
     assert sessions(world) == (1, 10)
+
+
+def test_one_that_can_never_have_room_evicts_none() -> None:
+    world = world_with(fetch_session_partitions_max=100)
+    first = Consumer(world)
+    first.ask(some(10))
+    world.clock.advance(EVICTION_S + 1)
+    assert not opened(world, 150)
+    assert first.ask({}).error_code == 0
 
 
 def test_what_consumers_read_is_what_was_written(world: BrokerWorld) -> None:

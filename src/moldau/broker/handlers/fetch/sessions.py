@@ -243,6 +243,12 @@ class FetchSessions:
     def open(self, request: FetchFrame, topics: Sequence[Results], *, by_id: bool) -> Generator[Pause, None, int]:
         """Open a session for a full request that is answered with `topics`, in steps; its id, or `NO_SESSION` if there is no room."""
         session = FetchSession(self._new_id(), by_id=by_id, is_privileged=request.replica_id >= 0, now_s=self._monotonic())
+        count = sum(len(wanted) for _, wanted in request.topics)
+        if not count:
+            return NO_SESSION
+        if self._lacks_room(session, count) and self._evictable(session, count) is None:  # before the work below
+            self._budget.has_room(count, "a new fetch session", new=True)  # which counts and logs that it has none
+            return NO_SESSION
         filled: list[SessionPartition] = []
         number = 0
         for (topic, wanted), (_, results) in zip(request.topics, topics, strict=True):
@@ -257,8 +263,7 @@ class FetchSessions:
                     yield None
         session.move_to_end(filled)
         count = len(session.partitions)
-        has_slot = len(self._sessions) < self._config.int(SLOTS) or self._evict(session, count)
-        if not (has_slot and count and self._makes_room(session, count)):
+        if not self._makes_room(session, count):
             return NO_SESSION
         self._sessions[session.id] = session
         self._account.add(count)
@@ -275,28 +280,32 @@ class FetchSessions:
             del self._sessions[session.id]
             self._account.add(-len(session.partitions))
 
-    def _makes_room(self, session: FetchSession, count: int) -> bool:
-        """Whether `session` may have so many more partitions, after others are evicted where that is needed."""
+    def _lacks_room(self, session: FetchSession, count: int) -> bool:
+        """Whether others have to be evicted for so many more partitions of `session`."""
         is_new, limit = session.id not in self._sessions, self._budget.limit
         if is_new:
             limit -= limit // RESERVED
-        while self._budget.held + count > limit and self._evict(session, len(session.partitions)):
-            pass
-        return self._budget.has_room(count, f"fetch session {session.id}", new=is_new)
+        return self._budget.held + count > limit or (is_new and len(self._sessions) >= self._config.int(SLOTS))
 
-    def _evict(self, wanted: FetchSession, count: int) -> bool:
-        """Evict a session for `wanted`, which has so many partitions; whether there was one."""
-        now_s = self._monotonic()
-        evicted = next((each for each in self._sessions.values() if each is not wanted), None)
-        if evicted is None:
-            return False
-        if now_s - evicted.used_s <= EVICTION_S:
-            evicted = self._lesser(wanted, count, now_s)
+    def _makes_room(self, session: FetchSession, count: int) -> bool:
+        """Whether `session` may have so many more partitions, after others are evicted where that is needed."""
+        is_new = session.id not in self._sessions
+        while count <= self._budget.limit and self._lacks_room(session, count):
+            evicted = self._evictable(session, count if is_new else len(session.partitions))
             if evicted is None:
-                return False
-        self._close(evicted)
-        self.evictions += 1
-        return True
+                break
+            self._close(evicted)
+            self.evictions += 1
+        has_slot = not is_new or len(self._sessions) < self._config.int(SLOTS)
+        return has_slot and self._budget.has_room(count, f"fetch session {session.id}", new=is_new)
+
+    def _evictable(self, wanted: FetchSession, count: int) -> FetchSession | None:
+        """A session that may be evicted for `wanted`, which has so many partitions."""
+        now_s = self._monotonic()
+        oldest = next((each for each in self._sessions.values() if each is not wanted), None)
+        if oldest is None or now_s - oldest.used_s > EVICTION_S:
+            return oldest
+        return self._lesser(wanted, count, now_s)
 
     def _lesser(self, wanted: FetchSession, count: int, now_s: float) -> FetchSession | None:
         """The session of the least value, if it is worth less than `wanted`."""
