@@ -165,6 +165,16 @@ def test_a_diverging_epoch_is_named(world: BrokerWorld) -> None:
     body = consumer.ask({}, topics=[FetchTopic("t", partitions=[wanted])])
     assert body.responses[0].partitions[0].diverging_epoch.epoch == 3
     assert named(consumer.ask({})) == [0], "as long as it asks for it"
+    assert named(consumer.ask({0: 2})) == [0], "it has taken nothing else of those answers"
+    assert named(consumer.ask({})) == []
+
+
+def test_a_partition_that_is_named_without_having_been_read_on_is_answered_once_more(world: BrokerWorld) -> None:
+    """Its client may have ignored the answer, as a follower does that backs off."""
+    consumer = Consumer(world)
+    consumer.ask(some(2))
+    assert named(consumer.ask({1: 0})) == [1]
+    assert named(consumer.ask({})) == []
 
 
 def test_what_is_forgotten_is_not_read(world: BrokerWorld) -> None:

@@ -111,3 +111,17 @@ def test_without_room_for_sessions_followers_send_full_requests(sent: list[Fetch
     sent.clear()
     world.run(2.0)
     assert len(sent) in (3, 4), "each waits at the leader"
+
+
+def test_a_follower_that_has_truncated_learns_what_is_committed_though_nothing_more_happens() -> None:
+    world = ReplicaWorld(2)
+    world.lead(1)
+    world.append(1, b"a")
+    world.run()
+    assert (world.machine(1).high_watermark, world.machine(2).high_watermark) == (1, 0)
+    world.lead(2, followers=[])
+    world.append(2, b"only here", acks=1)
+    world.lead(1, isr=(1,))
+    world.run(2.0)
+    assert world.values(2) == [b"a"]
+    assert world.machine(2).high_watermark == 1

@@ -202,6 +202,8 @@ class Fetcher:
 
     def _fetch(self, resumed: PartitionFetch) -> None:
         """Fetch it, from where its log ends."""
+        if resumed.state is not FetchState.FETCHING:  # answers that came meanwhile do not count: have the leader answer again
+            resumed.told = None
         self._leave(resumed, FetchState.FETCHING)
         del self._left[resumed]
         if resumed.told != resumed.log:

@@ -258,6 +258,17 @@ def test_r6_a_large_answer_of_an_earlier_term_does_not_count() -> None:
     assert dialogue.answered(4) == []
 
 
+def test_what_was_answered_while_a_partition_backed_off_is_asked_for_again() -> None:
+    """The leader does not send twice what it has answered, such as a high watermark."""
+    dialogue = under_way(0)
+    dialogue.follow(ONE)
+    dialogue.answered(2, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert dialogue.answered(3) == [], "it backs off"
+    dialogue.now_s = 0.1
+    assert dialogue.ended(2) == []
+    assert dialogue.ended(3) == [next_fetch(4, {0: AT_10})]
+
+
 # Sessions that end
 
 

@@ -64,19 +64,19 @@ class SessionPartition:
         self.topic = topic
         self.wanted = wanted
         self.high_watermark = -1
-        """As it was answered last; -1 after an error, so that the first answer without one is sent."""
+        """As it was answered last; -1 where the client may not have taken it, so that it is sent once more: after an error or a diverging
+        epoch, and if the client names the partition without having read on."""
         self.log_start_offset = -1
 
     def learns(self, result: FetchPartitionResult) -> bool:
         """Note what is answered; whether any of it is news."""
-        if result.error_code:
+        if result.error_code or result.diverging_epoch is not None:
             self.high_watermark = -1
             return True
         has_news = (
             result.high_watermark != self.high_watermark
             or result.log_start_offset != self.log_start_offset
             or bool(result.records)
-            or result.diverging_epoch is not None
             or result.preferred_read_replica >= 0
         )
         self.high_watermark, self.log_start_offset = result.high_watermark, result.log_start_offset
@@ -222,6 +222,8 @@ class FetchSessions:
             for each in wanted:
                 known = partitions.get((topic, each.partition))
                 if known is not None:
+                    if each.fetch_offset <= known.wanted.fetch_offset:
+                        known.high_watermark = -1
                     known.wanted = each
                 elif self._sessions.get(session.id) is session and self._makes_room(session, 1):
                     partitions[topic, each.partition] = SessionPartition(topic, each)
