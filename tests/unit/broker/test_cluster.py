@@ -215,6 +215,17 @@ def test_a_hung_broker_whose_session_ends_is_waited_for_no_longer() -> None:
     assert cluster.clock.monotonic() < 10
 
 
+def test_a_broker_that_is_not_controller_does_not_say_that_a_topic_to_delete_is_unknown() -> None:
+    """It may only not have heard of it."""
+    cluster = ClusterWorld(*IDS)
+    (other, *_) = [each for each in IDS if each != cluster.controller_id]
+    for version, topic in ((6, DeleteTopicState("new")), (6, DeleteTopicState(topic_id=b"i" * 16))):
+        (answer,) = cluster.ask(other, DeleteTopicsRequest(topics=[topic]), version).responses
+        assert answer.error_code == ErrorCode.NOT_CONTROLLER
+        (answer,) = cluster.ask(cluster.controller_id, DeleteTopicsRequest(topics=[topic]), version).responses
+        assert answer.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
 def test_a_deleted_topic_ends_on_all_brokers() -> None:
     cluster = ClusterWorld(*IDS)
     cluster.create_topic("t", partitions=3)

@@ -110,7 +110,7 @@ def delete_topics(services: Services, message: DeleteTopicsRequest, request: Req
     """Delete topics by name or by id, each for itself.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST for a topic named twice, by both, or not at all,
-    TOPIC_DELETION_DISABLED, POLICY_VIOLATION for a protected topic.
+    TOPIC_DELETION_DISABLED, POLICY_VIOLATION for a protected topic, NOT_CONTROLLER.
     """
     by_id = request.api_version >= FIRST_BY_ID
     wanted = message.topics if by_id else [DeleteTopicState(name=name) for name in message.topic_names]
@@ -151,14 +151,22 @@ def _find(services: Services, wanted: DeleteTopicState) -> TopicInfo:
             raise PeerError(ErrorCode.INVALID_REQUEST, f"topic '{wanted.name}' is named both by name and by id")
         topic = snapshot.topics_by_id.get(wanted.topic_id)
         if topic is None:
+            _check_controller(services)
             raise PeerError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {format_id(wanted.topic_id)}")
         return topic
     if wanted.name is None:
         raise PeerError(ErrorCode.INVALID_REQUEST, "a topic is named neither by name nor by id")
     topic = snapshot.topics.get(wanted.name)
     if topic is None:
+        _check_controller(services)
         raise unknown_topic(wanted.name)
     return topic
+
+
+def _check_controller(services: Services) -> None:
+    """NOT_CONTROLLER if this broker is not the controller: then a topic that it does not know may exist all the same."""
+    if services.metadata.controller_id != services.broker_id:
+        raise PeerError(ErrorCode.NOT_CONTROLLER, f"broker {services.broker_id} is not controller")
 
 
 def _not_deleted(name: str | None, topic_id: bytes, error: PeerError) -> DeletableTopicResult:
