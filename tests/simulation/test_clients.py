@@ -491,7 +491,7 @@ def test_a_deletion_that_a_crash_has_interrupted_leaves_the_name_free(sim: Simul
         await sim.until(lambda: sim.network.held > 0)
         sim.host.kill()
         mark: list[object] = []  # the last that the broker has done
-        sim.tree.session(lambda _name: None, lambda call: call()).submit(Create(znodes.delete_topic("t"), b""), mark.append)
+        sim.tree.session(lambda _name: None, lambda call, _delay_s: call()).submit(Create(znodes.delete_topic("t"), b""), mark.append)
         assert isinstance(mark[0], Created)
         sim.network.release()
         sim.disk.slowness = 1000.0

@@ -45,19 +45,22 @@ async def read(sim: Simulation) -> list[bytes | None]:
     return found
 
 
-def leader(sim: Simulation) -> int:
-    """The index of the host that leads t-0 in the highest epoch."""
+def leader(sim: Simulation) -> int | None:
+    """The index of the host that leads t-0 in the highest epoch; None while none does."""
     led = [
         (partition.machine.leader_epoch, number)
         for number, host in enumerate(sim.hosts)
         if host.broker is not None and (partition := host.broker.partitions.get(T0)) is not None
     ]
-    return max(led)[1]
+    return max(led)[1] if led else None
 
 
 def in_sync(sim: Simulation) -> list[int]:
-    broker = sim.hosts[leader(sim)].broker
-    assert broker is not None
+    """As the leader knows it."""
+    led = leader(sim)
+    broker = None if led is None else sim.hosts[led].broker
+    if broker is None:
+        return []
     return sorted(broker.replicas.hosted[T0].machine.isr)
 
 
@@ -69,6 +72,7 @@ def test_nothing_acknowledged_is_lost_when_the_leader_ends_and_it_comes_back_in_
         for value in range(10):
             await producer.send_and_wait("t", b"%d" % value, partition=0)
         first = leader(sim)
+        assert first is not None
         late = [await producer.send("t", b"%d" % value, partition=0) for value in range(10, 13)]
         getattr(sim.hosts[first], end)()
         for each in late:

@@ -18,7 +18,7 @@ from simulation.test_determinism import T0, write
 
 async def use(simulation: Simulation) -> None:
     """Commit an offset plainly, one in a transaction that commits, one in a transaction that aborts."""
-    Nemesis(simulation.host, [], may_cut_power=False)
+    Nemesis(simulation.hosts, [], may_cut_power=False)
     simulation.host.start()
     await write(simulation, 0, 3)
     consumer = SimulatedConsumer(simulation.client("plain"), group_id="plain")

@@ -1,16 +1,22 @@
 """Which clients a run has: some of the workloads, drawn from its seed."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
 
-from moldau.testing.simulation.options import Options, draw_options, generator
+from moldau.testing.simulation.options import Options, draw_cluster, draw_options, generator
 from moldau.testing.simulation.workloads import TRANSACTIONAL, WORKLOADS, Workload
 
 CLIENTS_MIN, CLIENTS_MAX = 2, 8
+CLUSTERS = 0.5
+"""So many of the runs have several brokers."""
 LOSING = ("power_cut", "fail_sync", "fail_directory")
 """Faults that may take what was not synced."""
 
 
-def draw_clients(seed: int, workloads: Mapping[str, Workload] = WORKLOADS) -> list[str]:
+IN_A_CLUSTER = ("administrate", "compact", "delete", "look", "read", "write", "write_carelessly")
+"""Workloads that a cluster has: those without coordinators."""
+
+
+def draw_clients(seed: int, workloads: Collection[str] = tuple(WORKLOADS)) -> list[str]:
     """Names of workloads, some of them several times."""
     random = generator(seed, "clients")
     kinds = random.sample(list(workloads), random.randint(1, min(4, len(workloads))))
@@ -25,6 +31,10 @@ def clients_of(options: Options) -> list[tuple[str, Workload]]:
 def options_of(seed: int) -> Options:
     """Everything that a seed draws before its run."""
     options = draw_options(seed)
+    if generator(seed, "brokers").random() < CLUSTERS:
+        draw_cluster(options)
+        options.clients = draw_clients(seed, IN_A_CLUSTER)
+        return options
     options.clients = draw_clients(seed)
     settle(options)
     return options

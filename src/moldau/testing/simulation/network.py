@@ -6,6 +6,7 @@ has sent and the other has not taken is in its *window*; what does not fit waits
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from moldau.model.errors import StorageError
@@ -64,7 +65,7 @@ class ConnectionEnd(QueuedTransport):
         self._network = network
         self._arrival: ScheduledCall | None = None
         """The next transfer to this end."""
-        self._actor: Actor = network.schedule.actor(f"{peer[0]}:{peer[1]}>{local[0]}", party.group)
+        self.actor: Actor = network.schedule.actor(f"{peer[0]}:{peer[1]}>{local[0]}", party.group)
         self._fin: Exception | bool | None = False
         """What the other end's close arrives as, once its bytes have; False while it is open."""
 
@@ -95,7 +96,7 @@ class ConnectionEnd(QueuedTransport):
             return
         receiver = self._take_down()
         if receiver is not None:
-            self._network.schedule.post(self._actor, lambda: self.party.run(lambda: receiver.connection_lost(here)))
+            self._network.schedule.post(self.actor, lambda: self.party.run(lambda: receiver.connection_lost(here)))
         if not self.is_mute:
             self.other._fin = there
             self.other.expect()
@@ -111,7 +112,7 @@ class ConnectionEnd(QueuedTransport):
     def expect(self, *, at_once: bool = False) -> None:
         """Have what the other end has sent arrive; `at_once`: the next piece of what has come."""
         if self._arrival is None or self._arrival.call is None:
-            self._arrival = self._network.schedule.post(self._actor, self._arrive, 0.0 if at_once else self._network.delay())
+            self._arrival = self._network.schedule.post(self.actor, self._arrive, 0.0 if at_once else self._network.delay())
 
     def _arrive(self) -> None:
         self._arrival = None
@@ -126,7 +127,8 @@ class ConnectionEnd(QueuedTransport):
         if self.closed:
             if source.in_flight and not source.closed:  # bytes for a connection that is no more
                 source.in_flight.clear()
-                if self._network.answers(self.local[0]) and not self.is_mute:
+                hosts = self.party.host, source.party.host
+                if self._network.answers(hosts[0]) and not self.is_mute and not self._network.is_blocked(*hosts):
                     source.end(ConnectionResetError("reset by peer"), None)
             return
         piece_max = self._network.options.piece_max
@@ -150,7 +152,7 @@ class ConnectionEnd(QueuedTransport):
     def room_made(self) -> None:
         """The other end has taken bytes: send what waits."""
         if self._queue:
-            self._network.schedule.post(self._actor, lambda: self.party.run(self._drain))
+            self._network.schedule.post(self.actor, lambda: self.party.run(self._drain))
 
     def _drain(self) -> None:
         if not self._queue:
@@ -206,6 +208,8 @@ class SimulatedNetwork:
         self._next_port = FIRST_PORT
         self._holding: Callable[[ConnectionEnd], bool] | None = None
         self._held: dict[ConnectionEnd, None] = {}
+        self._blocked: dict[tuple[str, str], None] = {}
+        """Pairs of hosts, sender and receiver, between which nothing passes."""
         self._connects = schedule.actor("connects")
 
     # Servers
@@ -262,6 +266,9 @@ class SimulatedNetwork:
         host, port = address
 
         def refuse() -> None:
+            self.schedule.post(connecting.actor, lambda: party.run(refused))
+
+        def refused() -> None:
             if not connecting.is_over:
                 connecting.is_over = True
                 failed(ConnectError(host, port, "connection refused", is_refused=True))
@@ -269,7 +276,7 @@ class SimulatedNetwork:
         def arrive() -> None:
             if connecting.is_over:
                 return
-            if not self.answers(host):
+            if not self.answers(host) or self.is_blocked(party.host, host) or self.is_blocked(host, party.host):
                 self.schedule.post(self._connects, refuse, CONNECT_TIMEOUT_S)
                 return
             listener = self._listeners.get(address)
@@ -308,13 +315,31 @@ class SimulatedNetwork:
 
     def release(self) -> None:
         """Let arrive what is held, and hold no more."""
-        held, self._held, self._holding = self._held, {}, None
+        self._holding = None
+        self._expect_held()
+
+    def block(self, sender: str, receiver: str) -> None:
+        """From now on nothing of one host reaches the other, until `unblock`; then what was sent meanwhile arrives."""
+        self._blocked[sender, receiver] = None
+
+    def unblock(self, sender: str, receiver: str) -> None:
+        """Undo it; harmless without a `block`."""
+        self._blocked.pop((sender, receiver), None)
+        self._expect_held()
+
+    def is_blocked(self, sender: str, receiver: str) -> bool:
+        """Whether nothing passes that way."""
+        return (sender, receiver) in self._blocked
+
+    def _expect_held(self) -> None:
+        held, self._held = self._held, {}
         for end in held:
             end.expect()
 
     def holds(self, end: ConnectionEnd) -> bool:
         """Whether something for this end is held; then it is noted."""
-        if self._holding is None or not self._holding(end):
+        is_blocked = bool(self._blocked) and (end.other.party.host, end.party.host) in self._blocked
+        if not is_blocked and (self._holding is None or not self._holding(end)):
             return False
         self._held[end] = None
         return True
@@ -346,13 +371,15 @@ class SimulatedNetwork:
                 if not end.closed:
                     end.receiver = receiver
 
-            end.party.run(connected)
+            self.schedule.post(end.actor, partial(end.party.run, connected))
 
 
 class SimulatedConnectAttempt:
     """A connection that is being opened."""
 
-    def __init__(self) -> None:
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        """Of whom opens it."""
         self.is_over = False
 
     def cancel(self) -> None:
@@ -366,9 +393,10 @@ class ClientNetwork:
     def __init__(self, network: SimulatedNetwork, party: Party) -> None:
         self._network = network
         self._party = party
+        self._actor = network.schedule.actor(f"{party.host} connects", party.group)
 
     def connect(self, host: str, port: int, accept: Accept, failed: Callable[[ConnectError], object]) -> SimulatedConnectAttempt:
         """Begin to connect."""
-        attempt = SimulatedConnectAttempt()
+        attempt = SimulatedConnectAttempt(self._actor)
         self._network.attempt(self._party, (host, port), attempt, accept, failed)
         return attempt

@@ -24,6 +24,10 @@ RARE_FAULTS = (
 )
 """Kinds that a quarter of the runs have. Each has a generator of its own, so that one more changes nothing of the others."""
 FAULTS = COMMON_FAULTS + RARE_FAULTS
+CLUSTER_FAULTS = ("cut_link", "isolate", "late_tree", "kill_controller", "roll")
+"""Kinds that need several brokers."""
+FAULTS_OF_ONE = ("disk_full", "flip_bit", "misdirect_write", "fail_sync", "fail_directory")
+"""Kinds that only a broker which is alone has: the model of a cluster's losses does not know them."""
 
 
 @dataclass(slots=True)
@@ -90,6 +94,36 @@ def draw_options(seed: int, faults: tuple[str, ...] = FAULTS) -> Options:
     options.tree_latency_s = random.choice((0.0, 0.0, 0.005, 0.2))
     options.tree_linger_s = random.choice((0.0, 0.0, 6.0))
     return options
+
+
+def draw_cluster(options: Options) -> None:
+    """Make the run one of several brokers, with settings and faults of such."""
+    seed = options.seed
+    random = generator(seed, "options/cluster")
+    options.brokers = random.choice((2, 3, 3, 3, 4, 5))
+    options.directories = 1
+    options.tree_latency_s = random.choice((0.0, 0.002, 0.02, 0.2))
+    options.session_s = random.choice((2.0, 6.0, 18.0))
+    options.tree_linger_s = random.choice((options.session_s, options.session_s, 0.01))
+    options.reading_cost_s = min(options.reading_cost_s, 0.00001)
+    options.faults = {kind: interval_s for kind, interval_s in options.faults.items() if kind not in FAULTS_OF_ONE}
+    replicas = random.randint(2, min(3, options.brokers))
+    options.settings |= {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": random.randint(1, replicas),
+        "zookeeper.session.timeout.ms": int(options.session_s * 1000),
+        "replica.lag.time.max.ms": random.choice((1_000, 5_000, 10_000)),
+        "replica.fetch.max.bytes": random.choice((256, 1_048_576)),
+        "replica.fetch.wait.max.ms": random.choice((50, 500)),
+        "replica.fetch.backoff.ms": random.choice((100, 1_000)),
+        "replica.socket.timeout.ms": random.choice((2_000, 30_000)),
+        "replica.high.watermark.checkpoint.interval.ms": random.choice((100, 5_000)),
+        "leader.imbalance.check.interval.seconds": random.choice((5, 300)),
+    }
+    for kind in CLUSTER_FAULTS:
+        random = generator(seed, f"options/{kind}")
+        if random.random() < 0.4:
+            options.faults[kind] = log_uniform(random, 3.0, 30.0)
 
 
 def draw_settings(random: Random) -> dict[str, object]:

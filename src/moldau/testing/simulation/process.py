@@ -116,7 +116,10 @@ class Host:
         process = self.process
         if process is not None and not process.group.is_paused:
             self.schedule.pause(process.group)
-            self.schedule.post(self.schedule.actor("resume"), partial(self.schedule.resume, process.group), seconds)
+            others = self.schedule.actor("resume")
+            self.schedule.post(others, partial(self.schedule.resume, process.group), seconds)
+            if 0 < self.tree.session_s < seconds:
+                self.schedule.post(others, process.session.expire, self.tree.session_s)
 
     def _on_operation(self, operation: str) -> None:
         if self.process is not None:

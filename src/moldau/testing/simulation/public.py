@@ -147,7 +147,7 @@ def run_test(options: Options, test: Test) -> None:
     with bugs, SimulatedProbe(options.seed):
         try:
             Invariants(simulation.host).on_seen = PowerCuts(simulation.host, simulation.history, simulation.partitions).see
-            nemesis = Nemesis(simulation.host, draw_faults(options), may_cut_power="power_cut" in options.faults)
+            nemesis = Nemesis(simulation.hosts, draw_faults(options), may_cut_power="power_cut" in options.faults)
             world = World(simulation, nemesis)
 
             async def main() -> None:

@@ -81,6 +81,18 @@ def unsynced_batches(disk: SimulatedDisk, directory: str, folder: str) -> Iterat
             position = end
 
 
+def batches_of(disk: SimulatedDisk, directories: Iterable[str], folder: str) -> Iterator[tuple[int, bytes]]:
+    """The whole batches of a partition's log, by base offset."""
+    for path in (f"{directory}/{folder}" for directory in directories):
+        for base in bases_of(disk, path):
+            data, position = disk.contents(f"{path}/{base:020}.log"), 0
+            while position + _BYTES_MIN <= len(data):
+                offset, length, *_ = _BATCH.unpack_from(data, position)
+                end = position + _LENGTH_FROM + length
+                yield offset, data[position:end]
+                position = end
+
+
 def folders_of(disk: SimulatedDisk, directory: str) -> Iterator[str]:
     """The folders of partitions."""
     for folder in disk.names(directory):

@@ -1,6 +1,6 @@
 """What a person is shown of runs: what many seeds have shown together, and the transcript of one, a line per change, in columns:
 
-    time | process | mark | event | partitions that have changed: epoch start/last stable/high watermark/end
+    time | process | mark | event | replicas that have changed: epoch start/last stable/high watermark/end, and who is in sync with a leader
 
 Marks: ``^`` a process serves, ``!`` it has ended, ``~`` it stands still, ``x`` a connection, a disk, a session or a client is hurt,
 ``[`` a log lost its end.
@@ -21,56 +21,60 @@ _MARKS = {"pause": "~", "kill": "!", "power_cut": "!", "crash_at_call": "!", "st
 class Transcript:
     """Writes the lines of a run as it happens; the last ones are kept."""
 
-    def __init__(self, host: Host, nemesis: Nemesis, file: TextIO) -> None:
-        self._host = host
+    def __init__(self, hosts: Sequence[Host], nemesis: Nemesis, file: TextIO) -> None:
+        self._hosts = {host.name: host for host in hosts}
         self._file = file
-        self._schedule = host.schedule
-        self._states: dict[str, tuple[int, int, int, int, int]] = {}
-        self._inner: Callable[[Actor], object] | None = host.schedule.observer
-        host.schedule.observer = self._after_step
-        host.on_ending.append(self._ending)
-        host.on_serving.append(self._serving)
+        self._schedule = hosts[0].schedule
+        self._states: dict[tuple[str, str], tuple[int | str, ...]] = {}
+        self._inner: Callable[[Actor], object] | None = self._schedule.observer
+        self._schedule.observer = self._after_step
+        for host in hosts:
+            host.on_ending.append(self._ending)
+            host.on_serving.append(self._serving)
         nemesis.on_fault = self._fault
 
-    def write(self, mark: str, event: str, changes: str = "") -> None:
+    def write(self, mark: str, process: str, event: str, changes: str = "") -> None:
         """One line."""
-        process = self._host.process
-        name = process.name if process is not None else "-"
-        self._file.write(f"{self._schedule.now:11.6f} | {name:<10} | {mark or ' '} | {event:<28} | {changes}".rstrip() + "\n")
+        self._file.write(f"{self._schedule.now:11.6f} | {process:<11} | {mark or ' '} | {event:<28} | {changes}".rstrip() + "\n")
 
     def _fault(self, fault: Fault) -> None:
-        self.write(_MARKS.get(fault.kind, "x"), f"fault {fault.kind}")
+        self.write(_MARKS.get(fault.kind, "x"), "-", f"fault {fault.kind}")
 
     def _ending(self, process: Incarnation, power_cut: bool) -> None:
-        self.write("!", f"{'power cut' if power_cut else 'ends'} after call {process.port_calls}")
+        self.write("!", process.name, f"{'power cut' if power_cut else 'ends'} after call {process.port_calls}")
 
-    def _serving(self, _process: Incarnation) -> None:
-        self.write("^", "serves")
-        self._note("start")
+    def _serving(self, process: Incarnation) -> None:
+        self.write("^", process.name, "serves")
+        self._note(process, "start")
 
     def _after_step(self, actor: Actor) -> None:
         if self._inner is not None:
             self._inner(actor)
-        process = self._host.process
+        if actor.group is None:
+            return
+        host = self._hosts.get(actor.group.name.partition("/")[0])
+        process = None if host is None else host.process
         if process is not None and process.is_serving and actor.group is process.group:
-            self._note(actor.name.removeprefix(process.name).strip())
+            self._note(process, actor.name.removeprefix(process.name).strip())
 
-    def _note(self, event: str) -> None:
-        broker = self._host.broker
+    def _note(self, process: Incarnation, event: str) -> None:
+        broker = process.broker
         if broker is None:
             return
         changes, mark = [], ""
-        for partition in list(broker.partitions):
-            log, name = partition.log, str(partition.topic_partition)
-            state = partition.machine.leader_epoch, log.start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
-            before = self._states.get(name)
+        for partition in list(broker.replicas.hosted.values()):
+            log, machine, name = partition.log, partition.machine, str(partition.topic_partition)
+            in_sync = ",".join(map(str, machine.isr)) if len(machine.replicas) > 1 else ""
+            state = machine.leader_epoch, log.start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset, in_sync
+            before = self._states.get((process.host.name, name))
             if before != state:
-                if before is not None and state[4] < before[4]:
+                if before is not None and state[4] < int(before[4]):
                     mark = "["
-                self._states[name] = state
-                changes.append(f"{name} {state[0]} {state[1]}/{state[2]}/{state[3]}/{state[4]}")
+                self._states[process.host.name, name] = state
+                epoch, start, stable, high, end, _ = state
+                changes.append(f"{name} {epoch} {start}/{stable}/{high}/{end}{f' leads {in_sync}' if in_sync else ''}")
         if changes:
-            self.write(mark, event, "  ".join(changes))
+            self.write(mark, process.name, event, "  ".join(changes))
 
 
 REACHED_FROM = 200

@@ -8,13 +8,50 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from moldau.model.errors import CoordinationError
 from moldau.ports.clock import Clock
-from moldau.ports.coordination import Done, Listener, Request, SessionEvent, SessionState
+from moldau.ports.coordination import (
+    Children,
+    Create,
+    Data,
+    Delete,
+    Done,
+    GetChildren,
+    GetData,
+    Listener,
+    Multi,
+    Outcome,
+    Request,
+    SessionEvent,
+    SessionState,
+    SetData,
+)
 from moldau.testing.coordination import FakeSession, FakeTree
 
 UNNOTICED_PART = 2 / 3
 """Of a session's time-out: for so long a client may not notice that it is cut off."""
 Enter = Callable[[str], object]
+
+
+Post = Callable[[Callable[[], object], float], object]
+"""Has a process make a call after some seconds."""
+
+
+class WatchedTree(FakeTree):
+    """The nodes, and who looks at each change of them."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.on_written: list[Callable[[Request, int], object]] = []
+        """Called after each request that has changed something, with it and with the session whose request it was."""
+
+    def carry_out(self, request: Request, session_id: int) -> Outcome:
+        """Carry out a request."""
+        outcome = super().carry_out(request, session_id)
+        if isinstance(request, Create | SetData | Delete | Multi) and not isinstance(outcome, CoordinationError):
+            for listener in self.on_written:
+                listener(request, session_id)
+        return outcome
 
 
 class SimulatedTree:
@@ -30,17 +67,27 @@ class SimulatedTree:
         """How long a session is cut off."""
         self.session_s = 0.0
         """Time-out of sessions, after which one expires that is cut off; 0: never by itself."""
-        self._tree = FakeTree(clock)
+        self.nodes = WatchedTree(clock)
 
-    def session(self, enter: Enter, post: Callable[[Callable[[], object]], object]) -> "SimulatedSession":
+    def get(self, path: str) -> Data | None:
+        """A node, for those that look at the tree from outside; None if there is none."""
+        found = self.nodes.carry_out(GetData(path), 0)
+        return found if isinstance(found, Data) else None
+
+    def children(self, path: str) -> list[str]:
+        """Names of a node's children, looked at in the same way."""
+        found = self.nodes.carry_out(GetChildren(path), 0)
+        return list(found.names) if isinstance(found, Children) else []
+
+    def session(self, enter: Enter, post: Post) -> "SimulatedSession":
         """A session for a process. `enter` is called before each port call, `post` has the process make a call."""
-        return SimulatedSession(self, self._tree.session(self.latency_s), enter, post)
+        return SimulatedSession(self, self.nodes.session(self.latency_s), enter, post)
 
 
 class SimulatedSession:
     """A :class:`moldau.ports.coordination.Coordination`: every method is a port call of its process."""
 
-    def __init__(self, tree: SimulatedTree, session: FakeSession, enter: Enter, post: Callable[[Callable[[], object]], object]) -> None:
+    def __init__(self, tree: SimulatedTree, session: FakeSession, enter: Enter, post: Post) -> None:
         self._tree = tree
         self._session = session
         self._enter = enter
@@ -51,6 +98,9 @@ class SimulatedSession:
         """Calls of the process that have not returned."""
         self._posted = 0
         """Answers and events on their way to the process: what comes after them waits for its turn too."""
+        self.late_s = 0.0
+        """Answers and events take so much longer."""
+        self._last_due = 0.0
         session.listen(self._reconnect)
 
     @property
@@ -117,11 +167,13 @@ class SimulatedSession:
     def _receive(self, call: Callable[[Any], object], what: object) -> None:
         if self._is_over:
             return
-        if self._calls and not self._posted:
+        if self._calls and not self._posted and not self.late_s:
             call(what)
             return
         self._posted += 1
-        self._post(partial(self._take, call, what))
+        now = self._tree.clock.monotonic()
+        self._last_due = max(self._last_due, now + self.late_s)
+        self._post(partial(self._take, call, what), self._last_due - now)
 
     def _take(self, call: Callable[[Any], object], what: object) -> None:
         call(what)

@@ -4,41 +4,32 @@ In the first phase the workloads run and faults happen. In the second nothing ne
 progress must: all workloads come to their end within a bound of virtual time. Then the history of all clients is judged.
 """
 
-import asyncio
 import logging
 import re
 import time
 import traceback
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
-from types import CoroutineType
 from typing import NamedTuple, TextIO
 
 from moldau.model.identity import TopicPartition
 from moldau.testing.history.checker import check
-from moldau.testing.simulation.clients.admin import SimulatedAdmin
-from moldau.testing.simulation.invariants import Invariants
+from moldau.testing.simulation.broker_judge import BrokerJudge
+from moldau.testing.simulation.cluster_judge import ClusterJudge
 from moldau.testing.simulation.nemesis import Fault, Nemesis, draw_faults
 from moldau.testing.simulation.options import Options
-from moldau.testing.simulation.power_cuts import PowerCuts
 from moldau.testing.simulation.probes import Hit, SimulatedProbe
 from moldau.testing.simulation.process import ProcessCrash
-from moldau.testing.simulation.replay import check_coordinators
 from moldau.testing.simulation.report import Transcript
 from moldau.testing.simulation.simulation import Simulation
+from moldau.testing.simulation.waiting import wait_for
 from moldau.testing.simulation.workloads import Workload
 from moldau.testing.simulation.workloads.recording import drain
 
 CONVERGE_S = 600.0
 """How long the second phase may take."""
-LATE_S = 60.0
-"""After so long without a word every transaction has been ended by its coordinator, if it has one."""
-
-
-class NotConvergedError(Exception):
-    """Workloads that could come to their end have not."""
 
 
 class Script(NamedTuple):
@@ -100,20 +91,20 @@ def run_trial(
     with bugs, SimulatedProbe(options.seed, None if script is None else script.hits) as probe:
         probe.on_reached["producers: evicted one"] = simulation.history.evicted
         faults = draw_faults(options) if script is None else script.faults
-        invariants = Invariants(simulation.host)
-        nemesis = Nemesis(simulation.host, faults, may_cut_power="power_cut" in options.faults)
+        nemesis = Nemesis(simulation.hosts, faults, may_cut_power="power_cut" in options.faults)
         nemesis.damaged_topics = options.damaged_topics
+        judge = BrokerJudge(simulation) if options.brokers == 1 else ClusterJudge(simulation, nemesis)
         try:
-            simulation.run(_phases(simulation, nemesis, invariants, workloads, transcript))
+            simulation.run(_phases(simulation, nemesis, judge, workloads, transcript))
         except Exception as error:
             verdict.failures.append("".join(traceback.format_exception(error)).strip())
         verdict.failures += bugs.found
         verdict.done, verdict.script, verdict.reached = nemesis.done, Script(faults, probe.hits), probe.counts
         verdict.crc, verdict.steps = simulation.schedule.crc, simulation.schedule.steps
         verdict.struck = {*(fault.kind for fault in nemesis.done), *nemesis.struck}
-        if simulation.disk.failed_syncs:
+        if any(host.disk.failed_syncs for host in simulation.hosts):
             verdict.struck.add("a sync failed")
-        verdict.states = invariants.states
+        verdict.states = judge.states
         verdict.virtual_s = simulation.schedule.now
         verdict.operations = len(simulation.history.sends)
         simulation.close()
@@ -132,16 +123,15 @@ def _signature(failure: str) -> str:
 async def _phases(
     simulation: Simulation,
     nemesis: Nemesis,
-    invariants: Invariants,
+    judge: BrokerJudge | ClusterJudge,
     workloads: Sequence[tuple[str, Workload]],
     transcript: TextIO | None,
 ) -> None:
-    cuts = PowerCuts(simulation.host, simulation.history, simulation.partitions)
-    invariants.on_seen = cuts.see
     if transcript is not None:
-        Transcript(simulation.host, nemesis, transcript)
+        Transcript(simulation.hosts, nemesis, transcript)
     outage = simulation.history.outage("faults")
-    simulation.host.start()
+    for host in simulation.hosts:
+        host.start()
     nemesis.begin()
     clients = [RunningClient(simulation, name, workload) for name, workload in workloads]
     tasks = [client.task for client in clients]
@@ -150,22 +140,15 @@ async def _phases(
     while simulation.schedule.now < until and not all(task.done() for task in tasks):
         if failed := [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]:
             failed[0].result()
+        judge.look()
         await simulation.sleep(min(1.0, until - simulation.schedule.now))
     simulation.budget.left = 0
     nemesis.heal()
-    can_hang = cuts.may_hang and simulation.history.transactions
-    if not can_hang:
-        simulation.history.healed(outage)
-    await _wait(simulation, tasks, CONVERGE_S)
-    await _decided(simulation, cuts.may_hang)
-    await _abort_hanging(simulation)
-    if can_hang:  # until then records may wait for such a transaction
-        simulation.history.healed(outage)
-    await check_coordinators(simulation)
+    await judge.settle(outage, lambda: wait_for(simulation, tasks, CONVERGE_S))
     partitions = [TopicPartition(*each) for each in simulation.partitions]
     drains = [simulation.start(drain(simulation.client("drain"), partitions, committed=committed), "drain") for committed in (True, False)]
-    await _wait(simulation, drains, CONVERGE_S)
-    invariants.check_all()
+    await wait_for(simulation, drains, CONVERGE_S)
+    judge.finish()
 
 
 class RunningClient:
@@ -189,61 +172,6 @@ class RunningClient:
         for number, producer in enumerate(history.producers):
             if producer.gone_at == inf and producer.name.rpartition(".")[0] == self._name:
                 history.producer_gone(number)
-
-
-async def _decided(simulation: Simulation, may_hang: Collection[str] = ()) -> None:
-    """Wait until no transaction is undecided in any partition, but for those where one may stay so for ever."""
-    until = simulation.schedule.now + CONVERGE_S
-    while True:
-        undecided = _undecided(simulation)
-        lagging = None if undecided is None else [each for each in undecided if str(each) not in may_hang]
-        if lagging == []:
-            return
-        if simulation.schedule.now > until:
-            raise NotConvergedError(f"undecided transactions in {', '.join(map(str, lagging or []))}")
-        await simulation.sleep(1.0)
-
-
-async def _abort_hanging(simulation: Simulation) -> None:
-    """Do what an operator does: end the transactions that no coordinator will end, since the loss of records has made it forget them."""
-    if not _undecided(simulation):
-        return
-    await simulation.sleep(LATE_S)
-    admin = SimulatedAdmin(simulation.client("operator"))
-    for partition in _undecided(simulation) or ():
-        await admin.abort_transactions(partition)
-    admin.close()
-    await _decided(simulation)
-
-
-def _undecided(simulation: Simulation) -> list[TopicPartition] | None:
-    """Partitions with undecided transactions; None while nothing serves."""
-    process = simulation.host.process
-    if process is None or process.broker is None or not process.is_serving:
-        return None
-    return [each.topic_partition for each in process.broker.partitions if each.log.last_stable_offset < each.log.high_watermark]
-
-
-async def _wait(simulation: Simulation, tasks: "Sequence[asyncio.Task[None]]", limit_s: float) -> None:
-    """Wait until all have ended. Raises what one has raised; NotConvergedError after `limit_s`."""
-    until = simulation.schedule.now + limit_s
-    while not all(task.done() for task in tasks):
-        if simulation.schedule.now > until:
-            raise NotConvergedError("not done: " + "; ".join(_where(task) for task in tasks if not task.done()))
-        await simulation.sleep(1.0)
-    for task in tasks:
-        if not task.cancelled():
-            task.result()
-
-
-def _where(task: "asyncio.Task[None]") -> str:
-    """A task, and the places where it waits, the innermost first."""
-    places = []
-    coroutine: object = task.get_coro()
-    while isinstance(coroutine, CoroutineType) and coroutine.cr_frame is not None:
-        places.append(f"{coroutine.__qualname__}:{coroutine.cr_frame.f_lineno}")
-        coroutine = coroutine.cr_await
-    return f"{task.get_name()} in {' < '.join(reversed(places))}"
 
 
 class BugHandler(logging.Handler):

@@ -100,10 +100,11 @@ class SimulatedAdmin:
         """Delete a topic. UNKNOWN_TOPIC_OR_PARTITION.
 
         A topic is unknown as soon as its deletion has begun, with Kafka too, and its name is taken until that has ended: where the answer
-        that says so was lost, this waits for it.
+        that says so was lost, and where a broker with a replica is away, this waits for it.
         """
         request = DeleteTopicsRequest([DeleteTopicState(name)], [name], _TIMEOUT_MS)
-        if await self._change(ApiKey.DELETE_TOPICS, request, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        is_inferred = await self._change(ApiKey.DELETE_TOPICS, request, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if is_inferred or len(self.brokers.context.servers) > 1:
             while not await self.brokers.insist(lambda: self._is_free(name), INSIST_S):
                 await self.brokers.back_off()
         self.brokers.forget_topic(name)
@@ -139,7 +140,7 @@ class SimulatedAdmin:
             response = await connection.send(api_key, request, timeout_s=REQUEST_TIMEOUT_S * 2)
             (found,) = getattr(response, _RESULTS[api_key])
             code = known_error(found.error_code)
-            if code.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if (code.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) or code is ErrorCode.INVALID_REPLICATION_FACTOR:
                 check(code, f"topic {name}")
             is_inferred = again and code is already
             return ErrorCode.NONE if is_inferred else code

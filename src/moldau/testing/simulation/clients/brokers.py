@@ -400,6 +400,11 @@ class Brokers:
         return address
 
 
+_PASSING = (
+    ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.INVALID_REPLICATION_FACTOR,  # brokers are away
+)
 _ELSEWHERE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -407,4 +412,4 @@ def may_pass(error: PeerError | WorldError) -> bool:
     """Whether asking again may help."""
     if isinstance(error, WorldError):
         return error.retriable
-    return error.code.retriable or error.code in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REBALANCE_IN_PROGRESS)
+    return error.code.retriable or error.code in _PASSING

@@ -44,6 +44,7 @@ NO_PRODUCER_ID = -1
 BY_NAME = VersionRange(3, 12)
 _MAYBE_STORED = (
     ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # of a leader that was one, and whose followers may have the batch
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_SERVER_ERROR,

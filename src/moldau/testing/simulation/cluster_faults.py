@@ -1,0 +1,127 @@
+"""Faults that need several brokers: cuts between them, sessions that expire, a controller that ends, restarts of one after the other."""
+
+from functools import partial
+from random import Random
+
+from moldau.cluster import znodes
+from moldau.testing.simulation.host_keeper import HostKeeper
+from moldau.testing.simulation.nemesis import Nemesis
+from moldau.testing.simulation.options import log_uniform
+from moldau.testing.simulation.tree import SimulatedTree
+
+CUT_S = 0.05, 20.0
+"""How long a cut lasts."""
+LATE_S = 0.01, 5.0
+"""How late the tree's answers and events may be."""
+AGAIN_S = 0.1
+
+
+class ClusterFaults:
+    """Adds its kinds to those of a nemesis, and takes the place of those that concern sessions."""
+
+    def __init__(self, nemesis: Nemesis, tree: SimulatedTree) -> None:
+        self._nemesis = nemesis
+        self._tree = tree
+        self._network = nemesis.keepers[0].host.network
+        self._is_rolling = False
+        nemesis.kinds |= {
+            "cut_link": self._cut_link,
+            "isolate": self._isolate,
+            "late_tree": self._late_tree,
+            "kill_controller": self._kill_controller,
+            "roll": self._roll,
+            "expire_session": self._expire_session,
+        }
+        nemesis.on_heal.append(self._heal)
+
+    def _heal(self) -> None:
+        self._is_rolling = False
+        names = [keeper.host.name for keeper in self._nemesis.keepers]
+        for sender in names:
+            for receiver in names:
+                self._network.unblock(sender, receiver)
+        for keeper in self._nemesis.keepers:
+            if keeper.host.process is not None:
+                keeper.host.process.session.late_s = 0.0
+
+    def _cut_link(self, random: Random) -> bool:
+        """Cut two brokers off from each other, or one from the other."""
+        one, two = (keeper.host.name for keeper in random.sample(self._nemesis.keepers, 2))
+        self._cut([(one, two)] if random.random() < 0.5 else [(one, two), (two, one)], random)
+        return True
+
+    def _isolate(self, random: Random) -> bool:
+        """Cut a broker off from all others, one way or both, and perhaps from the tree; clients reach it."""
+        keeper = self._nemesis.keeper(random)
+        name = keeper.host.name
+        others = [other.host.name for other in self._nemesis.keepers if other is not keeper]
+        away, towards = [(name, other) for other in others], [(other, name) for other in others]
+        seconds = self._cut(random.choice((away, towards, away + towards)), random)
+        process = keeper.host.process
+        if process is not None and random.random() < 0.5:
+            self._tree.away_s = seconds
+            process.session.suspend()
+        return True
+
+    def _cut(self, pairs: list[tuple[str, str]], random: Random) -> float:
+        seconds = log_uniform(random, *CUT_S)
+        for pair in pairs:
+            self._network.block(*pair)
+            self._nemesis.later(partial(self._network.unblock, *pair), seconds)
+        return seconds
+
+    def _late_tree(self, random: Random) -> bool:
+        """Have answers and events of the tree reach a broker late."""
+        process = self._nemesis.keeper(random).host.process
+        if process is None:
+            return False
+        session = process.session
+        session.late_s = log_uniform(random, *LATE_S)
+        self._nemesis.later(lambda: setattr(session, "late_s", 0.0), log_uniform(random, *CUT_S))
+        return True
+
+    def _expire_session(self, random: Random) -> bool:
+        """Cut a broker off from the tree, and from nothing else, until its session has expired."""
+        process = self._nemesis.keeper(random).host.process
+        if process is None:
+            return False
+        self._tree.away_s = self._tree.session_s * log_uniform(random, 0.4, 3.0)
+        process.session.suspend()
+        return True
+
+    def _kill_controller(self, random: Random) -> bool:
+        """End the controller's process, now or in the middle of what it does next."""
+        node = self._tree.get(znodes.CONTROLLER)
+        if node is None:
+            return False
+        number = znodes.decode_controller(znodes.CONTROLLER, node.data)
+        keeper = self._nemesis.keepers[number - 1]
+        process = keeper.host.process
+        if process is None or not self._nemesis.falls(keeper, random):
+            return False
+        if random.random() < 0.3:
+            keeper.host.kill()
+        else:
+            process.crash_at = process.port_calls + int(log_uniform(random, 1, 100))
+        return True
+
+    def _roll(self, random: Random) -> bool:
+        """Stop one broker after the other, each when the one before serves again."""
+        if self._is_rolling:
+            return False
+        self._is_rolling = True
+        self._roll_on([*self._nemesis.keepers], random)
+        return True
+
+    def _roll_on(self, left: list[HostKeeper], random: Random) -> None:
+        processes = [keeper.host.process for keeper in self._nemesis.keepers]
+        if not self._is_rolling or not left:
+            self._is_rolling = False
+        elif all(process is not None and process.is_serving for process in processes):
+            keeper = left.pop(0)
+            keeper.down_s = log_uniform(random, 0.01, 2.0)
+            assert keeper.host.process is not None
+            keeper.host.process.stop()
+            self._nemesis.later(partial(self._roll_on, left, random), AGAIN_S)
+        else:
+            self._nemesis.later(partial(self._roll_on, left, random), AGAIN_S)

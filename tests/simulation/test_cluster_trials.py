@@ -1,0 +1,72 @@
+"""Whole runs of clusters with faults: clean where the brokers are sound, and found out where they are not."""
+
+import pytest
+
+from moldau.broker.replicas import partition
+from moldau.cluster.controller.election_rules import Candidates, elect
+from moldau.cluster.znodes import PartitionState
+from moldau.testing.simulation.fleet import IN_A_CLUSTER, options_of
+from moldau.testing.simulation.options import CLUSTER_FAULTS, Options
+from moldau.testing.simulation.trial import TrialResult, run_trial
+from moldau.testing.simulation.workloads import Workload
+from moldau.testing.simulation.workloads.plain import read, write
+
+pytestmark = pytest.mark.system
+
+WORKLOADS: list[tuple[str, Workload]] = [("write", write), ("write", write), ("read", read)]
+SETTINGS: dict[str, object] = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "replica.lag.time.max.ms": 1000,
+    "zookeeper.session.timeout.ms": 2000,
+}
+
+
+def trial(seed: int, **faults: float) -> TrialResult:
+    options = Options(
+        seed,
+        brokers=3,
+        settings=SETTINGS,
+        faults=faults,
+        faults_s=20.0,
+        operations=200,
+        tree_latency_s=0.002,
+        tree_linger_s=2.0,
+        session_s=2.0,
+    )
+    return run_trial(options, WORKLOADS)
+
+
+def test_half_of_the_seeds_have_several_brokers_and_no_coordinators_then() -> None:
+    found = [options for seed in range(200) if (options := options_of(seed)).brokers > 1]
+    assert 70 < len(found) < 130
+    assert {options.brokers for options in found} == {2, 3, 4, 5}
+    assert all(set(options.clients) <= set(IN_A_CLUSTER) for options in found)
+
+
+def test_a_run_of_a_cluster_is_repeated_with_all_its_faults() -> None:
+    first, second = (trial(1, kill=3.0, cut_link=3.0, pause=5.0) for _ in range(2))
+    assert (first.crc, first.steps) == (second.crc, second.steps)
+    assert len(first.done) > 5
+
+
+@pytest.mark.parametrize("kind", [*CLUSTER_FAULTS, "expire_session", "power_cut"])
+def test_a_fault_strikes_a_cluster_and_nothing_is_lost(kind: str) -> None:
+    verdict = trial(2, **{kind: 1.5})
+    assert not verdict.failures, str(verdict)
+    assert kind in verdict.struck
+
+
+def test_an_acknowledgement_before_the_followers_have_the_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "least_end_offset", lambda machine, _minimum: machine.log_end_offset)
+    found = [str(trial(seed, kill=2.0)) for seed in range(5)]
+    assert any("lacks committed records" in each for each in found), found
+
+
+def test_an_election_outside_the_in_sync_set_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def elect_any(state: PartitionState, replicas: tuple[int, ...], candidates: Candidates, *rest: object, **named: object) -> object:
+        return elect(state._replace(isr=replicas), replicas, candidates, *rest, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("moldau.cluster.controller.elections.elect", elect_any)
+    found = [str(trial(seed, kill=3.0, isolate=3.0)) for seed in range(5)]
+    assert any("lacks committed records" in each or "is not in sync" in each for each in found), found

@@ -1,0 +1,130 @@
+"""The parts of a simulated cluster: cuts between hosts, sessions of the tree, the bound on losses, what is checked of the tree."""
+
+import pytest
+
+from moldau.cluster import znodes
+from moldau.cluster.znodes import PartitionState, encode_state
+from moldau.ports.coordination import Create, GetData, SessionEvent, SessionState, SetData
+from moldau.testing.simulation.clients.admin import SimulatedAdmin
+from moldau.testing.simulation.invariants import InvariantError
+from moldau.testing.simulation.loss_budget import LossBudget
+from moldau.testing.simulation.options import Options
+from moldau.testing.simulation.simulation import Simulation
+from moldau.testing.simulation.tree_invariants import TreeInvariants
+from moldau.testing.simulation.tree_view import partitions_in
+from simulation.test_cluster import T0, in_sync, run, sim
+
+__all__ = ["sim"]
+
+
+def test_a_cut_keeps_what_is_sent_one_way_until_it_ends(sim: Simulation) -> None:
+    one, two = (host.name for host in sim.hosts[:2])
+
+    async def main() -> None:
+        await SimulatedAdmin(sim.client()).create_topic("t")
+        await sim.until(lambda: in_sync(sim) == [1, 2, 3])
+        sim.network.block(one, two)
+        await sim.sleep(1.0)
+        assert sim.network.held > 0
+        assert sim.network.is_blocked(one, two)
+        assert not sim.network.is_blocked(two, one)
+        sim.network.unblock(one, two)
+        assert sim.network.held == 0
+        await sim.until(lambda: in_sync(sim) == [1, 2, 3])
+
+    run(sim, main)
+
+
+def test_a_session_that_is_cut_off_expires_and_one_of_a_paused_process_too(sim: Simulation) -> None:
+    async def main() -> None:
+        await sim.until(lambda: all(sim.tree.get(znodes.broker(number)) is not None for number in (1, 2, 3)))
+        events: list[object] = []
+        session = sim.tree.session(lambda _call: None, lambda call, delay_s: sim.clock.call_later(delay_s, call))
+        session.listen(events.append)
+        sim.tree.away_s = 5.0
+        session.suspend()
+        process = sim.hosts[1].process
+        assert process is not None
+        before = process.session.session_id
+        sim.hosts[1].pause(4.0)
+        await sim.sleep(3.5)
+        assert sim.tree.get(znodes.broker(2)) is None
+        await sim.until(lambda: sim.tree.get(znodes.broker(2)) is not None)
+        await sim.until(lambda: SessionEvent(SessionState.EXPIRED, 4) in events or len(events) >= 4)
+        assert [each.state for each in events if isinstance(each, SessionEvent)][-2:] == [SessionState.EXPIRED, SessionState.CONNECTED]
+        assert process.session.session_id != before
+
+    run(sim, main)
+
+
+def test_late_answers_of_the_tree_come_in_their_order(sim: Simulation) -> None:
+    found: list[tuple[str, float]] = []
+    session = sim.tree.session(lambda _call: None, lambda call, delay_s: sim.clock.call_later(delay_s, call))
+
+    async def main() -> None:
+        session.late_s = 1.0
+        session.submit(Create("/a", b""), lambda _: found.append(("a", sim.schedule.now)))
+        await sim.sleep(0.1)
+        session.late_s = 0.0
+        session.submit(GetData("/a"), lambda _: found.append(("b", sim.schedule.now)))
+        await sim.sleep(2.0)
+
+    run(sim, main)
+    assert [name for name, _ in found] == ["a", "b"]
+    assert all(at >= 1.0 for _, at in found)
+
+
+def test_so_many_brokers_may_have_lost_something_until_they_are_in_sync_again(sim: Simulation) -> None:
+    budget = LossBudget(sim.tree, sim.hosts, 1)
+
+    async def main() -> None:
+        await SimulatedAdmin(sim.client()).create_topic("t")
+        await sim.until(lambda: in_sync(sim) == [1, 2, 3])
+        assert budget.take(sim.hosts[0])
+        sim.hosts[0].power_cut()
+        assert not budget.take(sim.hosts[1])
+        sim.hosts[0].start()
+        assert budget.may_lack(sim.hosts[0])
+        await sim.sleep(0.1)
+        assert not budget.take(sim.hosts[1])
+        await sim.until(lambda: budget.take(sim.hosts[1]))
+        (partition,) = partitions_in(sim.tree)
+        assert partition.state is not None
+        assert sorted(partition.state.isr) == [1, 2, 3]
+        assert not budget.may_lack(sim.hosts[0])
+
+    run(sim, main)
+    assert all(LossBudget(sim.tree, sim.hosts, None).take(host) for host in sim.hosts)
+
+
+GOOD = PartitionState(1, 3, (1, 2), 7)
+WRITES = [
+    (GOOD._replace(isr=()), "the in-sync set is empty"),
+    (GOOD._replace(leader=3), "is not in sync"),
+    (GOOD._replace(leader_epoch=2), "leader epoch 2 after 3"),
+    (GOOD._replace(leader_epoch=4, controller_epoch=6), "written by controller epoch 6"),
+    (GOOD._replace(leader=2), "leader 2 after 1 in epoch 3"),
+    (GOOD._replace(leader_epoch=4, leader=2), ""),
+    (GOOD._replace(isr=(1,)), ""),
+]
+
+
+@pytest.mark.parametrize(("state", "violation"), WRITES, ids=[str(number) for number in range(len(WRITES))])
+def test_a_state_that_must_not_be_in_the_tree_is_found(state: PartitionState, violation: str) -> None:
+    simulation = Simulation(Options(1))
+    invariants = TreeInvariants(simulation.tree, simulation.hosts)
+    session = simulation.tree.nodes.session()
+    path = znodes.partition_state(*T0)
+    for parent in ("/brokers", "/brokers/topics", "/brokers/topics/t", "/brokers/topics/t/partitions", "/brokers/topics/t/partitions/0"):
+        data = b'{"version":3,"partitions":{"0":[1,2]}}' if parent.endswith("/t") else b""
+        session.submit(Create(parent, data), lambda _: None)
+    session.submit(Create(znodes.CONTROLLER_EPOCH, b"7"), lambda _: None)
+    session.submit(Create(path, encode_state(GOOD)), lambda _: None)
+    invariants.check()
+    session.submit(SetData(path, encode_state(state)), lambda _: None)
+    if violation:
+        with pytest.raises(InvariantError, match=violation):
+            invariants.check()
+    else:
+        invariants.check()
+    simulation.close()
