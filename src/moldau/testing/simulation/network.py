@@ -62,6 +62,8 @@ class ConnectionEnd(QueuedTransport):
         self.party = party
         self.is_mute = False
         """What it sends from now on does not arrive, nor does its end: the direction is dead."""
+        self.taken = 0
+        """Bytes that it has taken so far."""
         self._network = network
         self._arrival: ScheduledCall | None = None
         """The next transfer to this end."""
@@ -139,6 +141,7 @@ class ConnectionEnd(QueuedTransport):
             room[:count] = source.in_flight[:count]
             del source.in_flight[:count]
             taken += count
+            self.taken += count
             self._network.bytes_moved += count
             self.receiver.buffer_updated(count)
         if taken:
@@ -201,6 +204,8 @@ class SimulatedNetwork:
         self.bytes_moved = 0
         self.refuse_rate = 0.0
         """How many attempts to connect are refused, also by a server that listens."""
+        self.on_arriving: Callable[[ConnectionEnd], object] | None = None
+        """Called with an end when bytes are about to arrive there."""
         self._random = random
         self._listeners: dict[Address, tuple[Party, Accept]] = {}
         self._silent: dict[str, None] = {}
@@ -338,6 +343,8 @@ class SimulatedNetwork:
 
     def holds(self, end: ConnectionEnd) -> bool:
         """Whether something for this end is held; then it is noted."""
+        if self.on_arriving is not None:
+            self.on_arriving(end)
         is_blocked = bool(self._blocked) and (end.other.party.host, end.party.host) in self._blocked
         if not is_blocked and (self._holding is None or not self._holding(end)):
             return False
