@@ -4,7 +4,8 @@ import inspect
 
 import pytest
 
-from moldau.testing.simulation.mutants import MUTANTS, Mutant
+from moldau.testing.simulation.mutant import Mutant
+from moldau.testing.simulation.mutants import MUTANTS
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

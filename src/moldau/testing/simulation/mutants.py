@@ -3,49 +3,19 @@
 Each replaces one function of the product, in the process that simulates, by one that has the bug. The product itself knows nothing of it.
 """
 
-import importlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from moldau.log.directory import CLEAN_MARK
 from moldau.model.errors import ErrorCode
+from moldau.testing.simulation.cluster_mutants import CLUSTER_MUTANTS
 from moldau.testing.simulation.fleet import clients_of, options_of
+from moldau.testing.simulation.mutant import Function, Mutant
 from moldau.testing.simulation.trial import run_trial
 
-Function = Callable[..., Any]
 BLOCKS = 5
 SEEDS_MAX = 200
 _LATE_MS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One bug. `target` is ``module:function`` or ``module:Class.method``; `plant` makes the function with the bug from the real one."""
-
-    name: str
-    target: str
-    plant: Callable[[Function], Function]
-
-    def find(self) -> tuple[Any, str, Function]:
-        """What holds the function, its name there, and the function."""
-        module, _, path = self.target.partition(":")
-        holder: Any = importlib.import_module(module)
-        *owners, name = path.split(".")
-        for owner in owners:
-            holder = getattr(holder, owner)
-        return holder, name, vars(holder)[name]
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """The bug is in the product until the end of the ``with``."""
-        holder, name, real = self.find()
-        setattr(holder, name, self.plant(real))
-        try:
-            yield
-        finally:
-            setattr(holder, name, real)
 
 
 def first_of_block(block: int) -> int:
@@ -54,10 +24,14 @@ def first_of_block(block: int) -> int:
 
 
 def seeds_until_found(mutant: Mutant, first: int) -> int | None:
-    """How many seeds from `first` on it takes until a run is not clean; None if `SEEDS_MAX` do not find the bug."""
+    """How many seeds from `first` on it takes until a run is not clean; None if `SEEDS_MAX` do not find the bug. Of a bug that several
+    brokers need, seeds of one are counted, and not run.
+    """
     with mutant.planted():
         for count in range(1, SEEDS_MAX + 1):
             options = options_of(first + count - 1)
+            if mutant.needs_cluster and options.brokers == 1:
+                continue
             if run_trial(options, clients_of(options)).failures:
                 return count
     return None
@@ -216,4 +190,5 @@ MUTANTS = (
         _answer_before_store,
     ),
     Mutant("elect without a new epoch", "moldau.cluster.controller.elections:elect", _keep_epoch),
+    *CLUSTER_MUTANTS,
 )
