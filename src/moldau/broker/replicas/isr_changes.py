@@ -25,6 +25,7 @@ from moldau.cluster.changes import PutIsr
 from moldau.cluster.store import WriteResult
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.steps import UNFINISHED, Steps
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SliceScheduler
@@ -173,8 +174,10 @@ class IsrChanges:
         if found is None:  # the topic is being deleted
             self._settled(change, machine.isr, change.version)
         elif found.version >= change.version and self._is_ours(change, found):
+            reached("cluster: a leader obeyed another in-sync set than its own")
             self._settled(change, found.state.isr, found.version)
         else:
+            reached("cluster: a leader found a newer leader in the tree")
             self._end(change)
             where = change.hosted.topic_partition
             reason = f"{where}: the tree has leader {found.state.leader} in epoch {found.state.leader_epoch}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.ports.coordination import SessionEvent, SessionState
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.broker.replicas.manager import ReplicaManager
@@ -59,11 +60,14 @@ class SessionDoubt:
     def _doubt(self, in_doubt: bool) -> None:
         if in_doubt != self.in_doubt:
             self.in_doubt = in_doubt
+            if in_doubt:
+                reached("cluster: a broker doubted its session")
             self._replicas.doubt_session(in_doubt)
 
     def _expire(self) -> None:
         error = PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the session with the coordination tree has expired")
         for hosted in self._replicas.partitions:
             if len(hosted.machine.replicas) > 1:
+                reached("cluster: a leader's session expired")
                 self._replicas.lose_leadership(hosted, error)
         self._doubt(False)

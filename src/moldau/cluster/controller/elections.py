@@ -23,6 +23,7 @@ from moldau.model.config import BrokerConfig
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import NodeError
+from moldau.ports.probe import reached
 
 _LOG = logging.getLogger(__name__)
 
@@ -254,6 +255,10 @@ class _Run:
             if state is None and has_elr:
                 state = self._elections.without_eligible(topic, index)
             if state is not None:
+                if state.leader in before.elr:
+                    reached("cluster: an eligible replica was elected")
+                elif state.leader < 0 <= before.leader:
+                    reached("cluster: a partition lost its last leader")
                 self._raised += floor > before.leader_epoch
                 moved.append(_ElectedLeader(topic, index, state))
         if moved:
@@ -276,6 +281,7 @@ class _Run:
 
     def _read_again(self, moved: Sequence[_ElectedLeader], error: NodeError) -> None:
         """Another writer has written states, or removed a topic: take what is there, and elect by that."""
+        reached("cluster: an election found another state than it expected")
         names = dict.fromkeys(topic.name for topic, _, _ in moved)
         _LOG.warning("election repeated: a state has changed meanwhile: topics=%s reason=%s", ",".join(list(names)[:10]), error)
 

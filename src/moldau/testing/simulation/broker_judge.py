@@ -36,6 +36,7 @@ class BrokerJudge:
     async def settle(self, outage: Outage, clients_end: Callable[[], Awaitable[None]]) -> None:
         """Nothing goes wrong any more: clients and transactions come to their end, and the coordinators show what their topics say."""
         simulation, cuts = self._simulation, self._cuts
+        simulation.budget.left = 0
         can_hang = cuts.may_hang and simulation.history.transactions
         if not can_hang:
             simulation.history.healed(outage)

@@ -1,6 +1,11 @@
-"""The verdict on a run of several brokers, but for what its clients have seen."""
+"""The verdict on a run of several brokers, but for what its clients have seen.
+
+When the faults are over all brokers come back, and must be in sync within a bound of time. In half of the runs whose clients can do without
+one broker, one then goes for ever: it is dead, or cut off from the tree and one way from the others. The others must serve without it.
+"""
 
 from collections.abc import Awaitable, Callable
+from math import inf
 
 from moldau.testing.history.history import Outage
 from moldau.testing.simulation.cluster_faults import ClusterFaults
@@ -11,6 +16,11 @@ from moldau.testing.simulation.nemesis import Nemesis
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.tree_invariants import TreeInvariants
 
+PATIENT = ("compact", "delete", "look", "read", "write", "write_carelessly")
+"""Clients that wait for no broker in particular."""
+AFTERWARDS_MAX = 40
+"""Operations that clients may still begin when one broker has gone for ever."""
+
 
 class ClusterJudge:
     """See the module. It keeps the nemesis from taking more than a cluster can stand."""
@@ -18,6 +28,8 @@ class ClusterJudge:
     def __init__(self, simulation: Simulation, nemesis: Nemesis) -> None:
         options = simulation.options
         self._simulation = simulation
+        self._nemesis = nemesis
+        self._random = simulation.random("core")
         self._hosts = dict(enumerate(simulation.hosts, 1))
         loses = "power_cut" in options.faults
         self._budget = LossBudget(simulation.tree, simulation.hosts, _minimum(options.settings) - 1 if loses else None)
@@ -37,10 +49,41 @@ class ClusterJudge:
 
     async def settle(self, outage: Outage, clients_end: Callable[[], Awaitable[None]]) -> None:
         """Nothing goes wrong any more: the cluster heals, and the clients come to their end."""
-        await converge(self._simulation, self._hosts)
-        self._simulation.history.healed(outage)
+        simulation, budget = self._simulation, self._simulation.budget
+        goes = self._can_do_with_less() and self._random.random() < 0.5
+        budget.left = min(budget.left, AFTERWARDS_MAX) if goes else 0
+        await converge(simulation, self._hosts)
+        simulation.history.healed(outage)
+        if goes:
+            outage = simulation.history.outage("a broker has gone for ever")
+            self._lose_one()
+            await converge(simulation, self._hosts)
+            simulation.history.healed(outage)
+            budget.left = 0
         await clients_end()
-        await converge(self._simulation, self._hosts)
+        await converge(simulation, self._hosts)
+
+    def _can_do_with_less(self) -> bool:
+        """Whether every partition stays writable without one broker, and no client waits for that one."""
+        options = self._simulation.options
+        replicas = int(str(options.settings["default.replication.factor"]))
+        return _minimum(options.settings) < replicas < options.brokers and all(name in PATIENT for name in options.clients)
+
+    def _lose_one(self) -> None:
+        """Have a broker go, with what it has not shared."""
+        number = self._random.choice(list(self._hosts))
+        host = self._hosts.pop(number)
+        process = host.process
+        if process is None or self._random.random() < 0.5:
+            self._nemesis.keepers[number - 1].is_kept = False
+            host.kill()
+            return
+        is_deaf = self._random.random() < 0.5
+        for other in self._hosts.values():
+            host.network.block(*((other.name, host.name) if is_deaf else (host.name, other.name)))
+        self._simulation.tree.away_s = inf
+        process.session.suspend()
+        self._simulation.tree.away_s = 0.1
 
     def finish(self) -> None:
         """All has been read."""

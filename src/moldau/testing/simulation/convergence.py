@@ -36,8 +36,9 @@ def _missing(simulation: Simulation, hosts: dict[int, Host]) -> Iterator[str]:
         elif found is None or found[1] != process.session.session_id:
             yield f"broker {number} is not registered"
     partitions = list(partitions_in(tree))
+    minimum = int(str(simulation.options.settings.get("min.insync.replicas", 1)))
     for partition in partitions:
-        yield from _missing_of(partition, hosts)
+        yield from _missing_of(partition, hosts, minimum)
     if leaving := tree.children(znodes.DELETE_TOPICS):
         yield f"topics are not deleted: {leaving}"
     names = {partition.topic: None for partition in partitions}
@@ -49,7 +50,7 @@ def _missing(simulation: Simulation, hosts: dict[int, Host]) -> Iterator[str]:
             yield f"broker {number} knows the brokers {sorted(host.broker.metadata.brokers)}"
 
 
-def _missing_of(partition: PartitionInTree, hosts: dict[int, Host]) -> Iterator[str]:
+def _missing_of(partition: PartitionInTree, hosts: dict[int, Host], minimum: int) -> Iterator[str]:
     name = f"{partition.topic}-{partition.number}"
     state = partition.state
     replicas = [number for number in partition.replicas if number in hosts]
@@ -70,9 +71,7 @@ def _missing_of(partition: PartitionInTree, hosts: dict[int, Host]) -> Iterator[
         if hosted.machine.leader_epoch != state.leader_epoch:
             yield f"{name}: broker {number} is in epoch {hosted.machine.leader_epoch}, the tree in {state.leader_epoch}"
         ends[number] = hosted.log.log_end_offset, hosted.log.high_watermark
-    if len(state.isr) >= len(partition.replicas) and any(
-        end != (first := next(iter(ends.values()))) or end[0] != first[1] for end in ends.values()
-    ):
+    if len(state.isr) >= minimum and len(dict.fromkeys((*ends.values(), *((end, end) for end, _ in ends.values())))) > 1:
         yield f"{name}: end and high watermark are {ends}"
     for number, host in hosts.items():
         topic = None if host.broker is None else host.broker.metadata.topics.get(partition.topic)

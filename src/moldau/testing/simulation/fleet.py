@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from moldau.testing.simulation.options import Options, draw_cluster, draw_options, generator
-from moldau.testing.simulation.workloads import TRANSACTIONAL, WORKLOADS, Workload
+from moldau.testing.simulation.workloads import OF_A_CLUSTER, TRANSACTIONAL, WORKLOADS, Workload
 
 CLIENTS_MIN, CLIENTS_MAX = 2, 8
 CLUSTERS = 0.5
@@ -12,11 +12,12 @@ LOSING = ("power_cut", "fail_sync", "fail_directory")
 """Faults that may take what was not synced."""
 
 
-IN_A_CLUSTER = ("administrate", "compact", "delete", "look", "read", "write", "write_carelessly")
+ALONE = tuple(name for name in WORKLOADS if name not in OF_A_CLUSTER)
+IN_A_CLUSTER = ("administrate", "compact", "delete", "look", "read", *OF_A_CLUSTER, "write", "write_carelessly")
 """Workloads that a cluster has: those without coordinators."""
 
 
-def draw_clients(seed: int, workloads: Collection[str] = tuple(WORKLOADS)) -> list[str]:
+def draw_clients(seed: int, workloads: Collection[str] = ALONE) -> list[str]:
     """Names of workloads, some of them several times."""
     random = generator(seed, "clients")
     kinds = random.sample(list(workloads), random.randint(1, min(4, len(workloads))))

@@ -6,6 +6,7 @@ otherwise later, in order. A session that is cut off connects again by itself, a
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Any
 
 from moldau.model.errors import CoordinationError
@@ -158,7 +159,8 @@ class SimulatedSession:
             left_s = tree.session_s * (1 - UNNOTICED_PART)
             if 0 < left_s < tree.away_s:
                 tree.clock.call_later(left_s, self._session.expire)
-            tree.clock.call_later(tree.away_s, self._resume)
+            if tree.away_s < inf:
+                tree.clock.call_later(tree.away_s, self._resume)
 
     def _resume(self) -> None:
         if not self._is_over:

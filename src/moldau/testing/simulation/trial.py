@@ -142,7 +142,6 @@ async def _phases(
             failed[0].result()
         judge.look()
         await simulation.sleep(min(1.0, until - simulation.schedule.now))
-    simulation.budget.left = 0
     nemesis.heal()
     await judge.settle(outage, lambda: wait_for(simulation, tasks, CONVERGE_S))
     partitions = [TopicPartition(*each) for each in simulation.partitions]

@@ -1,6 +1,6 @@
 """What an administrator asks: topics, configurations, records to delete; and the look-ups of offsets, epochs and producers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moldau.model.errors import ErrorCode, known_error
@@ -8,6 +8,7 @@ from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.configs import IncrementalAlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResource
 from moldau.protocol.messages.group_admin import DescribeGroupsRequest
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from moldau.protocol.messages.offset_lookups import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -15,6 +16,13 @@ from moldau.protocol.messages.offset_lookups import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
+)
+from moldau.protocol.messages.partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
 )
 from moldau.protocol.messages.topics import (
     CreatableTopic,
@@ -128,6 +136,41 @@ class SimulatedAdmin:
         ]
         request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(_TOPIC, name, changes)])
         await self._change(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, name, None)
+
+    # Replicas
+
+    async def move_partition(self, partition: TopicPartition, replicas: Sequence[int] | None) -> None:
+        """Have these brokers have its replicas, or with None call off what is under way. PeerError."""
+        wanted = ReassignablePartition(partition.partition, None if replicas is None else list(replicas))
+        request = AlterPartitionReassignmentsRequest(_TIMEOUT_MS, topics=[ReassignableTopic(partition.topic, [wanted])])
+        response = await self._ask_controller(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
+        for topic in response.responses:
+            for found in topic.partitions:
+                check(found.error_code, f"partition {partition}")
+
+    async def replicas_of(self, partition: TopicPartition) -> list[int]:
+        """The brokers that have its replicas."""
+
+        async def ask() -> list[int]:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=partition.topic)], allow_auto_topic_creation=False)
+            (topic,) = (await self.brokers.ask(ApiKey.METADATA, request)).topics
+            check(topic.error_code, f"topic {partition.topic}")
+            (found,) = [each for each in topic.partitions if each.partition_index == partition.partition]
+            return list(found.replica_nodes)
+
+        return await self.brokers.insist(ask, INSIST_S)
+
+    async def elect_preferred(self, topic: str, partitions: Sequence[int]) -> None:
+        """Have the first replicas lead. Those that cannot do not."""
+        await self._ask_controller(ApiKey.ELECT_LEADERS, ElectLeadersRequest(0, [TopicPartitions(topic, list(partitions))], _TIMEOUT_MS))
+
+    async def _ask_controller(self, api_key: ApiKey, request: Any) -> Any:
+        async def ask() -> Any:
+            response = await (await self.brokers.controller()).send(api_key, request, timeout_s=REQUEST_TIMEOUT_S * 2)
+            check(response.error_code, "controller")
+            return response
+
+        return await self.brokers.insist(ask, INSIST_S)
 
     async def _change(self, api_key: ApiKey, request: Any, name: str, already: ErrorCode | None) -> bool:
         """Whether the last answer was `already`, which after a lost one counts as success."""

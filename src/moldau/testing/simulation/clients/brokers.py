@@ -385,7 +385,8 @@ class Brokers:
         return topic
 
     def forget_topic(self, name: str) -> None:
-        """Ask for its leaders before the next request."""
+        """Ask for its leaders before the next request, perhaps another broker."""
+        self._server = None
         self._topics.pop(name, None)
 
     async def leader(self, partition: TopicPartition) -> Address:

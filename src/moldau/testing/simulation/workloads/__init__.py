@@ -8,6 +8,7 @@ from moldau.testing.simulation.workloads.administrating import administrate, loo
 from moldau.testing.simulation.workloads.joining import commit_plainly, join
 from moldau.testing.simulation.workloads.keeping import compact, delete
 from moldau.testing.simulation.workloads.plain import read, write, write_carelessly
+from moldau.testing.simulation.workloads.rearranging import rearrange
 from moldau.testing.simulation.workloads.transactional import copy, succeed, transact
 
 Workload = Callable[[ClientContext], Coroutine[Any, Any, None]]
@@ -21,10 +22,13 @@ WORKLOADS: Mapping[str, Workload] = {
     "join": join,
     "look": look,
     "read": read,
+    "rearrange": rearrange,
     "succeed": succeed,
     "transact": transact,
     "write": write,
     "write_carelessly": write_carelessly,
 }
+OF_A_CLUSTER = ("rearrange",)
+"""Those that need several brokers."""
 TRANSACTIONAL = ("copy", "succeed", "transact")
 """Those that rely on the coordinator of transactions."""
