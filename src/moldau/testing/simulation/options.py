@@ -26,6 +26,8 @@ RARE_FAULTS = (
 FAULTS = COMMON_FAULTS + RARE_FAULTS
 CLUSTER_FAULTS = ("cut_link", "isolate", "late_tree", "kill_controller", "roll")
 """Kinds that need several brokers."""
+FAULTS_OF_A_CLUSTER_S = 40.0
+"""How long faults happen at most where there are several brokers, whose fetches cost time also when nothing happens."""
 FAULTS_OF_ONE = ("disk_full", "flip_bit", "misdirect_write", "fail_sync", "fail_directory")
 """Kinds that only a broker which is alone has: the model of a cluster's losses does not know them."""
 
@@ -101,6 +103,8 @@ def draw_cluster(options: Options) -> None:
     seed = options.seed
     random = generator(seed, "options/cluster")
     options.brokers = random.choice((2, 3, 3, 3, 4, 5))
+    options.faults_s = min(options.faults_s, FAULTS_OF_A_CLUSTER_S)
+    options.operations //= 2
     options.directories = 1
     options.tree_latency_s = random.choice((0.0, 0.002, 0.02, 0.2))
     options.session_s = random.choice((2.0, 6.0, 18.0))
@@ -114,7 +118,7 @@ def draw_cluster(options: Options) -> None:
         "zookeeper.session.timeout.ms": int(options.session_s * 1000),
         "replica.lag.time.max.ms": random.choice((1_000, 5_000, 10_000)),
         "replica.fetch.max.bytes": random.choice((256, 1_048_576)),
-        "replica.fetch.wait.max.ms": random.choice((50, 500)),
+        "replica.fetch.wait.max.ms": random.choice((200, 500)),
         "replica.fetch.backoff.ms": random.choice((100, 1_000)),
         "replica.socket.timeout.ms": random.choice((2_000, 30_000)),
         "replica.high.watermark.checkpoint.interval.ms": random.choice((100, 5_000)),

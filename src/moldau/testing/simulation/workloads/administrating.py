@@ -12,6 +12,8 @@ from moldau.testing.simulation.workloads.keeping import KeptError
 from moldau.testing.simulation.workloads.plain import PARTITIONS, TOPIC
 from moldau.testing.simulation.workloads.recording import ensure_topic, pause
 
+LAG_S = 120.0
+
 
 async def administrate(context: ClientContext) -> None:
     """One topic's life after another. Its records are synced before they are acknowledged: the history does not know of it."""
@@ -51,10 +53,20 @@ async def _live(context: ClientContext, admin: SimulatedAdmin, topic: str, parti
                     raise KeptError(f"{topic}-0 is new, and its record {written} stands at offset {delivered.offset}")
                 written += 1
         await pause(context)
-    found = await admin.partitions_for(topic)
+    found = await _count(context, admin, topic, partitions)
     if found != partitions:
         raise KeptError(f"{topic} has {found} partitions, not {partitions}")
     await producer.close()
+
+
+async def _count(context: ClientContext, admin: SimulatedAdmin, topic: str, expected: int) -> int:
+    """How many partitions a topic has. A broker that lags behind the others may know less for a while."""
+    until = context.clock.monotonic() + LAG_S
+    while True:
+        found = await admin.partitions_for(topic)
+        if found >= expected or len(context.servers) == 1 or context.clock.monotonic() > until:
+            return found
+        await admin.brokers.back_off()
 
 
 async def look(context: ClientContext) -> None:
