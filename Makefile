@@ -45,7 +45,7 @@ properties: $(READY)  ## the property tests with fresh examples, at full size; S
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "property tests with seed $$seed (again: make properties SEED=$$seed)"; \
 	MOLDAU_TORTURE=1 $(BIN)/pytest -q -m drawn --hypothesis-seed=$$seed
 
-simulate: $(READY)  ## a simulated broker under faults: SEEDS=N runs from seed FIRST=K on, in two processes
+simulate: $(READY)  ## simulated brokers under faults: SEEDS=N runs from seed FIRST=K on, in two processes
 	$(BIN)/python -m moldau.testing.simulation --seeds $(or $(SEEDS),200) --first $(or $(FIRST),1)
 
 simulate-mutants: $(READY)  ## planted bugs, and how many seeds it takes to find each

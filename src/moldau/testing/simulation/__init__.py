@@ -1,4 +1,4 @@
-"""A broker, its disk, its network and its clients in one process and one virtual time, all drawn from one seed.
+"""Brokers, their disks, their network and their clients in one process and one virtual time, all drawn from one seed.
 
     @simulate(seeds=range(20), faults=("kill", "disconnect", "slow_disk"))
     async def test_nothing_is_lost(sim): ...

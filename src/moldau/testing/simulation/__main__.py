@@ -34,7 +34,7 @@ LINES_SHOWN = 60
 
 def main() -> int:
     """See the module."""
-    parser = argparse.ArgumentParser(prog="moldau.testing.simulation", description="Run a simulated broker from seeds.")
+    parser = argparse.ArgumentParser(prog="moldau.testing.simulation", description="Run simulated brokers from seeds.")
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
