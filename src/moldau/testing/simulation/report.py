@@ -77,6 +77,8 @@ class Transcript:
             self.write(mark, process.name, event, "  ".join(changes))
 
 
+LAST = 100
+"""So many seeds show by the states that they have been the first to see whether more seeds would explore more."""
 REACHED_FROM = 200
 """From so many seeds on each point of the product has to be reached."""
 
@@ -116,14 +118,17 @@ class SeedReport:
         """The whole report."""
         results = list(self.results.values())
         costs = sorted(result["cpu_s"] for result in results)
+        in_order = [self.results[seed] for seed in sorted(self.results)]
+        before, last = in_order[:-LAST], in_order[-LAST:]
         states = {state for result in results for state in result["states"]}
+        known = {state for result in before for state in result["states"]}
         reached = self.reached()
         width = max(map(len, points), default=0)
         sums = ", ".join(f"{sum(result[name] for result in results)} {name}" for name in ("records", "faults", "steps"))
         return [
             f"{len(results)} seeds, {len(self.failed())} failed; {sums}",
             f"CPU per seed: median {_at(costs, 0.5):.2f} s, 95 % up to {_at(costs, 0.95):.2f} s, most {_at(costs, 1.0):.2f} s",
-            f"different states of partitions: {len(states)}",
+            f"different states of partitions: {len(states)}, {len(states - known)} of them seen first by the last {len(last)} seeds",
             "",
             "point of the product, and how many seeds reached it",
             *(f"  {name:<{width}} {reached[name]:>6}" for name in points),
