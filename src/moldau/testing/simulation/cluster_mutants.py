@@ -47,21 +47,20 @@ def _commit_below_minimum(real: Function) -> Function:
 # The in-sync set
 
 
-def _join_before_term(_real: Function) -> Function:
-    def may_join(partition: Any, broker_id: int) -> bool:
-        if broker_id in partition.isr or broker_id not in partition.replicas:
-            return False
-        progress = partition.followers.get(broker_id)
-        return progress is not None and bool(progress.log_end_offset >= partition.committed_offset)
+def _join_before_term(real: Function) -> Function:
+    def become_leader(self: Any, event: Any) -> Any:
+        effects = real(self, event)
+        self.term_offset = 0
+        return effects
 
-    return may_join
+    return become_leader
 
 
-def _join_by_any_fetch(_real: Function) -> Function:
-    def may_join(partition: Any, broker_id: int) -> bool:
-        return broker_id not in partition.isr and broker_id in partition.replicas and broker_id in partition.followers
+def _believe_any_fetch(real: Function) -> Function:
+    def fetched(self: Any, _offset: int, leader_end_offset: int, now_s: float) -> None:
+        real(self, leader_end_offset, leader_end_offset, now_s)
 
-    return may_join
+    return fetched
 
 
 def _never_settle(real: Function) -> Function:
@@ -133,7 +132,6 @@ def _write_in_any_epoch(real: Function) -> Function:
 
 
 _LEAST = "moldau.broker.replicas.partition:least_end_offset"
-_JOIN = "moldau.broker.replicas.isr:may_join"
 _ELECT = "moldau.cluster.controller.elections:elect"
 CLUSTER_MUTANTS = tuple(
     Mutant(name, target, plant, needs_cluster=True)
@@ -142,8 +140,12 @@ CLUSTER_MUTANTS = tuple(
         ("commit without those that are proposed", _LEAST, _ignore_proposal),
         ("commit with those that are proposed only", _LEAST, _obey_proposal_only),
         ("commit with fewer in sync than the minimum", _LEAST, _commit_below_minimum),
-        ("join at the committed offset, before the leader's term", _JOIN, _join_before_term),
-        ("join by any fetch", _JOIN, _join_by_any_fetch),
+        (
+            "join at the committed offset, before the leader's term",
+            "moldau.broker.replicas.partition:Partition._become_leader",
+            _join_before_term,
+        ),
+        ("take any fetch for one at the end", "moldau.broker.replicas.isr:FollowerProgress.fetched", _believe_any_fetch),
         ("keep a change of the in-sync set open after a conflict", "moldau.broker.replicas.isr_changes:IsrChanges._settle", _never_settle),
         (
             "truncate to the high watermark",
