@@ -5,7 +5,14 @@ Q1, Q5: defects that other systems had, see docs/decisions/0024-cluster.md.
 
 from moldau.broker.replicas.manager import FollowerState, LeaderState
 from moldau.model.identity import TopicPartition
-from moldau.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
+from moldau.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.protocol.messages.partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from support.cluster_clients import SETTINGS, ClusterClient, coordinator_of, found, heartbeat, join_group, partition_of
@@ -101,6 +108,10 @@ def test_administrators_are_answered_by_the_coordinator_that_they_reach() -> Non
         listed = [group.group_id for group in cluster.ask(each, ListGroupsRequest(), 4).groups]
         expected = ("NONE", "Stable", ["g"]) if each == coordinator else ("NOT_COORDINATOR", "", [])
         assert (name(described.error_code), described.group_state, listed) == expected
+        (deleted,) = cluster.ask(each, DeleteGroupsRequest(["g"]), 2).results
+        assert name(deleted.error_code) == ("NON_EMPTY_GROUP" if each == coordinator else "NOT_COORDINATOR")
+        offsets = OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("u", [OffsetDeleteRequestPartition(0)])])
+        assert name(cluster.ask(each, offsets, 0).error_code) == ("NONE" if each == coordinator else "NOT_COORDINATOR")
 
 
 def test_z22_a_coordinator_whose_partition_is_moved_resigns_at_once_and_the_next_one_serves() -> None:

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from moldau.broker.peers.connection import PeerCallError
+from moldau.broker.replicas.partition_events import SessionDoubted
 from moldau.broker.transactions.marker_router import MarkerRouter
 from moldau.broker.transactions.records import decode_value
 from moldau.broker.transactions.transaction import TransactionState
 from moldau.model.identity import TopicPartition
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.transaction_admin import (
+    DescribeTransactionsRequest,
     ListTransactionsRequest,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -169,6 +172,61 @@ def test_a_producer_that_was_replaced_is_refused_by_leaders_that_do_not_coordina
         for index in range(PARTITIONS):
             assert name(old.produce("t", b"a", partition=index)) in ("INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE")
         assert committed(cluster) == [[]] * PARTITIONS
+
+
+def test_producer_ids_of_all_brokers_differ() -> None:
+    cluster = make_cluster()
+    given = [cluster.ask(1 + number % 3, InitProducerIdRequest(None, 60_000), 4).producer_id for number in range(9)]
+    cluster.stop(2)
+    cluster.start(2)
+    cluster.until(cluster.agrees)
+    given += [cluster.ask(each, InitProducerIdRequest(None, 60_000), 4).producer_id for each in (1, 2, 3)]
+    assert min(given) >= 0
+    assert len(set(given)) == len(given)
+
+
+def test_administrators_are_answered_by_the_coordinator_that_they_reach() -> None:
+    cluster = make_cluster()
+    send_everywhere(make_producer(cluster), b"a")
+    coordinator = coordinator_of(cluster, ID, TRANSACTION)
+    for each in (1, 2, 3):
+        (described,) = cluster.ask(each, DescribeTransactionsRequest([ID]), 0).transaction_states
+        listed = [found.transactional_id for found in cluster.ask(each, ListTransactionsRequest(), 0).transaction_states]
+        expected = ("NONE", "Ongoing", [ID]) if each == coordinator else ("NOT_COORDINATOR", "", [])
+        assert (name(described.error_code), described.transaction_state, listed) == expected
+
+
+@both_protocols
+def test_a_batch_outside_of_the_transaction_is_refused_where_the_coordinator_is_elsewhere(versions: Versions) -> None:
+    cluster = make_cluster()
+    producer = make_producer(cluster, versions)
+    for index in range(PARTITIONS):
+        if versions.adds_itself:
+            assert name(producer.produce("t", b"a", partition=index)) == "TRANSACTION_ABORTABLE", "it was not added"
+        else:
+            assert name(producer.produce("t", b"a", partition=index)) == "NONE", "the leader has had it added"
+    found = cluster.ask(coordinator_of(cluster, ID, TRANSACTION), DescribeTransactionsRequest([ID]), 0).transaction_states[0]
+    assert [topic.partitions for topic in found.topics] == ([] if versions.adds_itself else [[0, 1, 2]])
+
+
+def test_offsets_of_a_transaction_count_only_when_followers_have_its_marker() -> None:
+    """Otherwise a reader could see the offset go back when another broker leads."""
+    cluster = make_cluster()
+    producer = make_producer(cluster)
+    assert name(producer.commit_offset("g", "t", 5)) == "NONE"
+    cluster.settle()
+    group = coordinator_of(cluster, "g")
+    place = TopicPartition("__consumer_offsets", partition_of(cluster, "g"))
+    hosted = cluster.broker(group).replicas.hosted[place]
+    hosted.machine.step(SessionDoubted(True))
+    send_end(cluster, producer)
+    cluster.until(lambda: any(header.is_control for header, _ in logged(cluster, group, place)))
+    cluster.advance(1.0)
+    at = ClusterClient(cluster, group)
+    assert fetch(at, "g", [("t", 0)], version=7, stable=True) == {("t", 0): "UNSTABLE_OFFSET_COMMIT"}
+    cluster.broker(group).replicas.step(hosted, SessionDoubted(False))
+    cluster.until(lambda: state(cluster) == "CompleteCommit")
+    assert fetch(at, "g", [("t", 0)], version=7, stable=True) == {("t", 0): 5}
 
 
 # The coordinator ends
