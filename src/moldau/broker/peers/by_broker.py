@@ -34,8 +34,9 @@ class ConnectionsByBroker:
     def to(self, broker_id: int) -> "PeerConnection | None":
         """The connection to a broker; None if it does not live, as far as is known here."""
         live = self._broker.metadata.brokers
-        for gone in [each for each in self._connections if each not in live]:
-            self._connections.pop(gone).close()
+        gone = [self._connections.pop(each) for each in list(self._connections) if each not in live]
+        for each in gone:  # what was out may ask for a connection
+            each.close()
         info = live.get(broker_id)
         if info is None:
             return None

@@ -33,17 +33,16 @@ class MarkerReceipts:
 
 
 def check_coordinator(snapshot: "MetadataSnapshot", partition: "HostedPartition", marker: "Marker") -> None:
-    """A marker is of the coordinator that its part of the transactions has now, as far as is known here.
-
-    PeerError: TRANSACTION_COORDINATOR_FENCED for an earlier one, NOT_COORDINATOR for one that is not known yet.
+    """A marker is not of an earlier coordinator than its part of the transactions has now, as far as is known here. PeerError
+    TRANSACTION_COORDINATOR_FENCED. A later one than is known here has been elected since.
     """
     topic = snapshot.topics.get(TRANSACTIONS.name)
-    is_known = topic is not None and 0 <= marker.state_partition < len(topic.partitions)
-    epoch = topic.partitions[marker.state_partition].leader_epoch if topic is not None and is_known else -1
-    if marker.coordinator_epoch != epoch:
-        code = ErrorCode.TRANSACTION_COORDINATOR_FENCED if marker.coordinator_epoch < epoch else ErrorCode.NOT_COORDINATOR
+    if topic is None or not 0 <= marker.state_partition < len(topic.partitions):
+        return
+    epoch = topic.partitions[marker.state_partition].leader_epoch
+    if marker.coordinator_epoch < epoch:
         raise PeerError(
-            code,
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
             f"{partition.topic_partition}: marker of producer {marker.producer_id} is of coordinator epoch {marker.coordinator_epoch},"
             f" {TRANSACTIONS.name}-{marker.state_partition} has {epoch}",
         )
