@@ -94,6 +94,7 @@ CASES = [
     Case("one that is eligible", joined(state(4, (4,), (5,)), 5), among(4, 5, moved=(5,)), (4, (4,), ()), min_isr=2),
     Case("all at once: the leader had the most", state(5, (4, 5)), among(4, 5, lossy=(4, 5)), (5, (5,), ())),
     Case("the last one, while an eligible one lives", state(4, (4,), (5,)), among(4, 5, lossy=(4,)), (5, (5,), ()), min_isr=2),
+    Case("R22: one stopped in order, the other lost what it had", state(4, (4, 5)), among(5, lossy=(5,)), (-1, (4,), ())),
     Case("and while that may come back", state(4, (4,), (5,)), among(4, lossy=(4,)), (NO_LEADER, (5,), ()), min_isr=2),
     Case("it is the first to lead uncleanly", state(-1, (6,), (), (5,)), among(4, 5), (5, (5,), ()), min_isr=2, unclean=True),
     Case("Reassign: who is no replica does not lead", state(7, (7, 5)), among(5, 7), (5, (7, 5), ())),
@@ -176,9 +177,8 @@ def may_lead(before: PartitionState, replicas: tuple[int, ...], candidates: Cand
     if not ranks[0] and is_led:
         return [before.leader]
     ranks.append([each for each in able if each in before.elr and is_sound(each)])
-    others = {each for each in (*before.isr, *before.elr) if is_sound(each)}
-    is_enough = minimum <= 1
-    ranks.append([each for each in able if each in before.isr and (is_enough or not others - {each})])
+    others = {each for each in (*before.isr, *before.elr) if each in replicas and is_sound(each)}
+    ranks.append([each for each in able if each in before.isr and not others])
     if rules.unclean and not any(each in live and is_sound(each) for each in before.isr):
         ranks.append(able)
     return next((rank for rank in ranks if rank), [])

@@ -141,13 +141,13 @@ class Broadcast:
             return
         assigned: dict[int, list[AssignedTopic]] = {broker_id: [] for broker_id in to}
         for topic in self._image.topics.values():
-            by_broker: dict[int, list[int]] = {broker_id: [] for broker_id in to}
+            by_broker: dict[int, list[int]] = {}
             for index, replicas in enumerate(topic.replicas):
                 for broker_id in replicas:
-                    if broker_id in by_broker:
-                        by_broker[broker_id].append(index)
-            for broker_id, indexes in by_broker.items():
-                assigned[broker_id].append(AssignedTopic(topic.topic_id, tuple(indexes)))
+                    by_broker.setdefault(broker_id, []).append(index)
+            none = AssignedTopic(topic.topic_id, ())
+            for broker_id, some in assigned.items():
+                some.append(AssignedTopic(topic.topic_id, tuple(by_broker[broker_id])) if broker_id in by_broker else none)
         ended = Countdown(len(assigned), then)
         for broker_id, everything in assigned.items():
             self._send([broker_id], self._update(topics, everything=tuple(everything)), ended)

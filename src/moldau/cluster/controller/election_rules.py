@@ -10,7 +10,7 @@ and none is eligible, whatever the state says. In the order of trust:
 
     in sync, live, restarted cleanly if at all      leads, in the order of the assignment
     eligible, live, restarted cleanly               leads alone
-    in sync, live, restarted uncleanly              leads alone, unless an eligible replica may come back
+    in sync, live, restarted uncleanly              leads alone, unless another one of those above may come back
     any live replica                                leads alone, only with `unclean.leader.election.enable`
 
 The in-sync set is never empty: where no replica can lead, it keeps those that could if they came back.
@@ -147,9 +147,10 @@ def _without_in_sync(
     for replica in able:
         if replica in eligible:
             return alone(replica)
-    for replica in (state.leader, *able):
-        if replica in able and replica in state.isr and replica in lost and not alone(replica)[2]:
-            return alone(replica)
+    if all(replica in lost or replica not in replicas for replica in (*state.isr, *eligible)):
+        for replica in (state.leader, *able):
+            if replica in able and replica in state.isr:
+                return alone(replica)
     if rules.unclean and not in_sync:
         for replica in (state.leader, *state.last_known_elr, *able):
             if replica in able:
