@@ -26,14 +26,14 @@ class FollowerProgress:
 
     __slots__ = ("broker_epoch", "caught_up_s", "fetched_s", "leader_end_offset", "log_end_offset", "log_start_offset")
 
-    def __init__(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+    def __init__(self, broker_epoch: int = NO_BROKER_EPOCH, caught_up_s: float = -inf) -> None:
         self.broker_epoch = broker_epoch
         """The incarnation that fetches; -1 if it does not say."""
         self.log_end_offset = NO_OFFSET
         """Of the follower: the offset of its last fetch."""
         self.log_start_offset = 0
         """Of the follower, as its last fetch says."""
-        self.caught_up_s = -inf
+        self.caught_up_s = caught_up_s
         """Monotonic time at which it last had all that the leader had."""
         self.fetched_s = -inf
         self.leader_end_offset = 2**63 - 1

@@ -203,8 +203,10 @@ class Partition:
         if not 0 <= offset <= self.log_end_offset:
             raise errors.beyond(self, broker_id, offset)
         progress = self.followers.get(broker_id)
-        if progress is None or broker_epoch > progress.broker_epoch:
+        if progress is None:
             progress = self.followers[broker_id] = FollowerProgress(broker_epoch)
+        elif broker_epoch > progress.broker_epoch:  # under load it may have all that there was at its next fetch only
+            progress = self.followers[broker_id] = FollowerProgress(broker_epoch, progress.caught_up_s)
         elif broker_epoch < progress.broker_epoch:
             raise errors.earlier_incarnation(self, broker_id)
         progress.fetched(offset, self.log_end_offset, now_s)

@@ -64,12 +64,14 @@ def is_settled(state: PartitionState, candidates: Candidates) -> bool:
     for replica in state.isr:
         if replica not in live or replica in shutting_down:
             return False
-    lost = _lost(state, candidates) if candidates.lossy or state.joined else ()
+    lost = _lost(state, candidates)
     return not (lost and any(replica in lost for replica in (*state.isr, *state.elr)))
 
 
-def _lost(state: PartitionState, candidates: Candidates) -> list[int]:
+def _lost(state: PartitionState, candidates: Candidates) -> Sequence[int]:
     """Live replicas that may have lost what they had when they were last known to be in sync; not a leader that was elected since."""
+    if not candidates.lossy and not state.joined:  # most starts elect for all partitions so
+        return ()
     live, previous = candidates.live, candidates.previous
     is_led = live.get(state.leader) == state.leader_broker_epoch and state.leader in state.isr
     joined = dict(state.joined)

@@ -701,6 +701,16 @@ def test_a_member_lags_when_the_time_is_over_since_it_had_all_or_since_the_term_
     assert not lags(partition, 2, 1000.0, 30.0), "it has all that there is"
 
 
+def test_a_member_that_registers_again_under_load_does_not_lag_for_that() -> None:
+    """Its first fetch does not reach the end of the leader's log, which grows all the time (Z15)."""
+    partition = leader()
+    fetched_by(partition, 2, 10, 100.0, broker_epoch=7)
+    partition.grew(20)
+    fetched_by(partition, 2, 12, 101.0, broker_epoch=8)
+    assert not lags(partition, 2, 130.0, 30.0)
+    assert lags(partition, 2, 130.1, 30.0)
+
+
 def test_z18_the_incarnation_that_fetched_is_the_one_that_joins() -> None:
     partition = leader((1, 2))
     fetched_by(partition, 3, 10, broker_epoch=7)
