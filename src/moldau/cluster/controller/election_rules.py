@@ -51,9 +51,9 @@ class TopicRules(NamedTuple):
     unclean: bool = False
 
 
-def can_lead(replica: int, candidates: Candidates) -> bool:
-    """Whether a replica that has all committed records is to be elected."""
-    return replica in candidates.live and replica not in candidates.shutting_down and replica not in candidates.lossy
+def can_lead(replica: int, state: PartitionState, candidates: Candidates) -> bool:
+    """Whether a replica that is in sync has all committed records and is to be elected."""
+    return replica in candidates.live and replica not in candidates.shutting_down and replica not in _lost(state, candidates)
 
 
 def is_settled(state: PartitionState, candidates: Candidates) -> bool:

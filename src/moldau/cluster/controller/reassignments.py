@@ -227,7 +227,7 @@ class Reassignments:
             return None
         if state.leader not in (*replicas, NO_LEADER):
             candidates = self._image.candidates()
-            leader = next((each for each in replicas if each in isr and can_lead(each, candidates)), None)
+            leader = next((each for each in replicas if each in isr and can_lead(each, state, candidates)), None)
             if leader is None:
                 return None
             state = state._replace(leader=leader, leader_broker_epoch=candidates.live[leader])
