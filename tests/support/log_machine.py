@@ -68,7 +68,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def write_checkpoint(self) -> None:
         """As a broker does now and then, and at each stop."""
-        self.checkpoint = (self.log.flushed_offset, self.log.start_offset)
+        self.checkpoint = (self.log.flushed_offset, min(self.log.start_offset, self.log.flushed_offset))
 
     def share_of(self, share: float, end_offset: int) -> int:
         """An offset between the start of the log and `end_offset`."""

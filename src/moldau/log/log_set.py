@@ -203,7 +203,7 @@ class LogSet:
             offsets, key = placement.directory.offsets, placement.topic_partition
             offsets[RECOVERY_POINTS][key] = log.flushed_offset
             log.checkpointed_batches = log.flushed_batches
-            offsets[LOG_STARTS][key] = log.start_offset
+            offsets[LOG_STARTS][key] = min(log.start_offset, log.flushed_offset)  # a power cut may have the log end there
             offsets[HIGH_WATERMARKS][key] = log.high_watermark if placement.high_watermark is None else placement.high_watermark
             self.note_cut(placement)
 

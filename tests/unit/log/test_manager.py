@@ -341,6 +341,23 @@ def test_deleted_records_stay_deleted_over_a_crash_after_a_checkpoint() -> None:
     assert (log_after.start_offset, log_after.log_end_offset) == (2, 3)
 
 
+def test_no_checkpoint_has_a_log_begin_beyond_what_is_on_disk(caplog: pytest.LogCaptureFixture) -> None:
+    """A start offset beyond the end that a power cut has left would not be used."""
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    log = create(manager, "t")
+    append_values(log, b"a", b"b")
+    flush(log)
+    append_values(log, b"c", b"d")
+    log.delete_records(4)
+    drain(manager.checkpoint())
+    disk.crash()
+    log_after = restart(disk).get(T0)
+    assert log_after is not None
+    assert (log_after.start_offset, log_after.log_end_offset) == (2, 2)
+    assert "start offset not used" not in caplog.text
+
+
 # Whose directory
 
 
