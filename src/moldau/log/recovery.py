@@ -148,7 +148,7 @@ class Recovery:
             read.append(segment)
             slot += 1
             if slot < len(segments) and segments.bases[slot] <= report.recovery_point and not report.cuts:
-                due = segments.bases[slot]  # what was flushed may have holes that compaction has left
+                due = max(due, segments.bases[slot])  # what was flushed may have holes that compaction has left
             if report.cuts and slot < len(segments):
                 reached("recovery: removed segments after a cut")
                 report.removed += segments.remove(slot, len(segments), f"follows the cut at offset {due}", delete_delay_ms)
