@@ -1,11 +1,14 @@
 """Three brokers on fakes agree on what the cluster is, whichever of them ends, hangs or comes back."""
 
+from collections.abc import Generator
+
 import pytest
 
 from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.cluster import znodes
-from moldau.model.errors import ErrorCode
+from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import Pause
 from moldau.ports.coordination import Data, GetData
 from moldau.protocol.messages.cluster import DescribeClusterRequest
 from moldau.protocol.messages.configs import (
@@ -257,6 +260,22 @@ def test_any_broker_has_internal_topics_made() -> None:
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])
     cluster.ask(2, request, 4)
     cluster.until(lambda: all("__consumer_offsets" in cluster.broker(each).metadata.topics for each in IDS))
+
+
+def test_an_internal_topic_that_others_have_had_made_and_that_is_not_known_here_yet_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = ClusterWorld(*IDS)
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])
+
+    def overtaken(_specs: object, **_options: object) -> Generator[Pause, None, dict[str, PeerError]]:
+        cluster.clock.call_later(0.1, lambda: cluster.send(2, request, 4))
+        return {"__consumer_offsets": PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, "exists already")}
+        yield
+
+    monkeypatch.setattr(cluster.broker(3).admin, "create", overtaken)
+    assert cluster.ask(3, request, 4).coordinators[0].error_code == ErrorCode.NONE
+    assert [each.message for each in caplog.records if "internal topic" in each.message] == []
 
 
 @pytest.mark.parametrize("asked", [2, 3])

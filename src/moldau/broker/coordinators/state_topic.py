@@ -112,13 +112,14 @@ class StateTopic:
     def ensured(self) -> Steps:
         """Make the topic if it is not there. PeerError COORDINATOR_NOT_AVAILABLE if it cannot be made.
 
-        Where another broker is controller, its metadata may come after its answer; this waits for a moment.
+        Where another broker is controller, its metadata may come after its answer, also if it has made the topic for others before; this
+        waits for a moment.
         """
         if self.exists:
             return
         spec = internal_topic_spec(self._spec, self._broker.config, len(self._broker.metadata.brokers))
         outcome = (yield from self._broker.admin.create([spec], waits=True, forwards=True))[self.name]
-        if isinstance(outcome, PeerError) and not self.exists:
+        if isinstance(outcome, PeerError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS and not self.exists:
             if self._notes.due(self.name, self._broker.clock.monotonic()):
                 _LOG.error("internal topic not made: topic=%s reason=%s", self.name, outcome.message)
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic '{self.name}' cannot be made: {outcome.message}")
