@@ -190,6 +190,8 @@ class ProducerStates:
     def replay(self, header: BatchHeader, now_ms: int, marker: tuple[int, bool] | None = None) -> TransactionIndexEntry | None:
         """Note a batch of a producer that is in the log already, by recovery or copied from the leader: no rule applies any more.
 
+        Of what this broker has asked the coordinator while it led, that is settled which the leader has taken or ended meanwhile.
+
         `marker`, in a control batch: the coordinator's epoch, and whether it aborts. The transaction that it aborted.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
@@ -198,15 +200,18 @@ class ProducerStates:
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self._remember(producer_id, epoch, now_ms, always=True)
+            self.verifications.end(producer_id)
         entry.seen_ms = now_ms
         if marker is not None:
             coordinator_epoch, abort = marker
+            self.verifications.marked(producer_id, epoch)
             return self._end(producer_id, entry, epoch, coordinator_epoch, header.base_offset, header.max_timestamp, abort=abort)
         if epoch != entry.epoch:
             entry.bump(epoch)
         if header.is_transactional and entry.transaction_start < 0:
             entry.transaction_start = header.base_offset
             self.transactions.begin(header.base_offset)
+            self.verifications.end(producer_id)
         entry.note(header.base_sequence, header.last_offset_delta, header.base_offset, header.max_timestamp)
         return None
 

@@ -33,6 +33,13 @@ def produce(log: PartitionLog, producer_id: int, sequence: int, count: int = 1, 
     return offset
 
 
+def follow(log: PartitionLog, leader: PartitionLog) -> None:
+    """Append what the leader has beyond the end of this log."""
+    found = leader.read(log.log_end_offset, 1 << 20, leader.log_end_offset, at_least_one=True).records
+    assert found is not None
+    log.append_as_follower(memoryview(found.file.pread(found.length, found.position)), NOW_MS)
+
+
 def end(log: PartitionLog, producer_id: int, how: ControlType, epoch: int = 0, coordinator: int = 0, version: int = 1) -> int:
     """End the producer's transaction and let the marker be read; its offset."""
     result = mark(log, producer_id, how, epoch, coordinator, version)
@@ -359,6 +366,26 @@ def test_a_batch_does_not_overtake_one_whose_verification_failed(log: PartitionL
     verification = log.begin_verification(newer, NOW_MS, bumps_epoch=False)
     assert verification is not None
     log.check_first(newer, verification)
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+def test_a_verification_that_failed_is_settled_by_what_another_leader_has_taken_meanwhile(log: PartitionLog, unknown: bool) -> None:
+    leader = open_log(new_disk())
+    first = 0
+    if not unknown:
+        produce(leader, A, 0)
+        commit(leader, A)
+        first = 1
+        follow(log, leader)
+    assert log.begin_verification(check_batch(transactional(A, 0, first, count=3)), NOW_MS, bumps_epoch=False) is not None
+    produce(leader, A, first, count=3)
+    commit(leader, A)
+    follow(log, leader)
+    following = check_batch(transactional(A, 0, first + 3))
+    verification = log.begin_verification(following, NOW_MS, bumps_epoch=False)
+    assert verification is not None
+    log.check_first(following, verification)
+    assert produce(log, A, first + 3) == leader.log_end_offset
 
 
 @pytest.mark.parametrize(("bumps_epoch", "taken"), [(False, True), (True, False)])
