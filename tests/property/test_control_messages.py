@@ -106,6 +106,13 @@ def test_a_partition_of_another_topic_id_has_its_error_in_the_response() -> None
     assert [(each.partition_index, each.error_code) for each in topic.partition_errors] == [(0, 0), (1, ErrorCode.INCONSISTENT_TOPIC_ID)]
 
 
+def test_partitions_that_are_offline_are_the_same_after_their_way() -> None:
+    partitions = [LedPartition("t", b"i" * 16, PartitionInfo(index, 1, 0, (1,), (1,), 0), False) for index in range(3)]
+    reply = ControlReply(offline=((b"i" * 16, 0), (b"i" * 16, 2)))
+    response = led_response(partitions, reply, ErrorCode.NONE)
+    assert reply_of(decode(LeaderAndIsrResponse, 7, memoryview(encode(response, 7)))) == reply
+
+
 @pytest.mark.parametrize("code", [ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH])
 def test_a_refusal_for_its_epoch_is_stale(code: ErrorCode) -> None:
     assert reply_of(UpdateMetadataResponse(code)) == ControlReply(is_stale=True)

@@ -10,7 +10,7 @@ Nothing happens but in `advance`, `settle` and `until`.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from moldau.assembly.making import BrokerPorts, make_broker
@@ -40,6 +40,9 @@ SETTLED_S = 0.1
 
 class ClusterWorld:
     """See the module."""
+
+    directories: Sequence[str] = ("/data",)
+    """Of each broker for its logs."""
 
     def __init__(self, *broker_ids: int, **settings: object) -> None:
         """`settings` of all brokers, with underscores for dots."""
@@ -190,7 +193,7 @@ class BrokerProcess:
         self.broker = make_broker(
             BrokerConfig(read_static(settings=settings)),
             BrokerPorts(
-                directories=["/data"],
+                directories=list(cluster.directories),
                 files=disk,
                 clock=self.clock,
                 background=background,

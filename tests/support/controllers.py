@@ -41,6 +41,8 @@ class Broker:
         self.is_clean = True
         """Whether it has lost nothing when it registers again."""
         self.floors: dict[TopicPartition, int] = {}
+        self.offline: dict[TopicPartition, None] = {}
+        """Partitions whose log directory has failed."""
         self.controller = Controller(broker_id, BrokerConfig(read_static(settings=list(settings))), cluster.new_topic_id)
         self.failures: list[CoordinationError] = []
         self.raised = 0
@@ -91,15 +93,19 @@ class Broker:
                 self.snapshot = self.snapshot.updated(control.brokers, control.controller_id, control.topics, deleted, {})
             case LeaderAndIsr():
                 floors = {}
+                offline = []
                 for each in control.partitions:
                     partition = TopicPartition(each.topic, each.info.partition)
+                    if partition in self.offline:
+                        offline.append((each.topic_id, partition.partition))
+                        continue
                     self.received.append(f"lead {partition} {each.info.leader} in {each.info.leader_epoch}" + " new" * each.is_new)
                     if each.info.leader_epoch <= self.floors.get(partition, -1):
                         floors[partition] = self.floors[partition]
                         continue
                     self.cluster.note_leader(partition, each.topic_id, each.info.leader, each.info.leader_epoch)
                     self.led[partition] = each.info.leader, each.info.leader_epoch
-                return ControlReply(floors)
+                return ControlReply(floors, offline=tuple(offline))
             case StopReplica():
                 for topic in control.topics:
                     verb = "delete" if control.deletes else "stop"

@@ -23,6 +23,7 @@ from moldau.cluster.znodes import (
     encode_controller,
     encode_incarnations,
     encode_isr_change,
+    encode_log_dir_event,
     encode_state,
     encode_topic,
 )
@@ -30,6 +31,7 @@ from moldau.model.value import Value
 from moldau.ports.coordination import Check, Create, Data, Delete, SetData, Write
 
 ISR_NOTIFICATION = f"{znodes.ISR_CHANGES}/isr_change_"
+LOG_DIR_EVENT = f"{znodes.LOG_DIR_EVENTS}/log_dir_event_"
 NOTIFICATION = znodes.config_change("config_change_")
 
 
@@ -142,6 +144,18 @@ class DropIsrNotifications(Value):
     names: Sequence[str]
 
 
+class PutLogDirEvent(Value):
+    """A log directory of a broker has failed. Written again where the answer was lost: no node shows which of them it was."""
+
+    broker_id: int
+
+
+class DropLogDirEvents(Value):
+    """Remove notifications of failed log directories, by the names of their nodes; at least one."""
+
+    names: Sequence[str]
+
+
 class DropAdminNode(Value):
     """Remove the node that a tool has written, as what it wanted is done."""
 
@@ -215,6 +229,8 @@ Change = (
     | PutProducerIds
     | DropNotifications
     | DropIsrNotifications
+    | PutLogDirEvent
+    | DropLogDirEvents
     | DropAdminNode
     | DropController
     | Unregister
@@ -302,6 +318,10 @@ def writes_of(change: Change) -> tuple[Write, ...]:
             return (_put(znodes.INCARNATIONS, encode_incarnations(epochs), version),)
         case DropIsrNotifications(names):
             return tuple(Delete(f"{znodes.ISR_CHANGES}/{name}") for name in names)
+        case PutLogDirEvent(broker_id):
+            return (Create(LOG_DIR_EVENT, encode_log_dir_event(broker_id), sequential=True),)
+        case DropLogDirEvents(names):
+            return tuple(Delete(f"{znodes.LOG_DIR_EVENTS}/{name}") for name in names)
         case DropAdminNode(path):
             return (Delete(path),)
         case DropController():
@@ -343,6 +363,10 @@ def witness_of(change: Change) -> Witness:
             return IsGone(znodes.config_change(names[0]))
         case DropIsrNotifications(names):
             return IsGone(f"{znodes.ISR_CHANGES}/{names[0]}")
+        case PutLogDirEvent():
+            return IsThere(LOG_DIR_EVENT)
+        case DropLogDirEvents(names):
+            return IsGone(f"{znodes.LOG_DIR_EVENTS}/{names[0]}")
         case DropAdminNode(path):
             return IsGone(path)
         case DropController():

@@ -75,3 +75,5 @@ class ControlReply(Value):
     """The broker knows a later controller, or was registered again: nothing was done."""
     inconsistent: tuple[TopicPartition, ...] = ()
     """Partitions that the broker has of a topic with another id: nothing was done for them."""
+    offline: tuple[tuple[bytes, int], ...] = ()
+    """Topic ids and numbers of partitions whose logs are offline, as their directory has failed."""

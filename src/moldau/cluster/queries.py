@@ -23,6 +23,7 @@ from moldau.cluster.znodes import (
     decode_epoch,
     decode_incarnations,
     decode_isr_change,
+    decode_log_dir_event,
     decode_preferred_election,
     decode_reassignment,
     decode_state,
@@ -136,6 +137,13 @@ class IsrNotifications(Value):
     names: Sequence[str]
     partitions: Sequence[TopicPartition]
     malformed: Sequence[MalformedNodeError]
+
+
+class LogDirEvents(Value):
+    """Notifications of log directories that have failed."""
+
+    names: Sequence[str]
+    broker_ids: Sequence[int]
 
 
 class AdminWork(Value):
@@ -295,6 +303,17 @@ def isr_notifications() -> Query[IsrNotifications]:
     partitions = dict.fromkeys(TopicPartition(*each) for found in there if not isinstance(found, MalformedNodeError) for each in found)
     malformed = [each for each in there if isinstance(each, MalformedNodeError)]
     return IsrNotifications([name for name, each in zip(names, nodes, strict=True) if each is not None], list(partitions), malformed)
+
+
+def log_dir_events() -> Query[LogDirEvents]:
+    """Notifications of failed log directories, and of which brokers they are; with a watch."""
+    (found,) = yield (GetChildren(znodes.LOG_DIR_EVENTS, watch=True),)
+    names = _names(found)
+    paths = [f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names]
+    nodes = yield [GetData(path) for path in paths]
+    read = [_decoded(decode_log_dir_event, path, each.data) for path, each in zip(paths, nodes, strict=True) if isinstance(each, Data)]
+    broker_ids = dict.fromkeys(each for each in read if not isinstance(each, MalformedNodeError))
+    return LogDirEvents([name for name, each in zip(names, nodes, strict=True) if each is not None], list(broker_ids))
 
 
 def admin_work() -> Query[AdminWork]:

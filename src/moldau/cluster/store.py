@@ -75,6 +75,10 @@ class IsrChanged(Value):
     """There is another notification of in-sync sets that leaders have changed."""
 
 
+class LogDirsChanged(Value):
+    """There is another notification of a failed log directory."""
+
+
 class AdminChanged(Value):
     """A tool wants leaders elected or replicas moved, or that is done."""
 
@@ -88,7 +92,15 @@ class ControllerChanged(Value):
 
 
 StoreEvent = (
-    BrokersChanged | TopicsChanged | TopicChanged | ConfigsChanged | DeletionsChanged | ControllerChanged | IsrChanged | AdminChanged
+    BrokersChanged
+    | TopicsChanged
+    | TopicChanged
+    | ConfigsChanged
+    | DeletionsChanged
+    | ControllerChanged
+    | IsrChanged
+    | LogDirsChanged
+    | AdminChanged
 )
 
 
@@ -254,6 +266,8 @@ def _meaning(path: str) -> StoreEvent | None:
         return AdminChanged()
     if path == znodes.ISR_CHANGES:
         return IsrChanged()
+    if path == znodes.LOG_DIR_EVENTS:
+        return LogDirsChanged()
     if path == znodes.CONFIG_CHANGES:
         return ConfigsChanged()
     if path == znodes.DELETE_TOPICS:

@@ -31,6 +31,7 @@ PREFERRED_ELECTION = "/admin/preferred_replica_election"
 REASSIGNMENT = "/admin/reassign_partitions"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 ISR_CHANGES = "/isr_change_notification"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
 DEFAULT_ENTITY = "<default>"
 
 ROOTS = (
@@ -50,7 +51,7 @@ ROOTS = (
     "/admin",
     DELETE_TOPICS,
     ISR_CHANGES,
-    "/log_dir_event_notification",
+    LOG_DIR_EVENTS,
     PRODUCER_ID_BLOCK,
 )
 """Made at the first start, parents before children; they stay."""
@@ -321,6 +322,16 @@ def encode_isr_change(partitions: Sequence[tuple[str, int]]) -> bytes:
 def decode_isr_change(path: str, data: bytes) -> list[tuple[str, int]]:
     """Format 1."""
     return _load(path, data, lambda node: [(str(each["topic"]), int(each["partition"])) for each in node["partitions"]])
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """Format 1: a log directory of a broker has failed."""
+    return _dump({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(path: str, data: bytes) -> int:
+    """Format 1: the broker."""
+    return _load(path, data, lambda node: int(node["broker"]))
 
 
 def decode_preferred_election(path: str, data: bytes) -> list[tuple[str, int]]:

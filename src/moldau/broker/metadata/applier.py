@@ -29,7 +29,7 @@ from moldau.cluster.queries import Query
 from moldau.cluster.snapshot import MetadataSnapshot
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.znodes import MalformedNodeError
-from moldau.model.errors import CoordinationError, MoldauError
+from moldau.model.errors import CoordinationError, MoldauError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Pause, Steps, Suspension
 
@@ -353,6 +353,7 @@ class MetadataApplier:
             yield from logs.make_folders(made)
         floors: dict[TopicPartition, int] = {}
         inconsistent: list[TopicPartition] = []
+        offline: list[tuple[bytes, int]] = []
         for each in partitions:
             topic_partition = TopicPartition(each.topic, each.info.partition)
             hosted = self._replicas.hosted.get(topic_partition)
@@ -364,13 +365,15 @@ class MetadataApplier:
                 floor = self._become(topic_partition, each)
             except MoldauError as error:
                 _LOG.error("partition offline: partition=%s reason=%s", topic_partition, error)
+                if not isinstance(error, StorageError) or not error.no_space:  # a full disk passes
+                    offline.append((each.topic_id, each.info.partition))
             else:
                 if floor is not None:
                     floors[topic_partition] = floor
             yield UNFINISHED
         if made:
             yield from logs.drop_folders(topic_partition for topic_partition, _ in made)
-        return ControlReply(floors, inconsistent=tuple(inconsistent))
+        return ControlReply(floors, inconsistent=tuple(inconsistent), offline=tuple(offline))
 
     def _become(self, topic_partition: TopicPartition, led: LedPartition) -> int | None:
         """Take a role; the latest epoch that the log knows if the one given is not later."""

@@ -96,13 +96,14 @@ class Channels:
 class _Caller:
     """The sender of one `Control`, which is divided among entries."""
 
-    __slots__ = ("done", "entries", "floors", "is_stale")
+    __slots__ = ("done", "entries", "floors", "is_stale", "offline")
 
     def __init__(self, done: Done) -> None:
         self.done = done
         self.entries = 0
         """Entries that are not answered yet and hold a statement of it, or what has replaced one."""
         self.floors: dict[Any, int] = {}
+        self.offline: tuple[tuple[bytes, int], ...] = ()
         self.is_stale = False
 
 
@@ -271,9 +272,10 @@ class Channel:
             caller.entries -= 1
             caller.floors.update(reply.floors)
             caller.is_stale |= reply.is_stale
+            caller.offline += reply.offline
             if not caller.entries and caller in self._callers:
                 del self._callers[caller]
-                caller.done(ControlReply(caller.floors, caller.is_stale))
+                caller.done(ControlReply(caller.floors, caller.is_stale, offline=caller.offline))
 
 
 def _entries(control: Control) -> Iterator[_Entry]:

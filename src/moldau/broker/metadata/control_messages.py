@@ -4,7 +4,7 @@ The requests are Kafka's LeaderAndIsr, StopReplica and UpdateMetadata in their n
 fields of ours, see :mod:`moldau.protocol.messages.controller`. Values are made of requests in steps, since a peer can make them long.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, assert_never
 
@@ -231,17 +231,21 @@ def led_response(partitions: Sequence[LedPartition], reply: ControlReply, error:
     """The answer to a LeaderAndIsr request; `error` is that of all of it."""
     if error:
         return LeaderAndIsrResponse(error)
+    errors: dict[tuple[bytes, int], ErrorCode] = dict.fromkeys(reply.offline, ErrorCode.KAFKA_STORAGE_ERROR)
     unlike = dict.fromkeys(reply.inconsistent)
+    for each in partitions:
+        if TopicPartition(each.topic, each.info.partition) in unlike:
+            errors[each.topic_id, each.info.partition] = ErrorCode.INCONSISTENT_TOPIC_ID
     topics = [
-        LeaderAndIsrTopicError(topic_id, [_partition_error(each, unlike) for each in some])
+        LeaderAndIsrTopicError(topic_id, [_partition_error(each, errors) for each in some])
         for topic_id, some in groupby(partitions, lambda each: each.topic_id)
     ]
     floors = [LeaderAndIsrFloor(*each, epoch) for each, epoch in reply.floors.items()]
     return LeaderAndIsrResponse(topics=topics, floors=floors)
 
 
-def _partition_error(led: LedPartition, unlike: Iterable[TopicPartition]) -> LeaderAndIsrPartitionError:
-    code = ErrorCode.INCONSISTENT_TOPIC_ID if TopicPartition(led.topic, led.info.partition) in unlike else ErrorCode.NONE
+def _partition_error(led: LedPartition, errors: Mapping[tuple[bytes, int], ErrorCode]) -> LeaderAndIsrPartitionError:
+    code = errors.get((led.topic_id, led.info.partition), ErrorCode.NONE)
     return LeaderAndIsrPartitionError(partition_index=led.info.partition, error_code=code)
 
 
@@ -255,5 +259,12 @@ def reply_of(response: LeaderAndIsrResponse | StopReplicaResponse | UpdateMetada
     if response.error_code:
         raise PeerError(known_error(response.error_code), f"error {response.error_code}")
     if isinstance(response, LeaderAndIsrResponse):
-        return ControlReply({TopicPartition(each.topic_name, each.partition_index): each.leader_epoch for each in response.floors})
+        offline = tuple(
+            (topic.topic_id, each.partition_index)
+            for topic in response.topics
+            for each in topic.partition_errors
+            if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        )
+        floors = {TopicPartition(each.topic_name, each.partition_index): each.leader_epoch for each in response.floors}
+        return ControlReply(floors, offline=offline)
     return ControlReply()

@@ -273,6 +273,8 @@ class ReplicaManager:
                     state = FollowerState(machine.leader_epoch, machine.state_version, machine.replicas, machine.leader_id)
                 self._offline[topic_partition] = _Offline(machine, state, hosted.topic_id, settings)
                 self._end(hosted, DirectoryFailed(StorageError("the partition went offline", path=path)))
+        if self._replication is not None:
+            self._replication.directory_failed()
         self.appends.complete()
 
     def retry_full(self) -> Steps:

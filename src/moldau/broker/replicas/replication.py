@@ -1,10 +1,13 @@
 """What a broker has for partitions with other replicas; made with the first such partition."""
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.replicas.fetchers import ReplicaFetchers
 from moldau.broker.replicas.isr_changes import IsrChanges
 from moldau.broker.replicas.session_doubt import SessionDoubt
+from moldau.cluster.changes import PutLogDirEvent
+from moldau.model.errors import CoordinationError
 
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SliceScheduler
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from moldau.cluster.store import MetadataStore
     from moldau.model.config.store import BrokerConfig
     from moldau.ports.clock import Clock
+
+_LOG = logging.getLogger(__name__)
 
 REQUESTS_OUT_MAX = 100
 """Of one fetcher: its Fetch, and lookups of partitions whose offsets are out of range."""
@@ -90,6 +95,12 @@ class Replication:
         self.isr_changes.close()
         self.fetchers.close()
 
+    def directory_failed(self) -> None:
+        """Have the controller know that replicas of this broker are offline: it asks which, and has others lead. Where the tree cannot be
+        reached, it finds that out when it sends states the next time, as after another registration.
+        """
+        self._broker.store.write([PutLogDirEvent(self._broker.broker_id)], _log_failure)
+
     def statistics(self) -> dict[str, int]:
         """How many of what there are."""
         return self.fetchers.statistics()
@@ -101,3 +112,8 @@ class Replication:
             return None
         bytes_max = config.int("replica.fetch.response.max.bytes") + config.int("socket.request.max.bytes")  # a batch may be longer
         return broker.connect(source, "follower", in_flight_max=REQUESTS_OUT_MAX, frame_bytes_max=bytes_max)
+
+
+def _log_failure(outcome: object) -> None:
+    if isinstance(outcome, CoordinationError):
+        _LOG.error("controller not notified of a failed log directory: reason=%s", outcome)

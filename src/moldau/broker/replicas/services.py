@@ -40,5 +40,8 @@ class Replication(Protocol):
     def look(self, hosted: HostedPartition) -> None:
         """A replica of a partition that is led may have to join its in-sync set, or to leave it."""
 
+    def directory_failed(self) -> None:
+        """Replicas of this broker are offline: have the controller know."""
+
     def close(self) -> None:
         """Do nothing any more."""

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.cluster.control import (
@@ -77,6 +78,8 @@ class Broadcast:
         self._broker_id = broker_id
         self._image = image
         self._outbox = outbox
+        self.on_offline: Callable[[Iterable[str]], object] = lambda _names: None
+        """Called with the names of topics of which brokers have replicas that are offline, where that was not known."""
 
     def lead(self, partitions: Sequence[LedPartition], then: Callable[[Floors], object], to: Iterable[int] | None = None) -> None:
         """Send states of partitions to their live replicas, or to some of these. `then` with the floors of those to elect again."""
@@ -95,12 +98,27 @@ class Broadcast:
         floors: dict[TopicPartition, int] = {}
         ended = Countdown(len(messages), lambda: then(floors))
 
-        def replied(reply: ControlReply) -> None:
+        def replied(broker: "LiveBroker", message: LeaderAndIsr, reply: ControlReply) -> None:
             floors.update(reply.floors)
+            if reply.offline:
+                self._note_offline(broker, message, reply)
             ended()
 
         for broker, message in messages:
-            self._outbox.send(broker, message, replied)
+            self._outbox.send(broker, message, partial(replied, broker, message))
+
+    def _note_offline(self, broker: "LiveBroker", message: LeaderAndIsr, reply: ControlReply) -> None:
+        """A broker has no access to some of its replicas: others lead where there are any, and in-sync sets are without them."""
+        broker_id, offline = broker.info.broker_id, dict.fromkeys(reply.offline)
+        if self._image.live.get(broker_id) != broker.epoch:
+            return
+        found = [
+            TopicPartition(each.topic, each.info.partition)
+            for each in message.partitions
+            if (each.topic_id, each.info.partition) in offline and len(each.info.replicas) > 1
+        ]
+        if found and self._image.note_offline(broker_id, found):
+            self.on_offline(dict.fromkeys(each.topic for each in found))
 
     def everything(self, to: Iterable[int], again: Callable[[Floors], object], then: Callable[[], object] = lambda: None) -> None:
         """Send the whole state to some brokers: `then` is called twice, when they have each half of it, after `again` with the floors."""

@@ -25,7 +25,7 @@ from moldau.cluster.controller.requests import (
 )
 from moldau.cluster.controller.topics import TopicChanges
 from moldau.cluster.queries import FoundTopic
-from moldau.cluster.store import AdminChanged, ConfigsChanged, DeletionsChanged, IsrChanged, TopicChanged, TopicsChanged
+from moldau.cluster.store import AdminChanged, ConfigsChanged, DeletionsChanged, IsrChanged, LogDirsChanged, TopicChanged, TopicsChanged
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config import BrokerConfig
 from moldau.model.errors import CoordinationError
@@ -189,7 +189,7 @@ class ClusterChanges:
         if self._balance_due_ms is None:
             self._schedule_balance(now_ms)
 
-    def notified(self, event: ConfigsChanged | IsrChanged | AdminChanged | None = None) -> None:
+    def notified(self, event: ConfigsChanged | IsrChanged | LogDirsChanged | AdminChanged | None = None) -> None:
         """There is a notification or work of a tool, or may be of any kind (None)."""
         if self._notifications is None:
             return
@@ -197,6 +197,8 @@ class ClusterChanges:
             self._notifications.read_configs()
         if event is None or isinstance(event, IsrChanged):
             self._notifications.read_isr()
+        if event is None or isinstance(event, LogDirsChanged):
+            self._notifications.read_log_dirs()
         if self._admin_nodes is not None and (event is None or isinstance(event, AdminChanged)):
             self._admin_nodes.read()
 

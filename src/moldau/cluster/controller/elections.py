@@ -63,6 +63,7 @@ class Elections:
         self._works = works
         self._config = config
         self._failed = failed
+        broadcast.on_offline = self.run
 
     def run(
         self,
@@ -202,7 +203,7 @@ class _Run:
                         break
                     candidates = self._image.candidates()
                 state = topic.state(index, self._epoch)
-                if floor or not is_settled(state, candidates) or (self._forgets_elr and state.elr):
+                if floor or not is_settled(state, self._image.candidates_of(candidates, name, index)) or (self._forgets_elr and state.elr):
                     wanted.append(_Wanted(topic, index, floor))
                     if len(wanted) >= self._per_write:
                         self._decide(wanted)
@@ -251,7 +252,8 @@ class _Run:
             has_elr = self._forgets_elr and bool(before.elr)
             if has_elr:
                 before = before._replace(elr=(), last_known_elr=())
-            state = elect(before, topic.replicas[index], candidates, of_topic, self._epoch, floor, preferred=self._preferred)
+            able = self._image.candidates_of(candidates, topic.name, index)
+            state = elect(before, topic.replicas[index], able, of_topic, self._epoch, floor, preferred=self._preferred)
             if state is None and has_elr:
                 state = self._elections.without_eligible(topic, index)
             if state is not None:

@@ -9,6 +9,7 @@ from moldau.cluster.controller.election_rules import Candidates
 from moldau.cluster.queries import FoundState, FoundTopic, LiveBroker
 from moldau.cluster.snapshot import PartitionInfo, TopicInfo
 from moldau.cluster.znodes import PartitionState
+from moldau.model.identity import TopicPartition
 
 Replicas = tuple[int, ...]
 
@@ -146,6 +147,8 @@ class ClusterImage:
         """Those of them that were sent to stop what they do not lead: they are not to follow again."""
         self.suspected: dict[int, int] = {}
         """Incarnations of live brokers that do not answer."""
+        self.offline: dict[int, dict[TopicPartition, None]] = {}
+        """Replicas of live brokers whose log directories have failed, by broker."""
         self.topics: dict[str, TopicImage] = {}
         self.deleting: dict[str, bytes | None] = {}
         """Topics marked for deletion, with their ids if they are known."""
@@ -158,10 +161,12 @@ class ClusterImage:
 
     def set_brokers(self, brokers: dict[int, LiveBroker]) -> None:
         """These are live."""
+        before = self.live
         self.brokers = brokers
         self.live = {broker_id: broker.epoch for broker_id, broker in brokers.items()}
         self._previous = {broker_id: broker.previous_epoch for broker_id, broker in brokers.items()}
         self.shutting_down = {each: epoch for each, epoch in self.shutting_down.items() if self.live.get(each) == epoch}
+        self.offline = {each: partitions for each, partitions in self.offline.items() if before.get(each) == self.live.get(each)}
         self.suspected = {each: epoch for each, epoch in self.suspected.items() if self.live.get(each) == epoch}
         self.drained = {each: epoch for each, epoch in self.drained.items() if each in self.shutting_down}
         self.lossy = {}
@@ -174,6 +179,33 @@ class ClusterImage:
     def candidates(self) -> Candidates:
         """What elections have to know of brokers."""
         return Candidates(self.live, self.shutting_down, self.lossy, self._previous, self.suspected)
+
+    def suspect(self, broker_id: int, epoch: int, *, is_suspected: bool) -> None:
+        """A live broker does not answer, or answers again."""
+        self.suspected.pop(broker_id, None)
+        if is_suspected:
+            self.suspected[broker_id] = epoch
+
+    def candidates_of(self, candidates: Candidates, name: str, index: int) -> Candidates:
+        """Those whose replica of a partition is not offline: it counts as one of a broker that has ended."""
+        if not self.offline:
+            return candidates
+        partition = TopicPartition(name, index)
+        live = {broker_id: epoch for broker_id, epoch in candidates.live.items() if partition not in self.offline.get(broker_id, ())}
+        return candidates._replace(live=live)
+
+    def note_offline(self, broker_id: int, partitions: Sequence[TopicPartition]) -> bool:
+        """Replicas of a live broker are offline; whether any of them was not known to be."""
+        known = self.offline.setdefault(broker_id, {})
+        before = len(known)
+        known.update(dict.fromkeys(partitions))
+        return len(known) > before
+
+    def note_joined(self, partition: TopicPartition, before: Sequence[int], isr: Sequence[int]) -> None:
+        """The leader has changed the in-sync set: who joins is not offline any more."""
+        for broker_id in isr if self.offline else ():
+            if broker_id not in before:
+                self.offline.get(broker_id, {}).pop(partition, None)
 
     def racks(self) -> dict[int, str | None]:
         """Where live brokers are."""

@@ -69,6 +69,7 @@ from moldau.cluster.store import (
     ControllerChanged,
     DeletionsChanged,
     IsrChanged,
+    LogDirsChanged,
     StoreEvent,
     TopicChanged,
     TopicsChanged,
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 FIRST_ELECTIONS_PER_WRITE = 1000
+NOTIFIED = (ConfigsChanged(), IsrChanged(), LogDirsChanged(), AdminChanged())
 LOOK_AGAIN_MS = 1000
 """After this time it is looked again whether the controller answers."""
 
@@ -296,7 +298,7 @@ class Controller:
             if self.role in (ControllerRole.FOLLOWING, ControllerRole.READING):
                 self._read_controller()
             elif self.role in (ControllerRole.LOADING, ControllerRole.ACTIVE):
-                for event in (ControllerChanged(), BrokersChanged(), TopicsChanged(), ConfigsChanged(), IsrChanged(), AdminChanged()):
+                for event in (ControllerChanged(), BrokersChanged(), TopicsChanged(), *NOTIFIED):
                     self._store_changed(event)
 
     # Loading
@@ -381,7 +383,7 @@ class Controller:
                     self._outbox.read(queries.brokers(), self._brokers_read)
                 case TopicsChanged() | DeletionsChanged() | TopicChanged():
                     self._cluster_changes().seen(event)
-                case ConfigsChanged() | IsrChanged() | AdminChanged():
+                case ConfigsChanged() | IsrChanged() | LogDirsChanged() | AdminChanged():
                     if self._changes is not None:
                         self._changes.notified(event)
                 case _:
@@ -406,10 +408,7 @@ class Controller:
     def _broker_suspected(self, event: BrokerSuspected) -> None:
         if self.image.live.get(event.broker_id) != event.epoch:
             return
-        if event.is_suspected:
-            self.image.suspected[event.broker_id] = event.epoch
-        else:
-            self.image.suspected.pop(event.broker_id, None)
+        self.image.suspect(event.broker_id, event.epoch, is_suspected=event.is_suspected)
         if self.role is ControllerRole.ACTIVE:
             self._cluster_changes().suspicion_changed(self._now_ms)
 

@@ -1,4 +1,5 @@
-"""What nodes of notification tell the controller: leaders have written in-sync sets, tools or brokers have changed settings.
+"""What nodes of notification tell the controller: leaders have written in-sync sets, log directories have failed, tools or brokers have
+changed settings.
 
 Read where there are, or were, several brokers: a single one writes all that itself.
 """
@@ -7,11 +8,12 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from moldau.cluster import queries
-from moldau.cluster.changes import DropIsrNotifications
+from moldau.cluster.changes import DropIsrNotifications, DropLogDirEvents
+from moldau.cluster.control import LedPartition
 from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, TopicImage
-from moldau.cluster.queries import FoundState, IsrNotifications
+from moldau.cluster.queries import FoundState, IsrNotifications, LogDirEvents
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
@@ -47,9 +49,10 @@ class Notifications:
         self._must_read_isr = False
 
     def read(self) -> None:
-        """Look at both, and watch them."""
+        """Look at all, and watch them."""
         self.read_configs()
         self.read_isr()
+        self.read_log_dirs()
 
     def ignore(self, notification: str | None) -> None:
         """That one is of a change that elections do not depend on."""
@@ -83,6 +86,30 @@ class Notifications:
             self._topics_reconfigured(topics)
         if any(kind == "brokers" for kind, _, _ in kinds):
             self._brokers_reconfigured()
+
+    # Log directories
+
+    def read_log_dirs(self) -> None:
+        """Send brokers with failed log directories the states of all their replicas: they answer which are offline."""
+
+        def read(found: LogDirEvents | CoordinationError) -> None:
+            if isinstance(found, CoordinationError):
+                _LOG.warning("notifications of failed log directories not read; they are read again: reason=%s", found)
+                self._again()
+                return
+            for broker_id in found.broker_ids:
+                topics = self._image.topics.values()
+                led = [
+                    LedPartition(topic.name, topic.topic_id, info, False)
+                    for topic in topics
+                    for info in topic.partitions
+                    if info is not None and broker_id in info.replicas
+                ]
+                self._broadcast.lead(led, lambda _floors: None, to=[broker_id])
+            for start in range(0, len(found.names), PARTITIONS_PER_STEP):
+                self._outbox.write([DropLogDirEvents(found.names[start : start + PARTITIONS_PER_STEP])], lambda _outcome: None)
+
+        self._outbox.read(queries.log_dir_events(), read)
 
     # In-sync sets
 
@@ -126,8 +153,11 @@ class Notifications:
         for topic, partition, state in states:
             if isinstance(state, MalformedNodeError):
                 _LOG.error("in-sync set not taken: partition=%s reason=%s", partition, state)
-            elif state is not None and self._image.topics.get(topic.name) is topic and topic.take(partition.partition, state):
-                changed[topic] = None
+            elif state is not None and self._image.topics.get(topic.name) is topic:
+                before = topic.info(partition.partition).isr
+                if topic.take(partition.partition, state):
+                    changed[topic] = None
+                    self._image.note_joined(partition, before, state.state.isr)
         if changed:
             self._broadcast.update([served for topic in changed if (served := topic.served()) is not None])
             self._isr_changed(list(changed))

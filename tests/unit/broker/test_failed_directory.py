@@ -1,0 +1,47 @@
+"""A broker of a cluster whose log directory fails leads nothing that was in it any more; the rest it serves as before."""
+
+from moldau.model.errors import ErrorCode
+from moldau.model.identity import TopicPartition
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.records.batch import RecordBatchBuilder
+from support.cluster_world import ClusterWorld
+
+PARTITIONS = 4
+
+
+class World(ClusterWorld):
+    directories = ("/a", "/b")
+
+
+def produce(cluster: ClusterWorld, topic_id: bytes, leader: int, index: int) -> int:
+    builder = RecordBatchBuilder()
+    builder.append(cluster.clock.time_ms(), None, b"x")
+    data = TopicProduceData(topic_id=topic_id, partition_data=[PartitionProduceData(index, builder.build())])
+    code: int = cluster.ask(leader, ProduceRequest(None, -1, 30_000, [data]), 13).responses[0].partition_responses[0].error_code
+    return code
+
+
+def test_others_lead_what_was_in_it_and_acknowledge() -> None:
+    cluster = World(1, 2)
+    topic_id = cluster.create_topic("t", PARTITIONS, 2)
+    cluster.until(cluster.agrees)
+    leader = cluster.partition("t").leader
+    other = 3 - leader
+    hosted = cluster.broker(leader).replicas.hosted
+    failed = hosted[TopicPartition("t", 0)].log.directory.rpartition("/")[0]
+    lost = [index for index in range(PARTITIONS) if hosted[TopicPartition("t", index)].log.directory.startswith(failed)]
+    assert 0 < len(lost) < PARTITIONS
+    cluster.disks[leader].fail = lambda _operation, path: path.startswith(failed)
+    assert produce(cluster, topic_id, leader, 0) == ErrorCode.KAFKA_STORAGE_ERROR
+    cluster.advance(0.1)
+    for index in range(PARTITIONS):
+        info = cluster.partition("t", index, on=other)
+        if index in lost:
+            assert (info.leader, info.isr) == (other, (other,))
+        else:
+            assert sorted(info.isr) == [1, 2]
+        assert produce(cluster, topic_id, info.leader, index) == 0
+    cluster.kill(leader)
+    cluster.disks[leader].fail = None
+    cluster.start(leader)
+    cluster.until(lambda: all(len(cluster.partition("t", index, on=other).isr) == 2 for index in range(PARTITIONS)))
