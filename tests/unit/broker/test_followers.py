@@ -98,7 +98,7 @@ def test_a_coordinator_hears_of_each_new_term_of_its_partition_and_of_nothing_el
     world.create_topic("__consumer_offsets")
     partition, replicas = world.partition("__consumer_offsets"), world.broker.replicas
     machine, settings, elected = partition.machine, world.broker.topic_settings.of({}), []
-    monkeypatch.setattr(world.broker.coordinators, "elected", lambda _: elected.append(machine.leader_epoch))
+    monkeypatch.setattr(world.broker.coordinators, "epoch_raised", lambda _: elected.append(machine.leader_epoch))
     before = machine.leader_epoch
     for epoch in (before, before + 1, before + 1):
         state = LeaderState(epoch, machine.state_version + 1, machine.replicas, machine.isr)
