@@ -239,11 +239,9 @@ def ask(one: Coordinated, number: int, step: Put | End | Forget | Delete | Relea
 
 
 def committed_part(log: ListStateLog) -> ListStateLog:
-    """The log up to the first append that waits."""
-    batches = log.batches[0]
-    appends = [place for place, batch in enumerate(batches) if batch.marker is None]
+    """The log up to the first append, or the first marker, that waits."""
     part = ListStateLog(1)
-    part.batches[0] = batches[: appends[-log.waiting]] if log.waiting else list(batches)
+    part.batches[0] = log.committed(0)
     return part
 
 

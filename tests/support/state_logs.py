@@ -32,6 +32,8 @@ class ListStateLog:
         self.clock = clock
         self._failures: list[PeerError] = []
         self._held: list[Done] | None = None
+        self._places: list[tuple[int, int]] = []
+        """Of each answer that is held: the partition, and how many of its batches come before what waits."""
 
     def partition_for(self, key: str) -> int:
         """As Kafka."""
@@ -52,7 +54,7 @@ class ListStateLog:
         if self._held is None:
             done(None)
         else:
-            self._held.append(done)
+            self._hold(partition, done)
         return base
 
     def load(self, partition: int, take: Callable[[LoadedBatch], object], done: Done) -> Callable[[], object]:
@@ -80,9 +82,20 @@ class ListStateLog:
     def settled(self, partition: int, done: Done) -> None:
         """At once, or at `release` with what is held."""
         if self._held:
-            self._held.append(done)
+            self._hold(partition, done)
         else:
             done(None)
+
+    def _hold(self, partition: int, done: Done) -> None:
+        """Answer later what is about the last batch there is."""
+        assert self._held is not None
+        self._held.append(done)
+        self._places.append((partition, len(self.batches[partition]) - 1))
+
+    def committed(self, partition: int) -> list[LoadedBatch]:
+        """The batches before the first for which an answer is held."""
+        places = [place for index, place in self._places if index == partition]
+        return self.batches[partition][: places[0]] if places else list(self.batches[partition])
 
     def mark(self, partition: int, producer: TransactionalProducer, *, committed: bool, coordinator_epoch: int = 0) -> None:
         """The end of a transaction, as its coordinator writes it."""
@@ -124,14 +137,16 @@ class ListStateLog:
         if count is None:
             self._held = None
         for _ in range(len(held) if count is None else count):
+            del self._places[0]
             held.pop(0)(None)
 
     def answer_held(self, index: int, error: PeerError | None = None) -> None:
         """Answer one of those that are held: out of order, or with an `error` for records that the log has and loses."""
         assert self._held is not None
+        del self._places[index]
         self._held.pop(index)(error)
 
     @property
     def waiting(self) -> int:
-        """Appends that are not answered."""
+        """Answers that are held."""
         return len(self._held or ())
