@@ -174,7 +174,7 @@ class World:
 
 
 class CheckedMember(Member):
-    """Begins each partition where the group has committed, exactly: nobody else commits it any more."""
+    """Begins each partition where the group has committed, exactly: no other member commits it any more."""
 
     def __init__(self, world: World, consumer: str, streams: dict[str, int], latency_s: float) -> None:
         self.whole = world

@@ -1,4 +1,4 @@
-"""The machine of a follower's fetches against a model of its leader, at random: whatever is lost, refused, late or followed anew, what is
+"""The machine of a follower's fetches against a model of its leader, at random: whatever is lost, refused, late or followed again, what is
 applied begins where the log ends, a leader is never asked by an offset that is not in the log, and in the end the follower has everything.
 """
 

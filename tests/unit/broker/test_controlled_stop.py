@@ -77,7 +77,7 @@ def test_it_comes_back_clean_and_in_sync_and_all_can_stop_one_after_the_other() 
     for broker_id in (3, 2, 1):
         before = cluster.clock.monotonic()
         cluster.stop(broker_id)
-        assert cluster.clock.monotonic() - before < 0.5, "it waits for nobody who could help"
+        assert cluster.clock.monotonic() - before < 0.5, "it waits for no broker that could help"
 
 
 def test_a_stop_without_tree_or_controller_ends_in_half_of_the_time_of_a_stop() -> None:

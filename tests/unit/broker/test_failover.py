@@ -1,4 +1,4 @@
-"""Three brokers, the controller among them, and followers that fetch: what is acknowledged with acks all stays, whoever ends, and how."""
+"""Three brokers, the controller among them, and followers that fetch: what is acknowledged with acks all stays, whichever ends."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Groups of a cluster: their coordinator is the leader of a partition, and whoever leads it next continues with what was acknowledged.
+"""Groups of a cluster: their coordinator is the leader of a partition, and the next leader continues with what was acknowledged.
 
 Q1, Q5: defects that other systems had, see docs/decisions/0024-cluster.md.
 """

@@ -29,7 +29,7 @@ class World:
         self.produce()
 
     def produce(self) -> None:
-        """To whoever leads by what another one than the first leader knows."""
+        """To the leader that another broker than the first leader knows."""
         builder = RecordBatchBuilder()
         builder.append(self.cluster.clock.time_ms(), None, b"x")
         data = TopicProduceData(topic_id=self.topic_id, partition_data=[PartitionProduceData(0, builder.build())])

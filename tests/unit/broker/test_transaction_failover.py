@@ -343,7 +343,7 @@ def test_t4_an_open_transaction_whose_producer_and_coordinator_end_is_aborted_by
 
 
 def test_t3_offsets_of_a_transaction_are_unstable_at_the_next_group_coordinator_until_it_has_ended() -> None:
-    """So nobody reads the offset before the transaction, and processes again what it has processed."""
+    """So no member reads the offset before the transaction, and processes again what it has processed."""
     cluster = make_cluster()
     producer = make_producer(cluster)
     assert name(producer.commit_offset("g", "t", 5)) == "NONE"

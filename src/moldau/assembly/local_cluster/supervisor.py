@@ -208,7 +208,7 @@ class Supervisor:
         servers = f"{HOST}:{self.state.zookeeper_port}" if self.state.zookeeper == START_ZOOKEEPER else self.state.zookeeper
         return ["--zookeeper", servers]
 
-    # What goes on
+    # While brokers run
 
     def _all_serve(self) -> bool:
         """Whether every broker knows all brokers, at the addresses that they have."""

@@ -39,7 +39,7 @@ NOTES_INTERVAL_S = 60.0
 """How often the log says that the topic cannot be made; clients try again without a word, many times a second."""
 SYNC_AGAIN_S = 1.0
 """After a sync that found no room, and while replicas are missing."""
-NOBODY = -1
+NO_LEADER = -1
 METADATA_LOOK_S = 0.02
 METADATA_LOOKS_MAX = 50
 _NOT_REPLICATED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT)
@@ -107,7 +107,7 @@ class StateTopic:
     def leader_of(self, key: str) -> int:
         """The broker that leads the partition of a key, as far as is known here; -1 if none does."""
         topic = self._broker.metadata.topics.get(self.name)
-        return NOBODY if topic is None else topic.partitions[self.partition_for(key)].leader
+        return NO_LEADER if topic is None else topic.partitions[self.partition_for(key)].leader
 
     def ensured(self) -> Steps:
         """Make the topic if it is not there. PeerError COORDINATOR_NOT_AVAILABLE if it cannot be made.

@@ -7,7 +7,7 @@ It is suspected
 * when it leaves a request unanswered for `suspicion.timeout.ms`, as a process that is stopped, or a host that is cut off;
 * at the second fault of another kind in a row.
 
-It is not suspected any more when it answers. A suspicion proves nothing: whoever acts on one must be right also when it is wrong.
+It is not suspected any more when it answers. A suspicion proves nothing: what is done on one must be right also when it is wrong.
 """
 
 import logging

@@ -19,7 +19,7 @@ from moldau.testing.simulation.tree_invariants import TreeInvariants
 PATIENT = ("compact", "delete", "look", "read", "write", "write_carelessly")
 """Clients that wait for no broker in particular."""
 AFTERWARDS_MAX = 40
-"""Operations that clients may still begin when one broker has gone for ever."""
+"""Operations that clients may still begin when one broker is gone for ever."""
 
 
 class ClusterJudge:
@@ -55,7 +55,7 @@ class ClusterJudge:
         await converge(simulation, self._hosts)
         simulation.history.healed(outage)
         if goes:
-            outage = simulation.history.outage("a broker has gone for ever")
+            outage = simulation.history.outage("a broker is gone for ever")
             self._lose_one()
             await converge(simulation, self._hosts)
             simulation.history.healed(outage)
