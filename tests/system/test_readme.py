@@ -100,7 +100,7 @@ def test_an_extra_is_added_by_the_command_that_messages_name(environment: Enviro
 
 
 def test_one_minute(environment: Environment, server: ServerProcess) -> None:
-    printed = environment.run(block_with(README, "sh", "moldau topic create"), MOLDAU_BOOTSTRAP=server.bootstrap)
+    printed = environment.run(block_with(README, "sh", "moldau consume events"), MOLDAU_BOOTSTRAP=server.bootstrap)
     assert {"one", "two"} <= set(printed.splitlines())
 
     program = block_with(README, "python", "Consumer, Producer").replace("localhost:9092", server.bootstrap)

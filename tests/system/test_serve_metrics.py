@@ -96,7 +96,12 @@ def test_what_clients_do_is_on_the_page_and_in_the_status(server: Server) -> Non
         ("Produce", 1, 0),
     ]
     assert document["broker"]["partitions_led"] == 1
-    assert {each["setting"] for each in document["budgets"]} == {"queued.max.request.bytes", "delayed.requests.max", "max.connections"}
+    assert {each["setting"] for each in document["budgets"]} == {
+        "queued.max.request.bytes",
+        "delayed.requests.max",
+        "fetch.session.partitions.max",
+        "max.connections",
+    }
     wire.close()
 
     shown = status(server.metrics)
