@@ -210,7 +210,7 @@ class Recovery:
 
     def _replay(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
         """Let the producers know of a batch, and the index of a transaction that it aborts."""
-        if header.producer_id >= 0 and header.base_offset >= self._producers_offset:
+        if header.producer_id >= 0 and header.last_offset >= self._producers_offset:  # a log may start inside its first batch
             aborted = self._producers.replay(header, self._now_ms, marker_in(batch) if header.is_control else None)
             if aborted is not None:
                 segment.transaction_index.add(aborted)

@@ -158,6 +158,7 @@ def test_a_crash_after_such_a_batch_loses_no_more_than_the_batch(seed: int) -> N
     if log.log_end_offset == 2:
         follow(log, STRADDLING)
     assert (log.start_offset, log.log_end_offset, offsets(log), names(disk, ".log")) == (2, 4, [0], [0])
+    assert [(each.producer_id, each.last_sequence) for each in log.active_producers()] == [(7, 3)]
 
 
 def test_readers_pass_over_holes_that_compaction_has_left_at_the_leader(log: PartitionLog) -> None:
