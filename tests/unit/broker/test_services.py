@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         transaction_admin,
         transactions,
     )
-    from moldau.broker.handlers.fetch import operation as fetch
+    from moldau.broker.handlers.fetch import call as fetch
     from moldau.broker.handlers.produce import operation
 
     class AllServices(

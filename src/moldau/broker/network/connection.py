@@ -40,7 +40,7 @@ from moldau.protocol.versions import CODEC
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SlicedWork
     from moldau.broker.api.pipeline import Pipeline
-    from moldau.broker.handlers.fetch.operation import Services as FetchServices
+    from moldau.broker.handlers.fetch.call import Services as FetchServices
     from moldau.broker.handlers.produce.operation import Services as ProduceServices
     from moldau.broker.request import FastPath
     from moldau.broker.security import Channel

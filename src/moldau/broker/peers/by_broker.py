@@ -7,9 +7,6 @@ if TYPE_CHECKING:
     from moldau.broker.peers.connections import Connect
     from moldau.cluster.snapshot import MetadataSnapshot
 
-
-if TYPE_CHECKING:
-
     class Services(Protocol):
         """What they use of the broker."""
 

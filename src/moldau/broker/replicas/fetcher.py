@@ -89,7 +89,7 @@ class FetchState(Enum):
 class PartitionFetch:
     """One partition in one term."""
 
-    __slots__ = ("failures", "key", "leader_epoch", "log", "number", "since", "state", "told", "topic_partition", "until_s")
+    __slots__ = ("failures", "in_session", "key", "leader_epoch", "log", "number", "since", "state", "topic_partition", "until_s")
 
     def __init__(self, event: Follow) -> None:
         self.topic_partition = event.topic_partition
@@ -97,7 +97,7 @@ class PartitionFetch:
         self.leader_epoch = event.leader_epoch
         self.log = event.log
         self.state = FetchState.FETCHING
-        self.told: LogEnd | None = None
+        self.in_session: LogEnd | None = None
         """The log as the leader's session has it; None if it is not in the session."""
         self.since = 0
         """Number of the Fetch by which it has that."""
@@ -203,10 +203,10 @@ class Fetcher:
     def _fetch(self, resumed: PartitionFetch) -> None:
         """Fetch it, from where its log ends."""
         if resumed.state is not FetchState.FETCHING:  # answers that came meanwhile do not count: have the leader answer again
-            resumed.told = None
+            resumed.in_session = None
         self._leave(resumed, FetchState.FETCHING)
         del self._left[resumed]
-        if resumed.told != resumed.log:
+        if resumed.in_session != resumed.log:
             self._changed[resumed] = None
 
     def _back_off(self, failed: PartitionFetch, now_s: float) -> None:
@@ -245,7 +245,7 @@ class Fetcher:
         asked = self._session.get(key)
         if asked is None or self.partitions.get(asked.topic_partition) is not asked or number < asked.since:
             return None
-        return asked if asked.state is FetchState.FETCHING and asked.told == asked.log else None
+        return asked if asked.state is FetchState.FETCHING and asked.in_session == asked.log else None
 
     def _answered(self, event: PartitionAnswered, now_s: float) -> list[FetcherEffect]:
         asked = self._asked(event.number, (event.topic_id, event.partition)) if event.number in self._applied else None
@@ -327,7 +327,7 @@ class Fetcher:
         """A Fetch, unless nothing is to be fetched."""
         forgotten: dict[tuple[bytes, int], None] = {}
         for left in self._left:
-            left.told = None
+            left.in_session = None
             if self._session.get(left.key) is left:
                 del self._session[left.key]
                 forgotten[left.key] = None
@@ -342,7 +342,7 @@ class Fetcher:
             return []
         self._number += 1
         for each in wanted:
-            each.told, each.since = each.log, self._number
+            each.in_session, each.since = each.log, self._number
             self._session[each.key] = each
             forgotten.pop(each.key, None)
         self._changed.clear()
@@ -363,6 +363,6 @@ class Fetcher:
         self._left.clear()
         self._changed.clear()
         for each in self.partitions.values():
-            each.told = None
+            each.in_session = None
             if each.state is FetchState.FETCHING:
                 self._changed[each] = None

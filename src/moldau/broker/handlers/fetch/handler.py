@@ -2,14 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.handlers.fetch.operation import Fetch, ReadPermit, wanted_only
+from moldau.broker.handlers.fetch.call import FetchCall, ReadPermit
+from moldau.broker.handlers.fetch.operation import Fetch, wanted_only
 from moldau.broker.handlers.fetch.waiting import answer_or_wait
 from moldau.model.errors import ProtocolError
 from moldau.protocol.fast.fetch import NO_EPOCH, decode_fetch
 from moldau.protocol.headers import decode_request_header
 
 if TYPE_CHECKING:
-    from moldau.broker.handlers.fetch.operation import Services
+    from moldau.broker.handlers.fetch.call import Services
     from moldau.broker.request import Exchange, RequestSource
     from moldau.ports.transport import Part
     from moldau.protocol.fast.fetch import FetchFrame
@@ -40,7 +41,7 @@ class FetchHandler:
         request = wanted_only(decode_fetch(frame, position, version, broker.admission.limits.decoded_elements_max))
         if request.session_epoch != NO_EPOCH or request.session_id:
             return self._handle_in_session(source, frame, position, request, version, correlation_id, received_s)
-        fetch = Fetch(broker, source, self._permit, request, version, correlation_id, received_s)
+        fetch = Fetch(broker, source, self._permit, version, correlation_id, received_s, request)
         answer = answer_or_wait(fetch, source, len(frame))
         return answer if type(answer) is list else None
 
@@ -60,7 +61,8 @@ class FetchHandler:
         if is_long(self._broker.fetch_sessions, request.session_id):
             self._handle_in_steps(source.reserve(waiting_cost=len(frame)), frame, position, version, correlation_id, received_s)
             return None
-        return answer_in_session(self._broker, source, self._permit, request, version, correlation_id, received_s, len(frame))
+        call = FetchCall(self._broker, source, self._permit, version, correlation_id, received_s)
+        return answer_in_session(call, request, len(frame))
 
     def _handle_in_steps(
         self, exchange: "Exchange", frame: memoryview, position: int, version: int, correlation_id: int, received_s: float

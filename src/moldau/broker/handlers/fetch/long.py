@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
+from moldau.broker.handlers.fetch.call import FetchCall, ReadPermit
 from moldau.broker.handlers.fetch.operation import (
     READING_S,
     Answer,
     Fetch,
-    ReadPermit,
     Results,
     release_ranges,
     wanted_only,
@@ -31,7 +31,7 @@ from moldau.protocol.fast.fetch import (
 
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SlicedWork
-    from moldau.broker.handlers.fetch.operation import Services
+    from moldau.broker.handlers.fetch.call import Services
     from moldau.broker.request import Exchange
     from moldau.protocol.fast.fetch import FetchPartitionResult
 
@@ -59,12 +59,8 @@ class LongFetch:
         """`frame` counts for the connection of `exchange` until it is decoded."""
         self._broker = broker
         self._long = broker.admission.long_data_request(exchange.holder, len(frame))
-        self._source = exchange.holder
-        self._permit = permit
+        self._call = FetchCall(broker, exchange.holder, permit, version, correlation_id, received_s)
         self._frame = frame
-        self._version = version
-        self._correlation_id = correlation_id
-        self._received_s = received_s
         self._answer: Answer = exchange.reply
         self._give_up: Callable[[], object] = exchange.abort
         self._fetch: Fetch
@@ -81,7 +77,9 @@ class LongFetch:
     def steps(self, body: int) -> Steps:
         """Decode the request, whose body starts at `body`, and read; to be run at least to its first pause. ProtocolError."""
         try:
-            decoded = yield from self._long.decoded(lambda most: decode_fetch_in_steps(memoryview(self._frame), body, self._version, most))
+            decoded = yield from self._long.decoded(
+                lambda most: decode_fetch_in_steps(memoryview(self._frame), body, self._call.version, most)
+            )
             self._frame = b""
             self._long.frame_freed()
             request = yield from _each_once(wanted_only(decoded))
@@ -93,17 +91,15 @@ class LongFetch:
     def _first_reading(self, request: FetchFrame) -> Steps:
         broker = self._broker
         self._long.keep(sum(len(wanted) + 1 for _, wanted in request.topics))
-        given = broker, self._source, self._permit
-        rest = self._version, self._correlation_id, self._received_s
         if request.session_epoch == NO_EPOCH and not request.session_id:
-            fetch = Fetch(*given, request, *rest)
+            fetch = Fetch(*self._call, request)
         else:
             from moldau.broker.handlers.fetch.session_fetch import enter_in_steps
 
             try:
-                fetch = yield from enter_in_steps(*given, request, *rest, self)
+                fetch = yield from enter_in_steps(self._call, request, self)
             except PeerError as error:
-                self._answer(Fetch(*given, request, *rest).refuse(error.code))
+                self._answer(Fetch(*self._call, request).refuse(error.code))
                 return
         self._fetch, self._release = fetch, fetch.release
         if fetch.may_wait:
@@ -177,7 +173,7 @@ class LongFetch:
                     fetch.count(each)
                     yield None
                 throttle_ms = fetch.throttle_ms()
-                parts = yield from encode_fetch_response_in_steps(self._version, self._correlation_id, throttle_ms, 0, session_id, answered)
+                parts = yield from encode_fetch_response_in_steps(fetch.version, fetch.correlation_id, throttle_ms, 0, session_id, answered)
                 topics = []
             finally:
                 release_ranges(topics)

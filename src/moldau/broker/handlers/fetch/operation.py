@@ -22,8 +22,9 @@ A request of many partitions is handled in steps: see `long`.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from moldau.broker.handlers.fetch.call import ReadPermit
 from moldau.broker.quotas import NO_QUOTAS
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.purgatory import DelayedFetch, FetchIsolation
@@ -35,16 +36,10 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.fetch import FetchFrame, FetchFramePartition, FetchPartitionResult, encode_fetch_response
 
 if TYPE_CHECKING:
-    from moldau.broker.admission.admission import Admission
-    from moldau.broker.handlers.fetch.sessions import FetchSessions
-    from moldau.broker.handlers.services import ConfigServices, Guards, MetadataServices, PartitionServices
-    from moldau.broker.metrics.counters import Counters
-    from moldau.broker.replicas.manager import ReplicaManager
-    from moldau.broker.replicas.purgatory import Purgatory
+    from moldau.broker.handlers.fetch.call import Services
     from moldau.broker.request import RequestSource
     from moldau.log.partition_log import PartitionLog
     from moldau.log.reader import ReadResult
-    from moldau.ports.clock import Clock
 
 FIRST_WITH_TOPIC_IDS = 13
 READ_COMMITTED = 1
@@ -57,56 +52,7 @@ LOOKS_APART = 16
 """Partitions read between two looks at the time."""
 
 Answer = Callable[[Sequence[Part]], object]
-
-
 Results = tuple[bytes, list[FetchPartitionResult]]
-
-
-if TYPE_CHECKING:
-
-    class Services(ConfigServices, MetadataServices, PartitionServices, Protocol):
-        """What Fetch uses of the broker."""
-
-        @property
-        def admission(self) -> "Admission":
-            """Bounds of requests, and turns for long ones."""
-
-        @property
-        def clock(self) -> "Clock":
-            """Its time."""
-
-        @property
-        def counters(self) -> "Counters":
-            """What is counted of requests."""
-
-        @property
-        def fetch_sessions(self) -> "FetchSessions":
-            """The sessions of clients; loaded when first asked for."""
-
-        @property
-        def purgatory(self) -> "Purgatory":
-            """Fetches that wait."""
-
-        @property
-        def pipeline(self) -> Guards:
-            """Authoriser and quotas."""
-
-        @property
-        def replicas(self) -> "ReplicaManager":
-            """Progress of followers, and the permit epoch."""
-
-
-class ReadPermit:
-    """Permission of a connection's client to read the topic that it read last, while the permit epoch is the same.
-
-    Invariant: `partitions` are those of a topic that is led here, by name or by id, or None.
-    """
-
-    __slots__ = ("epoch", "partitions")
-
-    def __init__(self) -> None:
-        self.epoch = -1
-        self.partitions: Mapping[int, HostedPartition] | None = None
 
 
 class Fetch:
@@ -140,12 +86,12 @@ class Fetch:
         broker: "Services",
         source: "RequestSource",
         permit: ReadPermit,
-        frame: FetchFrame,
         version: int,
         correlation_id: int,
         received_s: float,
+        frame: FetchFrame,
     ) -> None:
-        """`source`: the connection, whose `permit` is used by consumers."""
+        """As `FetchCall`, and the body."""
         self.broker = broker
         self.source = source
         self.permit = permit if frame.replica_id < 0 else ReadPermit()

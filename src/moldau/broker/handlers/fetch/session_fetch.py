@@ -3,7 +3,8 @@
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from moldau.broker.handlers.fetch.operation import FIRST_WITH_TOPIC_IDS, Fetch, ReadPermit, Results
+from moldau.broker.handlers.fetch.call import FetchCall
+from moldau.broker.handlers.fetch.operation import FIRST_WITH_TOPIC_IDS, Fetch, Results
 from moldau.broker.handlers.fetch.sessions import FetchSession, FetchSessions, PendingFetch
 from moldau.broker.handlers.fetch.waiting import WaitingFetch, answer_or_wait
 from moldau.model.errors import PeerError
@@ -11,8 +12,6 @@ from moldau.model.steps import Pause, Suspension, drain
 from moldau.protocol.fast.fetch import NO_EPOCH, FetchFrame
 
 if TYPE_CHECKING:
-    from moldau.broker.handlers.fetch.operation import Services
-    from moldau.broker.request import RequestSource
     from moldau.ports.transport import Part
 
 SHORT_MAX = 64
@@ -24,19 +23,9 @@ class SessionFetch(Fetch):
 
     __slots__ = ("_is_released", "session")
 
-    def __init__(
-        self,
-        broker: "Services",
-        source: "RequestSource",
-        permit: ReadPermit,
-        frame: FetchFrame,
-        version: int,
-        correlation_id: int,
-        received_s: float,
-        session: FetchSession | None,
-    ) -> None:
+    def __init__(self, call: FetchCall, frame: FetchFrame, session: FetchSession | None) -> None:
         """`frame` with all that it asks for; `session` None for a request that opens one."""
-        super().__init__(broker, source, permit, frame, version, correlation_id, received_s)
+        super().__init__(*call, frame)
         self.session = session
         self._is_released = session is None
 
@@ -71,23 +60,13 @@ def is_long(sessions: FetchSessions, session_id: int) -> bool:
     return session.pending is not None or len(session.partitions) > SHORT_MAX
 
 
-def answer_in_session(
-    broker: "Services",
-    source: "RequestSource",
-    permit: ReadPermit,
-    request: FetchFrame,
-    version: int,
-    correlation_id: int,
-    received_s: float,
-    waiting_cost: int,
-) -> "list[Part] | None":
+def answer_in_session(call: FetchCall, request: FetchFrame, waiting_cost: int) -> "list[Part] | None":
     """The response to a request that is not long; None if it waits."""
-    given, rest = (broker, source, permit), (version, correlation_id, received_s)
     try:
-        frame, session = drain(broker.fetch_sessions.enter(request, by_id=version >= FIRST_WITH_TOPIC_IDS))
+        frame, session = drain(call.broker.fetch_sessions.enter(request, by_id=call.version >= FIRST_WITH_TOPIC_IDS))
     except PeerError as error:
-        return Fetch(*given, request, *rest).refuse(error.code)
-    answer = answer_or_wait(_fetch(*given, frame, *rest, session), source, waiting_cost)
+        return Fetch(*call, request).refuse(error.code)
+    answer = answer_or_wait(_fetch(call, frame, session), call.source, waiting_cost)
     if not isinstance(answer, WaitingFetch):
         return answer
     if session is not None:
@@ -95,44 +74,26 @@ def answer_in_session(
     return None
 
 
-def enter_in_steps(
-    broker: "Services",
-    source: "RequestSource",
-    permit: ReadPermit,
-    request: FetchFrame,
-    version: int,
-    correlation_id: int,
-    received_s: float,
-    pending: PendingFetch,
-) -> Generator[Pause, None, Fetch]:
+def enter_in_steps(call: FetchCall, request: FetchFrame, pending: PendingFetch) -> Generator[Pause, None, Fetch]:
     """The same as what is to be read, once the request of the session before it is answered. PeerError. `pending`: what is worked on."""
-    sessions = broker.fetch_sessions
+    sessions = call.broker.fetch_sessions
     while (session := sessions.get(request.session_id)) is not None and session.pending is not None:
         session.pending.finish()
         yield Suspension(session.when_released)
     if session is not None:
         session.pending = pending
     try:
-        frame, entered = yield from sessions.enter(request, by_id=version >= FIRST_WITH_TOPIC_IDS)
+        frame, entered = yield from sessions.enter(request, by_id=call.version >= FIRST_WITH_TOPIC_IDS)
     except BaseException:
         if session is not None:
             session.release()
         raise
     if session is not None and entered is None:  # it is closed
         session.release()
-    return _fetch(broker, source, permit, frame, version, correlation_id, received_s, entered)
+    return _fetch(call, frame, entered)
 
 
-def _fetch(
-    broker: "Services",
-    source: "RequestSource",
-    permit: ReadPermit,
-    frame: FetchFrame,
-    version: int,
-    correlation_id: int,
-    received_s: float,
-    session: FetchSession | None,
-) -> Fetch:
+def _fetch(call: FetchCall, frame: FetchFrame, session: FetchSession | None) -> Fetch:
     if session is None and (frame.session_epoch == NO_EPOCH or not frame.topics):
-        return Fetch(broker, source, permit, frame, version, correlation_id, received_s)
-    return SessionFetch(broker, source, permit, frame, version, correlation_id, received_s, session)
+        return Fetch(*call, frame)
+    return SessionFetch(call, frame, session)
