@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 
-from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
-from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.simulation import Simulation
+from simulation.test_determinism import T0, read
 
-T0 = TopicPartition("t", 0)
 SETTINGS: dict[str, object] = {
     "default.replication.factor": 3,
     "min.insync.replicas": 2,
@@ -32,17 +30,6 @@ def sim() -> Iterator[Simulation]:
 
 def run(sim: Simulation, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     sim.run(main())
-
-
-async def read(sim: Simulation) -> list[bytes | None]:
-    consumer = SimulatedConsumer(sim.client("reader"))
-    await consumer.assign({T0: 0})
-    end = (await consumer.end_offsets([T0]))[T0]
-    found: list[bytes | None] = []
-    while len(found) < end:
-        found += [message.value for message in await consumer.consume(100, 1.0)]
-    await consumer.close()
-    return found
 
 
 def leader(sim: Simulation) -> int | None:

@@ -25,7 +25,8 @@ from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.tree_invariants import TreeInvariants
 from moldau.testing.simulation.tree_view import partitions_in
 from moldau.testing.simulation.wire import Wire
-from simulation.test_cluster import SETTINGS, T0, in_sync, leader, read
+from simulation.test_cluster import SETTINGS, in_sync, leader
+from simulation.test_determinism import T0, read
 
 
 class Cluster:

@@ -12,7 +12,8 @@ from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.tree_invariants import TreeInvariants
 from moldau.testing.simulation.tree_view import partitions_in
-from simulation.test_cluster import T0, in_sync, run, sim
+from simulation.test_cluster import in_sync, run, sim
+from simulation.test_determinism import T0
 
 __all__ = ["sim"]
 

@@ -1,4 +1,4 @@
-"""What is asked of a cluster when the faults are over: it is told what is missing, and where replicas differ."""
+"""What is asked of a cluster when the faults are over: what is missing is named, and where replicas differ."""
 
 import pytest
 

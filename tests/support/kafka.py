@@ -41,7 +41,7 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports without a listener. The system gives none of these out by itself, so nobody gets one before Kafka, which takes seconds."""
+    """Ports without a listener. The system gives none of these out by itself, so none is taken before Kafka takes it, after seconds."""
     found: set[int] = set()
     while len(found) < count:
         port = random.SystemRandom().randrange(20_000, 32_000)

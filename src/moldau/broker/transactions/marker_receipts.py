@@ -1,4 +1,4 @@
-"""Markers that coordinators on other brokers send: which requests are carried out, and which coordinator may still speak for a transaction.
+"""Markers that coordinators on other brokers send: which requests are carried out, and which coordinator may still end a transaction.
 
 A request may arrive after its sender has given it up, over a connection that is lost at the sender. By then the same marker has come over
 another connection, the transaction is complete, and its producer may have begun the next one, which the late marker would end: in
