@@ -39,7 +39,7 @@ class Cluster:
     def metadata(self, names: list[str]) -> ClusterMetadata:
         found = {each.name: each for each in self.topics()}
         unknown = TopicMetadata("t", NO_TOPIC_ID, False, (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return ClusterMetadata(None, ME, {}, {name: found.get(name, unknown) for name in names})
+        return ClusterMetadata(None, ME, {}, {}, {name: found.get(name, unknown) for name in names})
 
     def retry(self) -> Retry:
         return Retry(self.patience_s, sleep=lambda _: None)

@@ -1,4 +1,4 @@
-"""Names of topics and groups that exist: for a shell to complete, and for suggestions where one does not exist.
+"""Names of topics, groups and brokers that exist: for a shell to complete, and for suggestions where one does not exist.
 
 A shell waits for this while a user types, so everything has a time limit, host names that do not resolve included, and nothing is
 printed: where no broker answers there are no names.
@@ -38,6 +38,11 @@ def group_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     from moldau.client.groups import Groups
 
     return _answers(ctx, incomplete, lambda cluster: [each.group for each in Groups(cluster).list_groups(())])
+
+
+def broker_ids(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """The numbers of live brokers that begin with `incomplete`."""
+    return _answers(ctx, incomplete, lambda cluster: map(str, cluster.metadata([]).brokers))
 
 
 def _answers(ctx: click.Context, incomplete: str, ask: "Callable[[Cluster], Iterable[str]]") -> list[CompletionItem]:

@@ -79,6 +79,7 @@ TIME = Time()
 F = TypeVar("F", bound=Callable[..., Any])
 
 PARTITIONS_MAX = 2**31 - 1
+BROKER_ID_MAX = 2**31 - 1
 REPLICAS_MAX = 2**15 - 1
 """What the protocol's numbers hold; a broker allows less."""
 
@@ -132,6 +133,39 @@ class GroupName(TextType):
         return group_names(ctx, incomplete)
 
 
+class BrokerNumber(click.IntRange):
+    """A broker's number, which shells complete."""
+
+    name = "ID"
+
+    def __init__(self) -> None:
+        super().__init__(0, BROKER_ID_MAX)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        """The live brokers."""
+        from moldau.cli.existing_names import broker_ids
+
+        return broker_ids(ctx, incomplete)
+
+
+class BrokerIds(click.ParamType[tuple[int, ...]]):
+    """Different brokers, by commas."""
+
+    name = "ID,ID,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Their numbers, or a usage error."""
+        if isinstance(value, tuple):
+            return value
+        words = [word.strip() for word in value.split(",")]
+        if not all(word.isascii() and word.isdigit() and len(word) <= 10 for word in words):
+            self.fail(f"{value!r} is not a list of brokers' numbers, such as 1,2,3", param, ctx)
+        brokers = tuple(map(int, words))
+        if len(dict.fromkeys(brokers)) < len(brokers):
+            self.fail(f"{value!r} names a broker twice", param, ctx)
+        return brokers
+
+
 class ExistingPath(click.Path[Any]):
     """A path that exists. One that cannot be looked at for another reason, as below a directory without permission, is not "missing"."""
 
@@ -179,6 +213,8 @@ NAME = TextType(may_be_empty=False)
 """Of something that has a name: an empty one is a variable that was not set."""
 TOPIC = TopicName()
 GROUP = GroupName(may_be_empty=False)
+BROKER = BrokerNumber()
+BROKERS = BrokerIds()
 SECONDS = Seconds()
 
 

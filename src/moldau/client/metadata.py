@@ -39,6 +39,7 @@ class ClusterMetadata(NamedTuple):
     cluster_id: str | None
     controller: BrokerId
     brokers: Mapping[BrokerId, Address]
+    racks: Mapping[BrokerId, str | None]
     topics: Mapping[str, TopicMetadata]
 
 
@@ -48,6 +49,7 @@ def from_response(response: Any) -> ClusterMetadata:
         cluster_id=response.cluster_id,
         controller=BrokerId(response.controller_id),
         brokers={BrokerId(broker.node_id): Address(broker.host, broker.port) for broker in response.brokers},
+        racks={BrokerId(broker.node_id): broker.rack for broker in response.brokers},
         topics={topic.name: _topic(topic) for topic in response.topics if topic.name is not None},
     )
 
