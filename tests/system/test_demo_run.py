@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from moldau.demo.children import BrokerProcess
+from moldau.demo.brokers import BrokerProcess
 from support.sizes import TORTURE
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]

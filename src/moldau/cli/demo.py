@@ -51,6 +51,11 @@ DIRECTORY, DIRECTORY_WITH_LOSS = "demo-data", "demo-data-loss"
     help="At lines that are no events: stop before anything is published, or carry them into the dead-letter table.",
 )
 @click.option("--plant-loss", is_flag=True, help="Let a host count one event that it never sends; the audit has to find it: exit code 4.")
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, 9),
+    help="Of several one is killed while events are published.  [default: as before in this directory, or 3]",
+)
 @click.option("--cores", type=click.IntRange(1), default=2, show_default=True, help="For Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def demo(
@@ -62,14 +67,16 @@ def demo(
     compression: str,
     bad_lines: str,
     plant_loss: bool,
+    brokers: int | None,
     cores: int,
     as_json: bool,
 ) -> None:
     """Run the whole pipeline over real events, and let the audit check that all arrived.
 
-    A broker and a schema registry are started on free ports. Three hosts publish tracked Avro events, an auditor counts what reaches the
-    topic, and a load streams it into a Delta table by day; all of them publish their counts. The report is the audit's, beside an
-    independent check in Spark SQL. Run it again: nothing is added. Kill it anywhere and run it again: the table has every event once.
+    A cluster of brokers and a schema registry are started on free ports. Three hosts publish tracked Avro events, an auditor counts what
+    reaches the topic, and a load streams it into a Delta table by day; all of them publish their counts. Half way a broker is killed
+    (SIGKILL), and later started again. The report is the audit's, beside an independent check in Spark SQL. Run it again: nothing is added.
+    Kill it anywhere and run it again: the table has every event once.
 
     Exit codes: 0 everything is complete, 2 wrong use, 4 the audit has found a loss or a duplication, 1 anything else.
     """
@@ -94,6 +101,7 @@ def demo(
             refuse_bad_lines=bad_lines == "stop",
             plant_loss=plant_loss,
             cores=cores,
+            brokers=brokers,
         )
         with progress_view(quiet=as_json) as progress:
             report = _run(options, progress)

@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from moldau.cli.output import human_bytes, print_table
 from moldau.cli.terminal import verdict
 
 if TYPE_CHECKING:
+    from moldau.demo.crash import CrashReport
     from moldau.demo.report import DemoReport
     from moldau.demo.run import RunProgress
 
@@ -130,10 +132,21 @@ def _remarks(report: "DemoReport") -> Iterator[str]:
     if report.planted_lines:
         planted = ", ".join(f"{number:,}" for number in report.planted_lines)
         yield f"planted loss: the event of line {planted} was counted by its host as acknowledged, and never sent"
+    if report.crash is not None:
+        yield _crash(report.crash)
     yield f"lag of group {report.lag.group}: {report.lag.before:,} before the load, {report.lag.after:,} after"
-    yield f"in the log   {human_bytes(sizes.log_bytes)}"
+    copies = f" on {report.brokers} brokers" if report.brokers > 1 else ""
+    yield f"in the log   {human_bytes(sizes.log_bytes)}{copies}"
     yield f"in the lake  {human_bytes(sizes.lake_bytes)} in {sizes.lake_files} files: {report.table} at version {sizes.table_version}"
     yield f"tiers over time: {report.picture}"
+
+
+def _crash(crash: "CrashReport") -> str:
+    return (
+        f"broker {crash.broker} was killed (SIGKILL) when {crash.sent:,} of {crash.to_send:,} events were sent; "
+        f"it led {crash.led} of {crash.partitions} partitions, which had other leaders {crash.leaderless_s:.1f} s later; "
+        f"started again {crash.down_s:.1f} s after its end, in sync {crash.catch_up_s:.1f} s after that"
+    )
 
 
 def _unsound(report: "DemoReport") -> str:
@@ -180,6 +193,8 @@ def document(report: "DemoReport") -> dict[str, Any]:
             "expected_content": f"{proof.expected_content:016x}",
             "checksum_is_the_audits": report.checksums_agree,
         },
+        "brokers": report.brokers,
+        "crash": None if report.crash is None else asdict(report.crash),
         "lag": {"group": report.lag.group, "before": report.lag.before, "after": report.lag.after},
         "this_run": {"published": report.sent, "published_bytes": report.sent_bytes, "loaded": report.loaded},
         "sizes": {

@@ -13,15 +13,14 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from moldau.model.config.static import ENVIRONMENT_PREFIX
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
-_IN_USE = "in use by another"
-"""What a broker logs whose directory another one still has."""
+_IN_USE = ("in use by another", "runs here already")
+"""What a broker and a cluster print whose directory another one still has."""
+_IN_USE_POLL_S = 0.2
 
 _WATCHED = """
 import os, signal, sys, threading
@@ -95,54 +94,32 @@ def host(orders: bytes, log: Path) -> Child:
     return child
 
 
-class BrokerProcess:
-    """`moldau serve --registry` on free ports of the loopback interface, with its data in `data`; what it prints goes to `log`."""
+def started(words: Sequence[str], log: Path, marker: str) -> tuple[Child, list[str]]:
+    """``moldau WORDS``, a server, which has printed a line with `marker`; the addresses that its lines name. ChildError.
 
-    def __init__(self, data: Path, log: Path) -> None:
-        self._data = data
-        self._log = log
-        self._child: Child | None = None
-        self.bootstrap = ""
-        self.registry = ""
+    A server of a killed run, which still holds the directory for a moment, is waited for.
+    """
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while True:
+        child = command(words, log)
+        addresses = _addresses(child, marker, deadline)
+        if addresses is not None:
+            return child, addresses
+        child.kill()
+        output = child.output()
+        if not any(each in output for each in _IN_USE) or time.monotonic() > deadline:
+            raise ChildError(f"moldau {words[0]} did not start; {log} ends with: {output}")
+        time.sleep(_IN_USE_POLL_S)
 
-    def start(self) -> Self:
-        """Wait until both take requests. A broker of a killed run, which still holds the lock for a moment, is waited for. ChildError."""
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            output = self._try(deadline)
-            if output is None:
-                return self
-            if _IN_USE not in output or time.monotonic() > deadline:
-                raise ChildError(f"the broker did not start; {self._log} ends with: {output}")
-            time.sleep(0.2)
 
-    def _try(self, deadline: float) -> str | None:
-        """None, or its output before it ended."""
-        never = "offsets.retention.minutes=52560000"
-        words = ["serve", "--listen", "127.0.0.1:0", "--registry", "127.0.0.1:0", "--data", str(self._data), "--set", never]
-        child = self._child = command(words, self._log)
-        assert child.process.stdout is not None
-        output = b""
-        while b"registry listening on " not in output or not output.endswith(b"\n"):
-            ready, _, _ = select.select([child.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-            part = os.read(child.process.stdout.fileno(), 4096) if ready else b""
-            if not part:
-                self._child = None
-                child.kill()
-                return child.output()
-            output += part
-        addresses = [line.rpartition(b" ")[2].decode() for line in output.splitlines() if b"listening on " in line]
-        self.bootstrap, self.registry = addresses[0], addresses[-1]
-        return None
-
-    def stop(self) -> None:
-        """Stop it by SIGTERM."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.stop()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
+def _addresses(child: Child, marker: str, deadline: float) -> list[str] | None:
+    """None if it ends before, or takes too long."""
+    assert child.process.stdout is not None
+    output = b""
+    while marker.encode() not in output or not output.endswith(b"\n"):
+        ready, _, _ = select.select([child.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        part = os.read(child.process.stdout.fileno(), 4096) if ready else b""
+        if not part:
+            return None
+        output += part
+    return [line.rpartition(b" ")[2].decode() for line in output.splitlines() if b"listening on " in line]

@@ -1,6 +1,6 @@
 """One host: a process that publishes its part of the events as tracked events, those that are not in the topic yet.
 
-It gets its orders as a line of JSON, and reports in lines of JSON: now and then how many events it has dealt with, at the end what it did.
+It gets its orders as a line of JSON, and reports in lines of JSON: now and then how many events it has sent, at the end what it did.
 Each of its runs is a producer instance of its own, with guids of its own. An instance that was killed leaves events in the topic that
 no producer has counted; the audit counts them from the log.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LINE_HEADER = "line"
 REJECT_HEADER = "moldau.bad"
 """Why a record is no event."""
-_REPORT_EVERY = 2_000
+_REPORT_EVERY = 200
 _BAD_LINES_SHOWN = 10
 _FLUSH_TIMEOUT_S = 120.0
 
@@ -96,12 +96,11 @@ def publish(orders: Orders) -> HostResult:
         if not _has(there, item.line):
             done.sent_bytes += publisher.send(item)
             done.sent += 1
-        if done.read % _REPORT_EVERY == 0:
-            _say(done=done.read)
+            if done.sent % _REPORT_EVERY == 0:
+                _say(sent=done.sent)
     if held is not None and not orders.planted:
         publisher.lose(held)
     publisher.close()
-    _say(done=done.read)
     return done
 
 

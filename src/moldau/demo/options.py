@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from moldau.adapters.usable_directory import check_usable
 from moldau.demo.inputs import EventInput
 
+BROKER_FOLDER, CLUSTER_FOLDER = "broker", "cluster"
+"""Data of one broker, and of several."""
+BROKERS = 3
 ROOM_BYTES = 8 << 20
-"""A broker's files, a small table and Spark's log; the flights take many times as much."""
+"""Brokers' files, a small table and Spark's log; the flights take many times as much."""
 
 
 class DemoError(RuntimeError):
@@ -35,6 +39,8 @@ class DemoOptions:
     plant_loss: bool = False
     """Whether one event is counted by its producer and never sent."""
     cores: int = 2
+    brokers: int | None = None
+    """Of several one is killed on the way. None: as many as the directory was made with, or `BROKERS`."""
 
 
 @contextmanager
@@ -50,9 +56,10 @@ def sole_user(directory: Path) -> Iterator[None]:
         yield
 
 
-def check_description(directory: Path, options: DemoOptions) -> None:
-    """The same directory is used for the same input. DemoError names the difference."""
-    mine = {
+def check_description(directory: Path, options: DemoOptions) -> int:
+    """The same directory is used for the same input: how many brokers it has. DemoError names the difference."""
+    mine: dict[str, Any] = {
+        "brokers": options.brokers or BROKERS,
         "input": str(options.file.resolve()) if options.file else None,
         "key": options.key,
         "time": options.time,
@@ -62,14 +69,18 @@ def check_description(directory: Path, options: DemoOptions) -> None:
     }
     file = directory / "demo.json"
     if not file.exists():
-        if (directory / "broker").exists():
-            raise DemoError(f"{directory} holds a broker's data and no demo.json; use another --dir, or remove it")
+        for folder in (BROKER_FOLDER, CLUSTER_FOLDER):
+            if (directory / folder).exists():
+                raise DemoError(f"{directory} holds data of brokers and no demo.json; use another --dir, or remove it")
         write_file(file, json.dumps(mine))
-        return
-    theirs = json.loads(file.read_text())
+        return options.brokers or BROKERS
+    theirs = {"brokers": 1, **json.loads(file.read_text())}
+    brokers = int(theirs["brokers"])
+    mine["brokers"] = options.brokers or brokers
     for name in mine:
         if theirs.get(name) != mine[name]:
             raise DemoError(f"{directory} was made with {name} {theirs.get(name)!r}, not {mine[name]!r}; use another --dir, or remove it")
+    return brokers
 
 
 def write_file(file: Path, text: str) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
+from moldau.client.errors import RequestFailedError
 from moldau.demo.children import Child, host
 from moldau.demo.host import LINE_HEADER, HostResult, Orders
 from moldau.demo.inputs import LINE_FIELD
@@ -25,6 +26,7 @@ from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.columns import RecordColumns
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.tasks import RangeRead, ReadRules
+from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 
 
@@ -89,9 +91,17 @@ def ensure_topics(bootstrap: str, topic: str, partitions: int) -> None:
         for name, count in ((topic, partitions), (AUDIT_TOPIC, AUDIT_PARTITIONS)):
             there = cluster.metadata([name]).topics.get(name)
             if there is None or there.error:
-                Admin(cluster).create_topic(name, count, configs=FOR_EVER)
+                _create(cluster, name, count)
             elif len(there.partitions) != count:
                 raise PublishError(f"topic {name} has {len(there.partitions)} partitions, not {count}; use another --dir")
+
+
+def _create(cluster: Cluster, name: str, count: int) -> None:
+    try:
+        Admin(cluster).create_topic(name, count, configs=FOR_EVER)
+    except RequestFailedError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # by a request before, whose controller resigned after it
+            raise
 
 
 def as_bits(lines: Any) -> str:
@@ -137,7 +147,7 @@ class PublishTotals:
 
 
 class HostPublishers:
-    """The hosts at work. `progress` is called with the lines that they have handled, by their number, from threads of this class."""
+    """The hosts at work. `progress` is called with the number of a host and how many events it has sent, from threads of this class."""
 
     def __init__(self, orders: Sequence[Orders], logs: Path, progress: Callable[[int, int], object]) -> None:
         self._progress = progress
@@ -179,8 +189,9 @@ class HostPublishers:
         for line in child.process.stdout:
             message = json.loads(line)
             if "result" in message:
-                self._done[number] = HostResult(**message["result"])
+                self._done[number] = done = HostResult(**message["result"])
+                self._progress(number, done.sent)
             else:
-                self._progress(number, message["done"])
+                self._progress(number, message["sent"])
         child.process.wait()
         self.ended = max(self.ended, time.monotonic())

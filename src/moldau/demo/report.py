@@ -7,6 +7,7 @@ from typing import Any
 
 from moldau.audit.verdicts import Report as AuditReport
 from moldau.audit.verdicts import Verdict
+from moldau.demo.crash import CrashReport
 from moldau.demo.inputs import LINE_FIELD, BadInputLine, EventInput
 from moldau.demo.tiers import LAKE_TIER
 from moldau.lake.reports import COMPLETENESS, EVENTS_PER_HOUR, RAW_TOPIC, raw_report, run_report
@@ -121,7 +122,7 @@ class GroupLag:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes of the topic's log; bytes and files of the table's newest version, and its number."""
+    """Bytes of the topic's log on all brokers; bytes and files of the table's newest version, and its number."""
 
     log_bytes: int
     lake_bytes: int
@@ -155,6 +156,9 @@ class DemoReport:
     questions: Sequence[ReportQuestion]
     lag: GroupLag
     picture: str
+    brokers: int = 1
+    crash: CrashReport | None = None
+    """Of the broker that was killed in this run; None if there is but one broker, or this run published nothing."""
 
     @property
     def lake(self) -> Count:

@@ -1,6 +1,6 @@
 """The demonstration from beginning to end.
 
-Its directory holds everything: the broker's data, the tables, logs, the picture, and ``demo.json``, which has what it was made from. A
+Its directory holds everything: the brokers' data, the tables, logs, the picture, and ``demo.json``, which has what it was made from. A
 second run finds all there and adds nothing; a run after one that was killed adds what is left. One run at a time has the directory.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from moldau.demo.inputs import BadInputLine
-from moldau.demo.options import DemoError, DemoOptions, check_description, sole_user, write_file
+from moldau.demo.options import BROKER_FOLDER, CLUSTER_FOLDER, DemoError, DemoOptions, check_description, sole_user, write_file
 from moldau.demo.report import DemoReport, GroupLag, ReportStep, Sizes
 
 GROUP = "moldau-demo"
@@ -44,34 +44,40 @@ def run_demo(options: DemoOptions, progress: RunProgress) -> DemoReport:
     except ValueError as error:
         raise DemoError(str(error)) from None
     with sole_user(directory):
-        check_description(directory, options)
-        return _Run(options, directory, progress).all_steps()
+        brokers = check_description(directory, options)
+        return _Run(options, directory, brokers, progress).all_steps()
 
 
 class _Run:
     """One run: steps, and how long they took."""
 
-    def __init__(self, options: DemoOptions, directory: Path, progress: RunProgress) -> None:
+    def __init__(self, options: DemoOptions, directory: Path, brokers: int, progress: RunProgress) -> None:
         self._options = options
         self._directory = directory
+        self._brokers = brokers
         self._progress = progress
         self._topic = options.input.service
         self._steps: list[ReportStep] = []
 
     def all_steps(self) -> DemoReport:
-        from moldau.demo.children import BrokerProcess
-
         options = self._options
         schemas = self._step("read the columns", None, lambda: (options.input.schemas(), 0))
         if options.refuse_bad_lines and not options.input.trusted:
             self._step("check the lines", options.input.size_hint(), self._refuse_bad_lines)
-        broker = BrokerProcess(self._directory / "broker", self._directory / "broker.log")
+        servers = self._servers()
         with ExitStack() as going:
-            going.callback(broker.stop)
-            self._step("start broker and registry", None, lambda: (broker.start(), 0))
-            return self._pipeline(going, broker, schemas)
+            going.callback(servers.stop)
+            self._step("start brokers and registry", None, lambda: (servers.start(), 0))
+            return self._pipeline(going, servers, schemas)
 
-    def _pipeline(self, going: ExitStack, broker: Any, schemas: Any) -> DemoReport:
+    def _servers(self) -> Any:
+        from moldau.demo.brokers import BrokerProcess, ClusterProcesses
+
+        if self._brokers == 1:
+            return BrokerProcess(self._directory / BROKER_FOLDER, self._directory / "broker.log")
+        return ClusterProcesses(self._directory / CLUSTER_FOLDER, self._directory / "cluster.log", self._brokers)
+
+    def _pipeline(self, going: ExitStack, servers: Any, schemas: Any) -> DemoReport:
         """Hosts, auditor and load side by side; then their reports."""
         from moldau.demo.loading import DemoLoads, group_lag
         from moldau.demo.publish import HostPublishers
@@ -80,7 +86,7 @@ class _Run:
         from moldau.lake.table import read_table
 
         options, source, progress, topic = self._options, self._options.input, self._progress, self._topic
-        orders = self._step("look at the topic", None, lambda: self._orders(broker, schemas))
+        orders, there = self._step("look at the topic", None, lambda: self._orders(servers, schemas))
         spark = self._step("start Spark", None, lambda: (self._start_spark(), 0))
         going.callback(spark.stop)
         names = {tier: f"counted by tier {tier}" for tier in TIERS}
@@ -91,15 +97,16 @@ class _Run:
             for tier in TIERS:
                 progress.advance(names[tier], totals[tier])
 
-        watch = TierWatch(broker.bootstrap, topic, on_totals)
+        watch = TierWatch(servers.bootstrap, topic, on_totals)
         going.callback(watch.stop)
-        auditor = self._auditor(broker.bootstrap)
+        auditor = self._auditor(servers.bootstrap)
         going.callback(auditor.kill)
         begun = time.monotonic()
-        publishing = HostPublishers(orders, self._directory, lambda _number, _done: None)
+        crash = self._crash(going, servers, there)
+        publishing = HostPublishers(orders, self._directory, crash.progress if crash is not None else lambda _host, _sent: None)
         going.callback(publishing.stop)
-        loading = DemoLoads(spark, broker, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines)
-        lag_before = group_lag(broker.bootstrap, GROUP, topic)
+        loading = DemoLoads(spark, servers, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines)
+        lag_before = group_lag(servers.bootstrap, GROUP, topic)
         load_begun = time.monotonic()
         published = None
         while published is None:
@@ -110,8 +117,9 @@ class _Run:
         self._ended("publish", published.sent, publishing.ended - begun)
         self._ended("load", loading.rows, time.monotonic() - load_begun)
         self._note_planted(published.planted_lines)
+        crashed = self._step("wait for the killed broker", None, lambda: (crash.finish(), 0)) if crash is not None else None
         self._step("compact the table", None, lambda: _no_events(loading.compact))
-        self._step("let the auditor end", None, lambda: _no_events(lambda: self._end_auditor(auditor, broker.bootstrap)))
+        self._step("let the auditor end", None, lambda: _no_events(lambda: self._end_auditor(auditor, servers.bootstrap)))
         audit, timeline = self._step("compare the tiers", None, lambda: (watch.finish(), 0))
         for tier, name in names.items():
             progress.end(name, timeline.moments[-1][1].get(tier, 0), timeline.moments[-1][0])
@@ -121,7 +129,7 @@ class _Run:
         questions = self._step(
             "ask the table",
             None,
-            lambda: (ask_all(spark, loading.job.table, broker.bootstrap, topic, watch.produced(), flights=options.file is None), 0),
+            lambda: (ask_all(spark, loading.job.table, servers.bootstrap, topic, watch.produced(), flights=options.file is None), 0),
         )
         picture = self._directory / "tiers.svg"
         report = DemoReport(
@@ -139,10 +147,12 @@ class _Run:
             loaded=loading.rows,
             sent_bytes=published.sent_bytes,
             sizes=self._sizes(loading.job.table),
+            brokers=self._brokers,
             steps=tuple(self._steps),
             questions=questions,
-            lag=GroupLag(GROUP, lag_before, group_lag(broker.bootstrap, GROUP, topic)),
+            lag=GroupLag(GROUP, lag_before, group_lag(servers.bootstrap, GROUP, topic)),
             picture=str(picture),
+            crash=crashed,
         )
         write_file(picture, draw(timeline, topic, report.verdict.value))
         return report
@@ -170,24 +180,24 @@ class _Run:
                 self._progress.advance("check the lines", count)
         return None, count
 
-    def _orders(self, broker: Any, schemas: tuple[Mapping[str, Any], ...]) -> tuple[Any, int]:
-        """One for each host, with what the topic holds."""
+    def _orders(self, servers: Any, schemas: tuple[Mapping[str, Any], ...]) -> tuple[Any, int]:
+        """One for each host, with what the topic holds; and how many events that is."""
         from moldau.demo.host import Orders
         from moldau.demo.publish import as_bits, ensure_topics, lines_there
         from moldau.registry.client import RegistryClient
         from moldau.tracking.schemas.event_schema import event_schema
 
         options, topic = self._options, self._topic
-        ensure_topics(broker.bootstrap, topic, options.partitions)
+        ensure_topics(servers.bootstrap, topic, options.partitions)
         if not options.input.trusted:  # a bad line may be the first record, and a load refuses records without any schema
-            with RegistryClient(broker.registry) as registry:
+            with RegistryClient(servers.registry) as registry:
                 registry.register(f"{topic}-value", event_schema(schemas[0]).text)
-        there = lines_there(broker.bootstrap, broker.registry, topic, event_schema(schemas[-1]).text)
+        there = lines_there(servers.bootstrap, servers.registry, topic, event_schema(schemas[-1]).text)
         hosts = len(options.input.hosts)
         orders = [
             Orders(
-                bootstrap=broker.bootstrap,
-                registry=broker.registry,
+                bootstrap=servers.bootstrap,
+                registry=servers.registry,
                 topic=topic,
                 host=number,
                 file=str(options.file.resolve()) if options.file else None,
@@ -200,7 +210,20 @@ class _Run:
             )
             for number in range(hosts)
         ]
-        return orders, len(there)
+        return (orders, len(there)), len(there)
+
+    def _crash(self, going: ExitStack, servers: Any, there: int) -> Any:
+        """Of a broker while hosts publish; None where it is the only one, or nothing is left to publish."""
+        from moldau.client.cluster import Cluster
+        from moldau.demo.crash import BrokerCrash
+
+        to_send = (self._options.input.size_hint() or 0) - there
+        if self._brokers == 1 or to_send <= 0:
+            return None
+        cluster = going.enter_context(Cluster(servers.bootstrap, client_id="moldau-demo"))
+        crash = BrokerCrash(servers, cluster, self._topic, to_send)
+        going.callback(crash.stop)
+        return crash
 
     @property
     def _planted(self) -> Path:
@@ -236,7 +259,8 @@ class _Run:
 
         snapshot = opened(table)
         files = snapshot.files()
-        log = sum(file.stat().st_size for file in (self._directory / "broker").glob(f"**/{self._topic}-*/*.log"))
+        folder = BROKER_FOLDER if self._brokers == 1 else CLUSTER_FOLDER
+        log = sum(file.stat().st_size for file in (self._directory / folder).glob(f"**/{self._topic}-*/*.log"))
         return Sizes(log, sum(file.size for file in files), len(files), snapshot.version)
 
 
