@@ -930,6 +930,32 @@ def test_a_closed_session_takes_its_nodes_with_it_and_others_see_that(several: S
     assert two.names("/ids") == ["2"]
 
 
+def test_an_ephemeral_node_passes_from_one_session_to_another_in_one_multi(several: SeveralSessions) -> None:
+    """A controller that hangs is replaced: the node is there at every moment, and does not end with the session that had it."""
+    one, two, three = several.open(), several.open(), several.open()
+    one.make("/epoch")
+    old = one.ask(Create("/controller", b"1", ephemeral=True)).stat
+    for client in (one, three):
+        client.ask(GetData("/controller", watch=True))
+    three.ask(GetChildren("/", watch=True))
+    replacing = (Delete("/controller", old.version), Create("/controller", b"2", ephemeral=True))
+    assert two.refused(Multi((*replacing, SetData("/epoch", b"", 7))), BadVersionError).path == "/epoch"
+    assert (three.stat("/controller"), one.take(), three.take()) == (old, [], [])
+    *_, made, _ = two.ask(Multi((*replacing, SetData("/epoch", b"", 0)))).results
+    assert (made.stat.owner, made.stat.version, made.stat.created_id > old.created_id) == (two.session.session_id, 0, True)
+    assert one.take() == [WatchEvent(DELETED, "/controller")]
+    assert three.take() == [WatchEvent(DELETED, "/controller"), WatchEvent(CHILDREN, "/")]
+    assert one.refused(Multi((*replacing, SetData("/epoch", b"", 0))), BadVersionError).path == "/epoch", (
+        "the versions of both nodes are equal"
+    )
+    one.close()
+    assert (three.data("/controller"), three.stat("/controller")) == (b"2", made.stat)
+    three.ask(Exists("/controller", watch=True))
+    two.close()
+    assert three.take() == [WatchEvent(DELETED, "/controller")]
+    assert three.ask(Exists("/controller")) is None
+
+
 def test_a_client_learns_that_its_session_expired_before_anything_else(several: SeveralSessions) -> None:
     one, two = several.open(), several.open()
     first_id = one.session.session_id
