@@ -15,7 +15,7 @@ QUICK := $(BIN)/pytest -q $(HANGS) --numprocesses 2 --dist loadfile --no-loadsco
 # Without it each process that the tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-demo: $(READY)  ## the main job: the whole pipeline over real events, and the audit of it
+demo: $(READY)  ## the main job: the whole pipeline over real events, on three brokers, and the audit of it
 	$(BIN)/moldau demo
 
 test: check  ## everything: static checks, then all tests (long runs at a tenth of their size)

@@ -1,4 +1,7 @@
-"""The demonstration ends with the same report, however often it is run and wherever it is killed; a planted loss is found and named."""
+"""The demonstration ends with the same report, however often it is run and wherever it is killed; a planted loss is found and named.
+
+On three brokers, of which it kills one, unless a test says otherwise.
+"""
 
 import json
 import random
@@ -8,12 +11,14 @@ import sys
 import threading
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from moldau.demo.brokers import BrokerProcess
+from moldau.demo.brokers import BrokerProcess, ClusterProcesses, Servers
+from moldau.demo.options import CLUSTER_FOLDER
 from support.sizes import TORTURE
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
@@ -83,7 +88,7 @@ def brokers_of(directory: Path) -> list[int]:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"serve" in words and str(directory / "broker").encode() in words:
+            if b"serve" in words and any(word.startswith(str(directory).encode()) for word in words):
                 found.append(int(entry.name))
     return found
 
@@ -114,8 +119,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 def test_a_second_run_adds_nothing_and_reports_the_same(whole: Whole) -> None:
-    """Every tier has counted every event, and Spark SQL finds the audit's checksum; and all that stays so."""
+    """Every tier has counted every event, and Spark SQL finds the audit's checksum, though a broker was killed; and all that stays so."""
     events, directory, first, _ = whole
+    crash = first["crash"]
+    assert (first["brokers"], crash["to_send"], crash["partitions"]) == (3, LINES, 6)
+    assert crash["broker"] in (1, 2, 3)
+    assert LINES // 2 <= crash["sent"] <= LINES
+    assert crash["led"] >= 1
     good = LINES - len(BAD_LINES)
     assert (first["read"], first["bad_lines"], first["dead_letters"], first["complete"]) == (LINES, 2, 2, True)
     assert [(each["upper_tier"], each["lower_tier"], each["upper"]["count"], each["lower"]["count"]) for each in topics(first)] == [
@@ -134,6 +144,7 @@ def test_a_second_run_adds_nothing_and_reports_the_same(whole: Whole) -> None:
     assert len(picture.findall("{*}polyline")) == 6, "three tiers by time of the run, and by day"
     second = run(directory, events)
     assert second["lag"]["before"] == 0
+    assert (second["brokers"], second["crash"]) == (3, None), "nothing was published"
     assert second["this_run"] == {"published": 0, "published_bytes": 0, "loaded": 0}
     assert lasting(second) == lasting(first)
     assert (second["proof"], topics(second)) == (first["proof"], topics(first))
@@ -142,15 +153,22 @@ def test_a_second_run_adds_nothing_and_reports_the_same(whole: Whole) -> None:
     other = subprocess.run(command(directory, events, "--partitions", "7"), capture_output=True, text=True, check=False)
     assert (other.returncode, other.stdout) == (1, "")
     assert "was made with partitions 6, not 7; use another --dir" in other.stderr
+    other = subprocess.run(command(directory, events, "--brokers", "1"), capture_output=True, text=True, check=False)
+    assert (other.returncode, other.stdout) == (1, "")
+    assert "was made with brokers 3, not 1; use another --dir" in other.stderr
 
 
 def test_a_planted_loss_is_found_and_named(tmp_path: Path) -> None:
-    """One event is counted by its host and never sent: topic, ten minutes, host and number are in the report; the rest is complete."""
+    """One event is counted by its host and never sent: topic, ten minutes, host and number are in the report; the rest is complete.
+
+    On one broker, which is not killed.
+    """
     events = write_events(tmp_path / "events.jsonl")
-    given = [*command(tmp_path / "demo", events), "--plant-loss"]
+    given = [*command(tmp_path / "demo", events), "--plant-loss", "--brokers", "1"]
     done = subprocess.run(given, capture_output=True, text=True, timeout=RUN_LIMIT_S, check=False)
     assert done.returncode == 4, done.stdout + done.stderr
     report = json.loads(done.stdout)
+    assert (report["brokers"], report["crash"]) == (1, None)
     (line,) = report["planted_lines"]
     assert line >= LINES // 2
     start_ms = line * STEP_MS // 600_000 * 600_000
@@ -167,13 +185,14 @@ def test_a_planted_loss_is_found_and_named(tmp_path: Path) -> None:
     assert (report["complete"], report["proof"]["checksum_is_the_audits"], report["proof"]["rows"]) == (False, True, LINES - 3)
 
 
-def test_a_broker_waits_for_one_that_is_going(tmp_path: Path) -> None:
-    """The broker of a killed run has its directory for a moment longer than the run."""
-    going = BrokerProcess(tmp_path / "data", tmp_path / "going.log").start()
+@pytest.mark.parametrize("servers", [BrokerProcess, lambda data, log: ClusterProcesses(data, log, 2)], ids=["broker", "cluster"])
+def test_brokers_wait_for_those_that_are_going(servers: Callable[[Path, Path], Servers], tmp_path: Path) -> None:
+    """The brokers of a killed run have their directory for a moment longer than the run."""
+    going = servers(tmp_path / "data", tmp_path / "going.log").start()
     late = threading.Timer(1.0, going.stop)
     late.start()
-    with BrokerProcess(tmp_path / "data", tmp_path / "log") as broker:
-        assert broker.bootstrap
+    with servers(tmp_path / "data", tmp_path / "log") as started:
+        assert started.bootstrap
     late.join()
 
 
@@ -183,19 +202,21 @@ def test_bad_lines_stop_before_anything_is_published(tmp_path: Path) -> None:
     done = subprocess.run(given, capture_output=True, text=True, timeout=RUN_LIMIT_S, check=False)
     assert done.returncode == 1
     assert f"{events}:77: not JSON: " in done.stderr
-    assert not (tmp_path / "demo" / "broker").exists()
+    assert not (tmp_path / "demo" / CLUSTER_FOLDER).exists()
 
 
 @pytest.mark.torture
 def test_killed_anywhere_the_next_run_reports_the_same(whole: Whole, tmp_path: Path) -> None:
-    """`kill -9` of the whole demonstration at random moments of it, then a run to the end: as if nothing had been."""
+    """`kill -9` of the whole demonstration at random moments of it, then a run to the end: as if nothing had been; of one broker too."""
     expected = lasting(whole.report)
     seed = random.randrange(1 << 32)
     draw = random.Random(seed)
     print(f"seed {seed}, one run takes {whole.seconds:.1f} s")
-    directory = tmp_path / "killed"
+    directory, brokers = tmp_path / "killed", "3"
     for number in range(KILLS):
-        process = subprocess.Popen(command(directory, whole.events), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command(directory, whole.events, "--brokers", brokers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             process.wait(draw.uniform(0.2, whole.seconds))
         except subprocess.TimeoutExpired:
@@ -205,4 +226,4 @@ def test_killed_anywhere_the_next_run_reports_the_same(whole: Whole, tmp_path: P
         if number % 5 == 4 or number == KILLS - 1:
             report = run(directory, whole.events)
             assert lasting(report) == expected, f"seed {seed}"
-            directory = tmp_path / f"killed-{number}"
+            directory, brokers = tmp_path / f"killed-{number}", "1" if brokers == "3" else "3"
