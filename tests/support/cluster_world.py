@@ -21,7 +21,7 @@ from moldau.model.config.store import BrokerConfig
 from moldau.model.steps import drain
 from moldau.ports.background import InlineBackground
 from moldau.ports.transport import ConnectAttempt, ConnectError, Receiver, Transport
-from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from moldau.protocol.rpc import Rpc
 from moldau.testing.background import FakeBackground, FakeWorkers
 from moldau.testing.clock import FakeClock, FakeTimer
@@ -142,7 +142,8 @@ class ClusterWorld:
 
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 3, **configs: str) -> bytes:
         """Have the controller create a topic; its id."""
-        topic = CreatableTopic(name, partitions, replication_factor)
+        settings = [CreatableTopicConfig(key, value) for key, value in configs.items()]
+        topic = CreatableTopic(name, partitions, replication_factor, configs=settings)
         (created,) = self.ask(self.controller_id, CreateTopicsRequest([topic]), 7).topics
         assert created.error_code == 0, created
         topic_id: bytes = created.topic_id

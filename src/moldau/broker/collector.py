@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.hosted import PartitionTable
+    from moldau.broker.replicas.manager import ReplicaManager
     from moldau.broker.replicas.purgatory import Purgatory
     from moldau.broker.security import Channel
     from moldau.cluster.snapshot import MetadataSnapshot
@@ -90,6 +91,10 @@ class Sources(Protocol):
         """Those that it leads."""
 
     @property
+    def replicas(self) -> "ReplicaManager":
+        """All replicas."""
+
+    @property
     def admission(self) -> "Admission":
         """What peers take, and the bounds of it."""
 
@@ -110,6 +115,7 @@ def collect(broker: Sources) -> Generator[Pause, None, list[Family]]:
     families += _bounds(broker)
     families += yield from _broker(broker)
     families += _logs(log_numbers)
+    families += _throttles(broker.replicas)
     return families
 
 
@@ -171,6 +177,18 @@ def _partitions(
         families[-1].add(count)
     families.append(gauge("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions of the cluster that no broker serves."))
     families[-1].add(offline)
+    return families
+
+
+def _throttles(replicas: "ReplicaManager") -> list[Family]:
+    replication = replicas.replication_if_any
+    rates = (0.0, 0.0)
+    if replication is not None:
+        rates = replication.leader_throttle.bytes_per_second, replication.follower_throttle.bytes_per_second
+    texts = ("Bytes per second of throttled replicas sent to followers.", "Bytes per second of throttled replicas fetched.")
+    families = [gauge(f"kafka_server_{side}replication_byte_rate", text) for side, text in zip(("leader", "follower"), texts, strict=True)]
+    for family, rate in zip(families, rates, strict=True):
+        family.add(rate)
     return families
 
 

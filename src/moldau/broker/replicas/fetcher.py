@@ -7,11 +7,12 @@ Events come in with the time, effects come out in the order in which they are ca
     applying         no            `Moved`, while others of a large answer are fetched already
     truncating       no            `Moved`; one that changed nothing backs off
     looking up       no            the leader's log end offset (`EndFound`)
+    throttled        no            `Resumed`
     backing off      no            time
 
     answer for a partition             effect                                                    partition then
     diverging epoch                    Truncate, and nothing else of the answer is used          truncating
-    records, or none                   Apply: append, then the high watermark, the log start     fetching
+    records, or none                   Apply: append, then the high watermark, the log start     fetching, or throttled
     OFFSET_OUT_OF_RANGE, below start   StartAt: empty the log, to begin at the leader's start    truncating
     OFFSET_OUT_OF_RANGE otherwise      LookUpEnd: where does the leader's log end?               looking up
     any other error                    -                                                         backing off
@@ -56,6 +57,7 @@ from moldau.broker.replicas.fetcher_events import (
     RequestEnded,
     RequestFailed,
     ResponseArrived,
+    Resumed,
     SendFetch,
     SessionLost,
     StartAt,
@@ -83,6 +85,7 @@ class FetchState(Enum):
     APPLYING = "applying"
     TRUNCATING = "truncating"
     LOOKING_UP = "looking up"
+    THROTTLED = "throttled"
     BACKING_OFF = "backing off"
 
 
@@ -169,8 +172,13 @@ class Fetcher:
                 return self._next(now_s)
             case EndFound():
                 return self._end_found(event, now_s)
-            case Moved(topic_partition, log):
-                return self._moved(topic_partition, log, now_s)
+            case Moved():
+                return self._moved(event, now_s)
+            case Resumed(topic_partition):
+                resumed = self.partitions.get(topic_partition)
+                if resumed is not None and resumed.state is FetchState.THROTTLED:
+                    self._fetch(resumed)
+                return self._next(now_s)
             case Failed(topic_partition):
                 failed = self.partitions.get(topic_partition)
                 if failed is not None:
@@ -292,7 +300,8 @@ class Fetcher:
         self._back_off(found, now_s)  # the leader's log has grown, or is not known
         return self._next(now_s)
 
-    def _moved(self, topic_partition: TopicPartition, log: LogEnd, now_s: float) -> list[FetcherEffect]:
+    def _moved(self, event: Moved, now_s: float) -> list[FetcherEffect]:
+        topic_partition, log = event.topic_partition, event.log
         moved = self.partitions.get(topic_partition)
         if moved is None:
             return []
@@ -302,7 +311,10 @@ class Fetcher:
             self._back_off(moved, now_s)
         else:
             moved.log, moved.failures = log, 0
-            self._fetch(moved)
+            if event.is_throttled:
+                self._leave(moved, FetchState.THROTTLED)
+            else:
+                self._fetch(moved)
         return self._next(now_s)
 
     # Requests

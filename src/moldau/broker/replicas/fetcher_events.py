@@ -82,6 +82,14 @@ class Moved(Value):
 
     topic_partition: TopicPartition
     log: LogEnd
+    is_throttled: bool = False
+    """Whether it is not to be fetched before `Resumed`."""
+
+
+class Resumed(Value):
+    """The throttle has room for a partition."""
+
+    topic_partition: TopicPartition
 
 
 class Failed(Value):
@@ -104,6 +112,7 @@ FetcherEvent = (
     | SessionLost
     | EndFound
     | Moved
+    | Resumed
     | Failed
     | TimePassed
 )

@@ -25,6 +25,7 @@ from moldau.broker.replicas.fetcher_events import (
     RequestEnded,
     RequestFailed,
     ResponseArrived,
+    Resumed,
     SendFetch,
     SessionLost,
     StartAt,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from moldau.broker.admission.slices import SliceScheduler
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.replicas.manager import ReplicaManager
+    from moldau.broker.replicas.throttles import FollowerThrottle
     from moldau.model.config.store import BrokerConfig
     from moldau.ports.clock import Clock, Timer
 
@@ -96,6 +98,7 @@ class ReplicaFetchers:
         slices: "SliceScheduler",
         connect: Connect,
         broker_epoch: Callable[[], int],
+        throttle: "FollowerThrottle",
     ) -> None:
         """`broker_epoch`: this broker's incarnation."""
         self.broker_id = broker_id
@@ -105,8 +108,9 @@ class ReplicaFetchers:
         self.slices = slices
         self.connect = connect
         self.broker_epoch = broker_epoch
+        self.throttle = throttle
         self.logs = FollowerLogs(replicas, clock)
-        self.throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
+        self.log_throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
         self._sources: dict[int, SourceFetcher] = {}
         self._source_of: dict[TopicPartition, int] = {}
 
@@ -125,6 +129,7 @@ class ReplicaFetchers:
         """Fetch a partition no more; nothing without effect."""
         leader_id = self._source_of.pop(topic_partition, None)
         if leader_id is not None:
+            self.throttle.forget(topic_partition)
             source = self._sources[leader_id]
             source.step(Unfollow(topic_partition))
             if not source.fetcher.partitions:
@@ -133,6 +138,7 @@ class ReplicaFetchers:
 
     def close(self) -> None:
         """Fetch nothing any more."""
+        self.throttle.close()
         for source in self._sources.values():
             source.close()
         self._sources.clear()
@@ -177,7 +183,12 @@ class SourceFetcher:
             case Apply(topic_partition, high_watermark, log_start_offset):
                 assert answer is not None
                 records = _NOTHING if answer.records is None else memoryview(answer.records)
-                self._move(topic_partition, lambda hosted: logs.apply(hosted, records, high_watermark, log_start_offset))
+                self._move(
+                    topic_partition,
+                    lambda hosted: logs.apply(hosted, records, high_watermark, log_start_offset),
+                    len(records),
+                    high_watermark,
+                )
             case Truncate(topic_partition, epoch, end_offset):
                 self._move(topic_partition, lambda hosted: logs.truncate(hosted, epoch, end_offset))
             case TruncateTo(topic_partition, offset):
@@ -194,8 +205,14 @@ class SourceFetcher:
             case _:
                 assert_never(effect)
 
-    def _move(self, topic_partition: TopicPartition, change: "Callable[[HostedPartition], None]") -> None:
-        """Change the log of a partition, and report what it is then."""
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """Fetch a partition again that the throttle has held back."""
+        self.step(Resumed(topic_partition))
+
+    def _move(
+        self, topic_partition: TopicPartition, change: "Callable[[HostedPartition], None]", fetched: int = 0, high_watermark: int = 0
+    ) -> None:
+        """Change the log of a partition, by so many bytes that were fetched, and report what it is then."""
         hosted = self._owner.replicas.hosted[topic_partition]
         try:
             change(hosted)
@@ -203,10 +220,13 @@ class SourceFetcher:
             self._warn(topic_partition, error)
             self.step(Failed(topic_partition))
         else:
-            self.step(Moved(topic_partition, end_of(hosted.log)))
+            end = end_of(hosted.log)
+            lags = end.end_offset < high_watermark
+            is_throttled = self._owner.throttle.holds_back(topic_partition, fetched, lags=lags, source=self)
+            self.step(Moved(topic_partition, end, is_throttled))
 
     def _warn(self, topic_partition: TopicPartition, reason: object) -> None:
-        if self._owner.throttle.due((topic_partition, str(reason)), self._owner.clock.monotonic()):
+        if self._owner.log_throttle.due((topic_partition, str(reason)), self._owner.clock.monotonic()):
             _LOG.warning(
                 "fetched batches not applied, fetching again: partition=%s leader=%d reason=%s", topic_partition, self._source_id, reason
             )

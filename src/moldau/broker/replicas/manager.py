@@ -135,6 +135,11 @@ class ReplicaManager:
             self._replication = self._make_replication()
         return self._replication
 
+    @property
+    def replication_if_any(self) -> "Replication | None":
+        """The same; None if it was not needed."""
+        return self._replication
+
     # Decisions of the controller
 
     def become_leader(

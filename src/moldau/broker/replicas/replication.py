@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.broker.replicas.fetchers import ReplicaFetchers
 from moldau.broker.replicas.isr_changes import IsrChanges
 from moldau.broker.replicas.session_doubt import SessionDoubt
+from moldau.broker.replicas.throttles import FollowerThrottle, LeaderThrottle
 from moldau.cluster.changes import PutLogDirEvent
 from moldau.model.errors import CoordinationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from moldau.broker.admission.slices import SliceScheduler
     from moldau.broker.peers.connection import PeerConnection
     from moldau.broker.peers.connections import Connect
@@ -77,8 +80,11 @@ class Replication:
     def __init__(self, broker: "Services") -> None:
         self._broker = broker
         config, clock, replicas = broker.config, broker.clock, broker.replicas
+        broker_id = broker.broker_id
+        self.leader_throttle = LeaderThrottle(broker_id, config, self._topic_config, clock)
+        self.follower_throttle = FollowerThrottle(broker_id, config, self._topic_config, clock)
         self.fetchers = ReplicaFetchers(
-            broker.broker_id, replicas, config, clock, broker.slices, self._connect, lambda: broker.applier.broker_epoch
+            broker_id, replicas, config, clock, broker.slices, self._connect, lambda: broker.applier.broker_epoch, self.follower_throttle
         )
         self.isr_changes = IsrChanges(
             replicas, broker.store, broker.cache, clock, broker.slices, lambda: config.int("replica.lag.time.max.ms") / 1000
@@ -104,6 +110,9 @@ class Replication:
     def statistics(self) -> dict[str, int]:
         """How many of what there are."""
         return self.fetchers.statistics()
+
+    def _topic_config(self, topic: str) -> "Mapping[str, str]":
+        return self._broker.cache.snapshot.topic_config(topic)
 
     def _connect(self, broker_id: int) -> "PeerConnection | None":
         broker, config = self._broker, self._broker.config

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.replicas.throttles import FollowerThrottle, LeaderThrottle
 from moldau.cluster.snapshot import MetadataSnapshot
 from moldau.model.identity import TopicPartition
 
@@ -39,6 +40,14 @@ class Replication(Protocol):
 
     def look(self, hosted: HostedPartition) -> None:
         """A replica of a partition that is led may have to join its in-sync set, or to leave it."""
+
+    @property
+    def leader_throttle(self) -> LeaderThrottle:
+        """What is sent to followers that are not in sync."""
+
+    @property
+    def follower_throttle(self) -> FollowerThrottle:
+        """What is fetched of partitions that lag."""
 
     def directory_failed(self) -> None:
         """Replicas of this broker are offline: have the controller know."""

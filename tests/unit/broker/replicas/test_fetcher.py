@@ -16,6 +16,7 @@ from moldau.broker.replicas.fetcher_events import (
     RequestEnded,
     RequestFailed,
     ResponseArrived,
+    Resumed,
     SendFetch,
     SessionLost,
     StartAt,
@@ -196,6 +197,24 @@ def test_an_answer_to_a_request_by_another_end_than_the_log_has_now_does_not_cou
     dialogue.moved(10, topic_partition=ONE)
     assert dialogue.ended(3) == []
     assert dialogue.answered(4) == [Apply(ZERO, 8, 0)]
+
+
+def test_a_partition_that_is_throttled_leaves_the_session_until_it_is_resumed() -> None:
+    dialogue = under_way(0, 1)
+    dialogue.answered(3)
+    assert dialogue.fetcher.step(Moved(ZERO, LogEnd(12, 4, 0), True), 0.0) == []
+    assert dialogue.ended(3) == [next_fetch(4, {}, 0)]
+    assert dialogue.fetcher.step(Resumed(ZERO), 0.0) == [next_fetch(5, {0: LogEnd(12, 4, 0)})]
+    assert dialogue.fetcher.step(Resumed(ZERO), 0.0) == [], "it is fetched already"
+    assert dialogue.fetcher.step(Resumed(TWO), 0.0) == [], "it is not followed"
+
+
+def test_a_throttle_of_an_earlier_term_says_nothing_about_the_next() -> None:
+    dialogue = under_way(0)
+    dialogue.answered(2)
+    dialogue.fetcher.step(Moved(ZERO, LogEnd(12, 4, 0), True), 0.0)
+    assert dialogue.ended(2) == []
+    assert dialogue.follow(epoch=6, log=LogEnd(12, 4, 0)) == [full(3, LogEnd(12, 4, 0), epoch=6, session_id=SESSION)]
 
 
 # Large answers

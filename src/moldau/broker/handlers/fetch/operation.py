@@ -274,8 +274,13 @@ class Fetch:
     def _limit(self, partition: HostedPartition) -> int:
         """The offset before which the records are that may be read."""
         if self.isolation is FetchIsolation.LOG_END:
-            return partition.log.log_end_offset
+            return self._follower_limit(partition)
         return partition.log.last_stable_offset if self.committed else partition.log.high_watermark
+
+    def _follower_limit(self, partition: HostedPartition) -> int:
+        """The same for a follower: nothing while its throttle holds it back."""
+        throttle = self.broker.replicas.replication.leader_throttle
+        return 0 if throttle.holds_back(partition, self.frame.replica_id) else partition.log.log_end_offset
 
     def _read_partition(
         self, partition: HostedPartition, want: FetchFramePartition, left: int, aborted_left: int, *, at_least_one: bool
@@ -311,7 +316,7 @@ class Fetch:
                 high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
             records: FileRange | bytes = b""
             aborted: Sequence[tuple[int, int]] | None = () if self.committed else None
-            limit = stable_offset if self.committed else log.log_end_offset if follows else high_watermark
+            limit = stable_offset if self.committed else self._follower_limit(partition) if follows else high_watermark
             if offset < limit and (left > 0 or at_least_one):
                 size = max(min(want.max_bytes, left), 0)
                 read = log.read(offset, size, limit, at_least_one=at_least_one)
@@ -322,6 +327,8 @@ class Fetch:
                         read.records.release()
                         read = log.read(offset, size, limit, at_least_one=at_least_one)
                         aborted = _aborted(log, read, offset, limit)
+                elif follows and read.records is not None:
+                    self.broker.replicas.replication.leader_throttle.sent(partition, read.records.length)
                 records = read.records or b""
             return FetchPartitionResult(partition.index, 0, high_watermark, stable_offset, log.start_offset, records, aborted)
         except CorruptBatchError as error:

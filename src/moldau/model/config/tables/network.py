@@ -274,7 +274,6 @@ NETWORK = table(
             "Bytes per second that a leader sends to throttled replicas.",
             allowed=at_least(0),
             mode=CLUSTER,
-            in_effect=False,
         ),
         long(
             "follower.replication.throttled.rate",
@@ -282,7 +281,6 @@ NETWORK = table(
             "Bytes per second that a follower fetches for throttled replicas.",
             allowed=at_least(0),
             mode=CLUSTER,
-            in_effect=False,
         ),
     ]
 )

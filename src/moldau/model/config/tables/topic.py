@@ -80,7 +80,6 @@ TOPIC = table(
             (),
             "Replicas whose fetching counts against the follower's replication quota, as `partition:broker` pairs, or `*` for all.",
             allowed=ThrottledReplicas(),
-            in_effect=False,
         ),
         integer(
             "index.interval.bytes",
@@ -94,7 +93,6 @@ TOPIC = table(
             (),
             "Replicas to which sending counts against the leader's replication quota, as `partition:broker` pairs, or `*` for all.",
             allowed=ThrottledReplicas(),
-            in_effect=False,
         ),
         long(
             "local.retention.bytes",
