@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from moldau.cli.application import application
-from support.local_cluster import LIMIT_S, LocalCluster, wait_for
+from support.local_cluster import LocalCluster, wait_for
 from support.steady_producer import SteadyProducer
 
 pytestmark = pytest.mark.system
@@ -29,8 +27,7 @@ def run(cluster: LocalCluster, *arguments: str, code: int = 0) -> Result:
 
 
 def create(cluster: LocalCluster, topic: str, partitions: int, replicas: int) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, replicas)], operation_timeout=LIMIT_S)[topic].result(LIMIT_S)
+    run(cluster, "topic", "create", topic, "--partitions", str(partitions), "--replication-factor", str(replicas))
 
 
 def leaders(cluster: LocalCluster) -> list[int]:
@@ -53,7 +50,8 @@ def test_leaders_and_replicas_move_while_a_producer_writes(cluster: LocalCluster
         file = json.dumps({"version": 1, "partitions": [{"topic": "moved", "partition": 0, "replicas": [third, second]}]})
         path = cluster.directory / "moves.json"
         path.write_text(file)
-        run(cluster, "partition", "reassign", str(path), "--wait", "120")
+        moved = run(cluster, "partition", "reassign", str(path), "--wait", "120", "--throttle", "100000000")
+        assert "throttle removed" in moved.stderr
         assert cluster.wait_in_sync("moved", 2)["replicas"] == [third, second]
         assert run(cluster, "partition", "reassign", str(path), "--verify").stdout == "1 of 1 reassignment completed\n"
         producer.wait_further()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import click
 
+from moldau.cli.move_throttle import throttle_option
 from moldau.cli.options import BROKER, bootstrap_option, json_option, open_cluster, timeout_option
 from moldau.cli.output import print_json, say
 from moldau.cli.partition_moves import (
@@ -23,11 +24,14 @@ from moldau.client.placement import Placement, led_elsewhere, without_broker
 @click.argument("broker", metavar="ID", type=BROKER)
 @click.option("--replicas", is_flag=True, help="Move its replicas too, so that nothing is left on it.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be changed.")
+@throttle_option
 @wait_option(600.0)
 @json_option
 @bootstrap_option
 @timeout_option(10.0)
-def drain(broker: int, replicas: bool, dry_run: bool, wait: float, as_json: bool, bootstrap: str, timeout: float) -> None:
+def drain(
+    broker: int, replicas: bool, dry_run: bool, throttle: int | None, wait: float, as_json: bool, bootstrap: str, timeout: float
+) -> None:
     """Have the broker ID lead no partition: another replica in sync becomes the preferred leader, and leads.
 
     It remains a follower, so it can be stopped without a pause for clients, and `moldau partition balance` gives it leaders again. With
@@ -48,7 +52,7 @@ def drain(broker: int, replicas: bool, dry_run: bool, wait: float, as_json: bool
             print_plan(before, targets)
         if not dry_run:
             moving = [each for each, move in layout.moving.items() if broker in move.removing and each not in targets]
-            carry_out(cluster, targets, MoveProgress(cluster, wait), moving)
+            carry_out(cluster, before, targets, MoveProgress(cluster, wait), moving, throttle=throttle)
             raise_problems(list(_left(read_layout(cluster), broker, replicas=replicas)))
             say(f"broker {broker} {'has no replicas' if replicas else 'leads no partition'}", err=True)
 

@@ -2,6 +2,7 @@
 
 import click
 
+from moldau.cli.move_throttle import throttle_option
 from moldau.cli.options import TOPIC, bootstrap_option, json_option, open_cluster, timeout_option
 from moldau.cli.output import counted, print_json, say
 from moldau.cli.partition_moves import (
@@ -20,11 +21,14 @@ from moldau.client.placement import balanced
 @click.command("balance")
 @click.option("--topic", "topics", metavar="NAME", type=TOPIC, multiple=True, help="Move only this topic; may be repeated.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Only show what would be changed.")
+@throttle_option
 @wait_option(600.0)
 @json_option
 @bootstrap_option
 @timeout_option(10.0)
-def balance(topics: tuple[str, ...], dry_run: bool, wait: float, as_json: bool, bootstrap: str, timeout: float) -> None:
+def balance(
+    topics: tuple[str, ...], dry_run: bool, throttle: int | None, wait: float, as_json: bool, bootstrap: str, timeout: float
+) -> None:
     """Even out over the live brokers the numbers of replicas and of leaders, in few moves, and the replicas of each partition over racks.
 
     With --dry-run --json it prints a file for `moldau partition reassign`. Partitions that are being reassigned are left as they are, and
@@ -44,5 +48,5 @@ def balance(topics: tuple[str, ...], dry_run: bool, wait: float, as_json: bool, 
             if led_elsewhere:
                 say(f"{counted(len(led_elsewhere), 'partition')} to be led by preferred leaders again")
         if not dry_run:
-            carry_out(cluster, targets, MoveProgress(cluster, wait), led_elsewhere)
+            carry_out(cluster, before, targets, MoveProgress(cluster, wait), led_elsewhere, throttle=throttle)
             say("balanced", err=True)

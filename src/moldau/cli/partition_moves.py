@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from moldau.cli.move_throttle import remove_throttle, set_throttle
 from moldau.cli.options import SECONDS
 from moldau.cli.output import counted, print_table, say
 from moldau.client.errors import may_pass
@@ -110,14 +111,24 @@ def joined(brokers: Iterable[int]) -> str:
     return ",".join(map(str, brokers)) or "-"
 
 
-def begin(cluster: "Cluster", targets: Mapping[TopicPartition, Sequence[int] | None]) -> list[TopicPartition]:
-    """Begin reassignments: those that have begun. Each that is refused is reported; the last such error is raised if all are."""
-    refused = list((Reassignments(cluster).alter(targets) if targets else {}).items())
-    begun = [partition for partition in targets if partition not in dict(refused)]
-    for _, error in refused if begun else refused[:-1]:
+def begin(
+    cluster: "Cluster", before: Mapping[TopicPartition, Replicas], targets: Mapping[TopicPartition, Replicas], throttle: int | None
+) -> list[TopicPartition]:
+    """Begin reassignments, throttled to so many bytes per second: those that have begun. Errors as for `alter`."""
+    if throttle is not None and targets:
+        set_throttle(cluster, throttle, before, targets)
+    return alter(cluster, targets)
+
+
+def alter(cluster: "Cluster", targets: Mapping[TopicPartition, Sequence[int] | None]) -> list[TopicPartition]:
+    """Begin or cancel reassignments: those that have begun. Each that is refused is reported; the last such error is raised if all are."""
+    refused = Reassignments(cluster).alter(targets) if targets else {}
+    begun = [partition for partition in targets if partition not in refused]
+    errors = list(refused.values())
+    for error in errors if begun else errors[:-1]:
         say(f"Error: {error.code.name}: {error.message}", err=True)
-    if refused and not begun:
-        raise refused[-1][1]
+    if errors and not begun:
+        raise errors[-1]
     return begun
 
 
@@ -181,15 +192,23 @@ _LED = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def carry_out(
-    cluster: "Cluster", targets: Mapping[TopicPartition, Replicas], progress: MoveProgress, others: Iterable[TopicPartition] = ()
+    cluster: "Cluster",
+    before: Mapping[TopicPartition, Replicas],
+    targets: Mapping[TopicPartition, Replicas],
+    progress: MoveProgress,
+    others: Iterable[TopicPartition] = (),
+    *,
+    throttle: int | None,
 ) -> None:
     """Begin reassignments, wait until the replicas have moved, and have preferred leaders elected, for `others` too.
 
     What is not done in time or was refused is reported, and is a click.ClickException at the end.
     """
-    begun = begin(cluster, targets)
+    begun = begin(cluster, before, targets, throttle)
     waited = [*begun, *others]
     moving = dict.fromkeys(progress.wait_moved(waited))
+    if throttle is not None and not moving:
+        lift_throttle(cluster, waited)
     led_elsewhere = progress.wait_led([each for each in waited if each not in moving])
     raise_problems(
         [
@@ -198,6 +217,12 @@ def carry_out(
             *(f"partition {each} is not led by its preferred leader yet" for each in led_elsewhere),
         ]
     )
+
+
+def lift_throttle(cluster: "Cluster", moved: Iterable[TopicPartition]) -> None:
+    """Remove the throttle of partitions that have moved; the rates of brokers too, unless others still move."""
+    if remove_throttle(cluster, [each.topic for each in moved], rates=not Reassignments(cluster).ongoing()):
+        say("throttle removed", err=True)
 
 
 def raise_problems(problems: Sequence[str]) -> None:

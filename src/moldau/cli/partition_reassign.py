@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from moldau.cli.move_throttle import throttle_option
 from moldau.cli.options import (
     BROKERS,
     REPLICAS_MAX,
@@ -19,11 +20,13 @@ from moldau.cli.output import counted, print_json, print_table, say
 from moldau.cli.partition_moves import (
     ClusterLayout,
     MoveProgress,
+    alter,
     begin,
     changes,
     check_brokers,
     check_topics,
     joined,
+    lift_throttle,
     plan_document,
     print_plan,
     raise_problems,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 @click.option("--list", "listed", is_flag=True, help="Show the reassignments that are under way.")
 @click.option("--verify", is_flag=True, help="Show whether those of FILE or of the topics are completed; exit code 1 if not all are.")
 @click.option("--cancel", is_flag=True, help="Cancel those of FILE or of the topics, or all: replicas are again where they were before.")
+@throttle_option
 @wait_option(None)
 @json_option
 @bootstrap_option
@@ -60,6 +64,7 @@ def reassign(
     listed: bool,
     verify: bool,
     cancel: bool,
+    throttle: int | None,
     wait: float | None,
     as_json: bool,
     bootstrap: str,
@@ -78,7 +83,7 @@ def reassign(
     Nothing is begun unless all topics, partitions and brokers exist. Without --wait it returns when the brokers have begun. With
     --dry-run --json it prints a FILE.
     """
-    _check_use(file, topics, brokers, replication_factor, modes=(dry_run, listed, verify, cancel), wait=wait)
+    _check_use(file, topics, brokers, replication_factor, modes=(dry_run, listed, verify, cancel), throttle=throttle, wait=wait)
     with open_cluster(bootstrap, timeout) as cluster:
         check_topics(cluster, topics)
         layout = read_layout(cluster)
@@ -87,11 +92,13 @@ def reassign(
             return
         given = None if file is None else read_file(file, layout)
         if verify:
-            _verify(layout, given, topics, as_json=as_json)
+            _verify(cluster, layout, given, topics, as_json=as_json)
         elif cancel:
             _cancel(cluster, layout, given, topics)
         else:
-            _move(cluster, layout, given or _computed(layout, topics, brokers, replication_factor), dry_run, wait, as_json=as_json)
+            _move(
+                cluster, layout, given or _computed(layout, topics, brokers, replication_factor), dry_run, throttle, wait, as_json=as_json
+            )
 
 
 def _check_use(
@@ -101,14 +108,15 @@ def _check_use(
     replication_factor: int | None,
     *,
     modes: Sequence[bool],
+    throttle: int | None,
     wait: float | None,
 ) -> None:
     """click.UsageError for options that do not go together."""
     _, listed, _, cancel = modes
     if sum(modes) > 1:
         raise click.UsageError("give only one of --dry-run, --list, --verify and --cancel")
-    if any(modes) and wait is not None:
-        raise click.UsageError("--wait is for reassignments that this command begins")
+    if any(modes) and (wait is not None or throttle is not None):
+        raise click.UsageError("--wait and --throttle are for reassignments that this command begins")
     if file is not None and topics:
         raise click.UsageError("give either FILE or --topic")
     if file is None and not topics and not (listed or cancel):
@@ -126,7 +134,9 @@ def _computed(layout: ClusterLayout, topics: Sequence[str], brokers: Sequence[in
     return balanced(fitted(now, racks, factor), racks, now)
 
 
-def _move(cluster: "Cluster", layout: ClusterLayout, wanted: Placement, dry_run: bool, wait: float | None, *, as_json: bool) -> None:
+def _move(
+    cluster: "Cluster", layout: ClusterLayout, wanted: Placement, dry_run: bool, throttle: int | None, wait: float | None, *, as_json: bool
+) -> None:
     before = layout.placement
     targets = changes(before, wanted)
     if as_json:
@@ -135,11 +145,14 @@ def _move(cluster: "Cluster", layout: ClusterLayout, wanted: Placement, dry_run:
         print_plan(before, targets)
     if dry_run:
         return
-    begun = begin(cluster, targets)
+    begun = begin(cluster, before, targets, throttle)
     problems = [f"partition {each} was not changed" for each in targets if each not in begun]
     if wait is not None:
         waited = [each for each in wanted if each in begun or each in layout.moving]
-        problems += [f"partition {each} still moves" for each in MoveProgress(cluster, wait).wait_moved(waited)]
+        moving = MoveProgress(cluster, wait).wait_moved(waited)
+        problems += [f"partition {each} still moves" for each in moving]
+        if throttle is not None and not moving:
+            lift_throttle(cluster, waited)
     raise_problems(problems)
     say(f"{counted(len(begun), 'reassignment')} {'begun' if wait is None else 'completed'}", err=True)
 
@@ -166,8 +179,8 @@ def _list(layout: ClusterLayout, topics: Sequence[str], *, as_json: bool) -> Non
         say("no reassignment is under way")
 
 
-def _verify(layout: ClusterLayout, given: Placement | None, topics: Sequence[str], *, as_json: bool) -> None:
-    """A partition is completed when nothing of it is under way, and with FILE it has the replicas of that."""
+def _verify(cluster: "Cluster", layout: ClusterLayout, given: Placement | None, topics: Sequence[str], *, as_json: bool) -> None:
+    """A partition is completed when nothing of it is under way, and with FILE it has the replicas of that. Then a throttle is removed."""
     now = layout.placement
     states: dict[TopicPartition, str] = {}
     for where in given or layout.of_topics(topics):
@@ -181,6 +194,8 @@ def _verify(layout: ClusterLayout, given: Placement | None, topics: Sequence[str
             print_table(("partition", "replicas", "state"), rows)
         say(f"{sum(state == 'completed' for state in states.values())} of {counted(len(states), 'reassignment')} completed")
     left = sum(state != "completed" for state in states.values())
+    if "under way" not in states.values():
+        lift_throttle(cluster, states)
     if left:
         raise click.ClickException(f"{counted(left, 'reassignment')} not completed")
 
@@ -188,6 +203,6 @@ def _verify(layout: ClusterLayout, given: Placement | None, topics: Sequence[str
 def _cancel(cluster: "Cluster", layout: ClusterLayout, given: Placement | None, topics: Sequence[str]) -> None:
     """Only what is under way: another command may have completed or cancelled the rest."""
     wanted = [where for where in layout.moving if (given is None or where in given) and (not topics or where.topic in topics)]
-    begun = begin(cluster, dict.fromkeys(wanted))
+    begun = alter(cluster, dict.fromkeys(wanted))
     say(f"{counted(len(begun), 'reassignment')} cancelled" if begun else "no reassignment is under way")
     raise_problems([f"partition {each} was not cancelled" for each in wanted if each not in begun])

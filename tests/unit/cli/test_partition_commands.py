@@ -11,11 +11,13 @@ from click.testing import CliRunner, Result
 from moldau.cli.application import application
 from moldau.cli.partition_moves import MoveProgress
 from moldau.cli.reassignment_file import parse
+from moldau.client.admin import AdminResourceType
 from moldau.client.cluster import Cluster
+from moldau.model.config.definition import ConfigSource
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages import metadata
+from moldau.protocol.messages import configs, metadata
 from moldau.protocol.messages import partition_reassignments as messages
 from support.scripted_broker import Request, ScriptedBroker
 
@@ -36,13 +38,15 @@ class ClusterStandIn:
         self.targets: dict[TopicPartition, list[int]] = {}
         self.refused: dict[TopicPartition, ErrorCode] = {}
         self.completes_at_once = True
+        self.settings: dict[str, dict[str, str]] = {}
+        """Of topics and brokers, by name."""
 
-    def complete(self) -> None:
-        for where, target in self.targets.items():
-            self.replicas[where] = target
+    def complete(self, *partitions: TopicPartition) -> None:
+        """Those named, or all that is under way."""
+        for where in partitions or list(self.targets):
+            target = self.replicas[where] = self.targets.pop(where)
             if self.leaders[where] not in target:
                 self.leaders[where] = target[0]
-        self.targets.clear()
 
     def asked(self, key: ApiKey) -> list[Any]:
         return [request.message for request in self.broker.requests if request.api_key is key]
@@ -71,6 +75,10 @@ class ClusterStandIn:
                         for where, target in self.targets.items()
                     ]
                 )
+            case ApiKey.DESCRIBE_CONFIGS:
+                return configs.DescribeConfigsResponse(results=[self._configs(each) for each in message.resources])
+            case ApiKey.INCREMENTAL_ALTER_CONFIGS:
+                return configs.IncrementalAlterConfigsResponse(responses=[self._alter_configs(each) for each in message.resources])
             case _:
                 wanted = list(self.replicas)
                 if message.topic_partitions is not None:
@@ -83,6 +91,21 @@ class ClusterStandIn:
                         for where in wanted
                     ]
                 )
+
+    def _configs(self, wanted: configs.DescribeConfigsResource) -> configs.DescribeConfigsResult:
+        source = (ConfigSource.DYNAMIC_TOPIC if wanted.resource_type == AdminResourceType.TOPIC else ConfigSource.DYNAMIC_BROKER).value
+        found = self.settings.get(wanted.resource_name, {})
+        entries = [configs.DescribeConfigsResourceResult(name, value, config_source=source) for name, value in found.items()]
+        return configs.DescribeConfigsResult(0, None, wanted.resource_type, wanted.resource_name, entries)
+
+    def _alter_configs(self, wanted: configs.IncrementalAlterConfigsResource) -> configs.AlterConfigsResourceResponse:
+        found = self.settings.setdefault(wanted.resource_name, {})
+        for each in wanted.configs:
+            if each.value is None:
+                del found[each.name]
+            else:
+                found[each.name] = each.value
+        return configs.AlterConfigsResourceResponse(0, None, wanted.resource_type, wanted.resource_name)
 
     def _metadata(self) -> metadata.MetadataResponse:
         partitions = [
@@ -110,7 +133,7 @@ class ClusterStandIn:
         else:
             self.targets[where] = wanted.replicas
             if self.completes_at_once or sorted(wanted.replicas) == sorted(self.replicas[where]):
-                self.complete()
+                self.complete(where)
         return ErrorCode.NONE
 
     def _ongoing(self, where: TopicPartition, target: list[int]) -> messages.OngoingPartitionReassignment:
@@ -260,6 +283,28 @@ def test_a_file_that_is_not_a_reassignment_is_an_error_that_says_why(text: str, 
 def test_options_that_do_not_go_together(stand_in: ClusterStandIn, arguments: list[str]) -> None:
     assert run(stand_in, "partition", "reassign", *arguments).exit_code == 2
     assert not stand_in.broker.requests
+
+
+def test_a_throttle_is_set_for_the_replicas_that_move_and_removed_when_they_have_moved(stand_in: ClusterStandIn) -> None:
+    stand_in.completes_at_once = False
+    run(stand_in, "partition", "reassign", "-", "--throttle", "5000", given=wanted({T0: [2, 3], T1: [1, 2]}))
+    rates = {f"{side}.replication.throttled.rate": "5000" for side in ("leader", "follower")}
+    assert stand_in.settings == {
+        "t": {"leader.replication.throttled.replicas": "0:1,0:2", "follower.replication.throttled.replicas": "0:3"},
+        **{str(broker): rates for broker in (1, 2, 3)},
+    }
+    assert run(stand_in, "partition", "reassign", "--topic", "t", "--verify").exit_code == 1
+    assert all(stand_in.settings.values()), "they still move"
+    stand_in.complete()
+    verified = run(stand_in, "partition", "reassign", "--topic", "t", "--verify")
+    assert (verified.exit_code, verified.stderr) == (0, "throttle removed\n")
+    assert not any(stand_in.settings.values())
+
+
+def test_who_waits_for_the_moves_need_not_remove_the_throttle(stand_in: ClusterStandIn) -> None:
+    done = run(stand_in, "broker", "drain", "1", "--replicas", "--throttle", "5000")
+    assert (done.exit_code, done.stderr) == (0, "throttle removed\nbroker 1 has no replicas\n")
+    assert not any(stand_in.settings.values())
 
 
 # Elect
