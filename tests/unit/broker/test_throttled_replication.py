@@ -36,7 +36,7 @@ def test_a_follower_that_catches_up_is_held_back_and_the_others_are_not(side: st
     settings = {} if side is None else {f"{side}_replication_throttled_rate": RATE}
     cluster = ClusterWorld(1, 2, 3, replica_lag_time_max_ms=2000, replica_fetch_max_bytes=12_000, **settings)
     configs = {} if side is None else {f"{side}.replication.throttled.replicas": "*"}
-    topic_id = cluster.create_topic("t", **configs)
+    topic_id = cluster.create_topic("t", 1, 3, **configs)
     cluster.settle()
     leader = cluster.partition("t").leader
     away = next(each for each in cluster.processes if each not in (leader, cluster.controller_id))
