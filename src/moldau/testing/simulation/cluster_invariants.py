@@ -8,10 +8,10 @@ sync, may lack any of it.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
-from moldau.broker.broker import Broker
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.broker.replicas.replication import Replication
+from moldau.cluster.znodes import PartitionState
 from moldau.log.partition_log import PartitionLog
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.process import Host, Incarnation
@@ -66,6 +66,8 @@ class ClusterInvariants:
         self._tree = tree
         self._may_lack = may_lack
         self._turns = {host.name: _Turn(number, host) for number, host in enumerate(hosts, 1)}
+        self._turn_of: dict[ActorGroup, _Turn] = {}
+        """By the processes that have made steps."""
         self._leaders: dict[tuple[Key, int], int] = {}
         """Who led a partition in each epoch."""
         hosts[0].schedule.observer = self.after_step
@@ -81,11 +83,12 @@ class ClusterInvariants:
         if group is None:
             return
         self._tree.check()
-        turn = self._turns.get(group.name.partition("/")[0])
-        if turn is not None:
-            found = turn.next(group)
-            if found is not None:
-                self._check(turn, found)
+        turn = self._turn_of.get(group)
+        if turn is None:
+            turn = self._turn_of[group] = self._turns[group.name.partition("/")[0]]
+        found = turn.next(group)
+        if found is not None:
+            self._check(turn, found)
 
     def check_all(self) -> None:
         """Look at every replica."""
@@ -95,48 +98,49 @@ class ClusterInvariants:
             if broker is not None and turn.host.process is not None and turn.host.process.is_serving:
                 for hosted in list(broker.replicas.hosted.values()):
                     self._check(turn, hosted)
-                self._check_fetchers(turn, broker)
 
     def _check(self, turn: "_Turn", hosted: HostedPartition) -> None:
-        machine, log = hosted.machine, hosted.log
-        name = f"{hosted.topic_partition} on broker {turn.number}"
+        machine, log, number = hosted.machine, hosted.log, turn.number
+        topic_partition = hosted.topic_partition
         key = hosted.topic_id, hosted.index
         start, stable, high = log.start_offset, log.last_stable_offset, log.high_watermark
         written, staged = log.log_end_offset, log.staged_end_offset
         if not start <= stable <= high <= written <= staged or log.flushed_offset > written:
             raise InvariantError(
-                f"{name}: offsets out of order: start {start}, last stable {stable}, high watermark {high}, "
+                f"{_name(turn, hosted)}: offsets out of order: start {start}, last stable {stable}, high watermark {high}, "
                 f"end {written}, staged end {staged}, flushed {log.flushed_offset}"
             )
-        committed = self.committed.setdefault(key, CommittedRecords())
+        committed = self.committed.get(key)
+        if committed is None:
+            committed = self.committed[key] = CommittedRecords()
         shown = min(high, committed.end)
         if not committed.agrees(log, shown):
             raise InvariantError(
-                f"{name}: shows offset {shown - 1} of epoch {log.epoch_at(shown - 1)}, committed is epoch {committed.epoch_of(shown - 1)}"
+                f"{_name(turn, hosted)}: shows offset {shown - 1} of epoch {log.epoch_at(shown - 1)}, "
+                f"committed is epoch {committed.epoch_of(shown - 1)}"
             )
-        committed.grow(log, high)
+        if high > committed.end:
+            committed.grow(log, high)
         leads = machine.role is ReplicaRole.LEADER and hosted.is_led
         if leads:
-            self._check_leader(turn, hosted, key, name)
-        in_tree = self._tree.states.get((hosted.topic_partition.topic, hosted.index))
-        is_current = in_tree is not None and self._tree.topic_ids.get(hosted.topic_partition.topic) == hosted.topic_id
-        if in_tree is not None and is_current:
-            is_leader = leads and in_tree.leader_epoch == machine.leader_epoch
-            if is_leader:
-                maximal = (*machine.isr, *(machine.proposed_isr or ()))
-                if any(replica not in maximal for replica in in_tree.isr):
-                    raise InvariantError(f"{name}: waits for {maximal}, and in sync in the tree are {in_tree.isr}")
-            if is_leader or (turn.number in in_tree.isr and not self._may_lack(turn.host)):
-                self._check_complete(committed, hosted, name, "leads" if is_leader else "is in sync")
-        self._check_metadata(turn, hosted, name)
-        behind = 0 if in_tree is None else min(in_tree.leader_epoch - machine.leader_epoch, 3)
-        in_sync, eligible = (0, 0) if in_tree is None else (len(in_tree.isr), len(in_tree.elr))
+            self._check_leader(turn, hosted, key)
+        self._check_watermark(turn, hosted, key, high)
+        self._check_fetcher(turn, hosted)
+        self._check_metadata(turn, hosted, key)
+        in_tree = self._tree.states.get((topic_partition.topic, hosted.index))
+        behind, in_sync, eligible, is_in_sync = 0, 0, 0, False
+        if in_tree is not None:
+            is_in_sync = number in in_tree.isr
+            behind, in_sync, eligible = min(in_tree.leader_epoch - machine.leader_epoch, 3), len(in_tree.isr), len(in_tree.elr)
+            if self._tree.topic_ids.get(topic_partition.topic) == hosted.topic_id:
+                self._check_against_tree(turn, hosted, in_tree, committed, is_leader=leads and behind == 0)
         self._states.add(
             (
-                machine.role,
+                leads,
+                machine.leader_id >= 0,
                 (written > committed.end) - (written < committed.end),
                 high < written,
-                in_tree is not None and turn.number in in_tree.isr,
+                is_in_sync,
                 behind,
                 machine.proposed_isr is not None,
                 machine.in_doubt,
@@ -147,52 +151,76 @@ class ClusterInvariants:
             )
         )
 
-    def _check_leader(self, turn: "_Turn", hosted: HostedPartition, key: Key, name: str) -> None:
+    def _check_against_tree(
+        self, turn: "_Turn", hosted: HostedPartition, in_tree: PartitionState, committed: CommittedRecords, *, is_leader: bool
+    ) -> None:
+        machine = hosted.machine
+        if is_leader and in_tree.isr != machine.isr:
+            maximal = (*machine.isr, *(machine.proposed_isr or ()))
+            if any(replica not in maximal for replica in in_tree.isr):
+                raise InvariantError(f"{_name(turn, hosted)}: waits for {maximal}, and in sync in the tree are {in_tree.isr}")
+        if is_leader:
+            self._check_complete(committed, turn, hosted, "leads")
+        elif turn.number in in_tree.isr and not self._may_lack(turn.host):
+            self._check_complete(committed, turn, hosted, "is in sync")
+
+    def _check_leader(self, turn: "_Turn", hosted: HostedPartition, key: Key) -> None:
         machine, epoch = hosted.machine, hosted.machine.leader_epoch
         if machine.broker_id not in machine.isr:
-            raise InvariantError(f"{name}: the leader is not in sync: {machine.isr}")
+            raise InvariantError(f"{_name(turn, hosted)}: the leader is not in sync: {machine.isr}")
         other = self._leaders.setdefault((key, epoch), turn.number)
         if other != turn.number:
-            raise InvariantError(f"{name}: leads epoch {epoch}, as broker {other} has")
-        high = hosted.log.high_watermark
-        before = turn.watermarks.get(key)
-        if before is not None and before[0] == epoch and high < before[1]:
-            raise InvariantError(f"{name}: high watermark fell from {before[1]} to {high} in leader epoch {epoch}")
-        turn.watermarks[key] = epoch, high
+            raise InvariantError(f"{_name(turn, hosted)}: leads epoch {epoch}, as broker {other} has")
 
     @staticmethod
-    def _check_complete(committed: CommittedRecords, hosted: HostedPartition, name: str, why: str) -> None:
+    def _check_watermark(turn: "_Turn", hosted: HostedPartition, key: Key, high: int) -> None:
+        epoch, before = hosted.machine.leader_epoch, turn.watermarks.get(key)
+        if before is not None and before[0] == epoch and high < before[1]:
+            raise InvariantError(f"{_name(turn, hosted)}: high watermark fell from {before[1]} to {high} in leader epoch {epoch}")
+        if before is None or before != (epoch, high):
+            turn.watermarks[key] = epoch, high
+
+    @staticmethod
+    def _check_complete(committed: CommittedRecords, turn: "_Turn", hosted: HostedPartition, why: str) -> None:
         log, end = hosted.log, committed.end
         if log.log_end_offset < end or not committed.agrees(log, end):
             raise InvariantError(
-                f"{name}: {why} and lacks committed records: it ends at {log.log_end_offset} in epoch {log.latest_epoch}, "
+                f"{_name(turn, hosted)}: {why} and lacks committed records: it ends at {log.log_end_offset} in epoch {log.latest_epoch}, "
                 f"committed are {end} up to epoch {committed.epoch_of(end - 1)}"
             )
 
     @staticmethod
-    def _check_metadata(turn: "_Turn", hosted: HostedPartition, name: str) -> None:
+    def _check_metadata(turn: "_Turn", hosted: HostedPartition, key: Key) -> None:
         broker = turn.host.broker
         topic = None if broker is None else broker.metadata.topics.get(hosted.topic_partition.topic)
         if topic is None or topic.topic_id != hosted.topic_id or hosted.index >= len(topic.partitions):
             return
-        key, epoch = (hosted.topic_id, hosted.index), topic.partitions[hosted.index].leader_epoch
+        epoch = topic.partitions[hosted.index].leader_epoch
         if epoch < turn.known_epochs.get(key, epoch):
-            raise InvariantError(f"{name}: the metadata has leader epoch {epoch} after {turn.known_epochs[key]}")
+            raise InvariantError(f"{_name(turn, hosted)}: the metadata has leader epoch {epoch} after {turn.known_epochs[key]}")
         turn.known_epochs[key] = epoch
 
     @staticmethod
-    def _check_fetchers(turn: "_Turn", broker: Broker) -> None:
-        replication = broker.replicas._replication
+    def _check_fetcher(turn: "_Turn", hosted: HostedPartition) -> None:
+        """A replica is fetched from its leader, in its epoch, or from no broker; one that leads from none."""
+        broker = turn.host.broker
+        replication = None if broker is None else broker.replicas._replication
         if not isinstance(replication, Replication):
             return  # nothing has been replicated yet
-        fetched: dict[object, int] = {}
+        machine = hosted.machine
         for source_id, source in replication.fetchers._sources.items():
-            for topic_partition in source.fetcher.partitions:
-                if topic_partition in fetched:
-                    raise InvariantError(f"{topic_partition} is fetched from {fetched[topic_partition]} and {source_id} by {turn.number}")
-                fetched[topic_partition] = source_id
-                if broker.partitions.get(topic_partition) is not None:
-                    raise InvariantError(f"{topic_partition} is led and fetched by broker {turn.number}")
+            followed = source.fetcher.partitions.get(hosted.topic_partition)
+            if followed is None:
+                continue
+            if machine.role is not ReplicaRole.FOLLOWER or (source_id, followed.leader_epoch) != (machine.leader_id, machine.leader_epoch):
+                raise InvariantError(
+                    f"{_name(turn, hosted)}: it is fetched from broker {source_id} in epoch {followed.leader_epoch}, "
+                    f"and is {machine.role.value} of broker {machine.leader_id} in epoch {machine.leader_epoch}"
+                )
+
+
+def _name(turn: "_Turn", hosted: HostedPartition) -> str:
+    return f"{hosted.topic_partition} on broker {turn.number}"
 
 
 class _Turn:

@@ -18,12 +18,18 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from heapq import heappop, heappush
+from math import inf
 from random import Random
+from struct import Struct
 from typing import Any, TypeVarTuple, Unpack
 from zlib import crc32
 
 START_MS = 1_700_000_000_000
 """The wall's clock when a run starts, in milliseconds since 1970."""
+
+
+_STEP = Struct("<dI")
+"""Time and actor of a step."""
 
 
 class ScheduledCall:
@@ -112,30 +118,35 @@ class Schedule:
     def next_due(self) -> float | None:
         """When the next step happens; None if there is nothing to do."""
         later = self._later
-        while later and (later[0][2].call is None or _is_over(later[0][2].actor)):
+        while later:
+            event = later[0][2]
+            group = event.actor.group
+            if event.call is not None and (group is None or not group.is_over):
+                break
             heappop(later)
         if self._ready:
             return self.now
         return max(self.now, later[0][0]) if later else None
 
-    def step(self) -> bool:
-        """Run one event, if one is due now; else go to the time of the next. False if there is none at all.
+    def step(self, until: float = inf) -> bool:
+        """Run one event, if one is due now; else go to the time of the next. False, with nothing done, if there is none up to `until`.
 
         Not beyond that time, even if what is due there cannot run: an event of a process that stands still leaves it to the caller
         whether to continue.
         """
         due = self.next_due()
-        if due is None:
+        if due is None or due > until:
             return False
         later, ready = self._later, self._ready
         now = self.now = due
         while later and later[0][0] <= now:
             event = heappop(later)[2]
             actor = event.actor
-            if event.call is None or _is_over(actor):
+            group = actor.group
+            if event.call is None or (group is not None and group.is_over):
                 continue
             actor.due.append(event)
-            if actor.place < 0 and (actor.group is None or not actor.group.is_paused):
+            if actor.place < 0 and (group is None or not group.is_paused):
                 actor.place = len(ready)
                 ready.append(actor)
         while ready:
@@ -143,11 +154,12 @@ class Schedule:
             event = chosen.due.popleft()
             if not chosen.due:
                 self._withdraw(chosen)
-            if event.call is None:
+            call = event.call
+            if call is None:
                 continue
+            event.call = None
             self.steps += 1
-            self.crc = crc32(b"%r %d" % (self.now, chosen.number), self.crc)
-            call, event.call = event.call, None
+            self.crc = crc32(_STEP.pack(now, chosen.number), self.crc)
             call()
             if self.observer is not None:
                 self.observer(chosen)
@@ -184,10 +196,6 @@ class Schedule:
             self._ready[place] = last
             last.place = place
         actor.place = -1
-
-
-def _is_over(actor: Actor) -> bool:
-    return actor.group is not None and actor.group.is_over
 
 
 Ts = TypeVarTuple("Ts")
@@ -252,15 +260,12 @@ class _Waker(selectors.BaseSelector):
         if timeout is not None and timeout <= 0:
             return []
         schedule = self._schedule
-        until = None if timeout is None else schedule.now + timeout
+        until = inf if timeout is None else schedule.now + timeout
         self.is_awake = False
         while not self.is_awake:
-            due = schedule.next_due()
-            if due is None and until is None:
-                raise StuckError("nothing can happen any more")
-            if due is None or (until is not None and due > until):
-                assert until is not None
+            if not schedule.step(until):
+                if timeout is None:
+                    raise StuckError("nothing can happen any more")
                 schedule.now = max(schedule.now, until)
                 break
-            schedule.step()
         return []
