@@ -4,7 +4,7 @@ import pytest
 
 from moldau.cluster import znodes
 from moldau.cluster.znodes import PartitionState, encode_state
-from moldau.ports.coordination import Create, GetData, SessionEvent, SessionState, SetData
+from moldau.ports.coordination import Create, GetData, Multi, MultiDone, SessionEvent, SessionState, SetData, TooManyRequestsError
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.loss_budget import LossBudget
@@ -73,6 +73,25 @@ def test_late_answers_of_the_tree_come_in_their_order(sim: Simulation) -> None:
     run(sim, main)
     assert [name for name, _ in found] == ["a", "b"]
     assert all(at >= 1.0 for _, at in found)
+
+
+def test_a_write_that_the_tree_refuses_changes_nothing_and_the_next_one_is_carried_out(sim: Simulation) -> None:
+    found: list[object] = []
+    session = sim.tree.session(lambda _call: None, lambda call, delay_s: sim.clock.call_later(delay_s, call))
+    session.refused_writes = 1
+
+    async def main() -> None:
+        session.submit(GetData("/"), found.append)
+        session.submit(Multi((Create("/a", b"refused"),)), found.append)
+        session.submit(Multi((Create("/a", b"written"),)), found.append)
+        await sim.sleep(1.0)
+
+    run(sim, main)
+    assert any(isinstance(each, TooManyRequestsError) for each in found)
+    assert any(isinstance(each, MultiDone) for each in found)
+    node = sim.tree.get("/a")
+    assert node is not None
+    assert node.data == b"written"
 
 
 def test_so_many_brokers_may_have_lost_something_until_they_are_in_sync_again(sim: Simulation) -> None:

@@ -28,6 +28,7 @@ class ClusterFaults:
             "cut_link": self._cut_link,
             "isolate": self._isolate,
             "late_tree": self._late_tree,
+            "refuse_write": self._refuse_write,
             "kill_controller": self._kill_controller,
             "roll": self._roll,
             "expire_session": self._expire_session,
@@ -43,6 +44,7 @@ class ClusterFaults:
         for keeper in self._nemesis.keepers:
             if keeper.host.process is not None:
                 keeper.host.process.session.late_s = 0.0
+                keeper.host.process.session.refused_writes = 0
 
     def _cut_link(self, random: Random) -> bool:
         """Cut two brokers off from each other, or one from the other."""
@@ -78,6 +80,14 @@ class ClusterFaults:
         session = process.session
         session.late_s = log_uniform(random, *LATE_S)
         self._nemesis.later(lambda: setattr(session, "late_s", 0.0), log_uniform(random, *CUT_S))
+        return True
+
+    def _refuse_write(self, random: Random) -> bool:
+        """Have the next writes of a broker to the tree fail, with no effect."""
+        process = self._nemesis.keeper(random).host.process
+        if process is None or not process.is_serving:
+            return False
+        process.session.refused_writes = random.choice((1, 1, 3))
         return True
 
     def _expire_session(self, random: Random) -> bool:

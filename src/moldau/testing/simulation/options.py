@@ -24,7 +24,7 @@ RARE_FAULTS = (
 )
 """Kinds that a quarter of the runs have. Each has a generator of its own, so that one more changes nothing of the others."""
 FAULTS = COMMON_FAULTS + RARE_FAULTS
-CLUSTER_FAULTS = ("cut_link", "isolate", "late_tree", "kill_controller", "roll")
+CLUSTER_FAULTS = ("cut_link", "isolate", "late_tree", "refuse_write", "kill_controller", "roll")
 """Kinds that need several brokers."""
 FAULTS_OF_A_CLUSTER_S = 40.0
 """How long faults happen at most where there are several brokers, whose fetches cost time also when nothing happens."""

@@ -12,6 +12,7 @@ from typing import Any
 from moldau.model.errors import CoordinationError
 from moldau.ports.clock import Clock
 from moldau.ports.coordination import (
+    REQUESTS_MAX,
     Children,
     Create,
     Data,
@@ -26,6 +27,7 @@ from moldau.ports.coordination import (
     SessionEvent,
     SessionState,
     SetData,
+    TooManyRequestsError,
 )
 from moldau.testing.coordination import FakeSession, FakeTree
 
@@ -101,6 +103,8 @@ class SimulatedSession:
         """Answers and events on their way to the process: what comes after them waits for its turn too."""
         self.late_s = 0.0
         """Answers and events take so much longer."""
+        self.refused_writes = 0
+        """So many of the next writes are not carried out, since too many requests wait."""
         self._last_due = 0.0
         session.listen(self._reconnect)
 
@@ -114,7 +118,11 @@ class SimulatedSession:
         self._enter("submit")
         self._calls += 1
         try:
-            self._session.submit(request, partial(self._receive, done))
+            if self.refused_writes and isinstance(request, Multi):
+                self.refused_writes -= 1
+                self._receive(done, TooManyRequestsError(REQUESTS_MAX))
+            else:
+                self._session.submit(request, partial(self._receive, done))
         finally:
             self._calls -= 1
 
