@@ -1,8 +1,8 @@
 """What holds for all tests: properties are judged by their outcome, not by how long a busy machine took over an example.
 
-They draw the same examples each time, so that a change is judged and not the luck of a run; with MOLDAU_TORTURE=1 they draw fresh and more
-examples (`make properties`, part of `make torture`, prints the seed) and print how to draw what failed again. Such tests have the mark
-`drawn`, wherever they stand.
+They draw the same examples each time, 40 of them where a test has no number of its own, so that a change is judged and not the luck of a
+run; with MOLDAU_TORTURE=1 they draw fresh and more examples (`make properties`, part of `make torture`, prints the seed) and print how to
+draw what failed again. Such tests have the mark `drawn`, wherever they stand.
 
 And Ctrl-C means what it means at a terminal: a shell starts what it runs in the background with that signal ignored, and every process
 that a test starts would inherit it.
@@ -26,11 +26,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-from support.sizes import TORTURE
+from support.sizes import TORTURE, sized
 
 settings.register_profile(
     "any machine",
     deadline=None,
+    max_examples=sized(40, 400),
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
     derandomize=not TORTURE,

@@ -196,7 +196,7 @@ def step(story: Story, action: str, *args: Any) -> None:
         assert each.done <= 1
 
 
-@settings(max_examples=sized(200, 5000), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(80, 5000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, min_size=5, max_size=30))
 def test_each_append_is_completed_once_and_not_too_early(steps: list[tuple[Any, ...]]) -> None:
     story = Story()

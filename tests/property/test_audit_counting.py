@@ -62,7 +62,7 @@ def obvious(values: list[bytes | None], known: Any = None) -> tuple[dict[CountKe
     return ends_in(count_each("t", values, is_tracked=known).counts())
 
 
-@settings(max_examples=sized(150), deadline=None)
+@settings(max_examples=sized(60, 1500), deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=4), st.sampled_from(list(Compression)), st.booleans())
 def test_walks_agree(batches: list[list[bytes | None]], codec: Compression, repeated: bool) -> None:
     """Both ways of the walker count what `read_header` sees, whatever the values are; offsets go on behind the last batch."""
@@ -82,7 +82,7 @@ def test_walks_agree(batches: list[list[bytes | None]], codec: Compression, repe
         assert ends_in(tally.counts()) == expected
 
 
-@settings(max_examples=sized(80), deadline=None)
+@settings(max_examples=sized(30, 800), deadline=None)
 @given(VALUES, st.integers(0, 12))
 def test_a_walk_from_the_middle_of_a_batch(values: list[bytes | None], first: int) -> None:
     """Records before the offset that was asked for are not counted, though their batch was fetched."""
@@ -93,7 +93,7 @@ def test_a_walk_from_the_middle_of_a_batch(values: list[bytes | None], first: in
     assert ends_in(tally.counts()) == obvious(values[first:])
 
 
-@settings(max_examples=sized(120), deadline=None)
+@settings(max_examples=sized(50, 1200), deadline=None)
 @given(VALUES, st.integers(0, 3), st.booleans())
 def test_columns_of_values(values: list[bytes | None], skipped: int, large: bool) -> None:
     """Arrow arrays of values, sliced and chunked and of both widths, give the same counts."""
@@ -104,7 +104,7 @@ def test_columns_of_values(values: list[bytes | None], skipped: int, large: bool
         assert (counted.counts, counted.untracked, counted.untracked_bytes) == obvious(list(given_values))
 
 
-@settings(max_examples=sized(60), deadline=None)
+@settings(max_examples=sized(25, 600), deadline=None)
 @given(VALUES)
 def test_only_schemas_of_tracked_events(values: list[bytes | None]) -> None:
     """Where schema ids are known, what has the shape of a header by chance is not taken for one, in all ways."""
@@ -121,7 +121,7 @@ def test_only_schemas_of_tracked_events(values: list[bytes | None]) -> None:
     assert (counted.counts, counted.untracked) == expected[:2]
 
 
-@settings(max_examples=sized(60), deadline=None)
+@settings(max_examples=sized(25, 600), deadline=None)
 @given(st.lists(EVENTS, max_size=10), st.booleans())
 def test_columns_of_headers(events: list[bytes], dictionaries: bool) -> None:
     """Decoded headers, as Spark has them, give the counts of the bytes that they came from."""

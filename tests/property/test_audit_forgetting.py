@@ -44,7 +44,7 @@ def seen(report: Report) -> object:
     return wrong, sums, report.watermarks, report.skewed, report.complete, report.alarming, overall(report)
 
 
-@settings(max_examples=sized(120), deadline=None)
+@settings(max_examples=sized(50, 1200), deadline=None)
 @given(STEPS, st.booleans())
 def test_forgetting_changes_nothing_that_is_seen(steps: list[tuple[int, int, int, str, int]], closes: bool) -> None:
     ledger, number = Ledger(by_broker=True), 0

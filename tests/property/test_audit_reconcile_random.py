@@ -15,7 +15,7 @@ FAULTS = {"none": None, "drop": Verdict.LOSS, "double": Verdict.DUPLICATION, "sw
 MANY_MINUTES = 600 * MINUTE
 
 
-@settings(max_examples=sized(60), deadline=None)
+@settings(max_examples=sized(25, 600), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 45 * MINUTE)), min_size=2, max_size=40),
     st.sampled_from(sorted(FAULTS)),

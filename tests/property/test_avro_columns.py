@@ -44,14 +44,14 @@ def text(batch: Any) -> list[str]:
     return texts
 
 
-@settings(max_examples=sized(100))
+@settings(max_examples=sized(40, 1000))
 @given(pairs())
 def test_events(case: Case) -> None:
     writer, reader, events = case
     both(writer, reader, [encoded(writer, event) for event in events])
 
 
-@settings(max_examples=sized(100))
+@settings(max_examples=sized(40, 1000))
 @given(pairs(), st.integers(0, 1 << 32))
 def test_items_in_any_blocks(case: Case, seed: int) -> None:
     writer, reader, events = case
@@ -59,7 +59,7 @@ def test_items_in_any_blocks(case: Case, seed: int) -> None:
     both(writer, reader, [encoder.encode(writer, event) for event in events])
 
 
-@settings(max_examples=sized(150))
+@settings(max_examples=sized(60, 1500))
 @given(pairs(), st.integers(0, 1 << 32), st.data())
 def test_hostile_bytes(case: Case, seed: int, data: st.DataObject) -> None:
     """Bodies that are cut, lengthened, changed in a byte, or were never events."""

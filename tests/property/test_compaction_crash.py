@@ -20,8 +20,8 @@ from moldau.log.verify import verify
 from support.compaction import CONFIG, FOLDER, CompactionWorld, KeyValue
 from support.sizes import sized
 
-SEEDS = sized(2, 40)
-APART = sized(8, 1)
+SEEDS = sized(1, 40)
+APART = sized(16, 1)
 """Operations between two second crashes; where they begin differs from one first crash to the next."""
 SLICES = 8
 

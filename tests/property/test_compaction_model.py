@@ -33,7 +33,7 @@ from support.sizes import sized
 if TYPE_CHECKING:
     from moldau.ports.transport import FileRange
 
-EXAMPLES = sized(50, 3000)
+EXAMPLES = sized(20, 3000)
 KEYS = [b"a", b"b", b"c", b"d" * 46, b"d" * 47, b"e" * 60, b""]
 RECORDS = st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.binary(max_size=40)), min_size=1, max_size=5)
 IDEMPOTENT, TRANSACTIONAL = 5, (7, 8)

@@ -13,6 +13,7 @@ from moldau.cluster import znodes
 from moldau.cluster.controller.machine import ControllerRole
 from moldau.ports.coordination import SessionState
 from support.controllers import Broker, Cluster, error_of
+from support.sizes import sized
 
 NAMES = ("a", "b", "c")
 names = st.sampled_from(NAMES)
@@ -94,7 +95,7 @@ def act(cluster: Cluster, model: Model, action: tuple[Any, ...]) -> None:
 # A broker that registered while a deletion was on its way was never sent it.
 @example(0.0, [("bounce", 0), ("create", 1, "a", 1), ("expire", 1), ("delete", 0, "a"), ("expire", 0)])
 @example(0.0, [("create", 0, "a", 1), ("suspend", 0), ("delete", 0, "a"), ("bounce", 1)])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(25, 600), deadline=None)
 @given(st.sampled_from([0.0, 0.5]), st.lists(actions, max_size=40))
 def test_one_cluster_comes_out(latency_s: float, plan: list[tuple[Any, ...]]) -> None:
     cluster = Cluster(2, latency_s)

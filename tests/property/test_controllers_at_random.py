@@ -15,6 +15,7 @@ from moldau.cluster.znodes import PartitionState, decode_state, decode_topic, en
 from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import Create, Data, GetData, Multi, MultiDone, Outcome
 from support.controllers import Cluster
+from support.sizes import sized
 
 BROKERS = 5
 PARTITIONS = 3
@@ -160,7 +161,7 @@ class World:
                     assert broker.led[TopicPartition("t", index)] == (state.leader, state.leader_epoch)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(sized(25, 1000)))
 def test_whatever_happens(seed: int) -> None:
     world = World(seed)
     for _ in range(STEPS):

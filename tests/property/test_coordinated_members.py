@@ -5,7 +5,6 @@ rule allows; it is read from what is committed, and nothing is committed that wa
 1 has it, and all messages were read.
 """
 
-import os
 from random import Random
 
 import pytest
@@ -13,8 +12,9 @@ import pytest
 from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import SessionState
 from support.coordinated_members import SESSION_S, TIMING, Member, TreeOfTopics, expected_ranges
+from support.sizes import sized
 
-SEEDS = 3000 if os.environ.get("MOLDAU_TORTURE") == "1" else 60
+SEEDS = sized(25, 3000)
 STEPS = 40
 MEMBERS_MAX = 20
 PARTITIONS_MAX = 100

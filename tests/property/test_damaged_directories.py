@@ -52,9 +52,9 @@ def transaction(producer_id: int, sequence: int, timestamp: int) -> memoryview:
     return memoryview(bytearray(data))
 
 
-def fill(log: PartitionLog) -> None:
+def fill(log: PartitionLog, count: int) -> None:
     """Plain, idempotent and transactional batches over several segments and leader epochs; each flushed."""
-    for number in range(18):
+    for number in range(count):
         time = NOW_MS + 10 * number
         log.lead_epoch(number // 6)
         append(log, make_batch([b"%d" % number * 20], timestamp=time))
@@ -100,8 +100,8 @@ class World:
     def __init__(self, *, clean: bool) -> None:
         disk = ForgetfulDisk()
         manager = start(disk)
-        for key in (T0, U0):
-            fill(create(manager, key.topic, config=CONFIG))
+        for key, count in ((T0, 18), (U0, 6)):
+            fill(create(manager, key.topic, config=CONFIG), count)
         log = manager.get(T0)
         assert log is not None
         log.delete_records(3)

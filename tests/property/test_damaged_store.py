@@ -4,7 +4,6 @@ A sample of the bytes; all of them, and all bits, with MOLDAU_TORTURE=1.
 """
 
 import logging
-import os
 import re
 import shutil
 from pathlib import Path
@@ -14,11 +13,11 @@ import pytest
 
 from moldau.model.errors import CoordinationError
 from moldau.ports.coordination import Create
+from support.sizes import sized
 from support.trees import AskedTree
 
-THOROUGH = os.environ.get("MOLDAU_TORTURE") == "1"
-FLIPS = 4000 if THOROUGH else 120
-CUTS = 400 if THOROUGH else 25
+FLIPS = sized(60, 4000)
+CUTS = sized(12, 400)
 
 
 def now_ms() -> int:

@@ -22,7 +22,7 @@ from support.sizes import sized
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
 
-quick = settings(max_examples=sized(12, 500), deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=sized(6, 500), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def produce_frame(request: produce.ProduceRequest, version: int) -> ProduceFrame:

@@ -20,7 +20,7 @@ from moldau.testing.disk import ForgetfulDisk
 from support.messages import values
 from support.sizes import sized
 
-quick = settings(max_examples=sized(12, 500), deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=sized(6, 500), deadline=None, suppress_health_check=list(HealthCheck))
 NAMES = ["", "t", "ü", *("x" * size for size in (125, 126, 127, 128, 249))]
 
 

@@ -28,10 +28,12 @@ from moldau.broker.replicas.fetcher_events import (
 )
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
+from support.sizes import sized
 
 TOPIC_ID = b"t" * 16
 COUNT = 4
 STEPS = 400
+SEEDS = sized(60, 3000)
 Answer = tuple[int, dict[int, tuple[int, int, ErrorCode]]]
 """Session id; per partition where its records begin and end, and the error."""
 
@@ -182,9 +184,9 @@ class World:
             self.lose_connection()
 
 
-@pytest.mark.parametrize("first", range(0, 120, 40))
+@pytest.mark.parametrize("first", range(0, SEEDS, 20))
 def test_at_random(first: int) -> None:
-    for seed in range(first, first + 40):
+    for seed in range(first, first + 20):
         world = World(seed)
         for _ in range(STEPS):
             world.turn()

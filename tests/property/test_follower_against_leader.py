@@ -30,7 +30,7 @@ from support.searches import max_timestamp_offset
 from support.sizes import sized
 
 PRODUCERS = (11, 22, 33)
-EXAMPLES = sized(60, 3000)
+EXAMPLES = sized(25, 3000)
 CRC_STARTS_AT = 17
 
 

@@ -8,7 +8,7 @@ from support.sizes import sized
 
 MAX_FRAME_BYTES = 1 << 20
 
-thorough = settings(max_examples=sized(60, 3000), deadline=None)
+thorough = settings(max_examples=sized(25, 3000), deadline=None)
 payloads = st.lists(
     st.binary(max_size=40) | st.integers(0, 900).map(lambda size: bytes(index & 0xFF for index in range(size))), max_size=12
 )

@@ -44,7 +44,7 @@ from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from support.sizes import sized
 
-EXAMPLES = sized(150, 5000)
+EXAMPLES = sized(50, 5000)
 T0 = TopicPartition("t", 0)
 REPLICAS = (1, 2, 3)
 OTHERS = st.sampled_from((2, 3))

@@ -63,7 +63,7 @@ STEPS = st.lists(
     min_size=10,
     max_size=40,
 )
-EXAMPLES = sized(150, 5000)
+EXAMPLES = sized(50, 5000)
 
 
 def obvious(history: list[tuple[Step, int]], group: str, partition: int) -> int | None:

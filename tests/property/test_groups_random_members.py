@@ -27,7 +27,7 @@ from support.budgets import membership_bytes, roster_bytes
 from support.memberships import GroupTable, subscription
 from support.sizes import sized
 
-EXAMPLES = sized(150, 3000)
+EXAMPLES = sized(50, 3000)
 SESSION_MS, REBALANCE_MS, BEAT_MS, STEP_MS = 10_000, 15_000, 3_000, 500
 MEMBERS_MAX = 6
 INSTANCES = ("one", "two")

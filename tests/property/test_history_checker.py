@@ -23,14 +23,14 @@ from support.sizes import TORTURE, sized
 SEEDS = st.integers(0, 1 << 32)
 
 
-@settings(max_examples=sized(60))
+@settings(max_examples=sized(25, 600))
 @given(SEEDS, st.integers(1, 1000))
 def test_an_honest_log_is_not_accused(seed: int, steps: int) -> None:
     counts, shown = check(Model(seed).run(steps))
     assert not counts, shown
 
 
-@settings(max_examples=sized(60))
+@settings(max_examples=sized(25, 600))
 @given(SEEDS, st.integers(1, 1000))
 def test_a_log_that_power_cuts_shorten_is_not_accused(seed: int, steps: int) -> None:
     """Neither of what it lost, nor of what it then stored in the same places, whatever of the lost log is polled or answered afterwards."""
@@ -180,7 +180,7 @@ FALSEHOODS: dict[Callable[[History, random.Random], None], set[Kind]] = {
 
 
 @pytest.mark.parametrize("falsify", FALSEHOODS)
-@settings(max_examples=sized(10))
+@settings(max_examples=sized(4, 100))
 @given(SEEDS)
 def test_one_falsehood_is_found(falsify: Callable[[History, random.Random], None], seed: int) -> None:
     history = Model(seed).run(1000)
@@ -190,7 +190,7 @@ def test_one_falsehood_is_found(falsify: Callable[[History, random.Random], None
 
 
 @pytest.mark.parametrize("falsify", LOSS_FALSEHOODS)
-@settings(max_examples=sized(10))
+@settings(max_examples=sized(4, 100))
 @given(SEEDS)
 def test_one_falsehood_is_found_beside_legal_losses(falsify: Callable[[History, random.Random], None], seed: int) -> None:
     history = Model(seed).run(4000, losses=True)

@@ -26,7 +26,7 @@ from support.searches import max_timestamp_offset, offset_for_timestamp
 from support.sizes import sized
 
 PRODUCERS = (11, 22)
-EXAMPLES = sized(100, 5000)
+EXAMPLES = sized(40, 5000)
 
 
 class ListMachine(LogMachine):

@@ -140,5 +140,5 @@ class DirectoriesMachine(RuleBasedStateMachine):
             assert values_of(log) == model.written
 
 
-DirectoriesMachine.TestCase.settings = settings(max_examples=sized(60), stateful_step_count=30, deadline=None)
+DirectoriesMachine.TestCase.settings = settings(max_examples=sized(25, 600), stateful_step_count=30, deadline=None)
 TestLogDirectories = DirectoriesMachine.TestCase

@@ -25,7 +25,7 @@ from support.sizes import sized
 VERSIONS = (3, 5, 6, 7, 8, 9, 12, 13)
 TOPIC = "a-topic"
 END = b""
-STEP = sized(5, 1)
+STEP = sized(10, 1)
 """Of all requests one step away, each of the runs below takes every so many."""
 
 
@@ -207,7 +207,7 @@ def test_the_first_requests_of_further_transactions(
     twins.compare(request(1, epoch=1), END, request(3, epoch=1), request(2, epoch=1), END)
 
 
-@settings(max_examples=sized(60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(25, 600), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_requests(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:

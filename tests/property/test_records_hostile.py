@@ -31,7 +31,7 @@ BATCH = encode_batch(
     [Record(offset, 1000 + offset, CREATE_TIME, b"key", bytes(70 * offset), [("h", b"x"), ("i", None)]) for offset in range(4)]
 )
 
-thorough = settings(max_examples=sized(250, 5000), deadline=None)
+thorough = settings(max_examples=sized(100, 5000), deadline=None)
 noise = st.binary(max_size=200) | st.lists(st.sampled_from((0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF)), max_size=200).map(bytes)
 
 

@@ -19,7 +19,7 @@ from support.sizes import sized
 
 MAX_BYTES = 1 << 22
 
-some = settings(max_examples=sized(40, 500), deadline=None)
+some = settings(max_examples=sized(15, 500), deadline=None)
 blobs = st.none() | st.binary(max_size=20) | st.sampled_from([60, 63, 64, 127, 128, 8191, 8192]).map(lambda size: b"x" * size)
 headers = st.lists(st.tuples(st.text(max_size=70), blobs), max_size=3)
 rows = st.lists(st.tuples(st.integers(0, 1 << 42), blobs, blobs, headers), min_size=1, max_size=80)

@@ -117,7 +117,7 @@ def is_read(reader: Any, writer: Any, datum: Any) -> bool:
     return True
 
 
-@settings(max_examples=sized(250), deadline=None)
+@settings(max_examples=sized(80, 2500), deadline=None)
 @given(st.data())
 def test_the_verdict_is_what_reading_shows(source: st.DataObject) -> None:
     writer = source.draw(schemas())
@@ -132,7 +132,7 @@ def test_the_verdict_is_what_reading_shows(source: st.DataObject) -> None:
         assert all(reads), f"no fault found, but fastavro does not read {written} of {writer} with {reader}"
 
 
-@settings(max_examples=sized(200), deadline=None)
+@settings(max_examples=sized(80, 2000), deadline=None)
 @given(schemas())
 def test_the_stored_text_says_the_same_as_the_text_given(schema: Any) -> None:
     parsed = AVRO.parse(json.dumps(schema))

@@ -53,19 +53,19 @@ def taken(name: str, text: str, *, stored: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["AVRO", "JSON"])
-@settings(max_examples=sized(150), deadline=None)
+@settings(max_examples=sized(60, 1500), deadline=None)
 @given(tree=TREES, stored=st.booleans())
 def test_any_json(name: str, tree: Any, stored: bool) -> None:
     taken(name, json.dumps(tree), stored=stored)
 
 
-@settings(max_examples=sized(60), deadline=None)
+@settings(max_examples=sized(25, 600), deadline=None)
 @given(SCRAPS)
 def test_scraps_of_protobuf(text: str) -> None:
     taken("PROTOBUF", text, stored=False)
 
 
-@settings(max_examples=sized(100), deadline=None)
+@settings(max_examples=sized(40, 1000), deadline=None)
 @given(st.data())
 def test_damaged_descriptors(source: st.DataObject) -> None:
     text = 'syntax = "proto2"; message M { map<int32, M> m = 1; optional group G = 2 { oneof o { E e = 3; } } } enum E { Z = 0; }'

@@ -83,7 +83,7 @@ def changed(draw: st.DrawFn, schema: Any) -> Any:
     return result
 
 
-@settings(max_examples=sized(120), deadline=None)
+@settings(max_examples=sized(50, 1200), deadline=None)
 @given(st.data())
 def test_what_fitted_fits_after_a_change_that_is_called_compatible(source: st.DataObject) -> None:
     older = source.draw(schemas())
@@ -110,7 +110,7 @@ def plain(value: Any) -> Any:
     return Decimal(str(value)) if isinstance(value, float) else value
 
 
-@settings(max_examples=sized(60), deadline=None)
+@settings(max_examples=sized(25, 600), deadline=None)
 @given(schemas())
 def test_a_schema_is_compatible_with_itself_and_with_its_normal_form(schema: Any) -> None:
     original = parsed(schema)

@@ -96,7 +96,7 @@ def set_numbers(message: Any) -> set[int]:
     return {field.number for field, _ in message.ListFields()}
 
 
-@settings(max_examples=sized(120), deadline=None)
+@settings(max_examples=sized(50, 1200), deadline=None)
 @given(st.data())
 def test_a_message_is_read_whole_with_a_compatible_schema(source: st.DataObject) -> None:
     before = source.draw(messages)
@@ -119,7 +119,7 @@ def in_order(schema: ParsedProtobufSchema) -> FileDescriptorProto:
     return file
 
 
-@settings(max_examples=sized(40), deadline=None)
+@settings(max_examples=sized(15, 400), deadline=None)
 @given(messages)
 def test_the_stored_text_describes_the_same_messages(message: dict[int, Field]) -> None:
     schema = PROTOBUF.parse(text(message))

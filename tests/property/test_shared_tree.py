@@ -29,6 +29,7 @@ from moldau.ports.coordination import (
 from moldau.testing.clock import FakeClock
 from moldau.testing.coordination import FakeTree
 from support.readers import PolledReaders
+from support.sizes import sized
 
 SESSIONS = 3
 TIMEOUT_S = 10.0
@@ -91,7 +92,7 @@ def plain(outcome: Any, owners: dict[int, int]) -> Any:
             return outcome
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(25, 600))
 @given(st.lists(steps, max_size=40))
 def test_sessions_on_a_file_mean_what_sessions_of_the_tree_in_memory_mean(drawn: list[tuple[int, Any]]) -> None:
     tree = FakeTree(FakeClock())

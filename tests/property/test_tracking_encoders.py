@@ -133,7 +133,7 @@ def same(schema: EventSchema, event: Any) -> None:
     assert outcome(schema.encode, event) == outcome(schema._encode_slowly, event)
 
 
-@settings(max_examples=sized(100), deadline=None)
+@settings(max_examples=sized(40, 1000), deadline=None)
 @given(st.data())
 def test_instances_are_written_or_refused_as_the_slow_way_does(data: st.DataObject) -> None:
     type_, instances = data.draw(class_(2))
@@ -205,7 +205,7 @@ def record(draw: Callable[[Any], Any], name: str, depth: int) -> Typed:
     return {"type": "record", "name": name, "fields": [*schema, left_out]}, values
 
 
-@settings(max_examples=sized(100), deadline=None)
+@settings(max_examples=sized(40, 1000), deadline=None)
 @given(st.data())
 def test_dicts_are_written_or_refused_as_the_slow_way_does(data: st.DataObject) -> None:
     type_, values = data.draw(record("Event", 2))
@@ -215,7 +215,7 @@ def test_dicts_are_written_or_refused_as_the_slow_way_does(data: st.DataObject) 
     same(schema, event)
 
 
-@settings(max_examples=sized(100), deadline=None)
+@settings(max_examples=sized(40, 1000), deadline=None)
 @given(
     st.integers(0, (1 << 64) - 1)
     | st.integers(0, 9).map(lambda number: 1 << 7 * number)

@@ -77,7 +77,7 @@ def read_back(schema: Any, body: bytes) -> Any:
     return fastavro.schemaless_reader(io.BytesIO(body), fastavro.parse_schema({**whole, "fields": whole["fields"][1:]}), None)
 
 
-@settings(max_examples=sized(60), deadline=None)
+@settings(max_examples=sized(25, 600), deadline=None)
 @given(st.data())
 def test_an_event_comes_back_as_it_was(data: st.DataObject) -> None:
     type_, values = data.draw(record("Event", 2))
@@ -86,7 +86,7 @@ def test_an_event_comes_back_as_it_was(data: st.DataObject) -> None:
     assert read_back(schema, schema.encode(event)) == event
 
 
-@settings(max_examples=sized(150), deadline=None)
+@settings(max_examples=sized(60, 1500), deadline=None)
 @given(st.data())
 def test_an_event_with_anything_in_one_place_is_refused_or_comes_back(data: st.DataObject) -> None:
     """No other exception than EventError, and nothing is written that reads back as something else: 1 for True, half a number."""
@@ -109,14 +109,14 @@ def test_an_event_with_anything_in_one_place_is_refused_or_comes_back(data: st.D
     assert path.startswith("Event")
 
 
-@settings(max_examples=sized(100), deadline=None)
+@settings(max_examples=sized(40, 1000), deadline=None)
 @given(st.binary(max_size=60), st.booleans())
 def test_hostile_bytes_are_no_header_or_one_that_could_be(value: bytes, framed: bool) -> None:
     header = read_header(b"\0\0\0\0\1" + value if framed else value)
     assert header is None or (len(header.guid) == 16 and header.time.tzinfo is UTC)
 
 
-@settings(max_examples=sized(60), deadline=None)
+@settings(max_examples=sized(25, 600), deadline=None)
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999), TEXT, TEXT, TEXT, st.binary(min_size=16, max_size=16))
 def test_every_header_is_read_as_it_was_written(time_ms: int, service: str, host: str, datacenter: str, guid: bytes) -> None:
     schema = fastavro.parse_schema(json.loads(event_schema({"type": "record", "name": "E", "fields": []}).text))

@@ -28,7 +28,7 @@ from support.one_log import close_clean
 from support.sizes import sized
 
 PRODUCERS = (11, 22, 33)
-EXAMPLES = sized(100, 5000)
+EXAMPLES = sized(40, 5000)
 
 BATCH, COMMIT, ABORT = "batch", "commit", "abort"
 

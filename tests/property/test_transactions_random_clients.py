@@ -317,7 +317,7 @@ def check(world: World, clients: Sequence[Client]) -> None:
             assert outcomes.get(number, {committed}) == {committed}, f"transaction {number}: told {committed}, became {outcomes[number]}"
 
 
-@settings(max_examples=sized(25))
+@settings(max_examples=sized(8, 250))
 @given(st.integers(0, 2**32))
 def test_a_transaction_has_one_outcome(seed: int) -> None:
     run(seed, 400)

@@ -37,7 +37,7 @@ def test_every_assignment(topics: dict[str, list[int]], added: bytes) -> None:
     assert assigned_partitions(data + added) == tuple(expected)
 
 
-@settings(max_examples=sized(200))
+@settings(max_examples=sized(80, 2000))
 @given(st.integers(1, len(ASSIGNMENT) - 5))
 def test_what_is_cut_off_is_not_read(size: int) -> None:
     assert assigned_partitions(ASSIGNMENT[:size]) is None

@@ -98,7 +98,7 @@ def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 atoms = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\w", "1", r"\."])
 
 
-@settings(max_examples=sized(200))
+@settings(max_examples=sized(80, 2000))
 @given(st.recursive(atoms, nested, max_leaves=6), st.lists(st.text("ab1.", max_size=6), min_size=1, max_size=5))
 def test_it_agrees_with_pythons_matcher(pattern: str, texts: list[str]) -> None:
     try:

@@ -43,7 +43,7 @@ def section(batch: bytes) -> BatchRecords:
     return BatchRecords(batch[HEADER_SIZE:], header.record_count, header.base_offset, header.base_timestamp, appended)
 
 
-@settings(max_examples=sized(150))
+@settings(max_examples=sized(50, 1500))
 @given(batches)
 def test_columns_are_what_the_plain_reader_reads(drawn: Any) -> None:
     made = build(drawn)

@@ -36,7 +36,7 @@ def new_map() -> KeyMap:
     return KeyMap(1 << 20)
 
 
-@settings(max_examples=sized(150), deadline=None)
+@settings(max_examples=sized(40, 1500), deadline=None)
 @given(batches=st.lists(ROWS, min_size=1, max_size=4), older=ROWS)
 def test_states_are_what_the_obvious_way_says(batches: list[list[Row]], older: list[Row]) -> None:
     key_map = new_map()

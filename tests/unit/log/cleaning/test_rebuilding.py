@@ -21,7 +21,7 @@ def records(rows: list[tuple[int, bytes, bytes | None, bool]]) -> list[Record]:
     return [Record(1000 + number * 3, time, 0, key, value, []) for number, (time, key, value, _) in enumerate(rows)]
 
 
-@settings(max_examples=sized(150), deadline=None)
+@settings(max_examples=sized(60, 1500), deadline=None)
 @given(
     rows=RECORDS,
     codec=st.sampled_from(list(Compression)),
