@@ -36,6 +36,8 @@ from moldau.registry.wire import unframe
 from moldau.testing import Broker
 from support.registry import V1, record
 
+pytestmark = pytest.mark.system
+
 _FIELD = descriptor_pb2.FieldDescriptorProto
 TYPE_STRING, TYPE_INT32, TYPE_MESSAGE = _FIELD.TYPE_STRING, _FIELD.TYPE_INT32, _FIELD.TYPE_MESSAGE
 LABEL_OPTIONAL = _FIELD.LABEL_OPTIONAL

@@ -13,6 +13,8 @@ from moldau.registry.peers import PATH
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
 
+pytestmark = pytest.mark.system
+
 PATIENCE_S = 30.0
 DOUBTED_S = 0.5
 """Less than by default: each of the two registries doubts the stranger for so long."""

@@ -16,6 +16,8 @@ from moldau.registry.limits import WorkLimits
 from moldau.testing import Broker
 from support.registry import Rest, Told, record, running_registry
 
+pytestmark = pytest.mark.system
+
 PATIENCE_S = 60.0
 TASK_S = 2.0
 

@@ -12,6 +12,8 @@ from moldau.registry.server import RegistryServer
 from moldau.testing import Broker
 from support.registry import V1, Rest, running_registry
 
+pytestmark = pytest.mark.system
+
 LIMITS = HttpLimits(connections_max=5, request_s=0.5, idle_s=1, unread_s=0.5, head_bytes_max=4096)
 PATIENCE_S = 20.0
 POST = f"POST /subjects/a/versions HTTP/1.1\r\nHost: localhost\r\nContent-Type: {V1}\r\nContent-Length: 100\r\n\r\n".encode()

@@ -10,6 +10,8 @@ from moldau.registry.records import ConfigKey, SchemaKey, SchemaVersion, encode_
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
 
+pytestmark = pytest.mark.system
+
 MOST = 100_000
 
 

@@ -13,6 +13,8 @@ from moldau.registry.server import RegistryServer
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
 
+pytestmark = pytest.mark.system
+
 SUBJECTS = 5_000
 PATIENCE_S = 30.0
 

@@ -19,6 +19,8 @@ from moldau.testing import Broker
 from support.registry import Rest, running_registry
 from support.scripted_broker import SILENCE, ScriptedBroker
 
+pytestmark = pytest.mark.system
+
 PATIENCE_S = 30.0
 
 

@@ -16,6 +16,8 @@ from moldau.adapters.worker_calls import WorkerCalls
 from moldau.adapters.worker_main import TASK, write_frame
 from moldau.ports.background import WorkerError, WorkerLimitError
 
+pytestmark = pytest.mark.system
+
 WORKS = "support.called_works:"
 PATIENCE_S = 30.0
 

@@ -12,6 +12,7 @@ from moldau.protocol.records.batch import RecordBatchBuilder
 from moldau.testing.broker import Broker
 from support.paper import FIRST_MS, connect, consumer_for, first_offsets, look_up, publish, read_through, segment_files, wait_until
 
+pytestmark = pytest.mark.system
 COMPACTED = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": 0.01,

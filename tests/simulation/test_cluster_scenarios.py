@@ -322,6 +322,7 @@ PLANTED: list[tuple[Callable[[Cluster], None], str]] = [
 ]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("scenario", "name"), PLANTED, ids=[name for _, name in PLANTED])
 def test_a_scenario_finds_the_bug_that_it_is_about(scenario: Callable[[Cluster], None], name: str) -> None:
     (mutant,) = [each for each in CLUSTER_MUTANTS if each.name == name]

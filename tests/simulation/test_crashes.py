@@ -60,6 +60,7 @@ def test_the_first_start_is_repeated_after_a_crash_in_any_call(power_cut: bool) 
     assert crashes_of_a_start(1, power_cut=power_cut, prepare=nothing, check=check) > 20
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_a_start_with_records_is_repeated_after_a_crash_in_any_call(power_cut: bool) -> None:
     async def prepare(simulation: Simulation) -> None:

@@ -448,13 +448,13 @@ def test_what_a_failure_of_the_store_leaves_half_done_is_finished(
     cluster: Cluster, after: int, is_carried_out: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = active(cluster)
-    broker.create("there", 250, replicas=2)
+    broker.create("there", 150, replicas=2)
     broker.create("grows", 1, replicas=2)
     cluster.settle(30)
     with monkeypatch.context() as patch:
         fail_once(broker, after, patch, is_carried_out=is_carried_out)
-        broker.create("t", 650, replicas=2)
-        broker.grow("grows", 401)
+        broker.create("t", 501, replicas=2)
+        broker.grow("grows", 301)
         broker.delete("there")
         cluster.settle(60)
     image = broker.controller.image

@@ -15,6 +15,8 @@ from moldau.adapters.temporary_directory import remove_left_behind
 from moldau.lake.session import LazySpark
 from moldau.lake.spark_processes import TOKEN, SparkProcesses, processes_with
 
+pytestmark = pytest.mark.system
+
 OWNER = """
 import os, subprocess, sys, time
 from moldau.lake.spark_processes import SparkProcesses

@@ -60,7 +60,7 @@ def test_what_is_counted_of_offsets_is_what_they_take(partitions: int, topics: i
 
 @pytest.mark.parametrize(
     ("transactions", "partitions", "distinct"),
-    [(1, 20_000, True), (100, 200, True), (1000, 10, True), (2, 10_000, False), (50, 400, False)],
+    [(1, 10_000, True), (50, 200, True), (500, 10, True), (2, 5_000, False), (25, 400, False)],
 )
 def test_what_is_counted_of_pending_offsets_is_what_they_take(transactions: int, partitions: int, distinct: bool) -> None:
     """With the index of who waits for a place: several transactions may wait for the same places, or each for its own."""

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from moldau.broker.metadata.channels import AGAIN_S, CALLERS_MAX, Channels
+import pytest
+
+from moldau.broker.metadata import channels
+from moldau.broker.metadata.channels import AGAIN_S, Channels
 from moldau.broker.metadata.control_messages import led_of, stopped_of, update_of
 from moldau.broker.peers.connection import PeerCallError, PeerConnection
 from moldau.cluster.control import (
@@ -281,14 +284,15 @@ def test_what_was_sent_to_a_registration_that_is_over_is_stale_and_the_next_has_
     assert len(world.connections) == 2
 
 
-def test_a_broker_that_hangs_makes_no_more_wait_than_there_are_partitions() -> None:
+def test_a_broker_that_hangs_makes_no_more_wait_than_there_are_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "CALLERS_MAX", 100)
     world = World()
     world.send("out", lead(led(9)))
-    for number in range(CALLERS_MAX + 500):
+    for number in range(600):
         world.send(f"lead {number}", lead(led(number % 5, number)))
     assert world.channels.statistics() == {"control_statements_waiting": 5}
     assert len(world.replies) == 501, "the oldest are not waited for"
     while world.connection.out:
         world.answer()
-    assert len(world.replies) == CALLERS_MAX + 501
+    assert len(world.replies) == 601
     assert world.clock.pending == 0

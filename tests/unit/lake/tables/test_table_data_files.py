@@ -90,21 +90,21 @@ def test_rows_that_were_written_early_are_forgotten(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(data_files, "BUFFERED_BYTES_MAX", 2 << 20)
     writer = PartitionWriter(str(tmp_path), "job", "hour")
     before, most = pa.total_allocated_bytes(), 0
-    for _ in range(160):
+    for _ in range(100):
         writer.add(pa.table({"n": np.random.default_rng(1).integers(0, 1 << 60, 65_536)}), np.arange(65_536) % 50 * (DAY_MS // 24))
         most = max(most, pa.total_allocated_bytes() - before)
     writer.discard()
-    assert most < 32 << 20, f"{most} bytes of 80 MB; allowed are 2 MB of rows, a batch, and the last row group of each open file"
+    assert most < 32 << 20, f"{most} bytes of 50 MB; allowed are 2 MB of rows, a batch, and the last row group of each open file"
 
 
 def test_rows_of_an_hour_each_take_no_more_memory_than_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row alone takes some kilobytes, which its own bytes do not show: fifty thousand of them took 300 MB for 3."""
     monkeypatch.setattr(data_files, "BUFFERED_BYTES_MAX", 1 << 20)
     writer = PartitionWriter(str(tmp_path), "job", "hour")
-    for start in range(0, 1_000, 100):
+    for start in range(0, 400, 100):
         writer.add(pa.table({f"c{number}": range(100) for number in range(8)}), np.arange(start, start + 100) * (DAY_MS // 24))
         assert sum(map(len, writer._tables.values())) <= 128
-    assert sum(file.rows for file in writer.finish()) == 1_000
+    assert sum(file.rows for file in writer.finish()) == 400
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
