@@ -39,8 +39,3 @@ def test_what_is_planted_is_found_and_nothing_else(tmp_path: Path) -> None:
     assert sorted(found) == [["called", "late"], ["itself"], ["second", "third", "typed"]], said
     assert f"{tmp_path / 'planted' / 'typed.py'}: imports planted.second" in said
     assert code == 1
-
-
-def test_the_tree_has_none() -> None:
-    code, said = lint()
-    assert code == 0, said
