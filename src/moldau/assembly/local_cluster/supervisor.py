@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from moldau.adapters import guarded_child
 from moldau.adapters.process_identity import has_ended, identity_of, send_signal
 from moldau.adapters.zookeeper_server import ZookeeperServer
+from moldau.assembly.local_cluster.plan import HOST
 from moldau.assembly.local_cluster.state import (
     BROKER_FOLDER,
     CONTROL_FILE,
@@ -49,7 +50,6 @@ LEFTOVERS_END_S = 10.0
 STOP_LIMIT_S = 120.0
 """Brokers end by themselves within their `shutdown.timeout.ms` and `shutdown.forced.after.ms`."""
 LAST_LINE_BYTES = 4096
-HOST = "127.0.0.1"
 
 
 class Supervisor:
@@ -61,6 +61,7 @@ class Supervisor:
         self.state: ClusterState
         self._report = report
         self._settings: Sequence[str] = ()
+        self._own_settings: Mapping[int, Sequence[str]] = {}
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._restarts: dict[int, None] = {}
         """Brokers to start again when their process has ended."""
@@ -82,9 +83,13 @@ class Supervisor:
             raise LocalClusterError(f"{self.directory}: {(error.strerror or str(error)).lower()}") from error
         return read_state(self.directory)
 
-    def start(self, state: ClusterState, settings: Sequence[str]) -> None:
-        """Start all processes. `settings` are those of every broker, as NAME=VALUE. LocalClusterError, ZookeeperError."""
+    def start(self, state: ClusterState, settings: Sequence[str], own_settings: Mapping[int, Sequence[str]] | None = None) -> None:
+        """Start all processes. `settings` are those of every broker, as NAME=VALUE, `own_settings` those of one, by its id.
+
+        LocalClusterError, ZookeeperError.
+        """
         self._settings = settings
+        self._own_settings = own_settings or {}
         self.state = state
         self._end_leftovers()
         self._open_control()
@@ -93,7 +98,29 @@ class Supervisor:
         if state.zookeeper == START_ZOOKEEPER:
             self._start_zookeeper()
         for each in state.brokers:
-            self._start_broker(each.broker_id)
+            self.start_broker(each.broker_id)
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a broker that has no process, or whose process has ended."""
+        broker = self.state.broker(broker_id)
+        before = self._children.get(broker_id)
+        if before is not None:
+            before.wait()
+            _close_guard(before)
+        command = [sys.executable, "-I", "-S", guarded_child.__file__, sys.executable, "-P", "-m", "moldau.cli.main", "serve"]
+        command += ["--data", os.path.join(self.directory, BROKER_FOLDER, str(broker_id))]
+        given = (f"broker.id={broker_id}", f"listeners=PLAINTEXT://{broker.address}", self._metadata())
+        for setting in (*self._settings, *given, *self._own_settings.get(broker_id, ())):
+            command += ["--set", setting]
+        with open(log_of(self.directory, broker_id), "ab") as log:
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0)
+        self._children[broker_id] = child
+        if broker_id in self._starting:
+            self._starting.pop(broker_id).close()
+        self._starting[broker_id] = BrokerConnection(broker.host, broker.port, timeout_s=ASK_S)
+        brokers = [each._replace(process=identity_of(child.pid)) if each == broker else each for each in self.state.brokers]
+        self.state = self.state._replace(brokers=brokers, supervisor=identity_of(os.getpid()))
+        write_state(self.directory, self.state)
 
     def wait_serving(self) -> None:
         """Until every broker takes requests and knows all the others. LocalClusterError if one ends."""
@@ -106,6 +133,14 @@ class Supervisor:
                 if child.poll() is not None:
                     raise LocalClusterError(f"broker {broker_id} ended at its start, {_how(child)}: {self._last_line(broker_id)}")
             time.sleep(POLL_S)
+
+    def takes_requests(self, broker_id: int) -> bool:
+        """Whether a broker that was started is registered, and takes requests."""
+        if not self._serves(broker_id, {broker_id: None}):
+            return False
+        if broker_id in self._starting:
+            self._starting.pop(broker_id).close()
+        return True
 
     def watch(self) -> None:
         """Report what happens, and start brokers on request; does not return."""
@@ -121,10 +156,9 @@ class Supervisor:
             for broker_id in self._restarts.copy():
                 if broker_id not in running:
                     del self._restarts[broker_id]
-                    self._start_broker(broker_id)
+                    self.start_broker(broker_id)
                     running[broker_id] = None
-            for broker_id in [each for each in self._starting if each in running and self._serves(each, dict.fromkeys([each]))]:
-                self._starting.pop(broker_id).close()
+            for broker_id in [each for each in self._starting if each in running and self.takes_requests(each)]:
                 self._report(f"broker {broker_id} takes requests; {self._count()}")
             if zookeeper is not None and zookeeper.exit_code is not None:
                 self._report(f"the ZooKeeper server ended, with code {zookeeper.exit_code}; brokers keep on serving without it")
@@ -183,30 +217,12 @@ class Supervisor:
                 raise LocalClusterError(f"the ZooKeeper server ended at its start, with code {server.exit_code}")
             time.sleep(POLL_S)
 
-    def _start_broker(self, broker_id: int) -> None:
-        broker = self.state.broker(broker_id)
-        before = self._children.get(broker_id)
-        if before is not None:
-            _close_guard(before)
-        command = [sys.executable, "-I", "-S", guarded_child.__file__, sys.executable, "-P", "-m", "moldau.cli.main", "serve"]
-        command += ["--listen", broker.address, "--data", os.path.join(self.directory, BROKER_FOLDER, str(broker_id)), *self._metadata()]
-        for setting in (f"broker.id={broker_id}", *self._settings):
-            command += ["--set", setting]
-        with open(log_of(self.directory, broker_id), "ab") as log:
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0)
-        self._children[broker_id] = child
-        if broker_id in self._starting:
-            self._starting.pop(broker_id).close()
-        self._starting[broker_id] = BrokerConnection(broker.host, broker.port, timeout_s=ASK_S)
-        brokers = [each._replace(process=identity_of(child.pid)) if each == broker else each for each in self.state.brokers]
-        self.state = self.state._replace(brokers=brokers, supervisor=identity_of(os.getpid()))
-        write_state(self.directory, self.state)
-
-    def _metadata(self) -> list[str]:
+    def _metadata(self) -> str:
+        """The setting that says where it is."""
         if self.state.zookeeper is None:
-            return ["--metadata", os.path.join(self.directory, METADATA_FILE)]
+            return f"metadata.store.file={os.path.join(self.directory, METADATA_FILE)}"
         servers = f"{HOST}:{self.state.zookeeper_port}" if self.state.zookeeper == START_ZOOKEEPER else self.state.zookeeper
-        return ["--zookeeper", servers]
+        return f"zookeeper.connect={servers}"
 
     # While brokers run
 

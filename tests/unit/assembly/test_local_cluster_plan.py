@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from moldau.adapters.process_identity import identity_of
+from moldau.assembly.local_cluster.plan import FREE_PORTS, default_settings, plan
 from moldau.assembly.local_cluster.state import (
     START_ZOOKEEPER,
     BrokerProcess,
@@ -14,7 +15,6 @@ from moldau.assembly.local_cluster.state import (
     read_state,
     write_state,
 )
-from moldau.cli.cluster_up import FREE_PORTS, _defaults, _planned
 
 
 def ports(state: ClusterState) -> list[int]:
@@ -23,39 +23,39 @@ def ports(state: ClusterState) -> list[int]:
 
 
 def test_the_first_time_there_are_three_brokers_on_kafkas_port_and_those_after_it() -> None:
-    assert ports(_planned("c", None, None, None, None)) == [9092, 9093, 9094]
-    assert ports(_planned("c", None, 2, 19_000, None)) == [19_000, 19_001]
+    assert ports(plan("c", None, None, None, None)) == [9092, 9093, 9094]
+    assert ports(plan("c", None, 2, 19_000, None)) == [19_000, 19_001]
 
 
 def test_port_0_picks_different_ones_that_outgoing_connections_do_not_get() -> None:
-    picked = _planned("c", None, 5, 0, START_ZOOKEEPER)
+    picked = plan("c", None, 5, 0, START_ZOOKEEPER)
     every = [*ports(picked), picked.zookeeper_port]
     assert len(dict.fromkeys(every)) == 6
     assert all(port in FREE_PORTS for port in every)
 
 
 def test_brokers_keep_their_ports_and_new_ones_get_others() -> None:
-    before = _planned("c", None, 2, 0, START_ZOOKEEPER)
-    again = _planned("c", before, None, None, None)
+    before = plan("c", None, 2, 0, START_ZOOKEEPER)
+    again = plan("c", before, None, None, None)
     assert (ports(again), again.zookeeper, again.zookeeper_port) == (ports(before), START_ZOOKEEPER, before.zookeeper_port)
-    grown = ports(_planned("c", before, 4, None, None))
+    grown = ports(plan("c", before, 4, None, None))
     assert grown[:2] == ports(before)
     assert grown[2:] == [grown[1] + 1, grown[1] + 2]
-    assert ports(_planned("c", before, None, 19_000, None)) == [19_000, 19_001]
+    assert ports(plan("c", before, None, 19_000, None)) == [19_000, 19_001]
 
 
 def test_a_cluster_does_not_lose_brokers_with_what_is_on_them_nor_its_metadata() -> None:
-    before = _planned("c", None, 3, None, None)
+    before = plan("c", None, 3, None, None)
     with pytest.raises(LocalClusterError, match="c: the cluster has 3 brokers, and partitions on each; give --brokers 3 or more"):
-        _planned("c", before, 2, None, None)
+        plan("c", before, 2, None, None)
     with pytest.raises(LocalClusterError, match=r"the metadata of the cluster is in cluster\.sqlite, and is not moved"):
-        _planned("c", before, None, None, "localhost:2181")
+        plan("c", before, None, None, "localhost:2181")
 
 
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
 def test_one_of_the_replicas_may_fail(brokers: int, replicas: int, in_sync: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOLDAU_TRANSACTION_STATE_LOG_MIN_ISR", "1")
-    settings = _defaults(brokers)
+    settings = default_settings(brokers)
     assert settings[:2] == [f"default.replication.factor={replicas}", f"min.insync.replicas={in_sync}"]
     assert not any(each.startswith("transaction.state.log.min.isr") for each in settings), "the environment says otherwise"
 
