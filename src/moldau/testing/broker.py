@@ -10,7 +10,6 @@ It is the real broker, in a thread: files, sockets and all. A process forked whi
 own it: there `stop` and the end of the ``with`` do nothing.
 """
 
-import itertools
 import os
 import shutil
 from collections.abc import Mapping
@@ -24,16 +23,13 @@ from moldau.assembly.thread import BrokerThread
 from moldau.broker.api.catalog import served_api
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
-from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.extras import require
 from moldau.protocol.api_keys import ApiKey
+from moldau.testing.topics import Topics, setting_text
 
 if TYPE_CHECKING:
-    from moldau.client.cluster import Cluster
     from moldau.registry.server import RegistryServer
 
-TOPIC_NAME_MAX = 249
-"""Kafka's limit for the name of a topic."""
 PREFIX = "moldau-test-"
 """Of the directories that are removed with the broker."""
 
@@ -41,7 +37,7 @@ new_event_loop().close()  # imports the loop's library now, so that starting a b
 served_api(ApiKey.API_VERSIONS)  # and what every client asks first
 
 
-class Broker:
+class Broker(Topics):
     """A broker to test against; starts at ``with``, or by `start`.
 
     `settings` are Kafka's: ``Broker(settings={"num.partitions": 3})``. `directory` keeps the data in a directory of the caller's, which is
@@ -60,16 +56,16 @@ class Broker:
     ) -> None:
         if registry:
             require("registry", "a schema registry")
+        super().__init__()
         self.directory = Path(make_temporary(PREFIX) if directory is None else directory)
         self._owns_directory = directory is None
-        self._settings = [f"{name}={_text(value)}" for name, value in (settings or {}).items()]
+        self._settings = [f"{name}={setting_text(value)}" for name, value in (settings or {}).items()]
         self._port = port
         self._thread: BrokerThread | None = None
         self._wants_registry = registry
         self._registry: RegistryServer | None = None
         self._registry_port = 0
         self._pid = os.getpid()
-        self._names = itertools.count(1)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -141,55 +137,9 @@ class Broker:
         if self._owns_directory and os.getpid() == self._pid:
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None) -> str:
-        """Create a topic; its name. RequestFailedError says why it cannot be."""
-        from moldau.client.admin import Admin
-
-        with self._cluster() as cluster:
-            configs = {key: _text(value) for key, value in (config or {}).items()}
-            return Admin(cluster).create_topic(name, partitions, configs=configs).name
-
-    def delete_topic(self, name: str, *, missing_ok: bool = False) -> None:
-        """Delete a topic and its records."""
-        from moldau.client.admin import Admin
-
-        with self._cluster() as cluster:
-            try:
-                Admin(cluster).delete_topic(name)
-            except PeerError as error:
-                if not (missing_ok and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                    raise
-
-    def topics(self) -> list[str]:
-        """Names of all topics."""
-        with self._cluster() as cluster:
-            return [topic.name for topic in cluster.topics()]
-
-    def _cluster(self) -> "Cluster":
-        from moldau.client.cluster import Cluster
-
-        return Cluster(self.bootstrap_servers)
-
-    def unique_topic(self, hint: str = "topic") -> str:
-        """A topic name that this broker has not given before, made from `hint`; the topic is not created."""
-        number = f"-{next(self._names)}"
-        legal = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in hint)
-        return legal[: TOPIC_NAME_MAX - len(number)] + number
-
     def __enter__(self) -> Self:
         self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _text(value: object) -> str:
-    """A setting as a file would have it: ``True`` is ``true``, a list is joined by commas."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case list() | tuple():
-            return ",".join(map(_text, value))
-        case _:
-            return str(value)
