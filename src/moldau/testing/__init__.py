@@ -1,6 +1,6 @@
-"""For tests, ours and those of our users: fakes of the ports, a broker to test against.
+"""For tests, ours and those of our users: fakes of the ports, a broker and a cluster to test against.
 
-``from moldau.testing import Broker``. Nothing is imported before it is asked for, since pytest imports this room in every run.
+``from moldau.testing import Broker, Cluster``. Nothing is imported before it is asked for, since pytest imports this room in every run.
 """
 
 import gc
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moldau.testing.broker import Broker
+    from moldau.testing.cluster.cluster import Cluster
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Cluster"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,4 +25,8 @@ def __getattr__(name: str) -> Any:
                 gc.enable()
 
         return Broker
+    if name == "Cluster":
+        from moldau.testing.cluster.cluster import Cluster
+
+        return Cluster
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
