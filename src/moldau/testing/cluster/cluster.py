@@ -214,7 +214,7 @@ class Cluster(Topics):
         return self._wait(find, "a broker that is up is the controller")
 
     def wait_until_in_sync(self, topic: str | None = None, *, replicas: int | None = None, timeout_s: float | None = None) -> None:
-        """Until all replicas of a topic, or of all topics, are in sync, or so many `replicas` of each partition."""
+        """Until all replicas of a topic, or of all topics, are in sync on brokers that are up, or so many `replicas` of each partition."""
         what = f"{replicas or 'all'} replicas of {topic or 'all topics'} are in sync"
         self._wait(lambda: self._is_in_sync(topic, replicas), what, timeout_s)
 
@@ -230,8 +230,8 @@ class Cluster(Topics):
             raise error
         self._wait(lambda: self.leader_of(topic, partition) == to, f"broker {to} leads {topic}-{partition}")
 
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Have the replicas of the partition on these brokers, the preferred leader first; waits until all are in sync."""
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int], *, wait: bool = True) -> None:
+        """Have the replicas of the partition on these brokers, the preferred leader first, and `wait` until all are in sync."""
         place = TopicPartition(topic, partition)
         with self._cluster() as asked:
             refused = Reassignments(asked).alter({place: replicas})
@@ -242,7 +242,8 @@ class Cluster(Topics):
             found = self._partition(topic, partition)
             return found is not None and list(found.replicas) == list(replicas) and len(found.isr) == len(replicas)
 
-        self._wait(is_done, f"the replicas of {topic}-{partition} are on {', '.join(map(str, replicas))}, in sync")
+        if wait:
+            self._wait(is_done, f"the replicas of {topic}-{partition} are on {', '.join(map(str, replicas))}, in sync")
 
     # For tests that fail
 
@@ -337,7 +338,11 @@ class Cluster(Topics):
         found = _latest(self._views(None if topic is None else [topic]))
         if topic is not None and not found:
             return False
-        return all(len(each.isr) >= (replicas or len(each.replicas)) and self._is_up(each.leader) for each in found.values())
+        live = {each.broker_id: None for each in self._up()}
+        return all(
+            each.leader in live and sum(replica in live for replica in each.isr) >= (replicas or len(each.replicas))
+            for each in found.values()
+        )
 
     def _wait(self, find: Callable[[], T | None], what: str, timeout_s: float | None = None) -> T:
         """Until it finds something: that. TimeoutError."""
