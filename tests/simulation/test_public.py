@@ -6,6 +6,8 @@ import pytest
 
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation import World, simulate
+from moldau.testing.simulation.public_cluster import ClusterWorld
+from moldau.testing.simulation.waiting import NotConvergedError
 from support.pages import ROOT
 
 PAGE = ROOT / "docs" / "simulation.md"
@@ -41,6 +43,57 @@ async def test_a_group_resumes_after_faults(sim: World) -> None:
     assert await consumer.committed([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 20}
 
 
+@simulate(seeds=range(4), brokers=3)
+async def test_a_cluster_keeps_everything_when_a_leader_is_killed_and_another_cut_off(sim: ClusterWorld) -> None:
+    await sim.create_topic("t")
+    await sim.wait_until_in_sync("t")
+    async with sim.producer() as producer:
+        await producer.send_and_wait("t", b"0")
+        killed = await sim.leader_of("t")
+        sim.kill(killed)
+        await producer.send_and_wait("t", b"1")
+        assert await sim.leader_of("t") != killed
+        await sim.restart(killed)
+        await sim.wait_until_in_sync("t")
+        isolated = await sim.leader_of("t")
+        sim.isolate(isolated, seconds=60)
+        while await sim.leader_of("t") == isolated:
+            await sim.sleep(1)
+        await producer.send_and_wait("t", b"2")
+        await sim.heal()
+        await producer.send_and_wait("t", b"3")
+    assert await sim.read("t") == [b"0", b"1", b"2", b"3"]
+
+
+@simulate(seeds=range(3), faults=("kill", "cut_link", "roll"), brokers=3)
+async def test_a_cluster_has_faults_at_moments_of_chance_too(sim: ClusterWorld) -> None:
+    await sim.create_topic("t")
+    async with sim.producer() as producer:
+        for number in range(20):
+            await producer.send_and_wait("t", b"%d" % number)
+            await sim.sleep(1)
+    await sim.heal()
+    assert await sim.read("t") == [b"%d" % number for number in range(20)]
+
+
+@simulate(seeds=range(2), brokers=3)
+async def test_a_follower_that_is_paused_or_cut_off_falls_out_of_sync_and_catches_up(sim: ClusterWorld) -> None:
+    await sim.create_topic("t")
+    await sim.wait_until_in_sync("t")
+    leader, controller = await sim.leader_of("t"), await sim.controller()
+    follower = next(each for each in sim.broker_ids if each not in (leader, controller))
+    async with sim.producer() as producer:
+        sim.partition(leader, follower, one_way=True)
+        await sim.wait_until_in_sync("t", replicas=2)
+        await producer.send_and_wait("t", b"0")
+        sim.reconnect()
+        await sim.wait_until_in_sync("t")
+        sim.pause(follower, 30)
+        await producer.send_and_wait("t", b"1")
+        await sim.heal()
+    assert await sim.read("t") == [b"0", b"1"]
+
+
 def test_a_failure_names_the_line_that_repeats_it() -> None:
     @simulate(seeds=[3, 7], faults=("pause",), settings={"num.partitions": 2})
     async def fails(sim: World) -> None:
@@ -64,7 +117,19 @@ def test_what_a_started_coroutine_raises_fails_the_test() -> None:
         fails()
 
 
+def test_a_failure_of_a_cluster_is_repeated_with_as_many_brokers() -> None:
+    @simulate(seeds=[1], brokers=2)
+    async def fails(sim: ClusterWorld) -> None:
+        assert await sim.leader_of("t") == 0, "planted"
+
+    with pytest.raises(NotConvergedError, match="waited for in vain: t-0 has a leader") as raised:
+        fails()
+    assert raised.value.__notes__ == ["again: @simulate(seeds=[1], faults=(), brokers=2)"]
+
+
 def test_unknown_faults_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"no such faults: disk_full; there are kill, .*, cut_link"):
+        simulate(faults=("disk_full",), brokers=3)
     with pytest.raises(ValueError, match="no such faults: earthquake; there are kill"):
         simulate(faults=("earthquake",))
 

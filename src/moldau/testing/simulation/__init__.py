@@ -3,6 +3,10 @@
     @simulate(seeds=range(20), faults=("kill", "disconnect", "slow_disk"))
     async def test_nothing_is_lost(sim): ...
 
+    @simulate(brokers=3)
+    async def test_a_leader_is_lost(sim):
+        sim.kill(await sim.leader_of("orders"))
+
 Nothing is imported before it is asked for.
 """
 

@@ -13,7 +13,7 @@ from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.invariants import Invariants
 from moldau.testing.simulation.nemesis import Nemesis, draw_faults
-from moldau.testing.simulation.options import FAULTS, Options, draw_options
+from moldau.testing.simulation.options import CLUSTER_FAULTS, FAULTS, FAULTS_OF_ONE, Options, draw_cluster, draw_options
 from moldau.testing.simulation.power_cuts import PowerCuts
 from moldau.testing.simulation.probes import SimulatedProbe
 from moldau.testing.simulation.simulation import Simulation
@@ -100,26 +100,32 @@ class World:
                 task.result()
 
 
-Test = Callable[[World], Coroutine[Any, Any, None]]
+Test = Callable[[Any], Coroutine[Any, Any, None]]
 
 
 def simulate(
-    *, seeds: Iterable[int] = range(20), faults: Sequence[str] = (), settings: Mapping[str, object] | None = None
+    *, seeds: Iterable[int] = range(20), faults: Sequence[str] = (), settings: Mapping[str, object] | None = None, brokers: int = 1
 ) -> Callable[[Test], Callable[[], None]]:
     """Run a test, ``async def test(sim)``, once for each seed: each is a broker with settings of its own and faults at other times.
 
-    `faults` are kinds of :data:`moldau.testing.simulation.options.FAULTS`; `settings` are the broker's, instead of what the seed draws. A
-    failure is reported with the line that repeats it.
+    `faults` are kinds of :data:`moldau.testing.simulation.options.FAULTS`; `settings` are the broker's, instead of what the seed draws.
+    Several `brokers` are a cluster, and `sim` is a :class:`moldau.testing.simulation.public_cluster.ClusterWorld`. A failure is reported
+    with the line that repeats it.
     """
-    unknown = sorted(set(faults) - set(FAULTS))
+    kinds = FAULTS if brokers == 1 else [kind for kind in (*FAULTS, *CLUSTER_FAULTS) if kind not in FAULTS_OF_ONE]
+    unknown = sorted(set(faults) - set(kinds))
     if unknown:
-        raise ValueError(f"no such faults: {', '.join(unknown)}; there are {', '.join(FAULTS)}")
+        raise ValueError(f"no such faults: {', '.join(unknown)}; there are {', '.join(kinds)}")
     all_seeds = list(seeds)
 
     def decorate(test: Test) -> Callable[[], None]:
         def run() -> None:
             for seed in all_seeds:
                 drawn = draw_options(seed, ())
+                if brokers > 1:
+                    draw_cluster(drawn)
+                    drawn.brokers = brokers
+                    drawn.settings |= _replication(brokers)
                 options = replace(
                     drawn,
                     faults=dict.fromkeys(faults, INTERVAL_S),
@@ -130,6 +136,7 @@ def simulate(
                     run_test(options, test)
                 except BaseException as error:
                     again = f"faults={tuple(faults)!r}" + (f", settings={dict(settings)!r}" if settings else "")
+                    again += f", brokers={brokers}" if brokers > 1 else ""
                     error.add_note(f"again: @simulate(seeds=[{seed}], {again})")
                     raise
 
@@ -140,18 +147,24 @@ def simulate(
     return decorate
 
 
+def _replication(brokers: int) -> dict[str, object]:
+    """Three replicas, or as many as there are brokers; one may fail."""
+    replicas = min(3, brokers)
+    return {"default.replication.factor": replicas, "min.insync.replicas": max(1, replicas - 1)}
+
+
 def run_test(options: Options, test: Test) -> None:
     """Run a test once. Raises what it raises, or what the broker reports as a bug of its own."""
     simulation = Simulation(options)
     bugs = BugHandler()
     with bugs, SimulatedProbe(options.seed):
         try:
-            Invariants(simulation.host).on_seen = PowerCuts(simulation.host, simulation.history, simulation.partitions).see
             nemesis = Nemesis(simulation.hosts, draw_faults(options), may_cut_power="power_cut" in options.faults)
-            world = World(simulation, nemesis)
+            world = _world(simulation, nemesis)
 
             async def main() -> None:
-                simulation.host.start()
+                for host in simulation.hosts:
+                    host.start()
                 nemesis.begin()
                 await test(world)
                 world.check()
@@ -161,3 +174,12 @@ def run_test(options: Options, test: Test) -> None:
             simulation.close()
     if bugs.found:
         raise AssertionError("a bug of the broker: " + bugs.found[0])
+
+
+def _world(simulation: Simulation, nemesis: Nemesis) -> World:
+    if len(simulation.hosts) > 1:
+        from moldau.testing.simulation.public_cluster import ClusterWorld
+
+        return ClusterWorld(simulation, nemesis)
+    Invariants(simulation.host).on_seen = PowerCuts(simulation.host, simulation.history, simulation.partitions).see
+    return World(simulation, nemesis)
