@@ -1,6 +1,6 @@
 # Moldau: the commands of the house. `make demo` and `make test` set up whatever they need.
 .DELETE_ON_ERROR:
-.PHONY: demo test check quick torture properties simulate simulate-mutants bench dist setup clean
+.PHONY: demo test check quick torture properties simulate simulate-mutants faults bench dist setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -50,6 +50,9 @@ simulate: $(READY)  ## simulated brokers under faults: SEEDS=N runs from seed FI
 
 simulate-mutants: $(READY)  ## planted bugs, and how many seeds it takes to find each
 	$(BIN)/python -m moldau.testing.simulation --mutants
+
+faults: $(READY)  ## workloads under every kind of fault on clusters of real processes: the tables of docs/faults.md; SECONDS=N for each cell
+	PYTHONPATH=tests $(BIN)/python -m support.fault_table --seconds $(or $(SECONDS),8) --page docs/faults.md
 
 bench: $(READY)  ## measurements beside Apache Kafka in the same run; JSON lines
 	$(BIN)/python benchmarks/run.py

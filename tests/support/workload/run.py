@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -23,6 +24,14 @@ ABANDON_S = 20.0
 
 CALM_S = (0.5, 4)
 """Between two faults, at least and at most."""
+
+
+class Clients(NamedTuple):
+    """Who takes part, in the order in which they end."""
+
+    producers: Sequence[Worker]
+    copiers: Sequence[Worker] = ()
+    readers: Sequence[Worker] = ()
 
 
 def run(world: World, server: Server, directory: Path, *, seconds: float, faults_least: int) -> Nemesis:
@@ -54,20 +63,15 @@ def run(world: World, server: Server, directory: Path, *, seconds: float, faults
     ]
     copiers: list[Worker] = [Copier(world, f"copier-{n}", strategy=eager) for n in range(2)]
     nemesis = Nemesis(world, server, calm_s=CALM_S)
-    everyone = [*producers, *readers, *copiers, nemesis]
-    for worker in everyone:
-        worker.start()
     try:
         until = time.monotonic() + seconds
-        while (time.monotonic() < until or nemesis.kills + nemesis.stops < faults_least) and not world.failures:
-            time.sleep(0.2)
-        for stage in ([nemesis], producers, [_until_copied(world)], copiers, readers):
-            _end(world, stage)
-        for isolation in (True, False):
-            name = f"drain, {'committed' if isolation else 'everything'}"
-            _end(world, [_started(Drain(world, name, committed=isolation))])
+        drive(
+            world,
+            Clients(producers, copiers, readers),
+            nemesis,
+            lambda: time.monotonic() >= until and nemesis.kills + nemesis.stops >= faults_least,
+        )
     finally:
-        _abandon(everyone)
         java.close()
     history = world.history
     faults = f"{nemesis.kills} kills, {nemesis.stops} stops"
@@ -75,6 +79,27 @@ def run(world: World, server: Server, directory: Path, *, seconds: float, faults
     polled = sum(len(reader.value) for reader in history.readers)
     print(f"{faults}; {counts}; {polled} records polled by {len(history.readers)} readers; {history.ended:.0f} s")
     return nemesis
+
+
+def drive(world: World, clients: Clients, nemesis: Worker, is_enough: Callable[[], bool]) -> None:
+    """Start all, end them in their order when it is enough, and read everything that is there. Raises as `run` does."""
+    everyone = [*clients.producers, *clients.readers, *clients.copiers, nemesis]
+    for worker in everyone:
+        worker.start()
+    try:
+        while not is_enough() and not world.failures:
+            time.sleep(0.2)
+        end(world, [nemesis])
+        end(world, clients.producers)
+        if clients.copiers:
+            end(world, [_until_copied(world)])
+        end(world, clients.copiers)
+        end(world, clients.readers)
+        for isolation in (True, False):
+            name = f"drain, {'committed' if isolation else 'everything'}"
+            end(world, [_started(Drain(world, name, committed=isolation))])
+    finally:
+        _abandon(everyone)
 
 
 def _create_topics(world: World) -> None:
@@ -88,7 +113,7 @@ def _started(worker: Worker) -> Worker:
     return worker
 
 
-def _end(world: World, workers: Sequence[threading.Thread]) -> None:
+def end(world: World, workers: Sequence[threading.Thread]) -> None:
     """Tell them to stop and wait until they have; raise what went wrong with any client so far."""
     for worker in workers:
         if isinstance(worker, Worker):

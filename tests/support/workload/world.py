@@ -102,6 +102,7 @@ def may_pass(error: Any) -> bool:
         *(codes.REQUEST_TIMED_OUT, codes.COORDINATOR_NOT_AVAILABLE, codes.COORDINATOR_LOAD_IN_PROGRESS, codes.NOT_COORDINATOR),
         *(codes.NOT_LEADER_FOR_PARTITION, codes.LEADER_NOT_AVAILABLE, codes.UNSTABLE_OFFSET_COMMIT, codes.CONCURRENT_TRANSACTIONS),
         *(codes.NETWORK_EXCEPTION, codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION, codes._UNKNOWN_TOPIC, codes._DESTROY_BROKER),
+        *(codes.OFFSET_NOT_AVAILABLE, codes.FENCED_LEADER_EPOCH, codes.UNKNOWN_LEADER_EPOCH, codes.NOT_ENOUGH_REPLICAS),
     )
     return error.retriable() or error.code() in passing
 

@@ -1,0 +1,63 @@
+"""The table in words: what happened by fault, and which cells were run."""
+
+from collections.abc import Iterable, Sequence
+
+from support.fault_table.cell import Result
+from support.fault_table.faults import FAULTS, faults_of
+from support.fault_table.stage import STORES
+from support.fault_table.workloads import WORKLOADS
+
+NAMES = {"file": "metadata in a shared file", "zookeeper": "metadata in ZooKeeper"}
+
+
+def tables(results: Sequence[Result]) -> str:
+    """Markdown."""
+    parts = [_sum(results)]
+    for store in STORES:
+        found = [each for each in results if each.store == store]
+        if found:
+            parts += [f"### {NAMES[store].capitalize()}", _by_fault(store, found), _cells(store, found)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _sum(results: Sequence[Result]) -> str:
+    cells = len({(each.store, each.workload, each.fault) for each in results})
+    counts = f"{_total(results, 'faults')} faults in {cells} cells; {_total(results, 'acknowledged')} records acknowledged"
+    lost, doubled, wrong = _total(results, "lost"), _total(results, "doubled"), sum(map(_is_wrong, results))
+    return f"{counts}, {lost} lost, {doubled} doubled; {wrong} runs with something wrong."
+
+
+def _by_fault(store: str, results: Sequence[Result]) -> str:
+    rows = []
+    for fault in faults_of(store):
+        found = [each for each in results if each.fault == fault]
+        if found:
+            counts = [str(_total(found, name)) for name in ("faults", "acknowledged", "lost", "doubled")]
+            longest = max(each.stall_s for each in found)
+            rows.append([fault, *counts, f"{longest:.1f} s", str(sum(map(_is_wrong, found)))])
+    return _markdown(["fault", "injected", "acknowledged", "lost", "doubled", "longest stall", "runs with something wrong"], rows)
+
+
+def _cells(store: str, results: Sequence[Result]) -> str:
+    """Faults by fault and workload; empty is not run, ! is wrong."""
+    rows = []
+    for fault in (each for each in FAULTS if each in faults_of(store)):
+        row = [fault]
+        for workload in WORKLOADS:
+            found = [each for each in results if (each.fault, each.workload) == (fault, workload)]
+            row.append((str(_total(found, "faults")) + "!" * any(map(_is_wrong, found))) if found else "")
+        rows.append(row)
+    return _markdown(["faults injected", *WORKLOADS], rows)
+
+
+def _is_wrong(result: Result) -> bool:
+    return bool(result.wrong)
+
+
+def _total(results: Iterable[Result], name: str) -> int:
+    return sum(getattr(each, name) for each in results)
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
