@@ -17,7 +17,7 @@ from support.fault_table.faults import FAULTS
 from support.fault_table.stage import Stage
 from support.fault_table.workloads import COMPACTED, COMPACTED_SETTINGS, WORKLOADS, Workload, forward_groups
 from support.workload.run import drive
-from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World
+from support.workload.world import COPIES, NUMBERS, Worker, World
 
 CALM_S = (0.3, 1.0)
 """Between two faults, at least and at most."""
@@ -97,7 +97,7 @@ def run_cell(directory: Path, store: str, workload: str, fault: str, *, seed: in
         work = None
         try:
             for topic, settings in TOPICS.items():
-                stage.cluster.create_topic(topic, PARTITIONS, settings)
+                stage.create_topic(topic, settings)
             world.history.forward_groups |= forward_groups()
             work = WORKLOADS[workload](world)
             stage.topic, stage.coordinated = work.topic, list(work.coordinated)

@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,8 @@ from moldau.adapters.zookeeper_server import ZookeeperServer, free_ports
 from moldau.assembly.local_cluster.state import ProcessState
 from moldau.client.cluster import Cluster as Client
 from moldau.client.cluster import CoordinatorClient
-from moldau.model.errors import MoldauError
+from moldau.client.errors import RequestFailedError
+from moldau.model.errors import ErrorCode, MoldauError
 from moldau.testing import Cluster
 from support.fault_table.process_faults import ProcessFaults
 from support.zookeeper import HOST, wait_serving
@@ -77,6 +78,13 @@ class Stage:
         finally:
             for name in self._faults.environment:
                 del os.environ[name]
+
+    def create_topic(self, name: str, settings: Mapping[str, object]) -> None:
+        try:
+            self.cluster.create_topic(name, PARTITIONS, settings)
+        except RequestFailedError as error:  # by the first of two requests, whose controller was replaced before it answered
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
 
     # Who is who, at this moment
 
