@@ -6,7 +6,7 @@ import pytest
 
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation import World, simulate
-from moldau.testing.simulation.public_cluster import ClusterWorld
+from moldau.testing.simulation.cluster_world import ClusterWorld
 from moldau.testing.simulation.waiting import NotConvergedError
 from support.pages import ROOT
 

@@ -13,14 +13,19 @@ Nothing is imported before it is asked for.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moldau.testing.simulation.public import World, simulate
+    from moldau.testing.simulation.public import simulate
+    from moldau.testing.simulation.world import World
 
 __all__ = ["World", "simulate"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from moldau.testing.simulation import public
+    if name == "simulate":
+        from moldau.testing.simulation.public import simulate
 
-        return getattr(public, name)
+        return simulate
+    if name == "World":
+        from moldau.testing.simulation.world import World
+
+        return World
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,10 +7,10 @@ from moldau.cluster import znodes
 from moldau.testing.simulation.cluster_judge import ClusterJudge
 from moldau.testing.simulation.convergence import converge
 from moldau.testing.simulation.nemesis import Nemesis
-from moldau.testing.simulation.public import World
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.tree_view import PartitionInTree, partitions_in
 from moldau.testing.simulation.waiting import NotConvergedError
+from moldau.testing.simulation.world import World
 
 POLL_S = 0.05
 LIMIT_S = 120.0
