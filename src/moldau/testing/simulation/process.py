@@ -229,7 +229,7 @@ class Incarnation:
         endpoint = Endpoint(LISTENER, host.name, PORT)
         broker.advertised = {LISTENER: endpoint}
         try:
-            broker.start(BrokerInfo(broker.broker_id, (endpoint,)), self._started)
+            broker.start(BrokerInfo(broker.broker_id, (endpoint,), config.optional_string("broker.rack")), self._started)
         except WorldError as error:
             self._started(error)
 

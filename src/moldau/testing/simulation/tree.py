@@ -152,6 +152,14 @@ class SimulatedSession:
         """Cut it off when the nth request from now has been carried out, before its answer."""
         self._session.lose_answer(nth)
 
+    def hold(self) -> None:
+        """Keep requests that reach the tree from now on, before they take effect."""
+        self._session.hold()
+
+    def release(self) -> None:
+        """Carry out what is held, and hold no more."""
+        self._session.release()
+
     def process_ended(self) -> None:
         """The process is gone: its ephemeral nodes go with it, after some time."""
         self._is_over = True
