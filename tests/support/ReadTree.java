@@ -17,12 +17,14 @@ class ReadTree {
                 arguments[0], false, 10000, 10000, 10, Time.SYSTEM, "reader", new ZKClientConfig(), "kafka.server", "Reader", false, false);
         String topic = arguments[1];
         System.out.println("cluster " + client.getClusterId().get());
-        System.out.println("controller " + client.getControllerId().get());
+        System.out.println("controller " + client.getControllerId().get() + " epoch " + client.getControllerEpoch().get()._1());
         for (Broker broker : CollectionConverters.asJava(client.getAllBrokersInCluster())) {
-            System.out.println("broker " + broker.id() + " " + broker.endPoints().head().host() + ":" + broker.endPoints().head().port());
+            System.out.println("broker " + broker.id() + " " + broker.endPoints().head().host() + ":" + broker.endPoints().head().port()
+                    + " rack " + broker.rack());
         }
         System.out.println("topics " + new TreeSet<>(CollectionConverters.asJava(client.getAllTopicsInCluster(false))));
         scala.collection.immutable.Set<String> names = client.getAllTopicsInCluster(false);
+        System.out.println("id " + client.getTopicIdsForTopics(names).apply(topic));
         var assigned = CollectionConverters.asJava(client.getFullReplicaAssignmentForTopics(names));
         for (int partition = 0; assigned.containsKey(new TopicPartition(topic, partition)); partition++) {
             TopicPartition each = new TopicPartition(topic, partition);
@@ -34,6 +36,9 @@ class ReadTree {
         }
         Properties config = client.getEntityConfigs("topics", topic);
         System.out.println("config " + config);
+        System.out.println("defaults " + client.getEntityConfigs("brokers", "<default>"));
+        System.out.println("deleted " + CollectionConverters.asJava(client.getTopicDeletions()));
+        System.out.println("reassigned " + CollectionConverters.asJava(client.getPartitionReassignment()));
         client.close();
     }
 }

@@ -91,6 +91,26 @@ class LocalCluster:
 
         return wait_for(in_sync)
 
+    def kill_broker(self, broker_id: int) -> None:
+        """SIGKILL, and wait until others lead what it led."""
+        self.kill(broker_id)
+        wait_for(lambda: self._led_without(broker_id))
+
+    def kill_leader(self, topic: str) -> None:
+        """The same for the broker that leads the topic's first partition."""
+        found = wait_for(lambda: self.partition(topic))
+        self.kill_broker(found["leader"])
+
+    def recover(self) -> None:
+        """Start brokers again that are dead, and wait until all replicas are in sync."""
+        if dead := [broker_id for broker_id, state in self.states().items() if state == "dead"]:
+            self.restart(*dead)
+        wait_for(lambda: self.status()["under_replicated"] == [])
+
+    def _led_without(self, broker_id: int) -> bool:
+        partitions = self.status()["partitions"]
+        return partitions is not None and all(each["leader"] not in (None, broker_id) for each in partitions)
+
     def logs(self) -> str:
         """What its brokers printed, for a test that fails."""
         return "\n".join(f"== {each.name}\n{each.read_text()}" for each in sorted((self.directory / "logs").iterdir()))
