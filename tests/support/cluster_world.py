@@ -314,6 +314,8 @@ class ClientCall:
 
     def __init__(self, request: Any, version: int) -> None:
         self.response: Any = None
+        self.is_lost = False
+        """Whether the connection has ended."""
         self._request = request
         self._version = version
         self._rpc = Rpc("tests", 1 << 24, 2)
@@ -341,4 +343,5 @@ class ClientCall:
 
     def queue_drained(self) -> None: ...
 
-    def connection_lost(self, error: Exception | None) -> None: ...
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_lost = True

@@ -45,6 +45,8 @@ LOGS_SHARE = 0.75
 """Which share of `shutdown.timeout.ms`, from the signal on, there is for syncing logs. Then the process ends soon, and in order."""
 LOGS_SHARE_AFTER = 0.25
 """Which share of `shutdown.forced.after.ms` there is in any case, however long connections have taken."""
+METADATA_WAIT_S = 10.0
+"""How long a start waits for what another broker, which is controller, sends."""
 UNREAD_LIMIT_S = 0.5
 """How long a stop waits for a peer that takes nothing of what is queued for it."""
 
@@ -84,12 +86,14 @@ class RunningBroker:
         self._tree: TreeStore
         self._starting: asyncio.Future[None] = loop.create_future()
         """Ends when the broker is open, for a start that waits for that."""
+        self._waiting: asyncio.Future[None] = loop.create_future()
+        """Ends when the broker has metadata, for a start that waits for that."""
         self._server: Server
         self._deadline = math.inf
 
     async def start(self, *, adopt: bool = False, on_bound: Callable[[], object] = lambda: None) -> None:
         """Listen and serve. OSError for the sockets, WorldError for the rest; then nothing is left open. Waits only for a store
-        that is not this process's own.
+        that is not this process's own, and for a controller that is another broker, which sends what clients are answered.
 
         `on_bound` is called when it has the ports, before the store is opened; what it raises ends the start in the same way.
         """
@@ -104,6 +108,7 @@ class RunningBroker:
             raise
         bound_to = [bound.getsockname()[:2] for _, bound in sockets]
         self._server.serve(sockets)
+        await self._wait_for_metadata()
         warn_if_exposed("broker", bound_to, "set listeners=PLAINTEXT://localhost:9092 (moldau serve --listen localhost:9092)")
         ignored = self.config.static.without_effect()
         if ignored:
@@ -161,16 +166,32 @@ class RunningBroker:
             await stopped
         syncs.close()
 
+    async def _wait_for_metadata(self) -> None:
+        """For a bounded time: a broker whose controller is gone comes up all the same, and requests of clients wait."""
+        cache = self.broker.cache
+        if cache.is_complete:
+            return
+        cache.on_complete[self._end_wait] = None
+        try:
+            await asyncio.wait_for(self._waiting, METADATA_WAIT_S)
+        except TimeoutError:
+            _LOG.warning("no metadata received from a controller within %.0f s; requests of clients wait for them", METADATA_WAIT_S)
+
+    def _end_wait(self) -> None:
+        if not self._waiting.done():
+            self._waiting.set_result(None)
+
     def _network(self) -> "Network":
         from moldau.adapters.asyncio_network import AsyncioNetwork
 
         return AsyncioNetwork(self._loop)
 
     def interrupt_start(self) -> None:
-        """Have a start that waits for the metadata store end with StartInterruptedError."""
+        """Have a start that waits for the metadata store end with StartInterruptedError, and one that waits for metadata end at once."""
         if not self._starting.done():
             self._starting.set_exception(StartInterruptedError("the start was interrupted"))
             self._starting.exception()  # it may be that nothing waits
+        self._end_wait()
 
     def hurry(self) -> None:
         """Cut the connections that a stop is waiting for, or would wait for."""

@@ -14,7 +14,7 @@ from moldau.broker.admin_log import AdminLog
 from moldau.broker.admission.admission import Admission
 from moldau.broker.api.pipeline import Pipeline
 from moldau.broker.handlers.produce.walks import BatchWalks
-from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
+from moldau.broker.metadata.applier import MetadataApplier
 from moldau.broker.metadata.membership import ClusterMembership
 from moldau.broker.metrics.counters import Counters
 from moldau.broker.network.connection import Connection
@@ -25,7 +25,7 @@ from moldau.broker.replicas.purgatory import Purgatory
 from moldau.broker.replicas.rules import SettingsCache
 from moldau.broker.security import AllowAll, Channel
 from moldau.cluster.producer_ids import ProducerIds
-from moldau.cluster.snapshot import BrokerInfo, Endpoint
+from moldau.cluster.snapshot import BrokerInfo, Endpoint, MetadataCache
 from moldau.cluster.store import MetadataStore
 from moldau.log.cache import OPEN_FILES_MAX, SegmentCache
 from moldau.log.manager import LogManager
@@ -209,7 +209,7 @@ class Broker:
             self._started(found)
             return
         if found.brokers:
-            self._configure()
+            self.admission.configure(self.config)
         self._first_configs = found.topics
         self.logs = self.replicas.logs = LogManager(
             self._files,
@@ -408,7 +408,12 @@ class Broker:
         self.connections_made += 1
         advertised = self.advertised.get(listener) or Endpoint(listener, *transport.local)
         channel = Channel(listener, transport.peer, advertised, self.connections_made)
-        connection = Connection(self, transport, channel)
+        if self.cache.is_complete:
+            connection = Connection(self, transport, channel)
+        else:
+            from moldau.broker.network.early_connection import EarlyConnection
+
+            connection = EarlyConnection(self, transport, channel)
         self.connections[connection] = None
         return connection
 
@@ -430,7 +435,7 @@ class Broker:
 
     def reconfigured(self) -> None:
         """The broker's configuration has changed."""
-        self._configure()
+        self.admission.configure(self.config)
         for listener in self.on_reconfigured:
             listener()
 
@@ -446,6 +451,3 @@ class Broker:
             self.producer_ids.pass_over(max(used), done)
         else:
             done(None)
-
-    def _configure(self) -> None:
-        self.admission.configure(self.config)

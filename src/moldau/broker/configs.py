@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.metadata.admin import ClusterAdmin, warn_without_effect
 from moldau.cluster.controller.requests import AlterConfig, AlteredConfig, ConfigEdit, ConfigOperation, ConfigTarget
-from moldau.cluster.snapshot import unknown_topic
+from moldau.cluster.snapshot import MetadataCache, unknown_topic
 from moldau.model.config import (
     BROKER,
     TOPIC,
@@ -27,7 +27,7 @@ from moldau.model.steps import Pause
 from moldau.model.topic_names import check_name
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.applier import MetadataCache
+    from moldau.cluster.snapshot import MetadataCache
 
 
 class ResourceType(IntEnum):

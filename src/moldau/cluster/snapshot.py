@@ -4,7 +4,7 @@ A request takes one snapshot and answers from it alone, so it never sees half of
 not of the topics (2,000 topics: about a tenth of a millisecond).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -138,6 +138,30 @@ class MetadataSnapshot:
         """The same with other dynamic configurations of a broker, or of all."""
         configs = {**self.broker_configs, broker_id: values}
         return MetadataSnapshot(self.cluster_id, self.controller_id, self.brokers, self.topics, self.topic_configs, configs, self)
+
+
+class MetadataCache:
+    """The cluster as this broker knows it."""
+
+    def __init__(self) -> None:
+        self.snapshot = MetadataSnapshot()
+        self.new_configs: dict[str, Mapping[str, str]] = {}
+        """Configurations of topics that are not in the snapshot yet, because they are being opened first."""
+        self.is_complete = False
+        """Whether the snapshot has had all of the cluster: before, a topic that it lacks may exist."""
+        self.on_complete: dict[Callable[[], object], None] = {}
+        """Called once it has."""
+
+    def config_of(self, topic: str) -> Mapping[str, str]:
+        """What a topic sets itself."""
+        return self.new_configs[topic] if topic in self.new_configs else self.snapshot.topic_config(topic)
+
+    def complete(self) -> None:
+        """The snapshot has all of the cluster."""
+        self.is_complete = True
+        calls, self.on_complete = self.on_complete, {}
+        for call in calls:
+            call()
 
 
 def unknown_topic(name: str) -> PeerError:

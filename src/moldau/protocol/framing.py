@@ -43,6 +43,7 @@ _read_size = Struct(">i").unpack_from
 _read_api = Struct(">hh").unpack_from
 _API_BYTES = 4
 """API key and version, the first bytes of a request."""
+_NO_API = -1
 
 _HTTP_WORDS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI ", b"HTTP")
 
@@ -135,6 +136,15 @@ class FrameReader:
         """Whether the frame that has come in part fits into what this connection holds: the rest of it takes no further memory."""
         view, start = self._view, self._start
         return view is not None and self._end - start >= SIZE_BYTES and SIZE_BYTES + int(_read_size(view, start)[0]) <= len(view) - start
+
+    @property
+    def next_api(self) -> int:
+        """API key of the request that comes next; -1 where that has not been received."""
+        view, start = self._view, self._start
+        if view is None or self._end - start < SIZE_BYTES + _API_BYTES:
+            return _NO_API
+        key: int = _read_api(view, start + SIZE_BYTES)[0]
+        return key
 
     def get_buffer(self) -> memoryview:
         """Room for the next bytes, never empty."""

@@ -323,3 +323,20 @@ class TestBackPressure:
         next(connection.frames())
         with pytest.raises(AssertionError, match="stash"):
             connection.get_buffer()
+
+
+def test_the_api_of_the_next_request_is_known_once_its_key_and_version_have_come() -> None:
+    reader = FrameReader(ReceiveBuffer(4096), 1000)
+    data = b"\0\0\0\5\0\3\0\7x" + b"\0\0\0\4\0\22\0\0"
+    seen = []
+    for position in range(len(data)):
+        room = reader.get_buffer()
+        room[:1] = data[position : position + 1]
+        reader.updated(1)
+        seen.append(reader.next_api)
+        if position == len(data) - 1:
+            assert [bytes(frame[1:2]) for frame in reader.frames()] == [b"\3", b"\22"]
+        else:
+            reader.stash()
+    assert seen == [-1] * 7 + [3] * 10
+    assert reader.next_api == -1

@@ -26,7 +26,7 @@ from moldau.cluster.control import (
     UpdateMetadata,
 )
 from moldau.cluster.queries import Query
-from moldau.cluster.snapshot import MetadataSnapshot
+from moldau.cluster.snapshot import MetadataCache
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.errors import CoordinationError, MoldauError, StorageError
@@ -51,19 +51,6 @@ T = TypeVar("T")
 
 class _IncarnationOverError(Exception):
     """The message was for an earlier registration of this broker."""
-
-
-class MetadataCache:
-    """The cluster as this broker knows it."""
-
-    def __init__(self) -> None:
-        self.snapshot = MetadataSnapshot()
-        self.new_configs: dict[str, Mapping[str, str]] = {}
-        """Configurations of topics that are not in the snapshot yet, because they are being opened first."""
-
-    def config_of(self, topic: str) -> Mapping[str, str]:
-        """What a topic sets itself."""
-        return self.new_configs[topic] if topic in self.new_configs else self.snapshot.topic_config(topic)
 
 
 class StepQueue:
@@ -256,6 +243,7 @@ class MetadataApplier:
             cache.new_configs.pop(name, None)
         self._knows_configs = False
         if control.everything is not None:
+            cache.complete()
             yield from self._remove_missed(missed, control.everything)
 
     def _remove_missed(self, topics: Sequence[str], everything: Sequence[AssignedTopic]) -> Steps:

@@ -9,7 +9,7 @@ Each request has a later number than those before it: one that timed out may sti
 after others; the broker then refuses it.
 
 The list of all topics that exist comes after what is sent of these, and before what is sent later: by it the broker removes what it has
-missed.
+missed, and takes its metadata for complete. So nothing that comes later replaces what is sent of topics before the list.
 
 An incarnation that is not registered any more gets nothing: what waited for it is answered `is_stale`.
 """
@@ -110,10 +110,12 @@ class _Caller:
 class _Entry:
     """What one request says. `kind` is the class of its `Control`; statements by what they are about."""
 
-    __slots__ = ("callers", "kind", "rest", "statements")
+    __slots__ = ("callers", "is_fixed", "kind", "rest", "statements")
 
-    def __init__(self, kind: Callable[..., Control], rest: tuple[Any, ...]) -> None:
+    def __init__(self, kind: Callable[..., Control], rest: tuple[Any, ...], *, is_fixed: bool = False) -> None:
         self.kind = kind
+        self.is_fixed = is_fixed
+        """Whether no later statement replaces one of it."""
         self.rest = rest
         """What the request says besides: epochs, live brokers."""
         self.statements: dict[Hashable, Any] = {}
@@ -132,7 +134,7 @@ class _Entry:
 class Channel:
     """To one incarnation of a broker; see the module.
 
-    Invariant: `_places` has the entry in `_waiting` of each statement that waits.
+    Invariant: `_places` has the entry in `_waiting` of each statement that waits and may be replaced.
     """
 
     def __init__(self, controller_id: int, broker_epoch: int, connection: "PeerConnection", clock: "Clock") -> None:
@@ -151,7 +153,7 @@ class Channel:
     @property
     def waiting(self) -> int:
         """Statements that are not sent yet."""
-        return len(self._places)
+        return sum(len(entry.statements) for entry in self._waiting)
 
     def send(self, control: Control, done: Done) -> None:
         """Send after what came before."""
@@ -162,7 +164,7 @@ class Channel:
             for about in entry.statements:
                 self._replace(about, entry)
             if entry.kind is UpdateMetadata:
-                self._drop_empty_updates(entry)
+                self._drop_needless_updates(entry)
             self._waiting.append(entry)
         while len(self._callers) > CALLERS_MAX:
             oldest = next(iter(self._callers))
@@ -193,16 +195,23 @@ class Channel:
     def _replace(self, about: Hashable, entry: _Entry) -> None:
         """A statement of `entry` makes an earlier one about the same needless: those who have sent that wait for this one."""
         earlier = self._places.get(about)
-        self._places[about] = entry
+        if entry.is_fixed:
+            self._places.pop(about, None)
+        else:
+            self._places[about] = entry
         if earlier is not None and earlier is not entry:
             del earlier.statements[about]
             self._move_callers(earlier, entry)
             if not earlier.statements and earlier.kind is not UpdateMetadata:
                 self._drop(earlier)
 
-    def _drop_empty_updates(self, later: _Entry) -> None:
-        """The list of live brokers alone is needless before a later one."""
-        for earlier in [each for each in self._waiting if each.kind is UpdateMetadata and not each.statements]:
+    def _drop_needless_updates(self, later: _Entry) -> None:
+        """The list of live brokers alone is needless before a later one, and all topics before a later list of all topics."""
+        updates = [each for each in self._waiting if each.kind is UpdateMetadata]
+        needless = [each for each in updates if not each.statements]
+        if _EVERYTHING in later.statements:
+            needless += [each for each in updates if each.is_fixed and each.callers.keys().isdisjoint(later.callers)]
+        for earlier in needless:
             self._move_callers(earlier, later)
             self._drop(earlier)
 
@@ -222,8 +231,9 @@ class Channel:
         if self._out is not None or self._is_closed or not self._waiting:
             return
         entry = self._out = self._waiting.popleft()
-        for about in entry.statements:
-            del self._places[about]
+        if not entry.is_fixed:
+            for about in entry.statements:
+                del self._places[about]
         self._timer = None
         self._sequence += 1
         api_key, message = request_of(entry.control(), self._controller_id, self._broker_epoch)
@@ -256,7 +266,7 @@ class Channel:
     def _put_back(self, entry: _Entry) -> None:
         """Have it sent again, but for what was replaced since it was sent."""
         said_something = bool(entry.statements)
-        for about in list(entry.statements):
+        for about in () if entry.is_fixed else list(entry.statements):
             later = self._places.get(about)
             if later is None:
                 self._places[about] = entry
@@ -290,7 +300,8 @@ def _entries(control: Control) -> Iterator[_Entry]:
             served = [(("topic", each.name), each, max(len(each.partitions), 1)) for each in topics]
             gone = [(("deleted", each), each, 1) for each in deleted]
             whole = [] if everything is None else [(_EVERYTHING, everything, PARTITIONS_MAX)]
-            yield from _divided(UpdateMetadata, (epoch, controller_id, brokers), iter([*gone, *served, *whole]))
+            rest = epoch, controller_id, brokers
+            yield from _divided(UpdateMetadata, rest, iter([*gone, *served, *whole]), is_fixed=everything is not None)
         case _:
             assert_never(control)
 
@@ -299,12 +310,14 @@ def _divided(
     kind: Callable[..., Control],
     rest: tuple[Any, ...],
     statements: "Iterator[tuple[Hashable, LedPartition | StoppedTopic | TopicInfo | str | tuple[AssignedTopic, ...], int]]",
+    *,
+    is_fixed: bool = False,
 ) -> Iterator[_Entry]:
-    entry, size = _Entry(kind, rest), 0
+    entry, size = _Entry(kind, rest, is_fixed=is_fixed), 0
     for about, statement, partitions in statements:
         if size and size + partitions > PARTITIONS_MAX:
             yield entry
-            entry, size = _Entry(kind, rest), 0
+            entry, size = _Entry(kind, rest, is_fixed=is_fixed), 0
         entry.statements[about] = statement
         size += partitions
     yield entry

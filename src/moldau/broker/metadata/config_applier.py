@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from moldau.broker.metadata.applier import READ_AGAIN_S, MetadataApplier, MetadataCache
+from moldau.broker.metadata.applier import READ_AGAIN_S, MetadataApplier
 from moldau.cluster import queries, znodes
+from moldau.cluster.snapshot import MetadataCache
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import CoordinationError

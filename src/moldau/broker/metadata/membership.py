@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from moldau.broker.metadata.applier import MetadataApplier, MetadataCache
+from moldau.broker.metadata.applier import MetadataApplier
 from moldau.broker.metadata.registration import Registration, registration_of
 from moldau.cluster import queries, znodes
 from moldau.cluster.changes import NewCluster
@@ -19,7 +19,7 @@ from moldau.cluster.controller.events import BrokerRegistered, Leave, LogEpochs
 from moldau.cluster.controller.machine import Controller
 from moldau.cluster.controller.runner import ControllerRunner
 from moldau.cluster.queries import ConfigNodes, LiveBroker
-from moldau.cluster.snapshot import BrokerInfo, MetadataSnapshot
+from moldau.cluster.snapshot import BrokerInfo, MetadataCache, MetadataSnapshot
 from moldau.cluster.store import ConfigsChanged, MetadataStore, StoreEvent, WriteResult
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.identity import ID_BYTES, TopicPartition, format_id
@@ -185,7 +185,7 @@ class ClusterMembership:
             self._clock,
             self._send,
             soon=self._soon,
-            became_controller=lambda: self._end_start(None),
+            became_controller=self._became_controller,
             failed=self._failed,
             raised_epochs=self._raised_epochs,
             brokers_changed=self._brokers_changed,
@@ -216,6 +216,11 @@ class ClusterMembership:
         if self._joined is None:
             _LOG.error("not controller, not registered, or neither: reason=%s", error)
         self._end_start(error)
+
+    def _became_controller(self) -> None:
+        """All is applied here."""
+        self._cache.complete()
+        self._end_start(None)
 
     def _end_start(self, error: CoordinationError | None) -> None:
         joined, self._joined = self._joined, None

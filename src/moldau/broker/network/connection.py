@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from moldau.broker.handlers.produce.operation import Services as ProduceServices
     from moldau.broker.request import FastPath
     from moldau.broker.security import Channel
+    from moldau.cluster.snapshot import MetadataCache
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     class Services(FetchServices, ProduceServices, Protocol):
         """What a connection uses of the broker, Produce and Fetch included."""
 
+        cache: MetadataCache
         connections: "dict[Connection, None]"
         pipeline: "Pipeline"
         receive_buffer: ReceiveBuffer

@@ -211,8 +211,8 @@ def test_the_list_of_all_topics_is_sent_after_them_and_the_newest_only() -> None
     world = World()
     world.send("out", lead(led(9)))
     everything = (AssignedTopic(b"a" * 16, (0, 2)), AssignedTopic(b"b" * 16, ()))
-    world.send("a", update(topic("a"), topic("b"))._replace(everything=(AssignedTopic(b"x" * 16, (7,)),)))
-    world.send("b", update(topic("b"))._replace(everything=everything))
+    world.send("a", update(topic("x", 60), topic("y", 60))._replace(everything=(AssignedTopic(b"x" * 16, (7,)),)))
+    world.send("b", update(topic("a", 60), topic("b", 60))._replace(everything=everything))
     world.answer()
     said = [world.answer() for _ in range(3)]
     assert [names(each) for each in said] == [["a"], ["b"], []]
@@ -220,6 +220,22 @@ def test_the_list_of_all_topics_is_sent_after_them_and_the_newest_only() -> None
     world.send("none", update()._replace(everything=()))
     assert world.answer().everything == ()
     assert set(world.replies) == {"out", "a", "b", "none"}
+
+
+def test_what_is_said_of_topics_before_the_list_of_all_stays_before_it() -> None:
+    """Or a broker would take its metadata for complete without a topic that exists."""
+    world = World()
+    world.send("out", lead(led(9)))
+    world.send("list", update(topic("a"), topic("b"))._replace(everything=(AssignedTopic(b"a" * 16, (0,)), AssignedTopic(b"b" * 16, ()))))
+    world.send("later", update(topic("a", epoch=1)))
+    world.answer()
+    world.fail()
+    world.send("latest", update(topic("a", epoch=2)))
+    said = [world.answer() for _ in range(3)]
+    assert [names(each) for each in said] == [["a", "b"], [], ["a"]]
+    assert [said[place].topics[0].partitions[0].leader_epoch for place in (0, 2)] == [0, 2]
+    assert said[1].everything
+    assert set(world.replies) == {"out", "list", "later", "latest"}
 
 
 def test_floors_of_all_requests_reach_the_caller() -> None:

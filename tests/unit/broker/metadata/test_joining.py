@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from moldau.broker.metadata.applier import MetadataCache
 from moldau.broker.metadata.membership import ClusterMembership
 from moldau.cluster import znodes
 from moldau.cluster.queries import ConfigNodes
-from moldau.cluster.snapshot import BrokerInfo, Endpoint
+from moldau.cluster.snapshot import BrokerInfo, Endpoint, MetadataCache
 from moldau.cluster.store import MetadataStore
 from moldau.model.config.store import BrokerConfig
 from moldau.ports.coordination import Coordination, Create, Data, Done, GetData, Multi, Request
