@@ -27,7 +27,7 @@ from moldau.testing.background import FakeBackground, FakeWorkers
 from moldau.testing.clock import FakeClock, FakeTimer
 from moldau.testing.coordination import FakeSession, FakeTree
 from moldau.testing.disk import ForgetfulDisk
-from moldau.testing.network import MemoryNetwork
+from moldau.testing.network import MemoryConnectAttempt, MemoryNetwork
 
 LATENCY_S = 0.002
 """Of the tree, both ways together."""
@@ -83,6 +83,15 @@ class ClusterWorld:
         if expires:
             process.session.expire()
         return process
+
+    def cut(self, broker_id: int, *others: int) -> None:
+        """Have a broker get nothing over connections that it makes to others, old or new, while those that they make work."""
+        for other in others:
+            self.processes[broker_id].lose(f"b{other}")
+
+    def heal(self, broker_id: int) -> None:
+        """End that."""
+        self.processes[broker_id].find_all()
 
     def broker(self, broker_id: int) -> Broker:
         """One that runs."""
@@ -185,6 +194,10 @@ class BrokerProcess:
         self.clock = ProcessClock(self, cluster.clock)
         self.session: FakeSession = cluster.tree.session(LATENCY_S)
         self.transports: list[Transport] = []
+        self._outgoing: list[tuple[str, Transport]] = []
+        """Connections that it has made, by host."""
+        self._lost: dict[str, None] = {}
+        """Hosts from which it gets nothing."""
         self._cluster = cluster
         self._disk = disk
         self._held: list[Callable[[], object]] = []
@@ -265,6 +278,19 @@ class BrokerProcess:
         elif not self.is_over:
             callback()
 
+    def lose(self, host: str) -> None:
+        """Get nothing over connections that it makes to a host."""
+        self._lost[host] = None
+        for address, transport in self._outgoing:
+            if address == host:
+                transport.pause_reading()
+
+    def find_all(self) -> None:
+        """End that."""
+        self._lost.clear()
+        for _, transport in self._outgoing:
+            transport.resume_reading()
+
     # Its side of connections
 
     def _accept(self, transport: Transport) -> Receiver:
@@ -282,8 +308,11 @@ class BrokerProcess:
         """As a network of its own."""
 
         def connected(transport: Transport) -> Receiver:
+            self._outgoing.append((host, transport))
             return self._own(transport, accept(transport))
 
+        if host in self._lost:
+            return MemoryConnectAttempt()  # nothing becomes of it
         return self._cluster.network.connect(host, port, connected, lambda error: self.call(lambda: failed(error)))
 
 

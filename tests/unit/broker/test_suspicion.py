@@ -3,6 +3,7 @@
 import pytest
 
 from moldau.broker.replicas.hosted import HostedPartition
+from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -10,6 +11,13 @@ from moldau.protocol.records.batch import RecordBatchBuilder
 from support.cluster_world import ClusterWorld
 
 ZERO = TopicPartition("t", 0)
+
+
+def _one_record(cluster: ClusterWorld, topic_id: bytes) -> ProduceRequest:
+    builder = RecordBatchBuilder()
+    builder.append(cluster.clock.time_ms(), None, b"x")
+    data = TopicProduceData(topic_id=topic_id, partition_data=[PartitionProduceData(0, builder.build())])
+    return ProduceRequest(None, -1, 30_000, [data])
 
 
 class World:
@@ -30,10 +38,7 @@ class World:
 
     def produce(self) -> None:
         """To the leader that another broker than the first leader knows."""
-        builder = RecordBatchBuilder()
-        builder.append(self.cluster.clock.time_ms(), None, b"x")
-        data = TopicProduceData(topic_id=self.topic_id, partition_data=[PartitionProduceData(0, builder.build())])
-        request = ProduceRequest(None, -1, 30_000, [data])
+        request = _one_record(self.cluster, self.topic_id)
         leader = self.cluster.partition("t", on=self.others[0]).leader
         assert self.cluster.ask(leader, request, 13).responses[0].partition_responses[0].error_code == 0
         self.acknowledged += 1
@@ -81,6 +86,45 @@ def test_when_it_hangs_others_lead_after_a_while_and_when_it_is_back_it_follows(
     assert not world.hosted(world.leader).is_led
     world.produce()
     world.cluster.until(world.all_in_sync)
+
+
+def test_a_leader_that_only_its_followers_do_not_reach_is_replaced_and_follows_when_it_is_reached() -> None:
+    """The controller reaches it, so only they can say; before, records waited until they had left the in-sync set."""
+    cluster = ClusterWorld(1, 2, 3, 4, min_insync_replicas=2, auto_leader_rebalance_enable="false")
+    controller = cluster.controller_id
+    leader, *followers = (each for each in (1, 2, 3, 4) if each != controller)
+    topic = CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(0, [leader, *followers])])
+    (created,) = cluster.ask(controller, CreateTopicsRequest([topic]), 7).topics
+    cluster.until(cluster.agrees)
+    cluster.advance(1.0)
+    for follower in followers:
+        cluster.cut(follower, leader)
+    call = cluster.send(leader, _one_record(cluster, created.topic_id), 13)
+    before = cluster.clock.monotonic()
+    cluster.until(lambda: cluster.partition("t", on=followers[0]).leader in followers)
+    assert cluster.clock.monotonic() - before < 4.5
+    assert cluster.partition("t", on=controller).isr == tuple(followers)
+    cluster.until(lambda: call.response is not None)
+    assert call.response.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    new = cluster.partition("t", on=controller).leader
+    response = cluster.ask(new, _one_record(cluster, created.topic_id), 13)
+    assert response.responses[0].partition_responses[0].error_code == 0
+
+    for follower in followers:
+        cluster.heal(follower)
+    cluster.until(lambda: len(cluster.partition("t", on=controller).isr) == 3)
+    assert cluster.partition("t", on=controller).leader == new
+    ends = [cluster.broker(each).replicas.hosted[ZERO].log.log_end_offset for each in (leader, *followers)]
+    assert ends == [1, 1, 1], "what the first leader did not commit is gone"
+
+
+def test_a_leader_that_one_of_two_followers_does_not_reach_stays() -> None:
+    world = World(is_controller=False)
+    controller = world.cluster.controller_id
+    (follower,) = (each for each in world.others if each != controller)
+    world.cluster.cut(follower, world.leader)
+    world.cluster.advance(8.0)
+    assert world.cluster.partition("t", on=controller).leader == world.leader
 
 
 def test_when_a_follower_ends_records_do_not_wait_for_it() -> None:

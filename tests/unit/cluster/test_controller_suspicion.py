@@ -7,7 +7,8 @@ from moldau.cluster.changes import PutState, writes_of
 from moldau.cluster.controller.back_offs import FIRST_MS, MAX_MS, BackOffs
 from moldau.cluster.controller.events import BrokerSuspected, ControllerSuspected
 from moldau.cluster.controller.machine import ControllerRole
-from moldau.cluster.controller.requests import ElectLeaders
+from moldau.cluster.controller.requests import ElectLeaders, ReportLeader
+from moldau.cluster.controller.suspicion import REPORT_TIMES
 from moldau.cluster.znodes import encode_isr_change
 from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import Create, Multi
@@ -34,6 +35,14 @@ def suspect(cluster: Cluster, broker_id: int, *, is_suspected: bool = True, epoc
     epoch = cluster.brokers[broker_id].epoch if epoch is None else epoch
     active(cluster).runner.take(BrokerSuspected(broker_id, epoch, is_suspected))
     cluster.settle(seconds)
+
+
+def report(cluster: Cluster, leader_id: int, reporter_id: int, *, epoch: int | None = None) -> None:
+    """A follower gets nothing from a leader."""
+    epoch = cluster.brokers[reporter_id].epoch if epoch is None else epoch
+    outcomes = active(cluster).ask(ReportLeader(leader_id, reporter_id, epoch))
+    cluster.settle()
+    assert outcomes == [[]]
 
 
 def led(cluster: Cluster, index: int = 0) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
@@ -134,6 +143,59 @@ def test_while_some_connections_work_and_others_do_not_leaders_move_ever_less_of
     assert all(after > before - 1.2 for before, after in pairwise(gaps)), "it is looked at once a second"
     assert all(59 <= gap < 63 for gap in gaps[6:])
     assert len(gaps) >= 18, "it does not stop either"
+
+
+def test_a_leader_that_most_followers_in_sync_report_is_replaced() -> None:
+    cluster = cluster_with((1, 2, 3), (1, 0, 2), (2, 1, 3))
+    report(cluster, 1, 2)
+    assert led(cluster)[0] == 1, "one of two is not most"
+    report(cluster, 1, 3)
+    assert [led(cluster, index) for index in range(3)] == [(2, (2, 3), ()), (1, (1, 0, 2), ()), (2, (2, 1, 3), ())]
+    assert cluster.brokers[2].led[T0] == cluster.brokers[1].led[T0] == (2, 1), "both are sent the new epoch"
+    cluster.settle(60)
+    assert [state and state.leader_epoch for state in cluster.states("t")] == [1, 0, 0]
+
+
+def test_of_two_in_sync_the_only_follower_is_believed_and_one_that_is_not_in_sync_is_not() -> None:
+    cluster = cluster_with((1, 2, 3), minimum="1")
+    joins(cluster, 1, 2)
+    report(cluster, 1, 3)
+    assert led(cluster)[0] == 1
+    report(cluster, 1, 2)
+    assert led(cluster) == (2, (2,), ())
+    report(cluster, 2, 1)
+    report(cluster, 2, 3)
+    assert led(cluster) == (2, (2,), ()), "the last one in sync leads whatever others report"
+
+
+def test_reports_expire_and_those_of_earlier_registrations_do_not_count() -> None:
+    cluster = cluster_with((1, 2, 3))
+    report(cluster, 1, 2)
+    cluster.settle(REPORT_TIMES * 1.5 + 0.1)
+    report(cluster, 1, 3)
+    assert led(cluster)[0] == 1
+    report(cluster, 1, 2, epoch=cluster.brokers[2].epoch - 1)
+    report(cluster, 9, 2)
+    assert led(cluster)[0] == 1
+    report(cluster, 1, 2)
+    assert led(cluster)[0] == 2
+
+
+def test_a_leader_that_is_reported_again_and_again_moves_ever_less_often() -> None:
+    """Two followers report whichever other broker leads: the partition moves at most once in its back-off."""
+    cluster = cluster_with((1, 2, 3))
+    moves = []
+    for _ in range(600):
+        leader = led(cluster)[0]
+        for other in (each for each in (1, 2, 3) if each != leader):
+            report(cluster, leader, other)
+        cluster.settle(0.5)
+        if led(cluster)[0] != leader:
+            moves.append(cluster.clock.monotonic())
+            joins(cluster, *led(cluster)[1], leader)
+    gaps = [after - before for before, after in pairwise(moves)]
+    assert 6 <= len(moves) <= 12
+    assert gaps[-1] > 30
 
 
 def test_back_offs_double_and_are_halved_by_quiet() -> None:

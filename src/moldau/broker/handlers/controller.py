@@ -1,4 +1,4 @@
-"""LeaderAndIsr, StopReplica, UpdateMetadata: what the controller sends to this broker. ControlledShutdown: what brokers ask the controller.
+"""LeaderAndIsr, StopReplica, UpdateMetadata: what the controller sends to this broker. ControlledShutdown: what brokers ask it.
 
 All are taken on the listener that brokers use, where one is named (`inter.broker.listener.name`). What the controller sends is applied one
 after the other in the order in which it comes; each message is answered when it is applied. A message of an earlier controller, or to an
@@ -14,7 +14,7 @@ from moldau.broker.metadata.control_messages import VERSIONS, led_of, led_respon
 from moldau.broker.request import Reply, Request
 from moldau.broker.security import may_be_broker
 from moldau.cluster.control import Control, ControlReply
-from moldau.cluster.controller.requests import ShutDownBroker
+from moldau.cluster.controller.requests import ReportLeader, ShutDownBroker
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
@@ -79,7 +79,8 @@ def update_metadata(services: Services, message: UpdateMetadataRequest, request:
 
 
 def controlled_shutdown(services: Services, message: ControlledShutdownRequest, request: Request, reply: Reply) -> None:
-    """Move leaderships away from a broker that is about to stop; the response has the partitions that it still leads.
+    """Move leaderships away from a broker that is about to stop; the response has the partitions that it still leads. Or note that another
+    broker gets nothing from it.
 
     Codes: NOT_CONTROLLER, BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
     """
@@ -95,7 +96,10 @@ def controlled_shutdown(services: Services, message: ControlledShutdownRequest, 
         else:
             reply(ControlledShutdownResponse(remaining_partitions=[RemainingPartition(*each) for each in outcome]))
 
-    services.membership.ask(ShutDownBroker(message.broker_id, message.broker_epoch), done)
+    if message.reporter_id >= 0:
+        services.membership.ask(ReportLeader(message.broker_id, message.reporter_id, message.reporter_epoch), done)
+    else:
+        services.membership.ask(ShutDownBroker(message.broker_id, message.broker_epoch), done)
 
 
 def _apply(

@@ -1,5 +1,5 @@
-"""Sends to the controller, on another broker, what this broker itself needs of it: topics that are created on demand, configurations, and
-that its leaderships move before it stops.
+"""Sends to the controller, on another broker, what this broker itself needs of it: topics that are created on demand, configurations,
+that its leaderships move before it stops, and that it does not get what it fetches from a leader.
 
 A request is repeated while the controller is not known, is not reached or has moved, until its time is over. Should this broker become
 controller meanwhile, it carries the request out itself.
@@ -17,6 +17,7 @@ from moldau.cluster.controller.requests import (
     ConfigTarget,
     CreateTopics,
     PlannedTopic,
+    ReportLeader,
     Request,
     ShutDownBroker,
     TopicSpec,
@@ -138,6 +139,10 @@ def _message_of(request: Request) -> tuple[ApiKey, Any]:
         return ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics, validate_only=request.validate_only)
     if isinstance(request, ShutDownBroker):
         return ApiKey.CONTROLLED_SHUTDOWN, ControlledShutdownRequest(request.broker_id, request.broker_epoch)
+    if isinstance(request, ReportLeader):
+        leader_id, reporter_id, reporter_epoch = request
+        message = ControlledShutdownRequest(leader_id, reporter_id=reporter_id, reporter_epoch=reporter_epoch)
+        return ApiKey.CONTROLLED_SHUTDOWN, message
     assert isinstance(request, AlterConfig), "clients send these to the controller themselves"
     type_, name = _resource(request.resource)
     if request.replaces:

@@ -297,6 +297,13 @@ class ClusterMembership:
             timeout_s=config.int("shutdown.timeout.ms") / 1000 * HAND_OVER_SHARE,
         )
 
+    def report_leader(self, leader_id: int) -> None:
+        """Have the controller know that this broker gets nothing from a leader that it follows."""
+        from moldau.cluster.controller.requests import ReportLeader
+
+        request = ReportLeader(leader_id, self._broker_id, self._applier.broker_epoch)
+        self.ask(request, lambda _outcome: None, forwards=True, timeout_s=self._config.int("suspicion.timeout.ms") / 1000)
+
     def stop(self) -> None:
         """Do nothing by itself any more: the broker stops. Where there are others it leaves the tree at once, so that they have not to wait
         for its logs to be closed.

@@ -105,6 +105,8 @@ class PeerConnection:
         self.address = address
         self.on_idle_lost: Callable[[], object] | None = None
         """Called when the connection is lost while no request is out."""
+        self.received = 0
+        """Bytes that have come."""
         self._network = network
         self._clock = clock
         self._client_id = client_id
@@ -305,6 +307,7 @@ class _Session:
         """Bytes of a response, perhaps the last."""
         if self._is_over:
             return
+        self._owner.received += count
         was_open = self._rpc.is_open
         try:
             answered = self._rpc.buffer_updated(count)

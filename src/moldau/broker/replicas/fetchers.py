@@ -36,6 +36,7 @@ from moldau.broker.replicas.fetcher_events import (
     WakeAt,
 )
 from moldau.broker.replicas.follower_log import FollowerLogs, end_of
+from moldau.broker.replicas.silence import SilenceWatch
 from moldau.model.errors import CorruptBatchError, ErrorCode, StorageError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
@@ -73,6 +74,9 @@ _SESSION_ERRORS = (
 class SourceConnection(Protocol):
     """A connection to the source broker, as :class:`moldau.broker.peers.connection.PeerConnection`."""
 
+    received: int
+    """Bytes that have come."""
+
     def request(
         self, api_key: ApiKey, message: Any, done: Callable[[Any], object], *, timeout_s: float, version: VersionRange | None = None
     ) -> None:
@@ -99,8 +103,9 @@ class ReplicaFetchers:
         connect: Connect,
         broker_epoch: Callable[[], int],
         throttle: "FollowerThrottle",
+        report: Callable[[int], object],
     ) -> None:
-        """`broker_epoch`: this broker's incarnation."""
+        """`broker_epoch`: this broker's incarnation. `report` is called again and again while a source does not answer."""
         self.broker_id = broker_id
         self.replicas = replicas
         self.config = config
@@ -109,6 +114,7 @@ class ReplicaFetchers:
         self.connect = connect
         self.broker_epoch = broker_epoch
         self.throttle = throttle
+        self.report = report
         self.logs = FollowerLogs(replicas, clock)
         self.log_throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
         self._sources: dict[int, SourceFetcher] = {}
@@ -158,6 +164,7 @@ class SourceFetcher:
         self._source_id = source_id
         self._connection: SourceConnection | None = None
         self._timer: Timer | None = None
+        self._silence = SilenceWatch(owner, source_id, lambda: self._connection)
         self._is_closed = False
 
     def close(self) -> None:
@@ -165,6 +172,7 @@ class SourceFetcher:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
+        self._silence.close()
         self._disconnect()
 
     def step(self, event: FetcherEvent, answer: PartitionData | None = None) -> None:
@@ -264,7 +272,9 @@ class SourceFetcher:
         if self._connection is None:
             self._connection = self._owner.connect(self._source_id)
         connection = self._connection
+        self._silence.asked()
         if connection is None:
+            self._silence.failed()
             self._owner.clock.call_later(0.0, lambda: done(None))
             return
 
@@ -272,8 +282,10 @@ class SourceFetcher:
             if isinstance(outcome, WorldError):
                 if self._connection is connection:  # not the one made since
                     self._disconnect()
+                self._silence.failed()
                 done(None)
             else:
+                self._silence.answered()
                 done(outcome)
 
         timeout_s = self._owner.config.int("replica.socket.timeout.ms") / 1000

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
         broker_epoch: int
 
+    class Reporter(Protocol):
+        """The way to the controller."""
+
+        def report_leader(self, leader_id: int) -> None:
+            """Have it know that this broker gets nothing from a leader that it follows."""
+
     class Services(Protocol):
         """What replication uses of the broker."""
 
@@ -62,6 +68,10 @@ if TYPE_CHECKING:
             """As it is now."""
 
         @property
+        def membership(self) -> Reporter:
+            """This broker in the cluster."""
+
+        @property
         def replicas(self) -> ReplicaManager:
             """Its partitions."""
 
@@ -84,7 +94,15 @@ class Replication:
         self.leader_throttle = LeaderThrottle(broker_id, config, self._topic_config, clock)
         self.follower_throttle = FollowerThrottle(broker_id, config, self._topic_config, clock)
         self.fetchers = ReplicaFetchers(
-            broker_id, replicas, config, clock, broker.slices, self._connect, lambda: broker.applier.broker_epoch, self.follower_throttle
+            broker_id,
+            replicas,
+            config,
+            clock,
+            broker.slices,
+            self._connect,
+            lambda: broker.applier.broker_epoch,
+            self.follower_throttle,
+            broker.membership.report_leader,
         )
         self.isr_changes = IsrChanges(
             replicas, broker.store, broker.cache, clock, broker.slices, lambda: config.int("replica.lag.time.max.ms") / 1000

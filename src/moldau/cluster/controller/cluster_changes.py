@@ -21,6 +21,7 @@ from moldau.cluster.controller.requests import (
     ElectLeaders,
     GrowTopics,
     ListReassignments,
+    ReportLeader,
     ShutDownBroker,
 )
 from moldau.cluster.controller.topics import TopicChanges
@@ -102,6 +103,9 @@ class ClusterChanges:
                 self.leadership.elect(asked.ticket, request)
             case ShutDownBroker() as request:
                 self.leadership.shut_down(asked.ticket, request)
+            case ReportLeader() as request:
+                self._suspicion_elections().report(request, now_ms)
+                self._outbox.answer(asked.ticket, [])
             case AlterReassignments() as request:
                 self._moves().alter(request, partial(self._outbox.answer, asked.ticket))
             case ListReassignments() as request:
@@ -129,11 +133,14 @@ class ClusterChanges:
 
     def suspicion_changed(self, now_ms: int) -> None:
         """Brokers do not answer, or answer again."""
+        self._suspicion_elections().look(now_ms)
+
+    def _suspicion_elections(self) -> "SuspicionElections":
         if self._suspicion is None:
             from moldau.cluster.controller.suspicion import SuspicionElections
 
-            self._suspicion = SuspicionElections(self._image, self._elections, self._wake)
-        self._suspicion.look(now_ms)
+            self._suspicion = SuspicionElections(self._image, self._elections, self._wake, self._config)
+        return self._suspicion
 
     def _moves(self) -> "Reassignments":
         if self._reassignments is None:

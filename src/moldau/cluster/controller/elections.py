@@ -88,11 +88,12 @@ class Elections:
         preferred: bool,
         unclean: bool,
         without_suspected: bool = False,
+        without: Collection[int] = (),
         then: Callable[[], object] = _nothing,
         failed: Callable[[CoordinationError], object] = _nothing,
     ) -> None:
         """Elect for some partitions: their preferred replicas, or of those without a leader any that may lead, an unclean one too. With
-        `without_suspected` brokers that do not answer count as shutting down: they leave where others stay.
+        `without_suspected` brokers that do not answer count as shutting down, and so do those `without`: they leave where others stay.
         """
         run = _Run(
             self,
@@ -104,6 +105,7 @@ class Elections:
             preferred=preferred,
             unclean=unclean,
             without_suspected=without_suspected,
+            without=without,
         )
         run.begin_with(dict.fromkeys(wanted))
 
@@ -158,6 +160,7 @@ class _Run:
         unclean: bool = False,
         forgets_elr: bool = False,
         without_suspected: bool = False,
+        without: Collection[int] = (),
     ) -> None:
         self._elections = elections
         self._image = elections._image
@@ -172,6 +175,7 @@ class _Run:
         self._unclean = unclean
         self._forgets_elr = forgets_elr
         self._without_suspected = without_suspected
+        self._without = without
         self._outstanding = 1
         self._raised = 0
         self._has_failed = False
@@ -239,8 +243,9 @@ class _Run:
         rules = {name: self._elections.rules_of(values) for name, values in configs.items()}
         default = self._elections.rules_of(None)
         candidates = self._image.candidates()
-        if self._without_suspected:
-            candidates = candidates._replace(shutting_down=dict.fromkeys((*candidates.shutting_down, *candidates.suspected)))
+        if self._without_suspected or self._without:
+            suspected = candidates.suspected if self._without_suspected else ()
+            candidates = candidates._replace(shutting_down=dict.fromkeys((*candidates.shutting_down, *suspected, *self._without)))
         moved: list[_ElectedLeader] = []
         for topic, index, floor in wanted:
             if self._image.topics.get(topic.name) is not topic:

@@ -130,6 +130,14 @@ class ShutDownBroker(NamedTuple):
     broker_epoch: int = -1
 
 
+class ReportLeader(NamedTuple):
+    """A broker, in this incarnation, does not get what it fetches from another one. Answer: an empty list."""
+
+    leader_id: int
+    reporter_id: int
+    reporter_epoch: int
+
+
 class AlterReassignments(NamedTuple):
     """Move replicas of partitions to other brokers; None cancels what is under way. Answer by partition: None or PeerError."""
 
@@ -151,4 +159,14 @@ class OngoingReassignment(NamedTuple):
     removing: tuple[int, ...]
 
 
-Request = CreateTopics | GrowTopics | DeleteTopics | AlterConfig | ElectLeaders | ShutDownBroker | AlterReassignments | ListReassignments
+Request = (
+    CreateTopics
+    | GrowTopics
+    | DeleteTopics
+    | AlterConfig
+    | ElectLeaders
+    | ShutDownBroker
+    | ReportLeader
+    | AlterReassignments
+    | ListReassignments
+)

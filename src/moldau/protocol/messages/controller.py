@@ -276,12 +276,14 @@ class UpdateMetadataResponse:
 
 @message
 class ControlledShutdownRequest:
-    """The broker that is about to stop."""
+    """The broker that is about to stop; or, where another broker reports it, that one does not get what it fetches there."""
 
     API: ClassVar = ApiKey.CONTROLLED_SHUTDOWN
 
     broker_id: int = int32("0+")
     broker_epoch: int = int64("2+", -1, ignorable=True)
+    reporter_id: int = int32("3+", -1, tag=10000)
+    reporter_epoch: int = int64("3+", tag=10001)
 
 
 @message
