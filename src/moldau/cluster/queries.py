@@ -3,6 +3,7 @@
 Each is a generator that yields reads to be made together and receives their results; `answer` runs it over a store.
 """
 
+import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, TypeVar, cast
 
@@ -34,6 +35,8 @@ from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
 from moldau.model.value import Value
 from moldau.ports.coordination import Children, Data, Exists, GetChildren, GetData, NodeStat, NoNodeError, Result
+
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Query = Generator[Sequence[GetData | GetChildren | Exists], list[Result], T]
@@ -184,14 +187,17 @@ def contents() -> Query[Contents]:
 
 
 def brokers() -> Query[dict[int, LiveBroker]]:
-    """The live brokers; with watches."""
+    """The live brokers, but for those whose registrations cannot be read; with watches."""
     (ids,) = yield (GetChildren(znodes.BROKER_IDS, watch=True),)
     names = _names(ids)
     found = yield [GetData(znodes.broker(int(name)), watch=True) for name in names]
     live = {}
     for name, each in zip(names, found, strict=True):
         if isinstance(each, Data):
-            node = decode_broker(znodes.broker(int(name)), each.data)
+            node = _decoded(decode_broker, znodes.broker(int(name)), each.data)
+            if isinstance(node, MalformedNodeError):
+                _LOG.error("broker counts as not live until its registration is replaced: reason=%s", node)
+                continue
             info = BrokerInfo(int(name), node.endpoints, node.rack)
             live[int(name)] = LiveBroker(info, each.stat.created_id, node.previous_epoch)
     return live

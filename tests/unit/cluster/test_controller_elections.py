@@ -6,7 +6,7 @@ from moldau.cluster import znodes
 from moldau.cluster.changes import PutState, PutTopicConfig, writes_of
 from moldau.cluster.znodes import PartitionState
 from moldau.model.errors import CoordinationError
-from moldau.ports.coordination import Multi, SessionState, SetData, Write
+from moldau.ports.coordination import Create, Multi, SessionState, SetData, Write
 from support.controllers import Broker, Cluster
 
 
@@ -155,6 +155,18 @@ def test_a_state_that_is_malformed_is_named_and_its_partition_waits(caplog: pyte
     end(cluster, 1)
     assert any(path in record.getMessage() for record in caplog.records)
     assert seen(cluster, "u") == (2, (2,), ())
+
+
+def test_a_registration_that_is_malformed_is_named_and_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = cluster_of(3)
+    made(cluster, "t", (1, 2))
+    path = znodes.broker(9)
+    write(cluster, Create(path, b"{"))
+    end(cluster, 1)
+    assert any(path in record.getMessage() for record in caplog.records)
+    assert (state_of(cluster).leader, state_of(cluster).isr) == (2, (2,))
+    end(cluster, 0)
+    assert active(cluster).controller.image.live.keys() == {2}, "a controller begins with it too"
 
 
 def test_what_a_topic_sets_is_read_again_when_an_election_needs_it() -> None:
