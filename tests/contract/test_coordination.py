@@ -1153,3 +1153,30 @@ def test_a_multi_too_long_for_zookeeper_is_our_own_bug(fakes: FakeAtOnce) -> Non
     one = fakes.open()
     with pytest.raises(ValueError, match="a multi of more than 1000000 bytes"):
         one.submit(Multi((Create("/a", b"x" * 500_000), Create("/b", b"x" * 500_000))))
+
+
+@pytest.mark.skipif(not zookeeper.has_java(), reason="no Java")
+def test_the_session_timeout_that_zookeeper_grants_is_reported_where_it_is_another_one() -> None:
+    """The server allows up to twenty of its ticks."""
+    server = zookeeper.shared_server()
+    loop = asyncio.new_event_loop()
+    try:
+        seen = []
+        for timeout_ms in (10_000, 10_000_000):
+            session = ZookeeperCoordination(ConnectString(((zookeeper.HOST, server.port),), ""), loop, session_timeout_ms=timeout_ms)
+            connected: asyncio.Future[SessionEvent] = loop.create_future()
+            session.listen(partial(_first_event, connected))
+            seen.append(loop.run_until_complete(connected).granted_ms)
+            closed: asyncio.Future[None] = loop.create_future()
+            session.close(partial(closed.set_result, None))
+            loop.run_until_complete(closed)
+        assert seen[0] is None
+        assert seen[1] is not None
+        assert 1000 < seen[1] < 10_000_000
+    finally:
+        loop.close()
+
+
+def _first_event(found: "asyncio.Future[SessionEvent]", event: object) -> None:
+    if isinstance(event, SessionEvent) and not found.done():
+        found.set_result(event)

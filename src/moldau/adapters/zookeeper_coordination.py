@@ -16,9 +16,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from kazoo import exceptions as errors
 from kazoo.client import KazooClient, KazooState
+from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import EventType as KazooEvent
 from kazoo.protocol.states import KeeperState, WatchedEvent
 
@@ -104,6 +106,8 @@ class ZookeeperCoordination:
         self._root = connect.chroot
         self._loop = loop
         self._session_timeout_s = session_timeout_ms / 1000
+        self._granted_ms: int | None = None
+        """See `SessionEvent`."""
         self._in_flight_max = in_flight_max
         self._auth = [] if digest is None else [("digest", digest)]
         self._acl_of = acl_of
@@ -141,7 +145,7 @@ class ZookeeperCoordination:
         """Have `listener` called with events; see the port."""
         self._stream.listen(listener)
         if self._is_connected:
-            self._stream.put(partial(listener, SessionEvent(SessionState.CONNECTED, self.session_id)))
+            self._stream.put(partial(listener, SessionEvent(SessionState.CONNECTED, self.session_id, self._granted_ms)))
 
     def close(self, done: Callable[[], object] = nothing) -> None:
         """End the session; see the port. Without a connection, or an answer in time, ZooKeeper ends it when it expires."""
@@ -199,6 +203,7 @@ class ZookeeperCoordination:
             connection_retry=RETRY,
             logger=_KAZOO_LOG,
         )
+        client._connection._invoke = partial(_granting, client._connection._invoke, self._handler)
         client.add_listener(partial(self._state_changed, client, self._handler))
         self._watch = partial(self._watched, client)
         client.start_async()
@@ -206,23 +211,25 @@ class ZookeeperCoordination:
     def _state_changed(self, client: KazooClient, handler: LoopHandler, state: str) -> None:
         """On kazoo's thread, which does not connect before this returns."""
         if state == KazooState.CONNECTED:
-            handler.post(partial(self._connected, client, client.client_id))
+            handler.post(partial(self._connected, client, client.client_id, handler.granted_ms))
         elif state == KazooState.SUSPENDED:
             handler.post(partial(self._suspended, client))
         else:
             handler.is_over = True
             handler.post(partial(self._lost, client, client.client_state, (client._session_id, client._session_passwd)))
 
-    def _connected(self, client: KazooClient, session: tuple[int, bytes]) -> None:
+    def _connected(self, client: KazooClient, session: tuple[int, bytes], granted_ms: int) -> None:
         if client is not self._client or self._closing is not None:
             return
         if self.session_id not in (0, session[0]):  # a client that should continue a session got another
             self._expire()
         self.session_id = session[0]
-        _LOG.info("connected to ZooKeeper: servers=%s session=%#x", self._connect, self.session_id & (1 << 64) - 1)
+        self._granted_ms = None if granted_ms == int(self._session_timeout_s * 1000) else granted_ms
+        text = "connected to ZooKeeper: servers=%s session=%#x session_timeout_ms=%d"
+        _LOG.info(text, self._connect, self.session_id & (1 << 64) - 1, granted_ms)
         if not self._is_root_made:
             self._make_root(client)
-        self._stream.fire([SessionEvent(SessionState.CONNECTED, self.session_id)])
+        self._stream.fire([SessionEvent(SessionState.CONNECTED, self.session_id, self._granted_ms)])
         self._is_connected = self._closing is None
         self._send_waiting()
 
@@ -372,6 +379,14 @@ class ZookeeperCoordination:
     @staticmethod
     def _in_thread(call: Callable[..., object], *arguments: object) -> None:
         threading.Thread(target=call, args=arguments, name="moldau-zookeeper-end", daemon=True).start()
+
+
+def _granting(invoke: Callable[..., Any], handler: LoopHandler, timeout_s: float, request: Any, xid: int | None = None) -> Any:
+    """Kazoo's own call while it connects, of whose answers it does not keep the session timeout that the server grants."""
+    answer = invoke(timeout_s, request, xid=xid)
+    if isinstance(request, Connect):
+        handler.granted_ms = answer[0].time_out
+    return answer
 
 
 def _stop(client: KazooClient, then: Callable[[], object] = nothing) -> None:

@@ -24,6 +24,8 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self._thread = threading.get_ident()
         self.is_over = False
         """Whether the client has ended, so that it must not connect any more."""
+        self.granted_ms = 0
+        """The session timeout, as of the last connection."""
         self.failure: str | None = None
 
     def start(self) -> None:

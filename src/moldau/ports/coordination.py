@@ -154,6 +154,8 @@ class SessionEvent(Value):
 
     state: SessionState
     session_id: int
+    granted_ms: int | None = None
+    """With CONNECTED: the session timeout, where it is another one than was asked for."""
 
 
 class Create(Value):

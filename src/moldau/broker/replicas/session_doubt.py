@@ -28,9 +28,12 @@ class SessionDoubt:
     """See the module."""
 
     def __init__(self, replicas: "ReplicaManager", clock: "Clock", session_timeout_s: Callable[[], float]) -> None:
+        """`session_timeout_s`: what is asked for."""
         self._replicas = replicas
         self._clock = clock
         self._session_timeout_s = session_timeout_s
+        self._granted_s: float | None = None
+        """The session's timeout, where it is not the one that was asked for."""
         self._timer: Timer | None = None
         self.in_doubt = False
 
@@ -43,9 +46,11 @@ class SessionDoubt:
             self._timer = None
         match event.state:
             case SessionState.CONNECTED:
+                self._granted_s = None if event.granted_ms is None else event.granted_ms / 1000
                 self._doubt(False)
             case SessionState.SUSPENDED:
-                delay_s = self._session_timeout_s() * (1 - UNNOTICED_PART - MARGIN_PART)
+                timeout_s = self._session_timeout_s() if self._granted_s is None else self._granted_s
+                delay_s = timeout_s * (1 - UNNOTICED_PART - MARGIN_PART)
                 self._timer = self._clock.call_later(delay_s, lambda: self._doubt(True))
             case SessionState.EXPIRED:
                 self._expire()
