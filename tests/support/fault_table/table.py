@@ -7,7 +7,7 @@ from support.fault_table.faults import FAULTS, faults_of
 from support.fault_table.stage import STORES
 from support.fault_table.workloads import WORKLOADS
 
-NAMES = {"file": "metadata in a shared file", "zookeeper": "metadata in ZooKeeper"}
+NAMES = {"file": "Metadata in a shared file", "zookeeper": "Metadata in ZooKeeper"}
 
 
 def tables(results: Sequence[Result]) -> str:
@@ -16,7 +16,7 @@ def tables(results: Sequence[Result]) -> str:
     for store in STORES:
         found = [each for each in results if each.store == store]
         if found:
-            parts += [f"### {NAMES[store].capitalize()}", _by_fault(store, found), _cells(store, found)]
+            parts += [f"### {NAMES[store]}", _by_fault(store, found), _cells(store, found)]
     return "\n\n".join(parts) + "\n"
 
 
