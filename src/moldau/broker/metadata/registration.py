@@ -45,7 +45,8 @@ class Registration:
         made: tuple[int, int] | None = None,
         previous_epoch: int = NO_EPOCH,
     ) -> None:
-        """`registered` is called with the incarnation and the session's id. `made`: those of a registration that was made before.
+        """`registered` is called with the incarnation and the session's id, `failed` with what keeps this broker from it: at its start it
+        is not registered then, later it tries again, for it serves. `made`: those of a registration that was made before.
         `previous_epoch`: the incarnation after whose clean stop the logs were opened. In a further session that is the one before.
         """
         self._store = store
@@ -58,6 +59,8 @@ class Registration:
         self._session_id = 0
         """The session in which this broker is registered, or registers."""
         self._taken_since_s: float | None = None
+        self._is_first = True
+        """Whether it has not been registered yet."""
         self._has_ended = False
         store.listen(self._heard)
 
@@ -91,9 +94,12 @@ class Registration:
             queries.answer(self._store, queries.registration(self._info.broker_id), partial(self._taken, session_id))
         elif session_id == self._store.session_id:
             self._failed(outcome)
+            if not self._is_first:
+                self._clock.call_later(AGAIN_S, partial(self._write, session_id))
 
     def _end(self, broker_epoch: int, session_id: int) -> None:
         self._previous_epoch = broker_epoch
+        self._is_first = False
         self._registered(broker_epoch, session_id)
 
     def _taken(self, session_id: int, found: tuple[int, int] | CoordinationError | None) -> None:

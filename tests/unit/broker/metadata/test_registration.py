@@ -164,3 +164,18 @@ def test_a_store_that_fails_is_reported(world: World) -> None:
     world.session.fail_next(CoordinationError("no room", retriable=True))
     world.start()
     assert [str(failure) for failure in world.failures] == ["no room"]
+
+
+def test_a_broker_that_was_registered_tries_again_after_a_failure_in_another_session(world: World) -> None:
+    """Otherwise it would serve without being one of the cluster, until the session after that."""
+    world.start()
+    world.session.expire()
+    for _ in range(2):
+        world.session.fail_next(CoordinationError("no room", retriable=True))
+    world.session.resume()
+    world.clock.advance(AGAIN_S)
+    assert [str(failure) for failure in world.failures] == ["no room", "no room"]
+    assert world.node() is None
+    world.failures.clear()
+    world.clock.advance(AGAIN_S)
+    world.assert_registered_once_more(2)
