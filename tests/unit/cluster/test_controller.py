@@ -70,6 +70,28 @@ def test_another_takes_over_when_its_session_expires_and_it_follows_when_it_is_b
     assert sorted(first.snapshot.topics) == sorted(second.snapshot.topics)
 
 
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_one_that_a_failure_has_kept_from_becoming_controller_tries_again(
+    cluster: Cluster, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the read of the controller failed, the claim, or a read after that: otherwise none is until its session ends."""
+    first, second = cluster.brokers.values()
+    submit, requests = second.session.submit, list[Request]()
+
+    def fail_once(request: Request, done: Done) -> None:
+        requests.append(request)
+        if len(requests) == nth:
+            done(CoordinationError("no room", retriable=True))
+        else:
+            submit(request, done)
+
+    monkeypatch.setattr(second.session, "submit", fail_once)
+    first.session.expire()
+    cluster.settle(60)
+    assert len(requests) > nth
+    assert active(cluster) is second
+
+
 def test_one_whose_epoch_was_passed_resigns_with_its_next_write_and_changes_nothing(cluster: Cluster) -> None:
     broker = active(cluster)
     write(cluster, SetData(znodes.CONTROLLER_EPOCH, b"9"))

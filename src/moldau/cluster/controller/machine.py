@@ -19,7 +19,7 @@
 
 Nothing takes the controller's place unconditionally: a claim creates a node that must not exist, and every write of a controller checks
 its epoch. What happens in ACTIVE is in `cluster_changes` and `broadcast`. No step works on more than 100 partitions; what is left is
-`ContinueLater`, and continues with `Continue`.
+`ContinueLater`, and continues with `Continue`. Who has failed to become controller is IDLE, and reads the controller again after a while.
 """
 
 import logging
@@ -88,7 +88,7 @@ _LOG = logging.getLogger(__name__)
 FIRST_ELECTIONS_PER_WRITE = 1000
 NOTIFIED = (ConfigsChanged(), IsrChanged(), LogDirsChanged(), AdminChanged())
 LOOK_AGAIN_MS = 1000
-"""After this time it is looked again whether the controller answers."""
+"""After this time it is looked again who is controller, and whether it answers."""
 
 
 class ControllerRole(Enum):
@@ -218,6 +218,8 @@ class Controller:
         """
         if self.role is ControllerRole.FOLLOWING and self._suspected_controller == self.controller_id:
             self._outbox.read(queries.controller_nodes(), self._controller_read)
+        elif self.role is ControllerRole.IDLE and self._broker_epoch:  # something has failed
+            self._read_controller()
 
     def _must_replace(self, broker_id: int) -> bool:
         if self.role is not ControllerRole.FOLLOWING or not self._suspected_controller == broker_id == self.controller_id:
@@ -241,7 +243,6 @@ class Controller:
         self._outbox.read(queries.contents(), self._loaded)
 
     def _begin(self, epoch: int) -> None:
-        """Know nothing yet."""
         self.image = ClusterImage()
         self._broadcast = Broadcast(self._broker_id, epoch, self.image, self._outbox)
         self._elections = Elections(
@@ -281,7 +282,7 @@ class Controller:
 
     def _fail(self, error: CoordinationError) -> None:
         self._resign()
-        self._outbox.effects.append(ControllerFailed(error))
+        self._outbox.effects += [ControllerFailed(error), Wake(LOOK_AGAIN_MS)]
 
     def _refused(self) -> None:
         """A write has found the epoch of another controller."""
