@@ -1,5 +1,7 @@
 """Topics that hold state. Those that coordinators keep theirs in, as they are made: by the configurations that Kafka has for each,
-compacted, with as many replicas as they are configured to have or as there are live brokers.
+compacted, with as many replicas as they are configured to have. The default number is capped by the number of live brokers, or a single
+broker could not have the topics. A number that is given is not: a client that comes while a cluster starts, or while one broker is away,
+would leave it with fewer replicas for ever. The topic is made when so many brokers are there.
 
 And those of brokers, registry and audit that clients may not destroy (`protected.topics`). Refused, with POLICY_VIOLATION: to delete the
 topic, to delete records from it, to add partitions (keys would move to others), and to change a configuration by which records are deleted
@@ -12,7 +14,7 @@ Until there is authentication this is a guard against accidents: the setting can
 from typing import NamedTuple
 
 from moldau.cluster.controller.requests import TopicSpec
-from moldau.model.config import BrokerConfig, TopicConfig
+from moldau.model.config import BrokerConfig, ConfigSource, TopicConfig
 from moldau.model.errors import ErrorCode, PeerError
 
 
@@ -48,8 +50,10 @@ INTERNAL = {OFFSETS.name: OFFSETS, TRANSACTIONS.name: TRANSACTIONS}
 
 
 def internal_topic_spec(topic: InternalTopic, config: BrokerConfig, live_brokers: int) -> TopicSpec:
-    """The topic as it is made: compacted, its replicas capped by the number of live brokers."""
-    factor = min(config.int(topic.replication_factor), max(live_brokers, 1))
+    """The topic as it is made: compacted, its replicas capped by the number of live brokers unless their number is configured."""
+    factor = config.int(topic.replication_factor)
+    if config.settings(topic.replication_factor)[0].source is ConfigSource.DEFAULT:
+        factor = min(factor, max(live_brokers, 1))
     configs: list[tuple[str, str | None]] = [
         ("cleanup.policy", "compact"),
         ("compression.type", "uncompressed" if topic.compression is None else "producer"),

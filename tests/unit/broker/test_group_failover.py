@@ -50,6 +50,21 @@ def test_the_topic_is_made_with_a_replica_on_each_of_three_brokers_whichever_is_
         assert [found(cluster, "g", at=each) for each in (1, 2, 3)] == [("NONE", coordinator)] * 3
 
 
+def test_a_number_of_replicas_that_is_configured_is_waited_for_and_the_default_is_capped() -> None:
+    """A client that comes while one broker is away must not leave the topic with fewer replicas for ever."""
+    for settings, expected in (({"offsets_topic_replication_factor": 3}, 3), ({}, 2)):
+        cluster = make_cluster(**settings)
+        away = next(each for each in (1, 2, 3) if each != cluster.controller_id)
+        cluster.kill(away)
+        cluster.until(cluster.agrees)
+        error, _ = found(cluster, "g", at=cluster.controller_id)
+        assert error == ("NONE" if expected == 2 else "COORDINATOR_NOT_AVAILABLE")
+        cluster.start(away)
+        cluster.until(cluster.agrees)
+        coordinator_of(cluster, "g")
+        assert len(cluster.partition(OFFSETS).replicas) == expected
+
+
 def test_q5_the_coordinator_that_is_named_is_alive_and_none_is_named_where_no_replica_is() -> None:
     cluster = make_cluster(offsets_topic_replication_factor=1)
     dead = next(each for each in (coordinator_of(cluster, f"g{number}") for number in range(9)) if each != cluster.controller_id)

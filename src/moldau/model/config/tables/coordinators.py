@@ -10,7 +10,8 @@ from moldau.model.config.validators import Between, DifferentItems, OneOf, SomeO
 SEGMENT_BYTES_MIN = 1_048_576
 SEGMENT_LEAST = "At least 1 MiB, as `segment.bytes` of any topic; Kafka takes less here, and cannot make the topic then."
 MEMORY = "A bound of our own over all peers together; Kafka has none and takes memory until there is no more."
-CAPPED = "Capped by the number of live brokers, so that a single broker can have the topic at all."
+CAPPED = "The default is capped by the number of live brokers, so that a single broker can have the topic at all; a given number is not."
+CAPPED_BY_REPLICAS = "Capped by the number of replicas."
 
 
 def later(*rows: ConfigDefinition) -> list[ConfigDefinition]:
@@ -351,7 +352,11 @@ COORDINATORS = table(
             allowed=at_least(1),
         ),
         integer(
-            "transaction.state.log.min.isr", 2, "`min.insync.replicas` of the transaction topic.", allowed=at_least(1), deviation=CAPPED
+            "transaction.state.log.min.isr",
+            2,
+            "`min.insync.replicas` of the transaction topic.",
+            allowed=at_least(1),
+            deviation=CAPPED_BY_REPLICAS,
         ),
         integer("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic.", allowed=at_least(1)),
         short("transaction.state.log.replication.factor", 3, "Replicas of the transaction topic.", allowed=at_least(1), deviation=CAPPED),
