@@ -1,17 +1,16 @@
 """The slow reader of the coordinators' topics agrees with what the coordinators show, and notices when they do not."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import pytest
 
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
-from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.nemesis import Nemesis
 from moldau.testing.simulation.options import Options
-from moldau.testing.simulation.replay import check_coordinators, replay
+from moldau.testing.simulation.replay import DiskLog, check_coordinators, logs_of, replay
 from moldau.testing.simulation.simulation import Simulation
 from simulation.test_determinism import T0, write
 
@@ -45,10 +44,11 @@ def run(main: Coroutine[Any, Any, None], simulation: Simulation) -> None:
 def test_what_the_topics_say_is_what_the_coordinators_show_after_a_start() -> None:
     async def main() -> None:
         await use(simulation)
-        said = replay(simulation.disk, simulation.host.directories)
+        said = replay(logs_of(simulation.host))
         assert said.offsets == {("plain", "t", 0): 1, ("g", "t", 0): 2}
         assert [state for state, _, _ in said.transactions.values()] == ["CompleteAbort"]
-        await check_coordinators(simulation)
+        simulation.host.kill()
+        await check_coordinators(simulation, lambda: logs_of(simulation.host))
 
     simulation = Simulation(Options(1))
     run(main(), simulation)
@@ -59,10 +59,10 @@ def test_an_offset_that_is_shown_otherwise_is_found(monkeypatch: pytest.MonkeyPa
         await use(simulation)
         monkeypatch.setattr("moldau.testing.simulation.replay.replay", says_more)
         with pytest.raises(InvariantError, match="is 7 in the log and 1 for clients"):
-            await check_coordinators(simulation)
+            await check_coordinators(simulation, lambda: logs_of(simulation.host))
 
-    def says_more(disk: SimulatedDisk, directories: list[str]) -> Any:
-        said = replay(disk, directories)
+    def says_more(logs: Iterable[DiskLog]) -> Any:
+        said = replay(logs)
         said.offsets["plain", "t", 0] = 7
         return said
 

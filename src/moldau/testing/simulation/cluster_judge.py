@@ -5,6 +5,7 @@ one broker, one then goes for ever: it is dead, or cut off from the tree and one
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from math import inf
 
 from moldau.testing.history.history import Outage
@@ -13,10 +14,12 @@ from moldau.testing.simulation.cluster_invariants import ClusterInvariants
 from moldau.testing.simulation.convergence import check_replicas, converge
 from moldau.testing.simulation.loss_budget import LossBudget
 from moldau.testing.simulation.nemesis import Nemesis
+from moldau.testing.simulation.replay import check_coordinators, logs_of_leaders, replay
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.tree_invariants import TreeInvariants
+from moldau.testing.simulation.waiting import decided
 
-PATIENT = ("compact", "delete", "look", "read", "write", "write_carelessly")
+PATIENT = ("commit_plainly", "compact", "copy", "delete", "join", "look", "read", "succeed", "transact", "write", "write_carelessly")
 """Clients that wait for no broker in particular."""
 AFTERWARDS_MAX = 40
 """Operations that clients may still begin when one broker is gone for ever."""
@@ -62,6 +65,20 @@ class ClusterJudge:
             budget.left = 0
         await clients_end()
         await converge(simulation, self._hosts)
+        await self._check_coordinators()
+
+    async def _check_coordinators(self) -> None:
+        """Every transaction is decided, and coordinators show what their topics say: those that have served, and those that take over."""
+        simulation = self._simulation
+        logs = partial(logs_of_leaders, simulation.tree, self._hosts)
+        if not any(replay(logs())):
+            return
+        await decided(simulation, among=self._hosts.values())
+        await check_coordinators(simulation, logs)
+        for host in self._random.choice(([], [self._random.choice(list(self._hosts.values()))], list(self._hosts.values()))):
+            host.kill()
+        await converge(simulation, self._hosts)
+        await check_coordinators(simulation, logs)
 
     def _can_do_with_less(self) -> bool:
         """Whether every partition stays writable without one broker, and no client waits for that one."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from moldau.cluster import znodes
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.invariants import InvariantError
+from moldau.testing.simulation.power_cuts import OFFSETS, TRANSACTIONS
 from moldau.testing.simulation.process import Host
 from moldau.testing.simulation.reader import batches_of
 from moldau.testing.simulation.simulation import Simulation
@@ -12,7 +13,7 @@ from moldau.testing.simulation.tree_view import PartitionInTree, partitions_in, 
 from moldau.testing.simulation.waiting import NotConvergedError
 
 CONVERGE_S = 180.0
-COMPACTED = "compacted"
+COMPACTED = "compacted", OFFSETS, TRANSACTIONS
 """Topics whose names begin so are compacted, by each replica at its own time."""
 
 

@@ -10,11 +10,7 @@ CLUSTERS = 0.5
 """So many of the runs have several brokers."""
 LOSING = ("power_cut", "fail_sync", "fail_directory")
 """Faults that may take what was not synced."""
-
-
 ALONE = tuple(name for name in WORKLOADS if name not in OF_A_CLUSTER)
-IN_A_CLUSTER = ("administrate", "compact", "delete", "look", "read", *OF_A_CLUSTER, "write", "write_carelessly")
-"""Workloads that a cluster has: those without coordinators."""
 
 
 def draw_clients(seed: int, workloads: Collection[str] = ALONE) -> list[str]:
@@ -34,7 +30,7 @@ def options_of(seed: int) -> Options:
     options = draw_options(seed)
     if generator(seed, "brokers").random() < CLUSTERS:
         draw_cluster(options)
-        options.clients = draw_clients(seed, IN_A_CLUSTER)
+        options.clients = draw_clients(seed, WORKLOADS)
         return options
     options.clients = draw_clients(seed)
     settle(options)

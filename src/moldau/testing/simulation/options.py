@@ -114,7 +114,10 @@ def draw_cluster(options: Options) -> None:
     replicas = random.randint(2, min(3, options.brokers))
     options.settings |= {
         "default.replication.factor": replicas,
-        "min.insync.replicas": random.randint(1, replicas),
+        "min.insync.replicas": (minimum := random.randint(1, replicas)),
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": minimum,
         "zookeeper.session.timeout.ms": int(options.session_s * 1000),
         "replica.lag.time.max.ms": random.choice((1_000, 5_000, 10_000)),
         "replica.fetch.max.bytes": random.choice((256, 1_048_576)),

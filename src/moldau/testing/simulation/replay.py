@@ -1,9 +1,9 @@
-"""What the topics of the coordinators say, read by a slow reader from the disk's bytes and compared with what the coordinators show.
+"""What the topics of the coordinators say, read by a slow reader from the disks' bytes and compared with what the coordinators show.
 
 Written apart from the product, after ``docs/formats/consumer-offsets.md`` and ``docs/formats/transaction-state.md``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -14,8 +14,11 @@ from moldau.testing.simulation.clients.brokers import Brokers, CoordinatorType
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.power_cuts import OFFSETS, TRANSACTIONS
+from moldau.testing.simulation.process import Host
 from moldau.testing.simulation.reader import bases_of, folders_of
 from moldau.testing.simulation.simulation import Simulation
+from moldau.testing.simulation.tree import SimulatedTree
+from moldau.testing.simulation.tree_view import partitions_in
 
 _BATCH = Struct(">qiiBIhiqqqhii")
 """Up to the number of records: base offset, length, epoch, magic, checksum, attributes, last delta, times, producer, sequence, count."""
@@ -46,6 +49,13 @@ class StateRecord(NamedTuple):
     value: bytes | None
 
 
+class DiskLog(NamedTuple):
+    """The log of a partition on a disk."""
+
+    disk: SimulatedDisk
+    path: str
+
+
 class ReplayedState(NamedTuple):
     """What the logs say."""
 
@@ -54,17 +64,32 @@ class ReplayedState(NamedTuple):
     """State, producer id and epoch."""
 
 
-def replay(disk: SimulatedDisk, directories: list[str]) -> ReplayedState:
-    """Read the topics of the coordinators from their beginning."""
+def replay(logs: Iterable[DiskLog]) -> ReplayedState:
+    """Read the topics of the coordinators from their beginning, each of their partitions from one replica."""
     found = ReplayedState({}, {})
-    for directory in directories:
-        for folder in folders_of(disk, directory):
-            path, topic = f"{directory}/{folder}", folder.rpartition("-")[0]
-            if topic == OFFSETS:
-                found.offsets.update(_offsets(_records(disk, path)))
-            elif topic == TRANSACTIONS:
-                _replay_transactions(_records(disk, path), found.transactions)
+    for disk, path in logs:
+        topic = path.rpartition("/")[2].rpartition("-")[0]
+        if topic == OFFSETS:
+            found.offsets.update(_offsets(_records(disk, path)))
+        elif topic == TRANSACTIONS:
+            _replay_transactions(_records(disk, path), found.transactions)
     return found
+
+
+def logs_of(host: Host) -> Iterator[DiskLog]:
+    """All logs of a host."""
+    for directory in host.directories:
+        for folder in folders_of(host.disk, directory):
+            yield DiskLog(host.disk, f"{directory}/{folder}")
+
+
+def logs_of_leaders(tree: SimulatedTree, hosts: Mapping[int, Host]) -> Iterator[DiskLog]:
+    """The log of each partition of a cluster as its leader has it."""
+    for partition in partitions_in(tree):
+        host = None if partition.state is None else hosts.get(partition.state.leader)
+        if host is not None:
+            folder = f"{partition.topic}-{partition.number}"
+            yield from (log for log in logs_of(host) if log.path.rpartition("/")[2] == folder)
 
 
 def _offsets(records: Iterator[StateRecord]) -> dict[Place, int]:
@@ -148,19 +173,15 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return data[at : at + length].decode(), at + length
 
 
-async def check_coordinators(simulation: Simulation) -> None:
-    """Restart the broker, and compare what its coordinators then show with their topics.
+async def check_coordinators(simulation: Simulation, logs: Callable[[], Iterable[DiskLog]]) -> None:
+    """Compare what the coordinators show with what their topics say in these logs.
 
     InvariantError if they do not agree, once what they write has been written.
     """
-    host = simulation.host
-    if not any(replay(host.disk, host.directories)):
-        return
-    host.kill()
     brokers = Brokers(simulation.client("auditor"))
     until = simulation.schedule.now + _AGREE_S
     while True:
-        said = replay(host.disk, host.directories)
+        said = replay(logs())
         shown = ReplayedState(await _offsets_shown(brokers, said), await _transactions_shown(brokers, said))
         if said == shown:
             break
