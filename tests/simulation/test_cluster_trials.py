@@ -25,7 +25,7 @@ SETTINGS: dict[str, object] = {
 }
 
 
-def trial(seed: int, clients: Sequence[str] = PLAIN, **faults: float) -> TrialResult:
+def trial(seed: int, clients: Sequence[str], **faults: float) -> TrialResult:
     options = Options(
         seed,
         brokers=3,
@@ -49,14 +49,14 @@ def test_half_of_the_seeds_have_several_brokers_with_clients_of_every_kind() -> 
 
 
 def test_a_run_of_a_cluster_is_repeated_with_all_its_faults() -> None:
-    first, second = (trial(1, kill=3.0, cut_link=3.0, pause=5.0) for _ in range(2))
+    first, second = (trial(1, PLAIN, kill=3.0, cut_link=3.0, pause=5.0) for _ in range(2))
     assert (first.crc, first.steps) == (second.crc, second.steps)
     assert len(first.done) > 5
 
 
 @pytest.mark.parametrize("kind", [*CLUSTER_FAULTS, "expire_session", "power_cut"])
 def test_a_fault_strikes_a_cluster_and_nothing_is_lost(kind: str) -> None:
-    verdict = trial(2, **{kind: 1.5})
+    verdict = trial(2, PLAIN, **{kind: 1.5})
     assert not verdict.failures, str(verdict)
     assert kind in verdict.struck
 
@@ -76,7 +76,7 @@ def test_a_coordinator_that_shows_what_its_log_does_not_say_is_found(monkeypatch
 
 def test_an_acknowledgement_before_the_followers_have_the_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "least_end_offset", lambda machine, _minimum: machine.log_end_offset)
-    found = [str(trial(seed, kill=2.0)) for seed in range(5)]
+    found = [str(trial(seed, PLAIN, kill=2.0)) for seed in range(5)]
     assert any("lacks committed records" in each for each in found), found
 
 
@@ -85,5 +85,5 @@ def test_an_election_outside_the_in_sync_set_is_found(monkeypatch: pytest.Monkey
         return elect(state._replace(isr=replicas), replicas, candidates, *rest, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr("moldau.cluster.controller.elections.elect", elect_any)
-    found = [str(trial(seed, kill=3.0, isolate=3.0)) for seed in range(5)]
+    found = [str(trial(seed, PLAIN, kill=3.0, isolate=3.0)) for seed in range(5)]
     assert any("lacks committed records" in each or "is not in sync" in each for each in found), found
