@@ -13,6 +13,7 @@ from moldau.protocol.messages.offset_lookups import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from moldau.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from support.replica_world import ReplicaWorld, fetched, produced
 
 OLD_EPOCH = 5
@@ -64,6 +65,23 @@ def test_a_record_that_is_shown_is_found_by_time_meanwhile() -> None:
     assert world.machine(2).high_watermark == 1
     assert listed(world, 0) == (0, 0)
     assert listed(world, -1) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+
+
+@pytest.mark.parametrize("before", [1, -1])
+def test_records_that_were_acknowledged_are_deleted_once_the_followers_have_fetched(before: int) -> None:
+    """OFFSET_OUT_OF_RANGE would be final to the client, which has an acknowledgement of the record."""
+    world = failed_over()
+    assert deleted(world, before) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert deleted(world, 0) == (0, 0)
+    world.run(0.1)
+    assert deleted(world, 2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert deleted(world, before) == (0, 1)
+
+
+def deleted(world: ReplicaWorld, before: int) -> tuple[int, int]:
+    topics = [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, before)])]
+    answer = world.client(2).ask(DeleteRecordsRequest(topics, 1000), 2).topics[0].partitions[0]
+    return answer.error_code, answer.low_watermark
 
 
 def test_a_consumer_that_has_read_the_record_is_not_called_truncated() -> None:

@@ -198,7 +198,7 @@ class _Lookups:
             log = partition.log
             match wanted.timestamp:
                 case -1:
-                    if _shows_too_little(partition):
+                    if partition.shows_too_little:
                         raise PeerError(self._not_available, f"{partition.topic_partition}: the high watermark is not known yet")
                     _set(answer, 0, -1, self._limit(partition), partition.machine.leader_epoch)
                 case -2 | -4 | -6:
@@ -243,7 +243,7 @@ class _Lookups:
             _set(answer, error.code)
         elif found is not None:
             _set(answer, 0, found.timestamp_ms, found.offset, found.leader_epoch)
-        elif _shows_too_little(partition):
+        elif partition.shows_too_little:
             _set(answer, self._not_available)
         self._current = None
         self.advance()
@@ -252,13 +252,6 @@ class _Lookups:
         self._by_time.clear()
         if self._current is not None:
             self._current.abandon()
-
-
-def _shows_too_little(partition: HostedPartition) -> bool:
-    """Whether consumers of an earlier leader may have seen more than this one shows: until its followers have fetched all that was there
-    when its term began, its high watermark may be an early one (KIP-207).
-    """
-    return partition.machine.term_offset > partition.log.high_watermark
 
 
 def _set(answer: ListOffsetsPartitionResponse, code: int, timestamp: int = -1, offset: int = -1, leader_epoch: int = UNKNOWN_EPOCH) -> None:

@@ -200,8 +200,8 @@ HIGH_WATERMARK = -1
 def delete_records(services: Services, message: DeleteRecordsRequest, request: Request, reply: Reply) -> Steps:
     """Delete what lies before each offset.
 
-    Codes: UNKNOWN_TOPIC_OR_PARTITION; OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION where the topic is only compacted;
-    or protected; INVALID_TOPIC_EXCEPTION where it is internal.
+    Codes: UNKNOWN_TOPIC_OR_PARTITION; OFFSET_OUT_OF_RANGE beyond the high watermark; LEADER_NOT_AVAILABLE where a new leader does not know
+    that yet; POLICY_VIOLATION where the topic is only compacted or protected; INVALID_TOPIC_EXCEPTION where it is internal.
     """
     topics = []
     for topic in message.topics:
@@ -238,6 +238,8 @@ def _delete_before(services: Services, partition: HostedPartition, wanted: Delet
     if not log.config.deletes and log.config.compacts:
         raise PeerError(ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition}: cleanup.policy is compact, records go by key")
     offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+    if partition.shows_too_little and (wanted.offset == HIGH_WATERMARK or offset > log.high_watermark):
+        raise PeerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.topic_partition}: the high watermark is not known yet")
     if not 0 <= offset <= log.high_watermark:
         raise PeerError(
             ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.topic_partition}: offset {offset} is beyond the high watermark {log.high_watermark}"

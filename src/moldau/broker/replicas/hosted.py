@@ -91,6 +91,13 @@ class HostedPartition:
         self.is_led = True
         self._counted_offset = self.log.log_end_offset
 
+    @property
+    def shows_too_little(self) -> bool:
+        """Whether clients of an earlier leader may have seen more than this one shows: until its followers have fetched all that was there
+        when its term began, its high watermark may be an early one (KIP-207).
+        """
+        return self.machine.term_offset > self.log.high_watermark
+
     def advanced(self) -> bool:
         """The machine's offsets may have moved: show records up to its high watermark, then open the gate. Whether more is visible."""
         log = self.log
