@@ -57,7 +57,7 @@ _TAIL_5 = Struct(">iihqqqi")
 _TAIL_8 = Struct(">iihqqqihi")
 
 _PARTS_AT_ONCE = 1000
-"""Pieces of an answer that are made in one step."""
+"""Pieces of an answer that are made in one step, and joined: a join takes 80 bytes for each while it lasts."""
 
 _PARTITION = Struct(">ihqq")
 _INT32 = Struct(">i")
@@ -107,22 +107,23 @@ def encode_produce_response_in_steps(
     if flexible:
         parts.append(writing.NO_TAGS)
     parts.append(writing.count(len(topics), flexible=flexible))
-    due = _PARTS_AT_ONCE
+    pieces: list[bytes] = []
     for topic, partitions in topics:
         parts.append(writing.topic(topic, by_id=version >= FIRST_WITH_TOPIC_IDS, flexible=flexible))
         parts.append(writing.count(len(partitions), flexible=flexible))
         for partition in partitions:
             _write_partition(parts, partition, version)
-            if len(parts) >= due:
-                due = len(parts) + _PARTS_AT_ONCE
+            if len(parts) >= _PARTS_AT_ONCE:
+                pieces.append(b"".join(parts))
+                parts.clear()
                 yield UNFINISHED
         if flexible:
             parts.append(writing.NO_TAGS)
     parts.append(_INT32.pack(throttle_ms))
     if flexible:
         parts.append(writing.node_endpoints(node_endpoints if version >= _FIRST_WITH_LEADERS else ()))
-    body = b"".join(parts)
-    return _INT32.pack(len(body)) + body
+    pieces.append(b"".join(parts))
+    return b"".join((_INT32.pack(sum(map(len, pieces))), *pieces))
 
 
 def _write_partition(parts: list[bytes], result: ProducePartitionResult, version: int) -> None:
