@@ -449,6 +449,7 @@ def trim_what_is_not_committed(real: Function) -> Function:
 @scenario(
     without("let retention take what is not committed", "moldau.log.trimmer:LogTrimmer._bounds", trim_what_is_not_committed),
     replica_lag_time_max_ms=LONG_LAG_MS,
+    suspicion_timeout_ms=LONG_LAG_MS,
     log_retention_check_interval_ms=100,
 )
 async def test_r14_neither_retention_nor_delete_records_pass_the_high_watermark(cluster: Cluster) -> None:

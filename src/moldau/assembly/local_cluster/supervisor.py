@@ -158,7 +158,7 @@ class Supervisor:
                     del self._restarts[broker_id]
                     self.start_broker(broker_id)
                     running[broker_id] = None
-            for broker_id in [each for each in self._starting if each in running and self.takes_requests(each)]:
+            for broker_id in [each for each in [*self._starting] if each in running and self.takes_requests(each)]:
                 self._report(f"broker {broker_id} takes requests; {self._count()}")
             if zookeeper is not None and zookeeper.exit_code is not None:
                 self._report(f"the ZooKeeper server ended, with code {zookeeper.exit_code}; brokers keep on serving without it")
