@@ -224,11 +224,15 @@ class Cluster(Topics):
         old = self.replicas_of(topic, partition)
         others = [each for each in old if each != to]
         self.reassign(topic, partition, [to, *others][: len(old)])
-        with self._cluster() as asked:
-            error = Reassignments(asked).elect([place])[place]
-        if error is not None and error.code is not ErrorCode.ELECTION_NOT_NEEDED:
-            raise error
-        self._wait(lambda: self.leader_of(topic, partition) == to, f"broker {to} leads {topic}-{partition}")
+
+        def elect() -> bool:
+            with self._cluster() as asked:
+                error = Reassignments(asked).elect([place])[place]
+            if error is not None and error.code not in (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE):
+                raise error
+            return self.leader_of(topic, partition) == to
+
+        self._wait(elect, f"broker {to} leads {topic}-{partition}")
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int], *, wait: bool = True) -> None:
         """Have the replicas of the partition on these brokers, the preferred leader first, and `wait` until all are in sync."""
