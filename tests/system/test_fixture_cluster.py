@@ -21,7 +21,7 @@ LIMIT_S = 300.0
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[Cluster]:
-    with Cluster(timeout_s=LIMIT_S) as cluster:
+    with Cluster(settings={"replica.lag.time.max.ms": "3000"}, timeout_s=LIMIT_S) as cluster:
         yield cluster
 
 
@@ -95,9 +95,9 @@ def test_replicas_move_and_a_broker_without_one_gets_the_lead(cluster: Cluster, 
 
 
 def test_a_follower_that_is_cut_off_from_its_leader_falls_out_of_sync_and_catches_up(cluster: Cluster, topic: str) -> None:
-    leader = cluster.leader_of(topic)
-    follower = next(each for each in cluster.broker_ids if each not in (leader, cluster.controller()))
-    cluster.partition(follower, [each for each in cluster.broker_ids if each != follower])
+    leader, follower = (each for each in cluster.broker_ids if each != cluster.controller())
+    cluster.move_leader(topic, 0, leader)
+    cluster.partition(follower, leader)
     cluster.wait_until_in_sync(topic, replicas=2)
     produce(cluster, topic, b"meanwhile")
     cluster.heal()
