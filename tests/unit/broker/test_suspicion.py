@@ -127,6 +127,26 @@ def test_a_leader_that_one_of_two_followers_does_not_reach_stays() -> None:
     assert world.cluster.partition("t", on=controller).leader == world.leader
 
 
+def test_a_broker_that_reaches_the_tree_and_no_other_broker_does_not_become_controller() -> None:
+    """It could tell nobody what it decides: what it leads, or has others lead, would have no leader until it is replaced in turn."""
+    world = World(is_controller=False)
+    controller = world.cluster.controller_id
+    alone = next(each for each in world.others if each != controller)
+    rest = [each for each in (1, 2, 3) if each != alone]
+    world.cluster.cut(alone, *rest)
+    for each in rest:
+        world.cluster.cut(each, alone)
+    for _ in range(10):
+        world.cluster.advance(10.0)
+        assert world.cluster.controller_id == controller
+    leader = world.cluster.partition("t", on=controller).leader
+    assert world.cluster.ask(leader, _one_record(world.cluster, world.topic_id), 13).responses[0].partition_responses[0].error_code == 0
+    world.acknowledged += 1
+    for each in (1, 2, 3):
+        world.cluster.heal(each)
+    world.cluster.until(world.all_in_sync)
+
+
 def test_when_a_follower_ends_records_do_not_wait_for_it() -> None:
     world = World(is_controller=True)
     world.cluster.kill(world.others[1], expires=False)

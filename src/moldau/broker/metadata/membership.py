@@ -268,7 +268,12 @@ class ClusterMembership:
             from moldau.broker.metadata.suspicions import Suspicions
 
             self._suspicions = Suspicions(
-                self._broker_id, self._connect, self._clock, lambda: self._config.int("suspicion.timeout.ms") / 1000, self._runner.take
+                self._broker_id,
+                self._connect,
+                self._clock,
+                lambda: self._config.int("suspicion.timeout.ms") / 1000,
+                self._runner.take,
+                lambda: self._cache.snapshot.brokers,
             )
         return self._suspicions
 

@@ -1,9 +1,14 @@
-"""Which brokers do not answer, for this broker's controller: as controller it watches all others, otherwise the one that is controller."""
+"""Which brokers do not answer, for this broker's controller: as controller it watches all others, otherwise the one that is controller.
+
+A controller that does not answer is suspected only by a broker that reaches half of the others at least: one that is cut off from all of
+them, but not from the tree, would become controller and could send its decisions to none, and what it has others lead would have no leader.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from moldau.broker.peers.reach import Reach
 from moldau.broker.peers.watch import PeerWatch
 from moldau.cluster.controller.events import BrokerSuspected, ControllerSuspected
 
@@ -29,16 +34,20 @@ class Suspicions:
         clock: "Clock",
         timeout_s: Callable[[], float],
         suspect: Callable[[BrokerSuspected | ControllerSuspected], object],
+        brokers: "Callable[[], Mapping[int, BrokerInfo]]",
     ) -> None:
-        """`suspect` is called when a suspicion begins or ends; `timeout_s`: `suspicion.timeout.ms`."""
+        """`suspect` is called when a suspicion begins or ends; `timeout_s`: `suspicion.timeout.ms`; `brokers`: all that are registered."""
         self._broker_id = broker_id
         self._connect = connect
         self._clock = clock
         self._timeout_s = timeout_s
         self._suspect = suspect
+        self._brokers = brokers
         self._watches: dict[tuple[int, int], PeerWatch] = {}
         """As controller: of incarnations of brokers."""
         self._of_controller: PeerWatch | None = None
+        self._reach: Reach | None = None
+        """While the controller does not answer, until this broker reaches others."""
         self._replaced: int | None = None
         """The broker that was controller until this one was, if it did not answer."""
         self._again: Timer | None = None
@@ -102,4 +111,12 @@ class Suspicions:
         self._suspect(BrokerSuspected(broker_id, epoch, is_suspected))
 
     def _controller_changed(self, broker_id: int, is_suspected: bool) -> None:
-        self._suspect(ControllerSuspected(broker_id, is_suspected))
+        if self._reach is not None:
+            self._reach.close()
+            self._reach = None
+        others = [info for each, info in self._brokers().items() if each not in (self._broker_id, broker_id)]
+        if is_suspected and others:
+            suspect = partial(self._suspect, ControllerSuspected(broker_id, True))
+            self._reach = Reach(self._connect, self._clock, others, timeout_s=self._timeout_s, reached=suspect)
+        else:
+            self._suspect(ControllerSuspected(broker_id, is_suspected))

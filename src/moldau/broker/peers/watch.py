@@ -29,8 +29,8 @@ _LOG = logging.getLogger(__name__)
 ASKED_SHARE = 1 / 3
 """It is asked again after this share of `suspicion.timeout.ms`."""
 FAULTS = 2
-_VERSION = VersionRange(0, 2)
-"""The versions that carry nothing."""
+CARRIES_NOTHING = VersionRange(0, 2)
+"""The versions of ApiVersions that do."""
 
 
 class PeerWatch:
@@ -84,7 +84,7 @@ class PeerWatch:
         self._is_out = True
         timeout_s = self._timeout_s()
         self._late_at_s = self._clock.monotonic() + timeout_s
-        self._connection.request(ApiKey.API_VERSIONS, ApiVersionsRequest(), self._answered, timeout_s=timeout_s, version=_VERSION)
+        self._connection.request(ApiKey.API_VERSIONS, ApiVersionsRequest(), self._answered, timeout_s=timeout_s, version=CARRIES_NOTHING)
 
     def _answered(self, outcome: Any) -> None:
         self._is_out = False
