@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from moldau.testing.simulation.options import Options, draw_cluster, draw_options, generator
+from moldau.testing.simulation.options import MANY_PRODUCERS, Options, draw_cluster, draw_options, generator
 from moldau.testing.simulation.workloads import OF_A_CLUSTER, TRANSACTIONAL, WORKLOADS, Workload
 
 CLIENTS_MIN, CLIENTS_MAX = 2, 8
@@ -31,10 +31,16 @@ def options_of(seed: int) -> Options:
     if generator(seed, "brokers").random() < CLUSTERS:
         draw_cluster(options)
         options.clients = draw_clients(seed, WORKLOADS)
-        return options
-    options.clients = draw_clients(seed)
-    settle(options)
+    else:
+        options.clients = draw_clients(seed)
+        settle(options)
+    if "administrate" in options.clients and _is_transactional(options):
+        options.settings["producer.ids.max"] = MANY_PRODUCERS
     return options
+
+
+def _is_transactional(options: Options) -> bool:
+    return any(name in TRANSACTIONAL for name in options.clients)
 
 
 def settle(options: Options) -> None:
@@ -44,7 +50,7 @@ def settle(options: Options) -> None:
     it to the next producer too, whose first batches are then taken for repeated ones; one that has lost the begin of a transaction never
     ends it. Clients whose own models know of no damage have topics of their own, which are not damaged.
     """
-    is_transactional = any(name in TRANSACTIONAL for name in options.clients)
+    is_transactional = _is_transactional(options)
     options.damaged_topics = [] if is_transactional else ["plain", "__consumer_offsets"]
     if is_transactional and any(kind in options.faults for kind in LOSING):
         options.settings["log.flush.interval.messages"] = 1

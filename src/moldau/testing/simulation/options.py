@@ -28,6 +28,8 @@ CLUSTER_FAULTS = ("cut_link", "isolate", "late_tree", "refuse_write", "kill_cont
 """Kinds that need several brokers."""
 FAULTS_OF_A_CLUSTER_S = 40.0
 """How long faults happen at most where there are several brokers, whose fetches cost time also when nothing happens."""
+MANY_PRODUCERS = 100_000
+"""More than there are in a run: none is refused because all others have open transactions."""
 FAULTS_OF_ONE = ("disk_full", "flip_bit", "misdirect_write", "fail_sync", "fail_directory")
 """Kinds that only a broker which is alone has: the model of a cluster's losses does not know them."""
 
@@ -145,7 +147,7 @@ def draw_settings(random: Random) -> dict[str, object]:
         "offsets.topic.num.partitions": random.randint(1, 3),
         "transaction.state.log.num.partitions": random.randint(1, 3),
         "delayed.requests.max": random.choice((20, 10_000)),
-        "producer.ids.max": random.choice((8, 100_000)),
+        "producer.ids.max": random.choice((8, MANY_PRODUCERS)),
     }
 
 
