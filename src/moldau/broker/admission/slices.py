@@ -173,15 +173,15 @@ class SliceScheduler:
         self._first_turns_s = TURN_S
         monotonic = self._clock.monotonic
         now = monotonic()
-        until = now + TURN_S
         works, later = self._works, self._later
+        waiting, until = len(later), now + (TURN_S / 2 if works else TURN_S)
         try:
-            for _ in range(len(later)):
+            for _ in range(waiting):
                 later.popleft()()
                 if monotonic() >= until:
                     break
-            now = monotonic()
-            until = now + TURN_S
+            begun, now = now, monotonic()
+            until = now + (max(TURN_S - (now - begun), QUANTUM_S) if waiting else TURN_S)
             while works and now < until:
                 work = works.popleft()
                 if not work.run_turn(min(now + QUANTUM_S, until), monotonic):
