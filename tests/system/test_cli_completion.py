@@ -52,7 +52,7 @@ def completed(line: str, bootstrap: str = "", shell: str = "bash") -> list[str]:
         ("moldau group reset billing --topic p", ["payments"]),
         ("moldau config describe --topic o", ["orders", "orders-dead"]),
         ("moldau topic create o", []),
-        ("moldau broker drain ", ["1"]),
+        ("moldau broker drain ", ["0"]),
         ("moldau gr", ["group"]),
         ("moldau topic describe --js", ["--json"]),
     ],
