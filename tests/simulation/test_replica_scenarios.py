@@ -533,7 +533,7 @@ def elect_eligible(real: Function) -> Function:
         without("elect eligible replicas whatever the minimum is", "moldau.cluster.controller.elections:elect", elect_eligible),
     )
 )
-async def test_r17_where_the_minimum_is_lowered_live_nobody_is_eligible_by_the_one_before(cluster: Cluster) -> None:
+async def test_r17_where_the_minimum_is_lowered_live_none_is_eligible_by_the_one_before(cluster: Cluster) -> None:
     """KAFKA-16540: the leader commits alone from then on."""
     await cluster.write(b"0")
     cluster.kill(FOLLOWER)

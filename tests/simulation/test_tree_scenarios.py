@@ -146,7 +146,7 @@ def follow_oneself(real: Function) -> Function:
 @scenario(
     (
         without("do not look whether a write whose answer was lost has happened", f"{STORE}:shows", distrust_witness),
-        without("follow whoever the node names", f"{MACHINE}._controller_read", follow_oneself),
+        without("follow the broker that the node names", f"{MACHINE}._controller_read", follow_oneself),
     )
 )
 async def test_z4_a_broker_whose_claim_succeeded_without_an_answer_is_controller(cluster: Cluster) -> None:
@@ -600,7 +600,7 @@ async def test_z22_a_reassignment_is_complete_when_all_of_its_targets_are_in_syn
     checks=False,
     min_insync_replicas=1,
 )
-async def test_z23_unclean_elections_that_are_enabled_live_elect_where_nobody_leads_already(cluster: Cluster) -> None:
+async def test_z23_unclean_elections_that_are_enabled_live_elect_where_none_leads_already(cluster: Cluster) -> None:
     """KAFKA-6526."""
     await cluster.write(b"0")
     cluster.kill(FOLLOWER, CONTROLLER)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.metadata.admin import ClusterAdmin, warn_without_effect
 from moldau.cluster.controller.requests import AlterConfig, AlteredConfig, ConfigEdit, ConfigOperation, ConfigTarget
-from moldau.cluster.snapshot import MetadataCache, unknown_topic
+from moldau.cluster.snapshot import unknown_topic
 from moldau.model.config import (
     BROKER,
     TOPIC,

@@ -6,12 +6,11 @@ import click
 
 from moldau.cli.move_throttle import throttle_option
 from moldau.cli.options import BROKER, bootstrap_option, json_option, open_cluster, timeout_option
-from moldau.cli.output import print_json, say
+from moldau.cli.output import say
 from moldau.cli.partition_moves import (
     ClusterLayout,
     MoveProgress,
     carry_out,
-    plan_document,
     print_plan,
     raise_problems,
     read_layout,
@@ -46,10 +45,7 @@ def drain(
             raise click.ClickException(f"there is no broker {broker} (live are {live})")
         before = layout.placement
         targets = without_broker(before, layout.racks, broker) if replicas else _without_leaders(layout, broker)
-        if as_json:
-            print_json(plan_document(before, targets))
-        else:
-            print_plan(before, targets)
+        print_plan(before, targets, as_json=as_json)
         if not dry_run:
             moving = [each for each, move in layout.moving.items() if broker in move.removing and each not in targets]
             carry_out(cluster, before, targets, MoveProgress(cluster, wait), moving, throttle=throttle)

@@ -4,13 +4,12 @@ import click
 
 from moldau.cli.move_throttle import throttle_option
 from moldau.cli.options import TOPIC, bootstrap_option, json_option, open_cluster, timeout_option
-from moldau.cli.output import counted, print_json, say
+from moldau.cli.output import counted, say
 from moldau.cli.partition_moves import (
     MoveProgress,
     carry_out,
     changes,
     check_topics,
-    plan_document,
     print_plan,
     read_layout,
     wait_option,
@@ -41,12 +40,9 @@ def balance(
         movable = [each for each in (layout.of_topics(topics) if topics else before) if each not in layout.moving]
         targets = changes(before, balanced(before, layout.racks, movable))
         led_elsewhere = [each for each in movable if each not in targets and layout.partitions[each].leader != before[each][0]]
-        if as_json:
-            print_json(plan_document(before, targets))
-        else:
-            print_plan(before, targets)
-            if led_elsewhere:
-                say(f"{counted(len(led_elsewhere), 'partition')} to be led by preferred leaders again")
+        print_plan(before, targets, as_json=as_json)
+        if led_elsewhere and not as_json:
+            say(f"{counted(len(led_elsewhere), 'partition')} to be led by preferred leaders again")
         if not dry_run:
             carry_out(cluster, before, targets, MoveProgress(cluster, wait), led_elsewhere, throttle=throttle)
             say("balanced", err=True)

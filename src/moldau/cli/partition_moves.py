@@ -11,7 +11,7 @@ import click
 
 from moldau.cli.move_throttle import remove_throttle, set_throttle
 from moldau.cli.options import SECONDS
-from moldau.cli.output import counted, print_table, say
+from moldau.cli.output import counted, print_json, print_table, say
 from moldau.client.errors import may_pass
 from moldau.client.placement import Placement, Replicas
 from moldau.client.reassignments import Reassignment, Reassignments
@@ -95,8 +95,11 @@ def plan_document(before: Mapping[TopicPartition, Replicas], targets: Mapping[To
     }
 
 
-def print_plan(before: Mapping[TopicPartition, Replicas], targets: Mapping[TopicPartition, Replicas]) -> None:
-    """Replicas before and after, and how many are copied."""
+def print_plan(before: Mapping[TopicPartition, Replicas], targets: Mapping[TopicPartition, Replicas], *, as_json: bool) -> None:
+    """Replicas before and after, and how many are copied; as JSON in Kafka's format."""
+    if as_json:
+        print_json(plan_document(before, targets))
+        return
     if targets:
         rows = [(where, joined(before[where]), joined(replicas)) for where, replicas in targets.items()]
         print_table(("partition", "before", "after"), rows, drop=())

@@ -27,7 +27,6 @@ from moldau.cli.partition_moves import (
     check_topics,
     joined,
     lift_throttle,
-    plan_document,
     print_plan,
     raise_problems,
     read_layout,
@@ -139,10 +138,7 @@ def _move(
 ) -> None:
     before = layout.placement
     targets = changes(before, wanted)
-    if as_json:
-        print_json(plan_document(before, targets))
-    else:
-        print_plan(before, targets)
+    print_plan(before, targets, as_json=as_json)
     if dry_run:
         return
     begun = begin(cluster, before, targets, throttle)

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from moldau.client.cluster import GROUP, TRANSACTION
 from moldau.testing.history.history import Outcome
@@ -45,19 +46,15 @@ class Transfers(Worker):
     def live(self, name: str) -> None:
         mine = Transactions(self, name, self.name)
         for _ in self.moments(3, 15):
-            transaction = mine.begin()
-            try:
-                amount = self.random.randrange(1, 100)
-                for account, moved in zip(self.random.sample(range(PARTITIONS), 2), (-amount, amount), strict=True):
-                    self.amounts[send(self, mine.producer, mine.number, account, transaction=transaction)] = moved
-                mine.producer.poll(0)
-            except KafkaException as failure:
-                if not mine.recover(transaction, failure):
-                    break
-                continue
-            if not mine.end(transaction, commit=self.random.random() < 0.8):
+            if not mine.carry_out(partial(self._transfer, mine)):
                 break
         mine.close()
+
+    def _transfer(self, mine: Transactions, transaction: int) -> None:
+        amount = self.random.randrange(1, 100)
+        for account, moved in zip(self.random.sample(range(PARTITIONS), 2), (-amount, amount), strict=True):
+            self.amounts[send(self, mine.producer, mine.number, account, transaction=transaction)] = moved
+        mine.producer.poll(0)
 
 
 class Overwriter(Worker):
@@ -73,18 +70,14 @@ class Overwriter(Worker):
     def live(self, name: str) -> None:
         mine = Transactions(self, name, self.name)
         for _ in self.moments(3, 15):
-            transaction = mine.begin()
-            try:
-                for key in self.random.sample(range(KEYS), self.random.randrange(1, 4)):
-                    self._write(mine, transaction, key)
-                mine.producer.poll(0)
-            except KafkaException as failure:
-                if not mine.recover(transaction, failure):
-                    break
-                continue
-            if not mine.end(transaction, commit=self.random.random() < 0.8):
+            if not mine.carry_out(partial(self._overwrite, mine)):
                 break
         mine.close()
+
+    def _overwrite(self, mine: Transactions, transaction: int) -> None:
+        for key in self.random.sample(range(KEYS), self.random.randrange(1, 4)):
+            self._write(mine, transaction, key)
+        mine.producer.poll(0)
 
     def _write(self, mine: Transactions, transaction: int, key: int) -> None:
         name = b"%s %d" % (self.name.encode(), key)

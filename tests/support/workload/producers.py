@@ -1,6 +1,7 @@
 """Clients that send: idempotent, careless, and in transactions, with zombies among them."""
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -76,6 +77,17 @@ class Transactions:
         self.producer.begin_transaction()
         return self.history.begin(self.number)
 
+    def carry_out(self, send_records: Callable[[int], object]) -> bool:
+        """One transaction, whose records are sent by a function that is given its number; whether the producer can go on. One in five is
+        aborted.
+        """
+        transaction = self.begin()
+        try:
+            send_records(transaction)
+        except confluent_kafka.KafkaException as failure:
+            return self.recover(transaction, failure)
+        return self.end(transaction, commit=self.worker.random.random() < 0.8)
+
     def end(self, transaction: int, *, commit: bool) -> bool:
         """Commit or abort, insisting; whether the producer can go on."""
         try:
@@ -124,14 +136,7 @@ class TransactionalSender(Worker):
     def live(self, name: str) -> None:
         mine = Transactions(self, name, self.name, java=self.java)
         for _ in self.moments(2, 10):
-            transaction = mine.begin()
-            try:
-                self._fill(mine, transaction)
-            except confluent_kafka.KafkaException as failure:
-                if not mine.recover(transaction, failure):
-                    break
-                continue
-            if not mine.end(transaction, commit=self.random.random() < 0.8):
+            if not mine.carry_out(partial(self._fill, mine)):
                 break
         else:
             match self.random.randrange(3):

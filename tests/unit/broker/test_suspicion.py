@@ -128,7 +128,7 @@ def test_a_leader_that_one_of_two_followers_does_not_reach_stays() -> None:
 
 
 def test_a_broker_that_reaches_the_tree_and_no_other_broker_does_not_become_controller() -> None:
-    """It could tell nobody what it decides: what it leads, or has others lead, would have no leader until it is replaced in turn."""
+    """Its decisions would reach no broker: what it leads, or has others lead, would have no leader until it is replaced in turn."""
     world = World(is_controller=False)
     controller = world.cluster.controller_id
     alone = next(each for each in world.others if each != controller)

@@ -1,6 +1,6 @@
 """Whether this broker reaches others: half of them at least have answered.
 
-They are asked again and again, by a request that needs nothing of them (ApiVersions), until that is so or nothing depends on it any more.
+They are asked again and again, as brokers are that are watched, until that is so or nothing depends on it any more.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,9 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moldau.broker.peers.connection import PeerCallError, PeerConnection
-from moldau.broker.peers.watch import ASKED_SHARE, CARRIES_NOTHING
-from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.broker.peers.watch import ASKED_SHARE, ask
 
 if TYPE_CHECKING:
     from moldau.broker.peers.connections import Connect
@@ -51,13 +49,7 @@ class Reach:
 
     def _ask(self, connection: PeerConnection) -> None:
         self._timers.pop(connection, None)
-        connection.request(
-            ApiKey.API_VERSIONS,
-            ApiVersionsRequest(),
-            partial(self._answered, connection),
-            timeout_s=self._timeout_s(),
-            version=CARRIES_NOTHING,
-        )
+        ask(connection, partial(self._answered, connection), self._timeout_s())
 
     def _answered(self, connection: PeerConnection, outcome: Any) -> None:
         if self._is_closed:

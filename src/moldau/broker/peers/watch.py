@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from moldau.broker.peers.connection import PeerCallError
+from moldau.broker.peers.connection import PeerCallError, PeerConnection
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
 from moldau.protocol.versions import VersionRange
@@ -29,8 +29,13 @@ _LOG = logging.getLogger(__name__)
 ASKED_SHARE = 1 / 3
 """It is asked again after this share of `suspicion.timeout.ms`."""
 FAULTS = 2
-CARRIES_NOTHING = VersionRange(0, 2)
-"""The versions of ApiVersions that do."""
+_VERSION = VersionRange(0, 2)
+"""The versions that carry nothing."""
+
+
+def ask(connection: PeerConnection, done: Callable[[Any], object], timeout_s: float) -> None:
+    """Whether the other side answers: the one request that needs nothing of it."""
+    connection.request(ApiKey.API_VERSIONS, ApiVersionsRequest(), done, timeout_s=timeout_s, version=_VERSION)
 
 
 class PeerWatch:
@@ -84,7 +89,7 @@ class PeerWatch:
         self._is_out = True
         timeout_s = self._timeout_s()
         self._late_at_s = self._clock.monotonic() + timeout_s
-        self._connection.request(ApiKey.API_VERSIONS, ApiVersionsRequest(), self._answered, timeout_s=timeout_s, version=CARRIES_NOTHING)
+        ask(self._connection, self._answered, timeout_s)
 
     def _answered(self, outcome: Any) -> None:
         self._is_out = False

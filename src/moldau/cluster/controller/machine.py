@@ -19,7 +19,7 @@
 
 Nothing takes the controller's place unconditionally: a claim creates a node that must not exist, and every write of a controller checks
 its epoch. What happens in ACTIVE is in `cluster_changes` and `broadcast`. No step works on more than 100 partitions; what is left is
-`ContinueLater`, and continues with `Continue`. Who has failed to become controller is IDLE, and reads the controller again after a while.
+`ContinueLater`, and continues with `Continue`. One that could not become controller is IDLE, and reads the controller again after a while.
 """
 
 import logging
