@@ -155,6 +155,8 @@ class Nemesis:
         if process is None or not process.is_serving:
             return False
         keeper.falls(random)
+        if keeper.start_crash is not None and not self.may_crash(keeper.host):
+            keeper.start_crash = None
         process.stop()
         return True
 
