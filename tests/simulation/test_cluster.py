@@ -1,11 +1,14 @@
 """Three brokers in one simulation: the real controller, channels, fetchers and in-sync sets over simulated network, disks and tree."""
 
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from moldau.broker.handlers.fetch.read_replicas import RACK_AWARE
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
+from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.simulation import Simulation
@@ -74,3 +77,34 @@ def test_nothing_acknowledged_is_lost_when_the_leader_ends_and_it_comes_back_in_
         assert len(await read(sim)) == 14
 
     run(sim, main)
+
+
+def test_a_consumer_in_the_rack_of_a_follower_reads_from_it_while_that_answers() -> None:
+    sim = Simulation(Options(1, brokers=3, racks=3, settings={**SETTINGS, "replica.selector.class": RACK_AWARE}))
+    for host in sim.hosts:
+        host.start()
+
+    async def main() -> None:
+        await SimulatedAdmin(sim.client()).create_topic("t")
+        producer = SimulatedProducer(sim.client())
+        await producer.send_and_wait("t", b"0", partition=0)
+        await sim.until(lambda: in_sync(sim) == [1, 2, 3])
+        led = leader(sim)
+        assert led is not None
+        first, follower = sim.hosts[led], sim.hosts[(led + 1) % 3]
+        context = replace(sim.client(), rack=str(follower.settings["broker.rack"]))
+        consumer = SimulatedConsumer(context)
+        await consumer.assign({T0: 0})
+        assert [message.value for message in await consumer.consume(10, 5.0)] == [b"0"]
+        for pair in ((context.name, first.name), (first.name, context.name)):
+            sim.network.block(*pair)
+        await producer.send_and_wait("t", b"1", partition=0)
+        assert [message.value for message in await consumer.consume(10, 5.0)] == [b"1"]
+        for pair in ((context.name, first.name), (first.name, context.name)):
+            sim.network.unblock(*pair)
+        follower.kill()
+        await producer.send_and_wait("t", b"2", partition=0)
+        assert [message.value for message in await consumer.consume(10, 5.0)] == [b"2"]
+
+    run(sim, main)
+    sim.close()

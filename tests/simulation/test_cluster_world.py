@@ -3,8 +3,9 @@
 import pytest
 
 from moldau.cluster import znodes
-from moldau.cluster.znodes import PartitionState, encode_state
+from moldau.cluster.znodes import PartitionState, encode_state, encode_topic
 from moldau.ports.coordination import Create, GetData, Multi, MultiDone, SessionEvent, SessionState, SetData, TooManyRequestsError
+from moldau.testing.coordination import FakeSession
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.loss_budget import LossBudget
@@ -129,11 +130,9 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize(("state", "violation"), WRITES, ids=[str(number) for number in range(len(WRITES))])
-def test_a_state_that_must_not_be_in_the_tree_is_found(state: PartitionState, violation: str) -> None:
-    simulation = Simulation(Options(1))
-    invariants = TreeInvariants(simulation.tree, simulation.hosts)
-    session = simulation.tree.nodes.session()
+def with_topic(simulation: Simulation) -> tuple[TreeInvariants, FakeSession]:
+    """A topic with replicas on brokers 1 and 2, what checks it, and a session to change it."""
+    invariants, session = TreeInvariants(simulation.tree, simulation.hosts), simulation.tree.nodes.session()
     path = znodes.partition_state(*T0)
     for parent in ("/brokers", "/brokers/topics", "/brokers/topics/t", "/brokers/topics/t/partitions", "/brokers/topics/t/partitions/0"):
         data = b'{"version":3,"partitions":{"0":[1,2]}}' if parent.endswith("/t") else b""
@@ -141,9 +140,33 @@ def test_a_state_that_must_not_be_in_the_tree_is_found(state: PartitionState, vi
     session.submit(Create(znodes.CONTROLLER_EPOCH, b"7"), lambda _: None)
     session.submit(Create(path, encode_state(GOOD)), lambda _: None)
     invariants.check()
+    return invariants, session
+
+
+@pytest.mark.parametrize(("state", "violation"), WRITES, ids=[str(number) for number in range(len(WRITES))])
+def test_a_state_that_must_not_be_in_the_tree_is_found(state: PartitionState, violation: str) -> None:
+    simulation = Simulation(Options(1))
+    invariants, session = with_topic(simulation)
+    path = znodes.partition_state(*T0)
     session.submit(SetData(path, encode_state(state)), lambda _: None)
     if violation:
         with pytest.raises(InvariantError, match=violation):
+            invariants.check()
+    else:
+        invariants.check()
+    simulation.close()
+
+
+@pytest.mark.parametrize(("isr", "is_found"), [((1, 2), True), ((1, 3), False)])
+def test_a_reassignment_that_ends_before_its_replicas_were_in_sync_is_found(isr: tuple[int, ...], is_found: bool) -> None:
+    simulation = Simulation(Options(1))
+    invariants, session = with_topic(simulation)
+    topic = znodes.topic("t")
+    session.submit(SetData(topic, encode_topic(bytes(16), [(1, 3, 2)], {0: (3,)}, {0: (2,)})), lambda _: None)
+    session.submit(SetData(znodes.partition_state(*T0), encode_state(GOOD._replace(isr=isr))), lambda _: None)
+    session.submit(SetData(topic, encode_topic(bytes(16), [(1, 3)])), lambda _: None)
+    if is_found:
+        with pytest.raises(InvariantError, match=r"reassigned to \(1, 3\), of which not all were in sync"):
             invariants.check()
     else:
         invariants.check()

@@ -7,16 +7,21 @@ sync, may lack any of it.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.broker.replicas.replication import Replication
 from moldau.cluster.znodes import PartitionState
 from moldau.log.partition_log import PartitionLog
+from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.process import Host, Incarnation
 from moldau.testing.simulation.schedule import Actor, ActorGroup
 from moldau.testing.simulation.tree_invariants import TreeInvariants
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
 
 Key = tuple[bytes, int]
 """Topic id and index."""
@@ -65,12 +70,15 @@ class ClusterInvariants:
         self.committed: dict[Key, CommittedRecords] = {}
         self._tree = tree
         self._may_lack = may_lack
+        self._hosts = hosts
         self._turns = {host.name: _Turn(number, host) for number, host in enumerate(hosts, 1)}
         self._turn_of: dict[ActorGroup, _Turn] = {}
         """By the processes that have made steps."""
         self._leaders: dict[tuple[Key, int], int] = {}
         """Who led a partition in each epoch."""
         hosts[0].schedule.observer = self.after_step
+        for host in hosts:
+            host.on_ending.append(lambda process, _power_cut: self._note_committed(process.broker))
 
     @property
     def states(self) -> set[str]:
@@ -98,6 +106,21 @@ class ClusterInvariants:
             if broker is not None and turn.host.process is not None and turn.host.process.is_serving:
                 for hosted in list(broker.replicas.hosted.values()):
                     self._check(turn, hosted)
+
+    def check_read(self, topic_partition: TopicPartition, offset: int) -> None:
+        """A client has read a record: it is committed."""
+        for host in self._hosts:
+            self._note_committed(host.broker)
+        committed = self.committed.get((self._tree.topic_ids.get(topic_partition.topic, b""), topic_partition.partition))
+        if committed is not None and offset >= committed.end:
+            raise InvariantError(f"{topic_partition}: offset {offset} was read, committed are {committed.end}")
+
+    def _note_committed(self, broker: "Broker | None") -> None:
+        """Note what a broker shows, also where it is not its turn."""
+        for hosted in () if broker is None else broker.replicas.hosted.values():
+            committed = self.committed.get((hosted.topic_id, hosted.index))
+            if committed is not None and hosted.log.high_watermark > committed.end:
+                committed.grow(hosted.log, hosted.log.high_watermark)
 
     def _check(self, turn: "_Turn", hosted: HostedPartition) -> None:
         machine, log, number = hosted.machine, hosted.log, turn.number
@@ -171,6 +194,18 @@ class ClusterInvariants:
         other = self._leaders.setdefault((key, epoch), turn.number)
         if other != turn.number:
             raise InvariantError(f"{_name(turn, hosted)}: leads epoch {epoch}, as broker {other} has")
+        for broker_id, progress in machine.followers.items():
+            known = self._epoch_known_by(broker_id, progress.broker_epoch, hosted)
+            if known is not None and known < epoch:
+                raise InvariantError(f"{_name(turn, hosted)}: counts broker {broker_id} in epoch {epoch}, which knows epoch {known}")
+
+    def _epoch_known_by(self, broker_id: int, incarnation: int, hosted: HostedPartition) -> int | None:
+        """The leader epoch that another broker knows; None if it runs no more in that incarnation, or has no replica."""
+        broker = self._hosts[broker_id - 1].broker
+        if broker is None or broker.applier.broker_epoch != incarnation:
+            return None
+        found = broker.replicas.hosted.get(hosted.topic_partition)
+        return found.machine.leader_epoch if found is not None and found.topic_id == hosted.topic_id else None
 
     @staticmethod
     def _check_watermark(turn: "_Turn", hosted: HostedPartition, key: Key, high: int) -> None:

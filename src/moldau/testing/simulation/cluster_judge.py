@@ -42,6 +42,7 @@ class ClusterJudge:
         ClusterFaults(nemesis, simulation.tree)
         tree = TreeInvariants(simulation.tree, simulation.hosts)
         self._invariants = ClusterInvariants(simulation.hosts, tree, self._budget.may_lack)
+        simulation.on_read = self._invariants.check_read
 
     @property
     def states(self) -> set[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from moldau.testing.simulation.options import MANY_PRODUCERS, Options, draw_cluster, draw_options, generator
+from moldau.testing.simulation.options import MANY_PRODUCERS, Options, draw_cluster, draw_options, draw_racks, generator
 from moldau.testing.simulation.workloads import OF_A_CLUSTER, TRANSACTIONAL, WORKLOADS, Workload
 
 CLIENTS_MIN, CLIENTS_MAX = 2, 8
@@ -30,6 +30,7 @@ def options_of(seed: int) -> Options:
     options = draw_options(seed)
     if generator(seed, "brokers").random() < CLUSTERS:
         draw_cluster(options)
+        draw_racks(options)
         options.clients = draw_clients(seed, WORKLOADS)
     else:
         options.clients = draw_clients(seed)

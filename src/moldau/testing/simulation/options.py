@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 from random import Random
 
+from moldau.broker.handlers.fetch.read_replicas import RACK_AWARE
 from moldau.testing.simulation.disk import DiskOptions
 from moldau.testing.simulation.network import NO_PIECE, NetworkOptions
 
@@ -56,6 +57,8 @@ class Options:
     brokers: int = 1
     session_s: float = 0.0
     """Session time-out of the tree; 0: sessions of processes that are cut off do not expire by themselves."""
+    racks: int = 0
+    """How many racks brokers and clients are in, where clients read from replicas in theirs; 0: they read from leaders."""
     damaged_topics: list[str] = field(default_factory=list)
     """Topics whose records may be damaged on disk where they are not known to be synced. Indexes may be damaged of all topics."""
     reading_cost_s: float = 0.0
@@ -128,11 +131,19 @@ def draw_cluster(options: Options) -> None:
         "replica.socket.timeout.ms": random.choice((2_000, 30_000)),
         "replica.high.watermark.checkpoint.interval.ms": random.choice((100, 5_000)),
         "leader.imbalance.check.interval.seconds": random.choice((5, 300)),
+        "log.retention.check.interval.ms": generator(seed, "options/retention").choice((500, 300_000)),
     }
     for kind in CLUSTER_FAULTS:
         random = generator(seed, f"options/{kind}")
         if random.random() < 0.4:
             options.faults[kind] = log_uniform(random, 3.0, 30.0)
+
+
+def draw_racks(options: Options) -> None:
+    """Have clients of some clusters read from followers."""
+    options.racks = generator(options.seed, "options/racks").choice((0, 0, 2, 3))
+    if options.racks:
+        options.settings["replica.selector.class"] = RACK_AWARE
 
 
 def draw_settings(random: Random) -> dict[str, object]:

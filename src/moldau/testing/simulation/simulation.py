@@ -4,7 +4,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from moldau.testing.history.history import History
 from moldau.testing.simulation.clients.context import ClientContext, OperationBudget, PartitionNumbers
@@ -14,6 +14,9 @@ from moldau.testing.simulation.options import Options, generator
 from moldau.testing.simulation.process import PORT, Host, ignore_crashes_of_the_collector
 from moldau.testing.simulation.schedule import Schedule, ScheduledCall, VirtualLoop
 from moldau.testing.simulation.tree import SimulatedTree
+
+if TYPE_CHECKING:
+    from moldau.model.identity import TopicPartition
 
 T = TypeVar("T")
 DIRECTORIES = ("/data", "/more")
@@ -63,6 +66,8 @@ class Simulation:
         self.history = History(clock=lambda: self.schedule.now)
         self.partitions = PartitionNumbers(self.history)
         self.budget = OperationBudget(options.operations)
+        self.on_read: Callable[[TopicPartition, int], object] = lambda _partition, _offset: None
+        """See `ClientContext`."""
         self._clients = 0
 
     @property
@@ -88,6 +93,8 @@ class Simulation:
         name = BROKER if is_alone else f"{BROKER}-{number}"
         host = Host(name, self.schedule, self.network, disk, self.tree, self.random(f"broker{own}"))
         host.settings = options.settings if is_alone else {**options.settings, "broker.id": number}
+        if options.racks:
+            host.settings = {**host.settings, "broker.rack": _rack(number % options.racks)}
         host.directories = list(DIRECTORIES[: options.directories])
         host.reading_cost_s = options.reading_cost_s
         return host
@@ -105,7 +112,17 @@ class Simulation:
             history=self.history,
             partitions=self.partitions,
             budget=self.budget,
+            on_read=lambda partition, offset: self.on_read(partition, offset),
+            rack=self._rack_of(name),
         )
+
+    def _rack_of(self, client: str) -> str:
+        """Where a client is; one in three does not say."""
+        racks = self.options.racks
+        if not racks:
+            return ""
+        random = self.random(f"rack/{client}")
+        return _rack(random.randrange(racks)) if random.random() < 2 / 3 else ""
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         """Run a coroutine beside the others."""
@@ -146,3 +163,7 @@ class Simulation:
         if tasks:
             self.loop.run_until_complete(asyncio.wait(tasks, timeout=CLOSE_S))
         self.loop.close()
+
+
+def _rack(number: int) -> str:
+    return f"rack-{number}"

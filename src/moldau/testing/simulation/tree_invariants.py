@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from moldau.cluster import znodes
-from moldau.cluster.znodes import PartitionState, decode_epoch, decode_state, decode_topic
+from moldau.cluster.znodes import PartitionState, TopicNode, decode_epoch, decode_state, decode_topic
 from moldau.ports.coordination import Create, Delete, Multi, Request, SetData
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.process import Host
@@ -21,6 +21,10 @@ class TreeInvariants:
         self.states: dict[Place, PartitionState] = {}
         """As they stand in the tree."""
         self.topic_ids: dict[str, bytes] = {}
+        self._targets: dict[Place, tuple[int, ...]] = {}
+        """Of partitions that are being reassigned: the replicas that shall remain."""
+        self._arrived: dict[Place, None] = {}
+        """Those of which all these were in sync at some time."""
         self.violations: list[str] = []
         """What was found; the change itself has happened within a call of a broker, which must not see an error."""
         self._tree = tree
@@ -45,13 +49,33 @@ class TreeInvariants:
                     self._take(place, decode_state(path, data), session_id)
             elif not rest and data is None:
                 self.topic_ids.pop(name, None)
+                self._targets = {place: target for place, target in self._targets.items() if place[0] != name}
             elif not rest and data is not None:
-                self.topic_ids[name] = decode_topic(path, data).topic_id or b""
+                self._take_topic(name, decode_topic(path, data))
+
+    def _take_topic(self, name: str, node: TopicNode) -> None:
+        self.topic_ids[name] = node.topic_id or b""
+        for index, replicas in enumerate(node.replicas):
+            place, removing = (name, index), node.removing.get(index, ())
+            if removing or node.adding.get(index):
+                target = tuple(each for each in replicas if each not in removing)
+                if self._targets.get(place) != target:
+                    self._targets[place] = target
+                    self._arrived.pop(place, None)
+                    self._note_arrival(place)
+            elif self._targets.pop(place, None) == replicas and place not in self._arrived:
+                self._fail(f"{name}-{index}: reassigned to {replicas}, of which not all were in sync")
+
+    def _note_arrival(self, place: Place) -> None:
+        target, state = self._targets.get(place), self.states.get(place)
+        if target is not None and state is not None and all(each in state.isr for each in target):
+            self._arrived[place] = None
 
     def _take(self, place: Place, state: PartitionState, session_id: int) -> None:
         name = f"{place[0]}-{place[1]}"
         before = self.states.get(place)
         self.states[place] = state
+        self._note_arrival(place)
         if not state.isr:
             self._fail(f"{name}: the in-sync set is empty")
         if state.leader >= 0 and state.leader not in state.isr:

@@ -20,7 +20,7 @@ from moldau.testing.simulation.broker_judge import BrokerJudge
 from moldau.testing.simulation.cluster_judge import ClusterJudge
 from moldau.testing.simulation.nemesis import Fault, Nemesis, draw_faults
 from moldau.testing.simulation.options import Options
-from moldau.testing.simulation.probes import Hit, SimulatedProbe
+from moldau.testing.simulation.probes import BY_UNCLEAN_ELECTIONS, Hit, SimulatedProbe
 from moldau.testing.simulation.process import ProcessCrash
 from moldau.testing.simulation.report import Transcript
 from moldau.testing.simulation.simulation import Simulation
@@ -100,6 +100,7 @@ def run_trial(
             verdict.failures.append("".join(traceback.format_exception(error)).strip())
         verdict.failures += bugs.found
         verdict.done, verdict.script, verdict.reached = nemesis.done, Script(faults, probe.hits), probe.counts
+        verdict.failures += [f"reached in a run without unclean elections: {name}" for name in BY_UNCLEAN_ELECTIONS if probe.counts[name]]
         verdict.crc, verdict.steps = simulation.schedule.crc, simulation.schedule.steps
         verdict.struck = {*(fault.kind for fault in nemesis.done), *nemesis.struck}
         if any(host.disk.failed_syncs for host in simulation.hosts):

@@ -243,6 +243,8 @@ class Brokers:
         self._connections: dict[tuple[Address, str], ClientConnection] = {}
         self._opening: dict[tuple[Address, str], asyncio.Task[ClientConnection]] = {}
         self._topics: dict[str, Topic] = {}
+        self.addresses: dict[int, Address] = {}
+        """Of brokers by their ids, as the metadata had them last."""
         self._coordinators: dict[tuple[CoordinatorType, str], Address] = {}
         self._server: Address | None = None
         """The bootstrap address that is asked, drawn again after each error."""
@@ -379,6 +381,7 @@ class Brokers:
         (found,) = response.topics
         check(found.error_code, f"topic {name}")
         addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        self.addresses |= addresses
         partitions = sorted(found.partitions, key=lambda partition: int(partition.partition_index))
         leaders = tuple(addresses.get(partition.leader_id) for partition in partitions)
         topic = self._topics[name] = Topic(found.topic_id, leaders, tuple(partition.leader_epoch for partition in partitions))

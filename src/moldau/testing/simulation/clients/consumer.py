@@ -1,4 +1,4 @@
-"""A consumer as Kafka's clients have it: positions, both isolation levels, seeks, and membership in a group.
+"""A consumer as Kafka's clients have it: positions, both isolation levels, seeks, replicas near by, membership in a group.
 
 Everything happens inside the calls: a rebalance takes place in `poll` and `consume`, and listeners are called there. Only heartbeats run by
 themselves. What one fetch brought may be handed out by later calls.
@@ -18,9 +18,9 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.versions import VersionRange
 from moldau.testing.simulation.clients.admin import EARLIEST, LATEST, list_offset
-from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Address, Brokers, Cause, RequestLostError, may_pass
+from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Address, Brokers, Cause, RequestLostError, check, may_pass
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.fetching import SimulatedMessage, messages_of
+from moldau.testing.simulation.clients.fetching import NearReplicas, SimulatedMessage, messages_of
 from moldau.testing.simulation.clients.group import RANGE, GroupMetadata, SimulatedMembership, commit_offsets, fetch_offsets
 
 WAIT_S = 0.5
@@ -82,6 +82,7 @@ class SimulatedConsumer:
         self._positions: dict[TopicPartition, int] = {}
         """Per assigned partition: the offset after what was handed out, or where it was placed."""
         self._paused: dict[TopicPartition, None] = {}
+        self._near = NearReplicas()
         self._buffer: deque[SimulatedMessage] = deque()
         self._turn = 0
         self._topics = tuple(topics)
@@ -340,12 +341,13 @@ class SimulatedConsumer:
             self._drop(partition)
             self._fetch_at.pop(partition, None)
             self._positions.pop(partition, None)
+            self._near.forget(partition)
             self._paused.pop(partition, None)
 
     # Fetching
 
     async def _fetch(self, wait_s: float) -> None:
-        """One fetch of what one broker leads; waits for so long where there is nothing."""
+        """One fetch from one broker; waits for so long where there is nothing."""
         unplaced = [partition for partition, offset in self._fetch_at.items() if offset is None and partition not in self._paused]
         if unplaced:
             await self._look_up(unplaced)
@@ -356,8 +358,8 @@ class SimulatedConsumer:
         self._turn += 1
         start = self._turn % len(wanted)
         wanted = wanted[start:] + wanted[:start]
-        address = await self.brokers.leader(wanted[0])
-        together = [partition for partition in wanted if await self.brokers.leader(partition) == address]
+        address = await self._source(wanted[0])
+        together = [partition for partition in wanted if await self._source(partition) == address]
         asked = {partition: offset for partition in together if (offset := self._fetch_at[partition]) is not None}
         response = await self._ask(address, asked, wait_s)
         ids = {(await self.brokers.topic(partition.topic)).topic_id: partition.topic for partition in asked}
@@ -368,6 +370,15 @@ class SimulatedConsumer:
                 if self._fetch_at.get(partition) == offset:
                     await self._take_fetched(partition, fetched, offset)
 
+    async def _source(self, partition: TopicPartition) -> Address:
+        """The broker to read a partition from."""
+        return self._near.address(partition, asyncio.get_running_loop().time()) or await self.brokers.leader(partition)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        """Ask for its leader before the next fetch."""
+        self._near.forget(partition)
+        self.brokers.forget_topic(partition.topic)
+
     async def _ask(self, address: Address, asked: Mapping[TopicPartition, int], wait_s: float) -> Any:
         topics: dict[str, FetchTopic] = {}
         for partition, offset in asked.items():
@@ -376,24 +387,22 @@ class SimulatedConsumer:
             epoch = known.epochs[partition.partition]
             topic.partitions.append(FetchPartition(partition.partition, epoch, offset, partition_max_bytes=self._fetch_bytes))
         request = FetchRequest(
-            max_wait_ms=int(wait_s * 1000), min_bytes=1, isolation_level=int(self.is_committed), topics=list(topics.values())
+            max_wait_ms=int(wait_s * 1000),
+            min_bytes=1,
+            isolation_level=int(self.is_committed),
+            topics=list(topics.values()),
+            rack_id=self.context.rack,
         )
         try:
             connection = await self.brokers.connection(address)
             versions = _BY_NAME if self.context.random.random() < 0.5 else _BY_ID
             response = await connection.send(ApiKey.FETCH, request, timeout_s=wait_s + REQUEST_TIMEOUT_S, version=versions)
-        except RequestLostError:
+            check(response.error_code, "fetch")
+        except (PeerError, RequestLostError):
             for partition in asked:
-                self.brokers.forget_topic(partition.topic)
+                self._forget(partition)
             raise
-        self._check_fetch(response.error_code, asked)
         return response
-
-    def _check_fetch(self, code: int, asked: Iterable[TopicPartition]) -> None:
-        if code:
-            for partition in asked:
-                self.brokers.forget_topic(partition.topic)
-            raise PeerError(known_error(code), "fetch")
 
     async def _take_fetched(self, partition: TopicPartition, fetched: Any, offset: int) -> None:
         code = known_error(fetched.error_code)
@@ -401,12 +410,15 @@ class SimulatedConsumer:
             found, after = messages_of(partition, fetched, offset, committed=self.is_committed)
             self._buffer.extend(found)
             self._fetch_at[partition] = after
+            if fetched.preferred_read_replica >= 0:
+                self._near.note(partition, self.brokers.addresses.get(fetched.preferred_read_replica), asyncio.get_running_loop().time())
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._near.forget(partition)
             if self._on_reset is not None:
                 self._on_reset(partition, offset)
             self._place(partition, await self._start(partition))
         elif code in _REFRESH:
-            self.brokers.forget_topic(partition.topic)
+            self._forget(partition)
             await self.brokers.back_off()
         else:
             raise ConsumeError(*partition, offset, Cause(code))

@@ -4,10 +4,11 @@ Clients are coroutines on the simulation's event loop: `asyncio.sleep`, futures,
 from their own generator, read no other clock, and never iterate what `asyncio.wait` returns, which are sets.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
+from moldau.model.identity import TopicPartition
 from moldau.ports.clock import Clock
 from moldau.ports.transport import Network
 from moldau.testing.history.history import History
@@ -66,3 +67,7 @@ class ClientContext:
     history: History
     partitions: PartitionNumbers
     budget: OperationBudget
+    on_read: Callable[[TopicPartition, int], object]
+    """Called with the last record of each partition that a recorded reader has read."""
+    rack: str
+    """Where it is, if it wants to read from replicas near it; else empty."""

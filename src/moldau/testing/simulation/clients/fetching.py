@@ -11,6 +11,9 @@ from moldau.protocol.records.control import ControlType, end_txn_marker_of
 from moldau.protocol.records.header import BatchHeader, verify_crc
 
 _DECOMPRESSED_BYTES_MAX = 1 << 24
+Address = tuple[str, int]
+NEAR_S = 20.0
+"""How long a consumer reads from the replica that a leader has named, until it asks the leader again."""
 
 
 @dataclass(slots=True)
@@ -61,3 +64,24 @@ def messages_of(partition: TopicPartition, fetched: Any, position: int, *, commi
             ]
         position = header.last_offset + 1
     return found, position
+
+
+class NearReplicas:
+    """Replicas that leaders have named to a consumer to read from. After a while the leader is asked again."""
+
+    def __init__(self) -> None:
+        self._found: dict[TopicPartition, tuple[Address, float]] = {}
+
+    def note(self, partition: TopicPartition, address: Address | None, now_s: float) -> None:
+        """The leader has named the broker at this address; None for one that the consumer does not know."""
+        if address is not None:
+            self._found[partition] = address, now_s + NEAR_S
+
+    def address(self, partition: TopicPartition, now_s: float) -> Address | None:
+        """Where to read a partition, if not from its leader."""
+        address, until_s = self._found.get(partition, (None, 0.0))
+        return address if now_s < until_s else None
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Ask the leader before the next fetch."""
+        self._found.pop(partition, None)

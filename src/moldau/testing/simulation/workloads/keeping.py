@@ -78,11 +78,12 @@ async def _check_newest(
 
 
 async def delete(context: ClientContext) -> None:
-    """Write, and delete from the front, by DeleteRecords or by size; what is left is whole and in order."""
+    """Write, and delete from the front, by DeleteRecords, by size or by time; what is left is whole and in order."""
     topic, random = f"deleted-{context.name}", context.random
     partition = TopicPartition(topic, 0)
     by_size = random.random() < 0.5
-    await ensure_topic(context, topic, 1, retention_bytes=4096 if by_size else -1, **SMALL)
+    by_time = not by_size and len(context.servers) > 1 and random.random() < 0.5
+    await ensure_topic(context, topic, 1, retention_bytes=4096 if by_size else -1, retention_ms=200 if by_time else -1, **SMALL)
     producer, admin = SimulatedProducer(context, delivery_timeout_s=600.0), SimulatedAdmin(context)
     stored: dict[int, bytes] = {}
     count = 0
@@ -92,7 +93,7 @@ async def delete(context: ClientContext) -> None:
         delivered = await producer.send_and_wait(topic, value, partition=0)
         if delivered.offset is not None:
             stored[delivered.offset] = value
-        if not by_size and random.random() < 0.1:
+        if not (by_size or by_time) and random.random() < 0.1:
             before = random.randint(0, max(stored, default=0))
             if await admin.delete_records(partition, before) < before:
                 raise KeptError(f"{partition}: records before {before} were deleted, and it begins before")

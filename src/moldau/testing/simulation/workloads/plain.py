@@ -2,6 +2,7 @@
 either isolation level, which go back and forth, and those that read to the end when all is over.
 """
 
+from moldau.model.errors import PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
@@ -67,5 +68,16 @@ async def read(context: ClientContext) -> None:
             partition = context.random.choice(partitions)
             await consumer.seek(partition, 0)
             reader.placed({partition: 0})
+        if context.rack and context.random.random() < 0.2:
+            await _go_to_end(consumer, reader, context.random.choice(partitions))
         await pause(context)
     await consumer.close()
+
+
+async def _go_to_end(consumer: SimulatedConsumer, reader: RecordedReader, partition: TopicPartition) -> None:
+    """Read on from the end that the leader shows, which a replica near by may not have yet."""
+    try:
+        await consumer.seek_to_end(partition)
+    except (PeerError, WorldError):
+        return  # nothing answers for as long as the client insists
+    reader.placed({partition: consumer.positions()[partition]})

@@ -1,7 +1,7 @@
 """Puts what a client does into the history: sends with their outcomes, what is read, where a reader stands."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from moldau.client.failures import ClientError
 from moldau.client.message import Message as Outgoing
@@ -106,12 +106,14 @@ class RecordedReader:
         self.take(begun, found, transaction=transaction)
         return found
 
-    def take(self, begun: float, found: Iterable[SimulatedMessage], *, transaction: int = NONE) -> None:
+    def take(self, begun: float, found: Sequence[SimulatedMessage], *, transaction: int = NONE) -> None:
         """Note what a poll that began then has given."""
         rows = [
             (self._context.partitions.number(each.topic, each.partition), each.offset, value_of(each), each.leader_epoch) for each in found
         ]
         self._context.history.polled(self.number, begun, rows, transaction=transaction)
+        for partition, offset in {TopicPartition(each.topic, each.partition): each.offset for each in found}.items():
+            self._context.on_read(partition, offset)
 
 
 def value_of(message: SimulatedMessage) -> int:
