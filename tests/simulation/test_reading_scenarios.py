@@ -14,7 +14,6 @@ from simulation.scenarios import Scenario, check_cure, cures_of, known, scenario
 from simulation.small_cluster import CONTROLLER, FOLLOWER, IDS, LEADER, Cluster
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-FETCH = "moldau.broker.handlers.fetch.operation"
 
 
 # W1, W2, W3
@@ -61,7 +60,11 @@ def out_of_range(_real: Function) -> Function:
     return lambda partition, what: PeerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.topic_partition}: {what}")
 
 
-@scenario(without("answer out of range what the log does not have yet", f"{FETCH}:_not_in_log", out_of_range), racks=True)
+@scenario(
+    without("answer out of range what the log does not have yet", "moldau.broker.handlers.fetch.operation:_not_in_log", out_of_range),
+    known("show all that a follower has"),
+    racks=True,
+)
 async def test_w2_a_follower_that_has_less_than_a_consumer_has_seen_does_not_reset_it(cluster: Cluster) -> None:
     """KAFKA-8542, KAFKA-10223: what is not there yet is not available; what may not be shown yet is no record."""
     await cluster.write(b"0")

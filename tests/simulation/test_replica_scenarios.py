@@ -96,17 +96,7 @@ async def test_r2_a_follower_before_the_start_of_the_leaders_epoch_does_not_join
 # R3
 
 
-def keep_progress(real: Function) -> Function:
-    def become_leader(self: Any, event: Any) -> Any:
-        followers = dict(self.followers)
-        effects = real(self, event)
-        self.followers.update(followers)
-        return effects
-
-    return become_leader
-
-
-@scenario(without("keep the progress of followers in a new term", f"{PARTITION}._become_leader", keep_progress))
+@scenario(known("keep the progress of followers in a new term"))
 async def test_r3_a_replica_that_was_removed_and_added_again_has_nothing_until_it_fetches(cluster: Cluster) -> None:
     """The leader hears of both changes at once: the same replicas, of which one comes back empty."""
     await cluster.write(b"0", b"1")
@@ -148,21 +138,7 @@ async def test_r4_an_expansion_whose_answer_is_late_counts_before_it_is_known(cl
     assert [cluster.end(broker_id) for broker_id in (CONTROLLER, LEADER, FOLLOWER)] == [2, 2, 2]
 
 
-def show_what_the_leader_shows(real: Function) -> Function:
-    from moldau.broker.replicas.fetcher_events import Apply
-
-    def answered(self: Any, event: Any, now_s: float) -> Any:
-        effects = real(self, event, now_s)
-        if event.diverging is not None and effects:
-            effects.insert(0, Apply(effects[0].topic_partition, event.high_watermark, event.log_start_offset))
-        return effects
-
-    return answered
-
-
-@scenario(
-    without("take the high watermark of an answer that says that the logs diverge", f"{FETCHER}._answered", show_what_the_leader_shows)
-)
+@scenario(known("take the high watermark of an answer with a diverging epoch"))
 async def test_r5_a_follower_that_has_diverged_truncates_before_it_takes_anything(cluster: Cluster) -> None:
     """KAFKA-14704: the answer with the diverging epoch carries the leader's high watermark, which is beyond records of the follower that
     were never committed.
@@ -438,16 +414,8 @@ async def test_r13_followers_ahead_of_an_unclean_leader_truncate_and_follow(clus
 # R14
 
 
-def trim_what_is_not_committed(real: Function) -> Function:
-    def bounds(self: Any) -> Any:
-        found = real(self)
-        return found._replace(high_watermark=found.end_offset, last_stable_offset=found.end_offset)
-
-    return bounds
-
-
 @scenario(
-    without("let retention take what is not committed", "moldau.log.trimmer:LogTrimmer._bounds", trim_what_is_not_committed),
+    known("remove what is not committed"),
     replica_lag_time_max_ms=LONG_LAG_MS,
     suspicion_timeout_ms=LONG_LAG_MS,
     log_retention_check_interval_ms=100,
@@ -654,18 +622,7 @@ async def test_r22_who_has_lost_its_page_cache_does_not_lead_when_the_leader_sto
     await cluster.ends_with(b"0", b"1")
 
 
-def truncate_to_high_watermark(real: Function) -> Function:
-    from moldau.broker.replicas.partition_events import LogTruncated
-
-    def follow(self: Any, hosted: Any, leader_id: int) -> None:
-        hosted.log.truncate_to(hosted.log.high_watermark)
-        hosted.machine.step(LogTruncated(hosted.log.log_end_offset, hosted.log.start_offset))
-        real(self, hosted, leader_id)
-
-    return follow
-
-
-@scenario(without("truncate to the high watermark", "moldau.broker.replicas.manager:ReplicaManager._follow", truncate_to_high_watermark))
+@scenario(known("truncate to the high watermark"))
 async def test_r23_a_follower_whose_high_watermark_lags_keeps_its_records_when_it_follows_another(cluster: Cluster) -> None:
     """KIP-101, fluss#674: it has a record that is acknowledged, and has not heard so; the next leader ends before it is asked."""
     await cluster.write(b"0")

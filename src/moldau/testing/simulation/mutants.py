@@ -6,8 +6,9 @@ Each replaces one function of the product, in the process that simulates, by one
 from collections.abc import Iterator
 from typing import Any
 
+from moldau.broker.transactions.transaction import TransactionMetadata
 from moldau.log.directory import CLEAN_MARK
-from moldau.model.errors import ErrorCode
+from moldau.model.errors import ErrorCode, PeerError
 from moldau.testing.simulation.cluster_mutants import CLUSTER_MUTANTS
 from moldau.testing.simulation.fleet import clients_of, options_of
 from moldau.testing.simulation.mutant import Function, Mutant
@@ -138,6 +139,58 @@ def _complete_before_markers(real: Function) -> Function:
     return write
 
 
+def _reject_repeated_marker(real: Function) -> Function:
+    def check_marker(self: Any, producer_id: int, epoch: int, coordinator_epoch: int, version: int) -> None:
+        real(self, producer_id, epoch, coordinator_epoch, version)
+        entry = self.entries.get(producer_id)
+        if entry is not None and entry.transaction_start < 0:
+            raise PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "refused until there is another leader")
+
+    return check_marker
+
+
+def _complete_twice(real: Function) -> Function:
+    def store(self: Any, machine: Any, effect: Any) -> None:
+        real(self, machine, effect)
+        value = getattr(effect, "value", None)
+        if isinstance(value, TransactionMetadata) and value.state.is_complete:
+            coordinator, records = self._coordinator, self._kind.records(machine, effect)
+            later = coordinator.now_ms() + _LATE_MS
+            coordinator.deadline(("twice", machine[0]), later, lambda: coordinator.write(records, None, lambda _error: None))
+
+    return store
+
+
+def _forget_epoch_on_load(real: Function) -> Function:
+    def decode_value(value: bytes) -> Any:
+        found = real(value)
+        return found._replace(epoch=max(found.epoch - 1, 0))
+
+    return decode_value
+
+
+def _stable_to_high_watermark(_real: Function) -> Function:
+    def first_unstable(_self: Any, _high_watermark: int) -> None:
+        return None
+
+    return first_unstable
+
+
+def _trim_uncommitted(real: Function) -> Function:
+    def bounds(self: Any) -> Any:
+        found = real(self)
+        return found._replace(high_watermark=found.end_offset, last_stable_offset=found.end_offset)
+
+    return bounds
+
+
+def _append_after_failure(_real: Function) -> Function:
+    def cut(self: Any) -> None:
+        self._uncut = False
+
+    return cut
+
+
 def _keep_clean_mark(real: Function) -> Function:
     def open_directory(self: Any, *positional: Any, **named: Any) -> None:
         real(self, *positional, **named)
@@ -183,6 +236,16 @@ MUTANTS = (
         "moldau.broker.transactions.partition:TransactionRunner._write",
         _complete_before_markers,
     ),
+    Mutant("reject a marker that is repeated", "moldau.log.producer_states:ProducerStates.check_marker", _reject_repeated_marker),
+    Mutant("write a completion twice", "moldau.broker.coordinators.machine_runner:MachineRunner._store", _complete_twice),
+    Mutant("forget the epoch of a producer on load", "moldau.broker.transactions.partition:decode_value", _forget_epoch_on_load),
+    Mutant(
+        "take the high watermark for the last stable offset",
+        "moldau.log.open_transactions:UnsettledTransactions.first_unstable",
+        _stable_to_high_watermark,
+    ),
+    Mutant("remove what is not committed", "moldau.log.trimmer:LogTrimmer._bounds", _trim_uncommitted),
+    Mutant("append after what a failed write has left", "moldau.log.segment_appender:SegmentAppender._cut", _append_after_failure),
     Mutant("keep the mark of a clean stop", "moldau.log.directory:LogDirectory.open", _keep_clean_mark),
     Mutant(
         "answer members before their assignment is stored",
