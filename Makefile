@@ -10,10 +10,7 @@ LONG := system or torture
 # A test that takes longer hangs: the stacks of its threads are printed, and the run ends.
 HANGS := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 # In two processes. All tests of a file run in one, which sets up once what they share; in the order of the files, since the longest come early.
-TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
-QUICK := $(BIN)/pytest -q $(HANGS) $(TWO) -m "not ($(LONG) or alone)" --ignore tests/system
-# The files with such marks: to collect all twelve thousand tests takes half a minute.
-marked = $$(grep -rlE --include='test_*.py' 'mark\.($(1))' tests | sort)
+QUICK := $(BIN)/pytest -q $(HANGS) --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not ($(LONG) or alone)"
 
 # Without it each process that the tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,11 +20,11 @@ demo: $(READY)  ## the main job: the whole pipeline over real events, on three b
 
 test: check  ## everything: static checks, then all tests (long runs at a tenth of their size)
 	$(QUICK)
-	$(BIN)/pytest -q $(HANGS) -m alone $(call marked,alone)
+	$(BIN)/pytest -q $(HANGS) -m alone
 	@mkdir -p out
 	@echo "The long tests: those with Spark run beside the others; what they say comes last, until then it is in out/spark-tests.log."
-	@$(BIN)/pytest -q $(HANGS) -p no:cacheprovider -m "spark and ($(LONG)) and not alone" $(call marked,spark) >out/spark-tests.log 2>&1 & spark=$$!; \
-	$(BIN)/pytest -q $(HANGS) $(TWO) -m "($(LONG)) and not spark and not alone" $(call marked,system|torture); others=$$?; \
+	@$(BIN)/pytest -q $(HANGS) -p no:cacheprovider -m "spark and ($(LONG)) and not alone" >out/spark-tests.log 2>&1 & spark=$$!; \
+	$(BIN)/pytest -q $(HANGS) -m "($(LONG)) and not spark and not alone"; others=$$?; \
 	wait $$spark; spark=$$?; cat out/spark-tests.log; test $$others = 0 && test $$spark = 0
 
 check: $(READY)  ## format, lint, types, layers, circles of imports, order of sets
@@ -42,7 +39,7 @@ quick: $(READY)  ## unit, property and contract tests only
 	$(QUICK)
 
 torture: properties  ## the long acceptance runs at full size
-	MOLDAU_TORTURE=1 $(BIN)/pytest -q -m "torture and not drawn" $(call marked,torture)
+	MOLDAU_TORTURE=1 $(BIN)/pytest -q -m "torture and not drawn"
 
 properties: $(READY)  ## the property tests with fresh examples, at full size; SEED=N draws those of an earlier run
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "property tests with seed $$seed (again: make properties SEED=$$seed)"; \

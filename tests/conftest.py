@@ -12,7 +12,6 @@ Nor does it outlive a test how its command has set up logging: later tests look 
 
 The modules and the thousands of collected tests stay until the end of the run, and so do the strategies and the compiled codecs that a file
 of tests leaves: the garbage collector does not examine them, neither during collection nor later.
-What tests make it examines seldom, but for those that measure how long something takes: in these it runs as it does in a broker.
 """
 
 import gc
@@ -43,8 +42,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROPERTIES = Path(__file__).parent / "property"
 THREADS_END_S = 10.0
-PYTHONS_THRESHOLDS = gc.get_threshold()
-SELDOM = (100_000, 10, 10)
 _first_seen: dict[threading.Thread, str] = {}
 """Our threads, and the test during which each was seen first."""
 _workers_say: list[str] = []
@@ -75,11 +72,6 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         _freeze()
         gc.enable()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    gc.set_threshold(*(SELDOM if item.get_closest_marker("alone") is None else PYTHONS_THRESHOLDS))
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

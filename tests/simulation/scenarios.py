@@ -59,6 +59,16 @@ def nothing(_real: Function) -> Function:
     return lambda *_positional, **_named: None
 
 
+def any_incarnation(real: Function) -> Function:
+    """Plants a look at who belongs in an in-sync set for which each follower is registered as it has fetched."""
+
+    def wanted_isr(partition: Any, registered: Any, *rest: Any) -> Any:
+        fetched = {broker_id: progress.broker_epoch for broker_id, progress in partition.followers.items()}
+        return real(partition, {broker_id: fetched.get(broker_id, epoch) for broker_id, epoch in registered.items()}, *rest)
+
+    return wanted_isr
+
+
 def cures_of(scenarios: Mapping[str, Any]) -> list[Any]:
     """The parameters for `check_cure`: each scenario of a module, and each of its cures."""
     return [

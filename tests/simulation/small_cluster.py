@@ -209,6 +209,10 @@ class Cluster:
         assert node is not None
         return decode_epoch(znodes.CONTROLLER_EPOCH, node.data)
 
+    def known_epoch(self, broker_id: int) -> int:
+        """The leader epoch of t that a broker answers clients."""
+        return self.broker(broker_id).metadata.topics["t"].partitions[0].leader_epoch
+
     def registered(self) -> list[int]:
         """Brokers that are registered."""
         return sorted(map(int, self.sim.tree.children(znodes.BROKER_IDS)))
