@@ -119,6 +119,12 @@ def delete_topics_request(session: Session, version: int) -> topics.DeleteTopics
     return topics.DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
 
 
+def alter_replica_log_dirs_request(session: Session, version: int) -> Any:
+    """Where it is."""
+    (found,) = session.connection.request(ApiKey.DESCRIBE_LOG_DIRS, cluster.DescribeLogDirsRequest(None), version=2).results
+    return cluster.AlterReplicaLogDirsRequest([cluster.AlterReplicaLogDir(found.log_dir, [cluster.AlterReplicaLogDirTopic(TOPIC, [0])])])
+
+
 def create_partitions_request(session: Session, version: int) -> topics.CreatePartitionsRequest:
     name = next(fresh_names)
     session.broker.create_topic(name)
@@ -308,6 +314,7 @@ REQUESTS: dict[ApiKey, Callable[[Session, int], Any]] = {
     ApiKey.DESCRIBE_CONFIGS: describe_configs_request,
     ApiKey.ALTER_CONFIGS: alter_configs_request,
     ApiKey.DESCRIBE_LOG_DIRS: lambda session, version: cluster.DescribeLogDirsRequest(None),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs_request,
     ApiKey.CREATE_PARTITIONS: create_partitions_request,
     ApiKey.DELETE_GROUPS: lambda session, version: group_admin.DeleteGroupsRequest([committed_group(session)]),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_request,

@@ -1,7 +1,7 @@
 """Kafka's console tools for topics, settings and records work against Moldau: those that docs/from-kafka.md puts beside ours.
 
-TopicCommand (`kafka-topics.sh`), ConfigCommand (`kafka-configs.sh`), DeleteRecordsCommand, LogDirsCommand, ConsoleConsumer,
-ProducerPerformance, of Kafka 4.3.
+TopicCommand (`kafka-topics.sh`), ConfigCommand (`kafka-configs.sh`), DeleteRecordsCommand, LogDirsCommand, ReassignPartitionsCommand,
+ConsoleConsumer, ProducerPerformance, of Kafka 4.3.
 """
 
 import json
@@ -12,6 +12,7 @@ import pytest
 
 from support.console import Console
 from support.kafka_tools import KafkaTools, Printed
+from support.local_cluster import wait_for
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
@@ -79,3 +80,24 @@ def test_records(world: World, tmp_path: Path) -> None:
     assert "low_watermark: 40" in world(TOOLS + "DeleteRecordsCommand", "--offset-json-file", str(tmp_path / "before.json"))
     assert len(world.moldau.ok("consume", "read", "--until-end").lines) == 60
     assert '"read-0"' in world(TOOLS + "LogDirsCommand", "--describe", "--topic-list", "read")
+
+
+def test_a_replica_moves_to_another_directory_of_its_broker(tmp_path: Path, kafka_tools: KafkaTools) -> None:
+    """ReassignPartitionsCommand (`kafka-reassign-partitions.sh`) with `log_dirs` and a throttle, while there are records to copy."""
+    directories = [str(tmp_path / name) for name in ("first", "second")]
+    with ServerProcess(tmp_path / "first", arguments=["--data", directories[1]]) as server:
+        world = World(server, kafka_tools)
+        world.moldau.ok("topic", "create", "moved", "--partitions", "1")
+        world.produced("moved", 20_000)
+        (before,) = (each for each in directories if (Path(each) / "moved-0").is_dir())
+        (to,) = {*directories} - {before}
+        plan = tmp_path / "plan.json"
+        plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "moved", "partition": 0, "replicas": [0], "log_dirs": [to]}]}))
+        reassign = (TOOLS + "reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(plan))
+        started = world(*reassign, "--execute", "--replica-alter-log-dirs-throttle", "1000000")
+        assert f"to {to} for replica moved-0 with broker 0" in started
+        wait_for(lambda: "Reassignment of replica moved-0-0 completed successfully." in world(*reassign, "--verify"))
+        assert (Path(to) / "moved-0").is_dir()
+        assert not (Path(before) / "moved-0").exists()
+        world.produced("moved", 100)
+        assert len(world.moldau.ok("consume", "moved", "--until-end").lines) == 20_100

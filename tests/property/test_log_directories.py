@@ -1,8 +1,8 @@
 """Whatever is done to a broker's log directories, a crash at any moment takes no partition, no topic id, no flushed record, and brings
 nothing back that was deleted.
 
-Any sequence of creations, appends, flushes, deletions, re-creations under another id, checkpoints, full disks, clean restarts and crashes
-is played on a manager over a forgetful disk and on a plain dictionary.
+Any sequence of creations, appends, flushes, deletions, re-creations under another id, moves between directories, checkpoints, full disks,
+clean restarts and crashes is played on a manager over a forgetful disk and on a plain dictionary.
 """
 
 from random import Random
@@ -18,11 +18,16 @@ from moldau.model.errors import StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import drain
 from moldau.testing.disk import ForgetfulDisk
+from support.log_moves import copy_all, made, settle, take_over
 from support.logs import CLUSTER, NOW_MS, append_values, flush, values_of
 from support.sizes import sized
 
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b-1"]), st.integers(0, 2))
 CONFIG = LogConfig(segment_bytes=600, file_delete_delay_ms=100)
+
+
+class PowerCutError(Exception):
+    """In the middle of a change."""
 
 
 class Model:
@@ -86,6 +91,52 @@ class DirectoriesMachine(RuleBasedStateMachine):
         assert self.manager.delete(sorted(keys), self.now_ms) == []
         for key in keys:
             self.model.pop(key, None)
+
+    @rule(key=PARTITIONS, to=st.integers(0, 1))
+    def move(self, key: TopicPartition, to: int) -> None:
+        """Begin to move it to a directory, cancel that, or neither."""
+        if key in self.model:
+            self.manager.futures.begin(key, self.paths[to % len(self.paths)], self.now_ms)
+
+    @rule(size=st.sampled_from([1, 200, 10_000]))
+    def copy(self, size: int) -> None:
+        for key in self.manager.futures.moving():
+            future = made(self.manager, key, self.now_ms)
+            self.manager.futures.copy(future, size, self.now_ms)
+            assert self.manager.futures.holds(future)
+
+    @rule()
+    def settle(self) -> None:
+        for key in self.manager.futures.moving():
+            settle(self.manager, copy_all(self.manager, key, now_ms=self.now_ms), self.now_ms)
+
+    @rule()
+    def take_over(self) -> None:
+        for key in self.manager.futures.moving():
+            assert take_over(self.manager, key, self.now_ms) is self.manager.get(key)
+
+    @rule(seed=st.integers(0), operations=st.integers(1, 80))
+    def crash_while_logs_move(self, seed: int, operations: int) -> None:
+        """A power cut at any operation of the disk."""
+        left = operations
+
+        def cut(operation: str, path: str) -> bool:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                raise PowerCutError
+            return False
+
+        self.disk.fail = cut
+        try:
+            for key in self.manager.futures.moving():
+                take_over(self.manager, key, self.now_ms)
+            drain(self.manager.remove_due(self.now_ms))
+        except PowerCutError:
+            pass
+        finally:
+            self.disk.fail = None
+        self.crash(seed)
 
     @rule(later_ms=st.sampled_from([0, 50, 1000]))
     def keep_house(self, later_ms: int) -> None:

@@ -56,7 +56,7 @@ def _parse_entry(entry: Any, place: str) -> tuple[TopicPartition, Replicas]:
         raise click.ClickException(f"{place}: the replicas of {where} name a broker twice: {replicas}")
     directories = entry.get("log_dirs", [])
     if not isinstance(directories, list) or any(each != ANY for each in directories):
-        raise click.ClickException(f"{place}: log_dirs of {where} can only be {ANY!r}: replicas are not moved between directories")
+        raise click.ClickException(f"{place}: log_dirs of {where} can only be {ANY!r}: this command leaves directories to the brokers")
     return where, tuple(replicas)
 
 

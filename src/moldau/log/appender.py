@@ -238,6 +238,11 @@ class LogAppender:
         sealed.close()
         self._segment_appender.prepare()
 
+    def skip_to(self, offset: int, now_ms: int) -> None:
+        """End at `offset`, in a new segment; nothing is staged. What is missing before it was compacted. StorageError."""
+        self._reader.holes_allowed = True
+        self._roll_at(offset, now_ms)
+
     def seal(self) -> bool:
         """Write what is staged, and all of the active segment's indexes. Whether their files may be unsynced. StorageError."""
         self.write_staged()

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 from moldau.log.directory import LogDirectory
 from moldau.log.log_set import LogSet
+from moldau.log.names import MOVE_MARK
 from moldau.model.errors import StorageError
 from moldau.model.steps import Pause, Steps
 from moldau.model.value import Value
@@ -44,6 +45,10 @@ class Removals:
         """Have `work`, which begins with `path`, done once `due_ms` has come. Without it, `path` is the folder of a deleted partition."""
         self._numbers += 1
         heappush(self._waiting, Removal(due_ms, self._numbers, directory, path, work))
+
+    def add_copy(self, now_ms: int, directory: LogDirectory, folder: str, files: FileSystem) -> None:
+        """Have the folder of a copy removed that takes the place of no log, if there is one."""
+        self.add(now_ms, directory, folder, partial(_remove_copy, files, folder))
 
     def take_due(self, now_ms: int) -> Iterator[Removal]:
         """Those whose time has come, each out of the queue as it is asked for; those of a directory that went offline are dropped."""
@@ -145,3 +150,11 @@ def _empty_folder(files: FileSystem, folder: str) -> None:
     for name in files.list(folder) if files.exists(folder) else ():
         path = f"{folder}/{name}"
         (files.remove_tree if files.is_directory(path) else files.remove)(path)
+
+
+def _remove_copy(files: FileSystem, folder: str) -> None:
+    """The mark goes last: by that a start knows what the folder is."""
+    for name in files.list(folder) if files.exists(folder) else ():
+        if name != MOVE_MARK:
+            files.remove(f"{folder}/{name}")
+    files.remove_tree(folder)

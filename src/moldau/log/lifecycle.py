@@ -129,7 +129,8 @@ class Lifecycle:
         held = {directory.path: len(list(self._logs.held(directory))) for directory in online}
         folders: dict[str, list[tuple[TopicPartition, _Folder]]] = {}
         for topic_partition, topic_id in wanted:
-            directory = min(online, key=lambda directory: held[directory.path])
+            chosen = self._logs.preferred.get(topic_partition)
+            directory = chosen if chosen in online else min(online, key=lambda directory: held[directory.path])
             path = f"{directory.path}/{topic_partition}"
             is_free = topic_partition not in self._logs.placements and not directory.has_stale_line(topic_partition)
             if is_free and not self._files.exists(path):
@@ -158,7 +159,7 @@ class Lifecycle:
     def _create(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> PartitionLog:
         failure: WorldError = AllDirectoriesFailedError(self._logs.directories)
         made = self._made.pop(topic_partition, None)
-        directories = self._logs.emptiest_first()
+        directories = self._logs.emptiest_first(topic_partition)
         if made is not None and made.directory in directories:
             directories = [made.directory, *(each for each in directories if each is not made.directory)]
         for directory in directories:
@@ -238,6 +239,11 @@ class Lifecycle:
 
     def _mark_deleted(self, placement: Placement, now_ms: int) -> bool:
         config = self._default_config if placement.log is None else placement.log.config
+        future = self._logs.futures.get(placement.topic_partition)
+        if future is not None:
+            self._logs.drop_future(future)
+            if not future.is_busy:
+                self._removals.add_copy(now_ms, future.directory, future.folder, self._files)
         if not placement.directory.online:
             return False
         try:

@@ -15,7 +15,7 @@ from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.directory import LogDirectory
 from moldau.log.housekeeping import Removals
 from moldau.log.log_set import LogSet, Placement
-from moldau.log.names import LOG, Folder, FolderKind, mark_of, marks, offset_of, parse, parse_folder
+from moldau.log.names import LOG, MOVE_MARK, Folder, FolderKind, mark_of, marks, offset_of, parse, parse_folder
 from moldau.log.partition_log import PartitionLog
 from moldau.log.partition_metadata import read_topic_id
 from moldau.log.producer_bound import ProducerBound
@@ -27,6 +27,29 @@ _LOG = logging.getLogger(__name__)
 
 TopicConfig = Callable[[str], LogConfig | None]
 """The settings of a topic's logs; None for a topic that is not registered."""
+
+
+_COPYING, _WHOLE = "copying", "whole"
+
+
+def format_move_mark(topic_partition: TopicPartition, *, is_whole: bool) -> bytes:
+    """Its content: how far the copy is, and the partition, whose name may be cut short in that of the folder."""
+    return f"{_WHOLE if is_whole else _COPYING} {topic_partition}".encode()
+
+
+def parse_move_mark(content: bytes) -> tuple[TopicPartition, bool] | None:
+    """The partition, and whether the copy is whole; None for what is no mark."""
+    state, _, name = content.decode(errors="replace").partition(" ")
+    folder = parse_folder(name)
+    if state not in (_COPYING, _WHOLE) or folder is None or folder.kind is not FolderKind.LOG:
+        return None
+    return folder.topic_partition, state == _WHOLE
+
+
+def unmark_copy(files: FileSystem, folder: str) -> None:
+    """Have no start take a copy for a log, durably: it may outlive the partition. StorageError."""
+    files.remove(f"{folder}/{MOVE_MARK}")
+    files.sync_directory(folder)
 
 
 class DuplicateFolderError(WorldError):
@@ -57,6 +80,8 @@ class Loader:
         self._logs = logs
         self._removals = removals
         self._producer_bound = producer_bound
+        self._futures: dict[str, list[str]] = {}
+        """Folders of copies, by directory, between `load` and `finish_moves`."""
 
     def load(self, directory: LogDirectory, now_ms: int, *, finish_deletions: bool) -> None:
         """Open every log of a directory. Without `finish_deletions`, what was marked for deletion stays as it is. StorageError: the
@@ -69,6 +94,8 @@ class Loader:
             is_directory = self._files.is_directory(path)
             if folder.kind is FolderKind.LOG and (is_directory or self._topic_config(folder.topic_partition.topic) is not None):
                 self._load_log(directory, folder, path, now_ms, is_directory=is_directory)
+            elif is_directory and folder.kind is FolderKind.FUTURE:
+                self._futures.setdefault(directory.path, []).append(path)
             elif is_directory and folder.kind is FolderKind.DELETE and finish_deletions:
                 self._removals.add(now_ms, directory, path)
             else:
@@ -79,6 +106,34 @@ class Loader:
                     placement.log.take_removed()
         if directory.failed_before:
             directory.forget_failure()
+
+    def finish_moves(self, directory: LogDirectory, now_ms: int, *, finish_deletions: bool) -> None:
+        """After all directories were loaded: rename copies that are whole and whose partitions have no folder, and remove the others. What
+        another system has copied stays, as does what is whole while a directory is offline: the partition's log may be in that.
+        StorageError: the directory fails.
+        """
+        sees_all = len(self._logs.online()) == len(self._logs.directories)
+        for path in self._futures.pop(directory.path, ()):
+            mark = f"{path}/{MOVE_MARK}"
+            found = parse_move_mark(self._files.read(mark)) if self._files.exists(mark) else None
+            is_log = found is not None and found[1] and found[0] not in self._logs.placements
+            if found is not None and is_log and sees_all:
+                self._take_over(directory, found[0], path, now_ms)
+            elif found is not None and not is_log and finish_deletions:
+                if found[1]:
+                    unmark_copy(self._files, path)
+                self._removals.add_copy(now_ms, directory, path, self._files)
+            else:
+                _LOG.warning("folder left alone: path=%s", path)
+
+    def _take_over(self, directory: LogDirectory, topic_partition: TopicPartition, path: str, now_ms: int) -> None:
+        name = str(topic_partition)
+        folder = f"{directory.path}/{name}"
+        self._files.rename(path, folder)
+        self._files.sync_directory(directory.path)
+        _LOG.warning("log moved from another directory, which a crash has interrupted: path=%s", folder)
+        self._load_log(directory, Folder(name, FolderKind.LOG, topic_partition), folder, now_ms, is_directory=True)
+        self._files.remove(f"{folder}/{MOVE_MARK}")
 
     def settle(self, directory: LogDirectory) -> None:
         """Bring a directory's checkpoints in line with the folders that were found in all of them. StorageError: the directory fails.

@@ -26,6 +26,10 @@ SHORTAGES_MAX = 100
 """Shortages are told once in this time for each directory and reason, of which no more than this are told apart."""
 
 
+PREFERRED_MAX = 10_000
+"""Partitions that are not here for which a directory may be chosen."""
+
+
 class Placement:
     """A partition's folder in a log directory. Invariant: there is a `log`, or a `problem` that says why there is none."""
 
@@ -75,6 +79,29 @@ class Placement:
         return self.directory.clean and not self._opened
 
 
+class FutureLog(Placement):
+    """The copy of a log that is to take its place. It has no `log` until its folder is made, and never a `problem`."""
+
+    __slots__ = ("checkpointed_start", "is_busy", "is_made", "source", "syncs", "truncations", "unsynced_bytes")
+
+    def __init__(self, topic_partition: TopicPartition, directory: LogDirectory, folder: str, source: PartitionLog) -> None:
+        super().__init__(topic_partition, directory, folder)
+        self.source = source
+        """What is copied."""
+        self.truncations = source.truncations
+        """Of it, when the copy had nothing that was cut off since."""
+        self.is_made = False
+        """Whether there is a folder."""
+        self.is_busy = False
+        """Whether work on it runs elsewhere: its folder cannot be removed before that has ended."""
+        self.unsynced_bytes = 0
+        """Copied since the last sync."""
+        self.syncs = 0
+        """How often it was synced with all that there was."""
+        self.checkpointed_start: int | None = None
+        """Where it began when the checkpoints of its directory got lines of it; None if they have none."""
+
+
 class LogSet:
     """Invariant: `placements` holds what the directories hold together; a partition has one placement, and others as its rivals at most."""
 
@@ -91,6 +118,10 @@ class LogSet:
         self.files = files
         self.directories = directories
         self.placements: dict[TopicPartition, Placement] = {}
+        self.futures: dict[TopicPartition, FutureLog] = {}
+        """Copies that are to take the place of logs in other directories."""
+        self.preferred: dict[TopicPartition, LogDirectory] = {}
+        """Directories that were chosen for partitions that are not here yet."""
         self.has_new = False
         """Whether there are partitions that no checkpoint on disk has a line of: a folder that is lost before that is not missed."""
         self._held: dict[str, dict[TopicPartition, Placement]] = {directory.path: {} for directory in directories}
@@ -108,9 +139,17 @@ class LogSet:
         """What a directory holds."""
         return self._held[directory.path].values()
 
-    def emptiest_first(self) -> list[LogDirectory]:
-        """Directories in service, the one with the fewest partitions first."""
-        return sorted(self.online(), key=lambda directory: len(self._held[directory.path]))
+    def emptiest_first(self, topic_partition: TopicPartition) -> list[LogDirectory]:
+        """Directories in service, the one with the fewest partitions first, before it the one that was chosen for a partition."""
+        chosen = self.preferred.get(topic_partition)
+        return sorted(self.online(), key=lambda directory: (directory is not chosen, len(self._held[directory.path])))
+
+    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
+        """Have a partition made in a directory, if it is made before this process ends; of very many the first are forgotten."""
+        self.preferred.pop(topic_partition, None)
+        if len(self.preferred) >= PREFERRED_MAX:
+            del self.preferred[next(iter(self.preferred))]
+        self.preferred[topic_partition] = directory
 
     def holds(self, placement: Placement) -> bool:
         """Whether it is still the partition's."""
@@ -123,6 +162,7 @@ class LogSet:
     def add(self, placement: Placement) -> None:
         """Take in a partition's folder."""
         assert placement.topic_partition not in self.placements
+        self.preferred.pop(placement.topic_partition, None)
         self.placements[placement.topic_partition] = placement
         self._held[placement.directory.path][placement.topic_partition] = placement
 
@@ -141,6 +181,13 @@ class LogSet:
         self._remove(placement)
         placement.directory.forget(placement.topic_partition)
         return path
+
+    def drop_future(self, future: FutureLog) -> None:
+        """Forget the copy of a log, and close it. Its folder stays."""
+        del self.futures[future.topic_partition]
+        future.close_unclean()
+        if future.checkpointed_start is not None:
+            future.directory.forget(future.topic_partition)
 
     def set_aside(self, placement: Placement) -> None:
         """Close a log that is not of the topic of that name, and keep its folder as a stray one, durably. StorageError: it is offline.
@@ -268,6 +315,8 @@ class LogSet:
         partitions = [placement.topic_partition for placement in self.held(directory)]
         for placement in self.held(directory):
             placement.fail(error)
+        for future in [each for each in self.futures.values() if each.directory is directory]:
+            self.drop_future(future)
         directory.release()
         _LOG.error("log directory offline: path=%s partitions=%d reason=%s", directory.path, len(partitions), error)
         if self.all_failed:

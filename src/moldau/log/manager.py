@@ -4,7 +4,7 @@ A directory that fails goes offline alone: its logs are closed as they are and a
 last one fails does `all_failed` become true and `on_all_failed` is told: the process has nothing left to serve.
 
 Nothing is deleted for being unknown: a folder of a topic that nobody registered is opened and kept with retention and compaction off, what
-has no partition's name is not looked at, and folders marked ``-stray`` and ``-future`` are left alone.
+has no partition's name is not looked at, and folders marked ``-stray`` are left alone, as are ``-future`` ones of another system.
 
 Times and random bytes are handed in; what takes long (checkpoints, removals) runs in the background where there is one.
 """
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from moldau.log.adopt import AdoptedTopic
     from moldau.log.cleaning.cleaner import LogCleaner
     from moldau.log.description import DirectoryDescription
+    from moldau.log.future_logs import FutureLogs
     from moldau.ports.background import Workers
 
 _LOG = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class LogManager:
         self._removals = Removals()
         self._background = background
         self._cleaner: LogCleaner | None = None
+        self._futures: FutureLogs | None = None
         self._producer_bound = ProducerBound(producers_max, epoch_given)
         self._loader = Loader(files, self._cache, default_config, topic_config, self._logs, self._removals, self._producer_bound)
         lifecycle = Lifecycle(files, self._logs, self._loader, self._removals, default_config, background)
@@ -114,6 +116,7 @@ class LogManager:
             raise
         with self._producer_bound.loading():
             self._load(lambda directory: self._loader.load(directory, now_ms, finish_deletions=not adopt))
+            self._load(lambda directory: self._loader.finish_moves(directory, now_ms, finish_deletions=not adopt))
         self._load(self._loader.settle)
         if self.all_failed:
             raise AllDirectoriesFailedError(self._logs.directories)
@@ -166,6 +169,8 @@ class LogManager:
         """
         from moldau.log.closing import Closing
 
+        for future in list(self._logs.futures.values()):
+            self._logs.drop_future(future)
         for directory in self._logs.online():
             closing = Closing(self._logs.held(directory), background, is_late, self._logs.note_offset)
             yield from closing.steps()
@@ -240,6 +245,15 @@ class LogManager:
             self._cleaner = LogCleaner(self._files, self._logs, self._removals, workers(), self._background, time_ms)
         return self._cleaner
 
+    @property
+    def futures(self) -> "FutureLogs":
+        """What moves logs between directories."""
+        if self._futures is None:
+            from moldau.log.future_logs import FutureLogs
+
+            self._futures = FutureLogs(self._files, self._logs, self._loader, self._removals, self._random_bytes)
+        return self._futures
+
     def stop_cleaning(self) -> None:
         """Give up what is being compacted, for good; its worker ends soon."""
         if self._cleaner is not None:
@@ -252,6 +266,19 @@ class LogManager:
         if is_replicated:
             placement.take_high_watermark()
         placement.high_watermark = None
+
+    def flush_recovered(self, log: PartitionLog) -> None:
+        """With ``visibility=flushed`` a log shows what recovery found once it is on disk, and shows it from the start. StorageError."""
+        job = log.flush_job() if log.flushed_offset < log.log_end_offset else None
+        if job is None:
+            return
+        try:
+            job.run()
+        except StorageError as error:
+            log.flush_failed(job)
+            self.storage_failed(log.topic_partition, error)
+            raise
+        log.flush_done(job)
 
     def lower_checkpoints(self, topic_partition: TopicPartition, offset: int) -> None:
         """As :meth:`moldau.log.log_set.LogSet.lower_checkpoints`."""
@@ -286,7 +313,7 @@ class LogManager:
         """What DescribeLogDirs tells."""
         from moldau.log.description import describe
 
-        return [describe(self._files, directory, self._logs.held(directory)) for directory in self._logs.directories]
+        return [describe(self._files, directory, self._logs) for directory in self._logs.directories]
 
     def statistics(self) -> dict[str, int]:
         """How many of what there are."""

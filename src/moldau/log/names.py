@@ -19,7 +19,7 @@ INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TRANSACTION_INDEX = ".txnindex"
 CHECKSUMS = ".checksums"
-"""Of a segment's indexes; the one kind of file here that is not Kafka's."""
+"""Of a segment's indexes. Not Kafka's."""
 SNAPSHOT = ".snapshot"
 
 DELETED = ".deleted"
@@ -30,6 +30,8 @@ SWAP = ".swap"
 """Added while a compacted file takes the place of older ones."""
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
+MOVE_MARK = "moldau-move"
+"""Says in the folder of a copy, which is to take the place of a log in another directory, how far that is. Not Kafka's either."""
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, CHECKSUMS)
 
 _DIGITS = 20

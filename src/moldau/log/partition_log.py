@@ -207,6 +207,10 @@ class PartitionLog(LogOffsets):
         """As :meth:`moldau.log.appender.LogAppender.append_as_follower`."""
         return self._appender.append_as_follower(records, now_ms)
 
+    def skip_to(self, offset: int, now_ms: int) -> None:
+        """As :meth:`moldau.log.appender.LogAppender.skip_to`."""
+        self._appender.skip_to(offset, now_ms)
+
     def lead_epoch(self, epoch: int) -> None:
         """As :meth:`moldau.log.appender.LogAppender.lead_epoch`."""
         self._appender.lead_epoch(epoch)

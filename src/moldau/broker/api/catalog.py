@@ -58,6 +58,7 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.TXN_OFFSET_COMMIT: "handlers.transactions",
     ApiKey.DESCRIBE_CONFIGS: "handlers.configs",
     ApiKey.ALTER_CONFIGS: "handlers.configs",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: "handlers.cluster",
     ApiKey.DESCRIBE_LOG_DIRS: "handlers.cluster",
     ApiKey.CREATE_PARTITIONS: "handlers.topics",
     ApiKey.DELETE_GROUPS: "handlers.group_admin",

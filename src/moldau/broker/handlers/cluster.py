@@ -1,17 +1,26 @@
-"""DescribeCluster, DescribeTopicPartitions (KIP-966), DescribeLogDirs: what administrators see of brokers, topics and disks."""
+"""DescribeCluster, DescribeTopicPartitions (KIP-966), DescribeLogDirs: what administrators see of brokers, topics and disks.
+
+AlterReplicaLogDirs (KIP-113): which disk has what.
+"""
 
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.handlers.metadata import WithoutListener, broker_addresses, brokers_without_listener, describe, why_missing
-from moldau.broker.handlers.services import ConfigServices, MetadataServices, PartitionServices
+from moldau.broker.handlers.services import AdminServices, ConfigServices, Guards, MetadataServices, PartitionServices
 from moldau.broker.request import Reply, Request
-from moldau.broker.security import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from moldau.broker.security import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, Operation
 from moldau.cluster.snapshot import PartitionInfo
-from moldau.model.errors import ErrorCode
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import TopicPartition
 from moldau.model.steps import Pause, Steps
+from moldau.model.topic_names import check_name
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.cluster import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
     Cursor,
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -29,16 +38,25 @@ from moldau.protocol.messages.cluster import (
 from moldau.protocol.messages.metadata import MetadataResponsePartition
 
 if TYPE_CHECKING:
+    from moldau.broker.replicas.housekeeping import HousekeepingTimers
     from moldau.log.description import DirectoryDescription
     from moldau.log.manager import LogManager
 
 
-class Services(ConfigServices, MetadataServices, PartitionServices, Protocol):
+class Services(AdminServices, ConfigServices, MetadataServices, PartitionServices, Protocol):
     """What these handlers use of the broker."""
+
+    @property
+    def housekeeping(self) -> "HousekeepingTimers":
+        """What looks after logs."""
 
     @property
     def logs(self) -> "LogManager":
         """What lies in the log directories."""
+
+    @property
+    def pipeline(self) -> Guards:
+        """Authoriser and quotas."""
 
 
 BROKERS = 1
@@ -154,15 +172,49 @@ def _described_directory(directory: "DirectoryDescription", wanted: Wanted) -> G
         yield None
         name, index = partition.topic_partition
         if wanted is None or index in wanted.get(name, ()):
-            described = DescribeLogDirsPartition(index, partition.size_bytes, partition.offset_lag)
+            described = DescribeLogDirsPartition(index, partition.size_bytes, partition.offset_lag, partition.is_future)
             topics.setdefault(name, DescribeLogDirsTopic(name)).partitions.append(described)
     return DescribeLogDirsResult(
         log_dir=directory.path, topics=list(topics.values()), total_bytes=directory.total_bytes, usable_bytes=directory.usable_bytes
     )
 
 
+def alter_replica_log_dirs(services: Services, message: AlterReplicaLogDirsRequest, request: Request, reply: Reply) -> Steps:
+    """Begin to move replicas of this broker to other log directories; one that is not here yet will be made there.
+
+    Codes by partition: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; REPLICA_NOT_AVAILABLE and UNKNOWN_TOPIC_OR_PARTITION for one that is not
+    here; INVALID_TOPIC_EXCEPTION for a name no topic can have; CLUSTER_AUTHORIZATION_FAILED.
+    """
+    is_allowed = services.pipeline.authorizer.allows(request.channel, Operation.ALTER)
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for directory in message.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                if is_allowed:
+                    code = _move_replica(services, TopicPartition(topic.name, index), directory.path, request)
+                result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic.name))
+                result.partitions.append(AlterReplicaLogDirPartitionResult(index, code))
+                yield None
+    reply(AlterReplicaLogDirsResponse(results=list(results.values())))
+
+
+def _move_replica(services: Services, partition: TopicPartition, path: str, request: Request) -> ErrorCode:
+    try:
+        check_name(partition.topic)
+        services.housekeeping.directory_moves.begin(partition, path)
+    except PeerError as error:
+        if error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
+            return error.code
+        missing = services.missing_partition(partition.topic.encode(), partition.partition, by_id=False)
+        return missing.code if missing.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error.code
+    services.admin_log.note(request, "replica moved to a log directory", partition=partition, path=path)
+    return ErrorCode.NONE
+
+
 HANDLERS = {
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
 }

@@ -25,7 +25,7 @@ _REPLICATED_AND_FLUSHED = Level.REPLICATED | Level.FLUSHED
 
 
 class HostedPartition:
-    """One opening of a replica's log: after the log was closed, a reopened one is another `HostedPartition` with the same machine.
+    """One opening of a replica's log: a log that is opened again, or elsewhere, is another `HostedPartition` with the same machine.
 
     Invariant: `staged_bytes` is above 0 exactly while the log holds batches that are not written.
     Invariant: the log's high watermark is that of `machine`, or the log start offset where that is greater.
@@ -85,6 +85,15 @@ class HostedPartition:
         """Whether the last stable offset is not the high watermark."""
         self.jumped = False
         """Whether it has grown by something else than the last append since `stable_growth` was last called."""
+
+    def with_log(self, log: "PartitionLog") -> "HostedPartition":
+        """The replica with another log that has the same, and with what waits for it. This one has ended then."""
+        other = HostedPartition(self.machine, log, self.topic_id, TopicSettings(log.config, self.rules, self.limits), self.traffic)
+        other.gate, other.watchers = self.gate, self.watchers
+        other.stable_offset, other.lags, other.jumped = self.stable_offset, self.lags, self.jumped
+        self.is_open = False
+        self.count_messages()
+        return other
 
     def lead(self) -> None:
         """This broker leads it from now on; what it fetched before is no traffic of clients."""

@@ -15,12 +15,13 @@ from moldau.broker.replicas.rules import UNLIMITED
 
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SliceScheduler
+    from moldau.broker.replicas.directory_moves import DirectoryMoves
     from moldau.broker.replicas.manager import ReplicaManager
     from moldau.log.cleaning.planning import CleanerSettings
     from moldau.log.manager import LogManager
     from moldau.model.config.store import BrokerConfig
     from moldau.model.steps import Steps
-    from moldau.ports.background import Workers
+    from moldau.ports.background import Background, Workers
     from moldau.ports.clock import Clock, Timer
 
 _LOG = logging.getLogger(__name__)
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 
     class Services(Protocol):
         """What housekeeping uses of the broker."""
+
+        @property
+        def background(self) -> "Background":
+            """For syncs."""
 
         @property
         def clock(self) -> "Clock":
@@ -74,11 +79,21 @@ class HousekeepingTimers:
     def __init__(self, broker: "Services") -> None:
         self._broker = broker
         self._timers: dict[str, Timer] = {}
+        self._directory_moves: DirectoryMoves | None = None
         self._running: set[str] = set()
         """Tasks that run in turns at the moment."""
         self._shortest_ms = UNLIMITED
         """The shortest `flush.ms` of all logs, as far as is known."""
         self._stopped = True
+
+    @property
+    def directory_moves(self) -> "DirectoryMoves":
+        """What moves logs between directories; made when first asked for."""
+        if self._directory_moves is None:
+            from moldau.broker.replicas.directory_moves import DirectoryMoves
+
+            self._directory_moves = DirectoryMoves(self._broker)
+        return self._directory_moves
 
     def start(self) -> None:
         """Begin."""

@@ -282,6 +282,19 @@ class ReplicaManager:
             self._replication.directory_failed()
         self.appends.complete()
 
+    def change_log(self, hosted: HostedPartition, log: "PartitionLog") -> None:
+        """Serve a replica, in its role and term, from another log with the same records, all of them on disk; its own one is closed."""
+        self.appends.end_permits(hosted)
+        successor = self.hosted[hosted.topic_partition] = hosted.with_log(log)
+        if hosted.is_led:
+            self._resign(hosted)
+            log.lead_epoch(hosted.machine.leader_epoch)
+            successor.lead()
+            self.partitions.add(successor)
+            if successor.is_internal:
+                self._listener().elected(successor.topic_partition)
+        self.synced(successor)
+
     def retry_full(self) -> Steps:
         """Try again to open, or to make, the logs that a full disk kept closed."""
         yield from self.logs.retry_full(self._clock.time_ms())
@@ -361,7 +374,7 @@ class ReplicaManager:
             log = self.logs.create(topic_partition, topic_id, settings.log, self._clock.time_ms(), is_new=is_new)
             self.logs.decide_high_watermark(topic_partition, is_replicated=len(state.replicas) > 1)
             if settings.shows_flushed:
-                self._flush_recovered(log)
+                self.logs.flush_recovered(log)
             machine.step(SessionDoubted(self._in_doubt))
             opened = OpenedLogOffsets(log.log_end_offset, log.flushed_offset, log.high_watermark)
             effects = machine.step(_event(state, opened, self._clock))
@@ -393,19 +406,6 @@ class ReplicaManager:
     def _unfollow(self, topic_partition: TopicPartition) -> None:
         if self._replication is not None:
             self._replication.unfollow(topic_partition)
-
-    def _flush_recovered(self, log: "PartitionLog") -> None:
-        """With ``visibility=flushed`` a log shows what recovery found only once it is on disk, and shows it from the start."""
-        job = log.flush_job() if log.flushed_offset < log.log_end_offset else None
-        if job is None:
-            return
-        try:
-            job.run()
-        except StorageError as error:
-            log.flush_failed(job)
-            self.logs.storage_failed(log.topic_partition, error)
-            raise
-        log.flush_done(job)
 
     def _end(self, hosted: HostedPartition, event: ReplicaStopped | DirectoryFailed) -> None:
         """Carry out an event after which the replica is served no more."""

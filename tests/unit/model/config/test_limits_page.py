@@ -16,6 +16,7 @@ ROWS = re.findall(r"^\| (`[a-z.]+`[^|]*) \| `([^|`]*)` \|", TEXT, re.MULTILINE)
 NO_BOUNDS = {
     "log.index.size.max.bytes": "size of a file at which the log goes on in another",
     "log.cleaner.io.max.bytes.per.second": "of our own work",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "how fast an administrator has logs moved",
     "log.cleaner.max.compaction.lag.ms": "when compaction begins",
     "log.recovery.batches.max": "of our own work",
     "log.message.timestamp.after.max.ms": "which timestamps are taken",

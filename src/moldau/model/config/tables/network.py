@@ -282,5 +282,14 @@ NETWORK = table(
             allowed=at_least(0),
             mode=CLUSTER,
         ),
+        long(
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            LONG_MAX,
+            "Bytes per second that are copied of logs that move between log directories, of all together.",
+            allowed=at_least(0),
+            mode=CLUSTER,
+            own=True,
+            deviation="Kafka has it by this name, and does not list it.",
+        ),
     ]
 )
