@@ -1,12 +1,17 @@
-"""Faults that need several brokers: cuts between them, sessions that expire, a controller that ends, restarts of one after the other."""
+"""Faults that need several brokers: cuts between them, sessions that expire, a controller that ends, restarts of one after the other.
+
+And disks that fail: not more at a time than replicas can make up for.
+"""
 
 from functools import partial
 from random import Random
 
 from moldau.cluster import znodes
 from moldau.testing.simulation.host_keeper import HostKeeper
+from moldau.testing.simulation.loss_budget import LossBudget
 from moldau.testing.simulation.nemesis import Nemesis
 from moldau.testing.simulation.options import log_uniform
+from moldau.testing.simulation.process import Incarnation
 from moldau.testing.simulation.tree import SimulatedTree
 
 CUT_S = 0.05, 20.0
@@ -17,11 +22,14 @@ AGAIN_S = 0.1
 
 
 class ClusterFaults:
-    """Adds its kinds to those of a nemesis, and takes the place of those that concern sessions."""
+    """Adds its kinds to those of a nemesis, and takes the place of those that concern sessions and failing disks."""
 
-    def __init__(self, nemesis: Nemesis, tree: SimulatedTree) -> None:
+    def __init__(self, nemesis: Nemesis, tree: SimulatedTree, budget: LossBudget) -> None:
         self._nemesis = nemesis
         self._tree = tree
+        self._budget = budget
+        self._failing: list[Incarnation] = []
+        """Processes whose disks fail, until they end."""
         self._network = nemesis.keepers[0].host.network
         self._is_rolling = False
         nemesis.kinds |= {
@@ -32,11 +40,17 @@ class ClusterFaults:
             "kill_controller": self._kill_controller,
             "roll": self._roll,
             "expire_session": self._expire_session,
+            "fail_sync": self._fail_sync,
+            "fail_directory": self._fail_directory,
         }
+        for keeper in nemesis.keepers:
+            keeper.host.on_ended.append(self._ended)
         nemesis.on_heal.append(self._heal)
 
     def _heal(self) -> None:
         self._is_rolling = False
+        for process in list(self._failing):
+            self._end(process)
         names = [keeper.host.name for keeper in self._nemesis.keepers]
         for sender in names:
             for receiver in names:
@@ -135,3 +149,36 @@ class ClusterFaults:
             self._nemesis.later(partial(self._roll_on, left, random), AGAIN_S)
         else:
             self._nemesis.later(partial(self._roll_on, left, random), AGAIN_S)
+
+    def _fail_sync(self, random: Random) -> bool:
+        """Have syncs of a broker fail. It starts again after a while: it uses a failed directory no more."""
+        process = self._fails(random)
+        if process is not None:
+            process.host.disk.failing_syncs = random.choice((1, 1, 3))
+        return process is not None
+
+    def _fail_directory(self, random: Random) -> bool:
+        """Have nothing work in a log directory of a broker until it starts again."""
+        process = self._fails(random)
+        if process is not None:
+            process.host.disk.failing = random.choice(process.host.directories)
+        return process is not None
+
+    def _fails(self, random: Random) -> Incarnation | None:
+        """The process whose disk is about to fail, if there may be one."""
+        process = self._nemesis.keeper(random).host.process
+        if process is None or process in self._failing or not self._budget.take_until_restart(process):
+            return None
+        self._failing.append(process)
+        self._nemesis.later(partial(self._end, process), log_uniform(random, 0.1, 10.0))
+        return process
+
+    def _end(self, process: Incarnation) -> None:
+        if process.host.process is process:
+            process.host.kill()
+
+    def _ended(self, process: Incarnation) -> None:
+        """The disk works for the next process."""
+        if process in self._failing:
+            self._failing.remove(process)
+            process.host.disk.failing, process.host.disk.failing_syncs = None, 0

@@ -23,6 +23,8 @@ PATIENT = ("compact", "delete", "look", "read", "write", "write_carelessly")
 """Clients that wait for no broker in particular. Those of coordinators are not among them: one that is cut off from the tree for ever still
 answers what it knows to clients that reach it.
 """
+LOSING = ("flip_bit", "fail_sync", "misdirect_write", "power_cut")
+"""Faults that may take what was not synced."""
 AFTERWARDS_MAX = 40
 """Operations that clients may still begin when one broker is gone for ever."""
 
@@ -36,10 +38,10 @@ class ClusterJudge:
         self._nemesis = nemesis
         self._random = simulation.random("core")
         self._hosts = dict(enumerate(simulation.hosts, 1))
-        loses = "power_cut" in options.faults
+        loses = any(kind in LOSING for kind in options.faults)
         self._budget = LossBudget(simulation.tree, simulation.hosts, _minimum(options.settings) - 1 if loses else None)
         nemesis.may_crash = self._budget.take
-        ClusterFaults(nemesis, simulation.tree)
+        ClusterFaults(nemesis, simulation.tree, self._budget)
         tree = TreeInvariants(simulation.tree, simulation.hosts)
         self._invariants = ClusterInvariants(simulation.hosts, tree, self._budget.may_lack)
         simulation.on_read = self._invariants.check_read

@@ -32,6 +32,7 @@ def options_of(seed: int) -> Options:
         draw_cluster(options)
         draw_racks(options)
         options.clients = draw_clients(seed, WORKLOADS)
+        options.damaged_topics = ["plain", "copies", "__consumer_offsets", "__transaction_state"]
     else:
         options.clients = draw_clients(seed)
         settle(options)

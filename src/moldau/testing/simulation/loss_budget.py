@@ -2,11 +2,11 @@
 
 A power cut takes what a broker has not synced. Others have it: a record is committed when at least as many replicas have it as
 ``min.insync.replicas`` says. So one broker less than that may have lost something at a time. A broker that was killed has lost nothing,
-but nothing tells it from one that has, so it counts too. A broker may have lost something from its end until the controller has taken
-account of its next registration and it is in sync again in all its partitions.
+but nothing tells it from one that has, so it counts too, and so does one whose disk fails. A broker may have lost something from its end
+until the controller has taken account of its next registration and it is in sync again in all its partitions.
 """
 
-from moldau.testing.simulation.process import Host
+from moldau.testing.simulation.process import Host, Incarnation
 from moldau.testing.simulation.tree import SimulatedTree
 from moldau.testing.simulation.tree_view import incarnations, partitions_in, registration
 
@@ -21,6 +21,8 @@ class LossBudget:
         self._most = most
         self._fallen: dict[str, Host] = {}
         """Brokers that may have lost something, or will."""
+        self._failing: dict[str, Incarnation] = {}
+        """Processes whose disks fail: they may lose something for as long as they run."""
 
     def take(self, host: Host) -> bool:
         """Whether a broker may end now, or soon. It is counted from then on."""
@@ -30,6 +32,13 @@ class LossBudget:
         if host.name not in self._fallen and len(self._fallen) >= self._most:
             return False
         self._fallen[host.name] = host
+        return True
+
+    def take_until_restart(self, process: Incarnation) -> bool:
+        """The same for a broker that will have to start again before it can recover."""
+        if not self.take(process.host):
+            return False
+        self._failing[process.host.name] = process
         return True
 
     def refresh(self) -> None:
@@ -45,7 +54,9 @@ class LossBudget:
     def _has_recovered(self, host: Host) -> bool:
         process, number = host.process, self._numbers[host.name]
         found = registration(self._tree, number)
-        if process is None or process.crash_at >= 0 or found is None or found[1] != process.session.session_id:
+        if process is None or process is self._failing.get(host.name) or process.crash_at >= 0:
+            return False
+        if found is None or found[1] != process.session.session_id:
             return False
         if incarnations(self._tree).get(number, found[0]) != found[0]:
             return False

@@ -98,7 +98,7 @@ class Nemesis:
         for keeper in self.keepers:
             runs = keeper.host.process is not None
             keeper.heal()
-            if runs and (keeper.host.disk.failed_syncs or has_failed):
+            if runs and len(self.keepers) == 1 and (keeper.host.disk.failed_syncs or has_failed):
                 keeper.host.kill()  # a directory that has failed is used again after a start
         for heal in self.on_heal:
             heal()

@@ -31,8 +31,6 @@ FAULTS_OF_A_CLUSTER_S = 40.0
 """How long faults happen at most where there are several brokers, whose fetches cost time also when nothing happens."""
 MANY_PRODUCERS = 100_000
 """More than there are in a run: none is refused because all others have open transactions."""
-FAULTS_OF_ONE = ("disk_full", "flip_bit", "misdirect_write", "fail_sync", "fail_directory")
-"""Kinds that only a broker which is alone has: the model of a cluster's losses does not know them."""
 
 
 @dataclass(slots=True)
@@ -110,12 +108,10 @@ def draw_cluster(options: Options) -> None:
     options.brokers = random.choice((2, 3, 3, 3, 4, 5))
     options.faults_s = min(options.faults_s, FAULTS_OF_A_CLUSTER_S)
     options.operations //= 2
-    options.directories = 1
     options.tree_latency_s = random.choice((0.0, 0.002, 0.02, 0.2))
     options.session_s = random.choice((2.0, 6.0, 18.0))
     options.tree_linger_s = random.choice((options.session_s, options.session_s, 0.01))
     options.reading_cost_s = min(options.reading_cost_s, 0.00001)
-    options.faults = {kind: interval_s for kind, interval_s in options.faults.items() if kind not in FAULTS_OF_ONE}
     replicas = random.randint(2, min(3, options.brokers))
     options.settings |= {
         "default.replication.factor": replicas,
