@@ -386,6 +386,25 @@ def test_a_topic_with_a_replica_on_a_dead_broker_goes_when_that_is_back(cluster:
     assert second.led == {}
 
 
+def test_a_name_that_a_deletion_holds_is_taken_for_requests_that_come_while_the_next_controller_loads() -> None:
+    cluster = Cluster(3, 0.5)
+    cluster.settle(30)
+    first, second, third = cluster.brokers.values()
+    first.create("t", 1, replicas=3)
+    cluster.settle(30)
+    third.session.expire()
+    cluster.settle(30)
+    first.delete("t")
+    cluster.settle(30)
+    first.session.expire()
+    while second.controller.role is not ControllerRole.LOADING:
+        cluster.settle(0.1)
+    checked = second.ask(CreateTopics([TopicSpec("t", 1, 1)], validate_only=True))
+    cluster.settle(30)
+    assert cluster.children(znodes.DELETE_TOPICS) == ["t"]
+    assert error_of(checked[0], "t") == "TOPIC_ALREADY_EXISTS"
+
+
 def test_a_deletion_knows_the_topic_by_its_id(cluster: Cluster) -> None:
     broker = active(cluster)
     broker.create("t")

@@ -334,6 +334,9 @@ class Controller:
                 self._cluster_changes().deletions.resume(name, by_name.get(name))
             for name in empty:
                 self._cluster_changes().deletions.remove_empty(name)
+            waiting, self._waiting = self._waiting, deque()
+            for asked in waiting:  # now that it is known which names deletions hold
+                self._cluster_changes().carry_out(asked, self._now_ms)
 
         def with_ids() -> None:
             self._elections.run_first(self._floors, FIRST_ELECTIONS_PER_WRITE, self._fail, elected)
@@ -346,7 +349,7 @@ class Controller:
             with_ids()
 
     def _activate(self) -> None:
-        """Send everything to brokers; from now on take requests."""
+        """Send everything to brokers; what comes from now on is taken at once."""
         self.role = ControllerRole.ACTIVE
         floors, self._floors = self._floors, {}
         epoch = self._broadcast.epoch
@@ -363,9 +366,6 @@ class Controller:
         missed, self._missed = self._missed, {}
         for event in missed:
             self._store_changed(event)
-        waiting, self._waiting = self._waiting, deque()
-        for asked in waiting:
-            self._cluster_changes().carry_out(asked, self._now_ms)
 
     # What others do
 
