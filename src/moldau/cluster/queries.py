@@ -4,7 +4,7 @@ Each is a generator that yields reads to be made together and receives their res
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple, TypeVar, cast
 
 from moldau.cluster import znodes
@@ -149,6 +149,9 @@ class LogDirEvents(Value):
     broker_ids: Sequence[int]
 
 
+FoundStates = Contents | Sequence[FoundTopic] | Sequence[FoundState | MalformedNodeError | None]
+
+
 class AdminWork(Value):
     """Nodes that tools have written, each with its `created_id`; None where there is none."""
 
@@ -248,6 +251,14 @@ def partition_states(partitions: Sequence[tuple[str, bytes, int]]) -> Query[list
         except MalformedNodeError as error:
             states.append(error)
     return states
+
+
+def states_in(found: FoundStates) -> Iterator[PartitionState]:
+    """The states of what was read."""
+    for each in found.topics if isinstance(found, Contents) else found:
+        for state in each.states if isinstance(each, FoundTopic) else (each,):
+            if isinstance(state, FoundState):
+                yield state.state
 
 
 def topic_versions(names: Sequence[str]) -> Query[dict[str, int]]:

@@ -4,7 +4,8 @@ import pytest
 
 from moldau.cluster import znodes
 from moldau.cluster.changes import PutState, PutTopicConfig, writes_of
-from moldau.cluster.znodes import PartitionState
+from moldau.cluster.control import Control, ControlReply, UpdateMetadata
+from moldau.cluster.znodes import PartitionState, encode_isr_change
 from moldau.model.errors import CoordinationError
 from moldau.ports.coordination import Create, Multi, SessionState, SetData, Write
 from support.controllers import Broker, Cluster
@@ -175,3 +176,52 @@ def test_what_a_topic_sets_is_read_again_when_an_election_needs_it() -> None:
     write(cluster, *writes_of(PutTopicConfig("t", {"min.insync.replicas": "2"}, 0)))
     end(cluster, 2)
     assert seen(cluster) == (1, (1,), (2,))
+
+
+def updates_sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The controller epoch of each UpdateMetadata from now on, with the leader epoch of each partition in it."""
+    sent: list[tuple[int, int]] = []
+    apply = Broker.apply
+
+    def noted(self: Broker, broker_epoch: int, control: Control) -> ControlReply:
+        if isinstance(control, UpdateMetadata):
+            sent.extend((control.controller_epoch, info.leader_epoch) for topic in control.topics for info in topic.partitions)
+        return apply(self, broker_epoch, control)
+
+    monkeypatch.setattr(Broker, "apply", noted)
+    return sent
+
+
+def test_a_controller_that_finds_a_later_ones_state_resigns_and_sends_it_to_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the later one found before it has written that state may reach brokers afterwards, and their metadata would go back."""
+    cluster = cluster_of(3)
+    broker = made(cluster, "t", (0, 1, 2))
+    state = state_of(cluster)
+    own = state.controller_epoch
+    later = state._replace(leader_epoch=state.leader_epoch + 1, controller_epoch=own + 1)
+    sent = updates_sent(monkeypatch)
+    write(
+        cluster,
+        *writes_of(PutState("t", 0, later, broker.controller.image.topics["t"].info(0).state_version)),
+        Create(f"{znodes.ISR_CHANGES}/isr_change_", encode_isr_change([("t", 0)]), sequential=True),
+    )
+    cluster.settle(5)
+    assert (own, later.leader_epoch) not in sent
+    assert (own + 2, later.leader_epoch) in sent, "its node is still there: it continues with an epoch after that of the state"
+
+
+def test_one_that_finds_a_later_ones_state_while_it_loads_sends_nothing_and_claims_a_later_epoch_than_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the tree has lost the node of the epoch, in one step."""
+    cluster = cluster_of(3)
+    broker = made(cluster, "t", (0, 1, 2))
+    state = state_of(cluster)
+    later = state._replace(leader_epoch=state.leader_epoch + 1, controller_epoch=state.controller_epoch + 40)
+    write(cluster, *writes_of(PutState("t", 0, later, broker.controller.image.topics["t"].info(0).state_version)))
+    sent = updates_sent(monkeypatch)
+    broker.session.expire()
+    cluster.settle(5)
+    assert active(cluster) is not broker
+    assert {epoch for epoch, _ in sent} == {later.controller_epoch + 1}
+    assert cluster.data(znodes.CONTROLLER_EPOCH) == b"%d" % (later.controller_epoch + 1)

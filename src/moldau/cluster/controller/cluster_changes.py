@@ -333,7 +333,7 @@ class ClusterChanges:
 
     def _read(self, names: Sequence[str], marked: Sequence[str]) -> None:
         if names or marked:
-            self._outbox.read(queries.topics(names), lambda found: self._topics_read(names, found, marked))
+            self._outbox.read_states(queries.topics(names), lambda found: self._topics_read(names, found, marked))
 
     def _topics_read(self, names: Sequence[str], found: list[FoundTopic] | CoordinationError, marked: Sequence[str]) -> None:
         if isinstance(found, CoordinationError):

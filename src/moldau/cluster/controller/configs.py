@@ -118,7 +118,7 @@ class ConfigChanges:
                 self._alter(ticket, request, now_ms)
             elif isinstance(outcome, NodeError) and topic is not None and ended:  # a leader has written its in-sync set
                 wanted = [(topic.name, topic.topic_id, index) for index in ended]
-                self._outbox.read(queries.partition_states(wanted), partial(states_read, topic, ended))
+                self._outbox.read_states(queries.partition_states(wanted), partial(states_read, topic, ended))
             else:
                 end(not_stored(f"configure {_shown(resource)}", outcome))
 

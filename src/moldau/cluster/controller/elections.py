@@ -306,7 +306,7 @@ class _Run:
             self._decide(wanted)
             self._end()
 
-        self._outbox.read(queries.partition_states([(topic.name, topic.topic_id, index) for topic, index, _ in moved]), read)
+        self._outbox.read_states(queries.partition_states([(topic.name, topic.topic_id, index) for topic, index, _ in moved]), read)
 
     def _end(self, error: CoordinationError | None = None) -> None:
         """A part of the run has come to its end; the run, when all have."""

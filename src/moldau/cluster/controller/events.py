@@ -10,7 +10,7 @@ Answer, to the caller of a RequestReceived                 -
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from moldau.cluster import znodes
+from moldau.cluster import queries, znodes
 from moldau.cluster.changes import Change
 from moldau.cluster.control import Control, ControlReply
 from moldau.cluster.queries import LiveBroker, Query
@@ -23,6 +23,7 @@ from moldau.ports.coordination import NodeError, SessionEvent
 if TYPE_CHECKING:
     from moldau.cluster.controller.requests import Request
 
+S = TypeVar("S", bound=queries.FoundStates)
 T = TypeVar("T")
 
 # Events
@@ -173,6 +174,10 @@ class Outbox:
         self._refused = refused
         self.epoch_version: int | None = None
         """Version of the node of our controller epoch; None while we are not controller."""
+        self.epoch = 0
+        """Our controller epoch; 0 while we are not controller."""
+        self.later_epoch = 0
+        """The epoch of a later controller that was found last. The next one has to be later, also if the node of the epoch was lost."""
         self.effects: list[Effect] = []
         self.asked: dict[int, None] = {}
         """Requests that are not answered yet."""
@@ -188,6 +193,22 @@ class Outbox:
     def read(self, query: Query[T], then: Callable[[T | CoordinationError], object]) -> None:
         """Make a query, and call `then` with the outcome."""
         self.effects.append(Read(self._expect(then), query))
+
+    def read_states(self, query: Query[S], then: Callable[[S | CoordinationError], object]) -> None:
+        """As `read`, for a query that finds states of partitions. If a later controller has written one, `refused` is called instead of
+        `then`: brokers must not learn of it from us before that one sends what it has found at first.
+        """
+
+        def read(outcome: S | CoordinationError) -> None:
+            if not isinstance(outcome, CoordinationError):
+                latest = max((each.controller_epoch for each in queries.states_in(outcome)), default=0)
+                if latest > self.epoch:
+                    self.later_epoch = latest
+                    self._refused()
+                    return
+            then(outcome)
+
+        self.read(query, read)
 
     def write(self, changes: Sequence[Change], then: Callable[[WriteResult | CoordinationError], object]) -> None:
         """Write as controller, and call `then` with the outcome; `refused` instead if another is controller."""

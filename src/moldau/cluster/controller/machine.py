@@ -11,7 +11,7 @@
     FOLLOWING  ControllerSuspected               read the controller and its epoch, then       CLAIMING
                                                  write: claim it in the place of that one
     FOLLOWING  ControllerChanged                 read the controller and its epoch             READING
-    ACTIVE     a write finds another epoch       answer all NOT_CONTROLLER, resign             READING
+    ACTIVE     a later epoch in a write or state answer all NOT_CONTROLLER, resign             READING
     any        CONNECTED again                   read what watches may have missed             same
     any        EXPIRED                           as a failed check; answers of before are      IDLE
                                                  forgotten
@@ -186,7 +186,7 @@ class Controller:
         if isinstance(found, CoordinationError):
             self._fail(found)
             return
-        epoch = (found.epoch or 0) + 1
+        epoch = max(found.epoch or 0, self._outbox.later_epoch) + 1
         change: Change
         if found.broker_id is None:
             change = ClaimController(self._broker_id, epoch, None if found.epoch is None else found.epoch_version, self._now_ms)
@@ -240,9 +240,10 @@ class Controller:
         self._missed.clear()
         self._begin(epoch)
         self._outbox.read(queries.controller_owner(), self._controller_seen)
-        self._outbox.read(queries.contents(), self._loaded)
+        self._outbox.read_states(queries.contents(), self._loaded)
 
     def _begin(self, epoch: int) -> None:
+        self._outbox.epoch = epoch
         self.image = ClusterImage()
         self._broadcast = Broadcast(self._broker_id, epoch, self.image, self._outbox)
         self._elections = Elections(
@@ -285,7 +286,7 @@ class Controller:
         self._outbox.effects += [ControllerFailed(error), Wake(LOOK_AGAIN_MS)]
 
     def _refused(self) -> None:
-        """A write has found the epoch of another controller."""
+        """A write or a read has found the epoch of another controller."""
         self._resign()
         self._read_controller()
 
@@ -334,9 +335,8 @@ class Controller:
                 self._cluster_changes().deletions.resume(name, by_name.get(name))
             for name in empty:
                 self._cluster_changes().deletions.remove_empty(name)
-            waiting, self._waiting = self._waiting, deque()
-            for asked in waiting:  # now that it is known which names deletions hold
-                self._cluster_changes().carry_out(asked, self._now_ms)
+            while self._waiting:  # not before it is known which names deletions hold
+                self._cluster_changes().carry_out(self._waiting.popleft(), self._now_ms)
 
         def with_ids() -> None:
             self._elections.run_first(self._floors, FIRST_ELECTIONS_PER_WRITE, self._fail, elected)

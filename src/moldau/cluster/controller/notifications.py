@@ -142,7 +142,7 @@ class Notifications:
             self._take(zip(topics, partitions, states, strict=True))
             self._drop(found.names)
 
-        self._outbox.read(queries.partition_states(wanted), states_read)
+        self._outbox.read_states(queries.partition_states(wanted), states_read)
 
     def _has_state(self, partition: TopicPartition) -> bool:
         topic = self._image.topics.get(partition.topic)

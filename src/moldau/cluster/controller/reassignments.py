@@ -352,7 +352,7 @@ class Reassignments:
                     topic.take(index, state)
             then(None)
 
-        self._outbox.read(queries.partition_states([(topic.name, topic.topic_id, index) for index in wanted]), read)
+        self._outbox.read_states(queries.partition_states([(topic.name, topic.topic_id, index) for index in wanted]), read)
 
 
 def _set_or_drop(moving: dict[int, Replicas], index: int, replicas: Replicas) -> None:

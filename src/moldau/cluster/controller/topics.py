@@ -393,7 +393,7 @@ class TopicChanges:
 
         def run() -> None:
             if self._image.topics.get(topic.name) is topic and (topic.missing or topic.unsent):
-                self._outbox.read(queries.topics([topic.name]), states_read)
+                self._outbox.read_states(queries.topics([topic.name]), states_read)
             else:
                 end()
 
