@@ -72,8 +72,8 @@ class ControlReply(Value):
     floors: Mapping[TopicPartition, int] = MappingProxyType({})
     """Partitions whose logs know a later leader epoch than the one sent: they need another election."""
     is_stale: bool = False
-    """The broker knows a later controller, or was registered again: nothing was done."""
+    """Not all of it is known to be done: the broker knows a later controller, was registered again, has refused it, or is yet to answer."""
     inconsistent: tuple[TopicPartition, ...] = ()
     """Partitions that the broker has of a topic with another id: nothing was done for them."""
     offline: tuple[tuple[bytes, int], ...] = ()
-    """Topic ids and numbers of partitions whose logs are offline, as their directory has failed."""
+    """Topic ids and numbers of partitions whose logs are offline, as their directory has failed or a full disk keeps them closed."""

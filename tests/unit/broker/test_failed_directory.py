@@ -1,4 +1,7 @@
-"""A broker of a cluster whose log directory fails leads nothing that was in it any more; the rest it serves as before."""
+"""A broker of a cluster whose log directory fails leads nothing that was in it any more; the rest it serves as before.
+
+And one whose full disk has kept logs closed leads when it has opened them.
+"""
 
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
@@ -45,3 +48,21 @@ def test_others_lead_what_was_in_it_and_acknowledge() -> None:
     cluster.disks[leader].fail = None
     cluster.start(leader)
     cluster.until(lambda: all(len(cluster.partition("t", index, on=other).isr) == 2 for index in range(PARTITIONS)))
+
+
+def test_the_last_one_in_sync_leads_again_when_its_disk_has_room_to_open_the_log() -> None:
+    cluster = World(1, 2)
+    topic_id = cluster.create_topic("t", 1, 2)
+    cluster.until(cluster.agrees)
+    last = cluster.partition("t").leader
+    assert produce(cluster, topic_id, last, 0) == 0
+    cluster.kill(3 - last)
+    cluster.until(lambda: cluster.partition("t", on=last).isr == (last,))
+    disk = cluster.disks[last]
+    cluster.kill(last)
+    disk.capacity = 0
+    cluster.start(last)
+    cluster.until(lambda: "t" in cluster.broker(last).metadata.topics and cluster.partition("t", on=last).leader < 0)
+    disk.capacity = None
+    cluster.until(lambda: cluster.partition("t", on=last).leader == last)
+    assert produce(cluster, topic_id, last, 0) == 0

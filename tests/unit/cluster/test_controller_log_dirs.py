@@ -63,6 +63,21 @@ def test_without_another_in_sync_replica_there_is_no_leader_until_the_broker_has
     assert led(cluster) == [(1, (1,))]
 
 
+def test_a_broker_that_has_its_log_again_leads_without_another_registration() -> None:
+    cluster = cluster_with((1, 2), (1, 2))
+    cluster.brokers[2].session.expire()
+    cluster.settle(5)
+    fails(cluster, 1, T0, T1)
+    assert led(cluster) == [(-1, (1,)), (-1, (1,))]
+    cluster.brokers[1].is_up = False
+    write(cluster, *writes_of(PutLogDirEvent(1)))
+    assert led(cluster) == [(-1, (1,)), (-1, (1,))], "who has not applied it has not said that it has its logs"
+    cluster.brokers[1].is_up = True
+    del cluster.brokers[1].offline[T0]
+    write(cluster, *writes_of(PutLogDirEvent(1)))
+    assert led(cluster) == [(1, (1,)), (-1, (1,))]
+
+
 def notification() -> Create:
     return Create(f"{znodes.ISR_CHANGES}/isr_change_", encode_isr_change([("t", 0)]), sequential=True)
 

@@ -11,7 +11,7 @@ after others; the broker then refuses it.
 The list of all topics that exist comes after what is sent of these, and before what is sent later: by it the broker removes what it has
 missed, and takes its metadata for complete. So nothing that comes later replaces what is sent of topics before the list.
 
-An incarnation that is not registered any more gets nothing: what waited for it is answered `is_stale`.
+An incarnation that is not registered any more gets nothing: what waited for it is answered `is_stale`, as is what a broker refuses.
 """
 
 import logging
@@ -48,7 +48,7 @@ TIMEOUT_S = 30.0
 AGAIN_S = 1.0
 """After this time a request is repeated that the peer has no version for."""
 CALLERS_MAX = 10_000
-"""Whose replies one channel has outstanding; the oldest get an empty one."""
+"""Whose replies one channel has outstanding; the oldest get one that says nothing."""
 Done = Callable[[ControlReply], object]
 _EVERYTHING = ("everything",)
 """What the statement is about that names all topics."""
@@ -169,7 +169,7 @@ class Channel:
         while len(self._callers) > CALLERS_MAX:
             oldest = next(iter(self._callers))
             del self._callers[oldest]
-            oldest.done(ControlReply())
+            oldest.done(ControlReply(is_stale=True))
         self._send_next()
 
     def close(self) -> None:
@@ -259,7 +259,7 @@ class Channel:
             _LOG.error(
                 "message of the controller refused: address=%s:%d kind=%s reason=%s", *address, type(entry.control()).__name__, error
             )
-            reply = ControlReply()
+            reply = ControlReply(is_stale=True)
         self._end(entry, reply)
         self._send_next()
 

@@ -271,15 +271,12 @@ class ReplicaManager:
             if hosted is not None:
                 self._unfollow(topic_partition)
                 machine, settings = hosted.machine, TopicSettings(hosted.log.config, hosted.rules, hosted.limits)
-                state: LeaderState | FollowerState
-                if hosted.is_led:
-                    state = LeaderState(machine.leader_epoch, machine.state_version, machine.replicas, machine.isr)
-                else:
-                    state = FollowerState(machine.leader_epoch, machine.state_version, machine.replicas, machine.leader_id)
+                known = machine.leader_epoch, machine.state_version, machine.replicas
+                state = LeaderState(*known, machine.isr) if hosted.is_led else FollowerState(*known, machine.leader_id)
                 self._offline[topic_partition] = _Offline(machine, state, hosted.topic_id, settings)
                 self._end(hosted, DirectoryFailed(StorageError("the partition went offline", path=path)))
         if self._replication is not None:
-            self._replication.directory_failed()
+            self._replication.report_offline()
         self.appends.complete()
 
     def change_log(self, hosted: HostedPartition, log: "PartitionLog") -> None:
@@ -296,16 +293,20 @@ class ReplicaManager:
         self.synced(successor)
 
     def retry_full(self) -> Steps:
-        """Try again to open, or to make, the logs that a full disk kept closed."""
+        """Try again to open, or to make, the logs that a full disk kept closed. The controller may have others lead meanwhile."""
         yield from self.logs.retry_full(self._clock.time_ms())
+        is_back = False
         for topic_partition, offline in list(self._offline.items()):
             yield UNFINISHED
             if self._offline.get(topic_partition) is offline and (offline.no_room or self.logs.get(topic_partition) is not None):
                 reached("replicas: tried again after a full disk")
                 try:
                     self._become(topic_partition, offline.state, offline.topic_id, offline.settings, is_new=offline.is_new)
+                    is_back |= len(offline.state.replicas) > 1
                 except MoldauError as error:
                     _LOG.error("partition offline: partition=%s reason=%s", topic_partition, error)
+        if is_back:
+            self.replication.report_offline()
 
     def synced(self, partition: HostedPartition) -> None:
         """A sync has brought more of the partition's log to disk."""

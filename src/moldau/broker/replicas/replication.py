@@ -119,9 +119,9 @@ class Replication:
         self.isr_changes.close()
         self.fetchers.close()
 
-    def directory_failed(self) -> None:
-        """Have the controller know that replicas of this broker are offline: it asks which, and has others lead. Where the tree cannot be
-        reached, it finds that out when it sends states the next time, as after another registration.
+    def report_offline(self) -> None:
+        """Have the controller know that replicas of this broker are offline, or are not any more: it asks which are, and has others lead
+        these. Where the tree cannot be reached, it finds that out when it sends states the next time, as after another registration.
         """
         self._broker.store.write([PutLogDirEvent(self._broker.broker_id)], _log_failure)
 
@@ -143,4 +143,4 @@ class Replication:
 
 def _log_failure(outcome: object) -> None:
     if isinstance(outcome, CoordinationError):
-        _LOG.error("controller not notified of a failed log directory: reason=%s", outcome)
+        _LOG.error("controller not notified of replicas that went offline or came back: reason=%s", outcome)

@@ -49,8 +49,8 @@ class Replication(Protocol):
     def follower_throttle(self) -> FollowerThrottle:
         """What is fetched of partitions that lag."""
 
-    def directory_failed(self) -> None:
-        """Replicas of this broker are offline: have the controller know."""
+    def report_offline(self) -> None:
+        """Replicas of this broker are offline, or are not any more: have the controller know."""
 
     def close(self) -> None:
         """Do nothing any more."""

@@ -79,7 +79,7 @@ class Broadcast:
         self._image = image
         self._outbox = outbox
         self.on_offline: Callable[[Iterable[str]], object] = lambda _names: None
-        """Called with the names of topics of which brokers have replicas that are offline, where that was not known."""
+        """Called with the names of topics of which brokers have replicas that are offline, or not any more, where that was not known."""
 
     def lead(self, partitions: Sequence[LedPartition], then: Callable[[Floors], object], to: Iterable[int] | None = None) -> None:
         """Send states of partitions to their live replicas, or to some of these. `then` with the floors of those to elect again."""
@@ -100,7 +100,7 @@ class Broadcast:
 
         def replied(broker: "LiveBroker", message: LeaderAndIsr, reply: ControlReply) -> None:
             floors.update(reply.floors)
-            if reply.offline:
+            if reply.offline or broker.info.broker_id in self._image.offline:
                 self._note_offline(broker, message, reply)
             ended()
 
@@ -108,17 +108,21 @@ class Broadcast:
             self._outbox.send(broker, message, partial(replied, broker, message))
 
     def _note_offline(self, broker: "LiveBroker", message: LeaderAndIsr, reply: ControlReply) -> None:
-        """A broker has no access to some of its replicas: others lead where there are any, and in-sync sets are without them."""
+        """A broker has no access to some of its replicas: others lead where there are any, and in-sync sets are without them. To those that
+        it has not named it has, perhaps again, if it has done all that it was sent.
+        """
         broker_id, offline = broker.info.broker_id, dict.fromkeys(reply.offline)
         if self._image.live.get(broker_id) != broker.epoch:
             return
-        found = [
-            TopicPartition(each.topic, each.info.partition)
-            for each in message.partitions
-            if (each.topic_id, each.info.partition) in offline and len(each.info.replicas) > 1
-        ]
-        if found and self._image.note_offline(broker_id, found):
-            self.on_offline(dict.fromkeys(each.topic for each in found))
+        changed = []
+        for each in message.partitions:
+            is_offline = (each.topic_id, each.info.partition) in offline
+            if len(each.info.replicas) > 1 and (is_offline or not reply.is_stale):
+                partition = TopicPartition(each.topic, each.info.partition)
+                if self._image.note_offline(broker_id, partition, is_offline=is_offline):
+                    changed.append(each.topic)
+        if changed:
+            self.on_offline(dict.fromkeys(changed))
 
     def everything(self, to: Iterable[int], again: Callable[[Floors], object], then: Callable[[], object] = lambda: None) -> None:
         """Send the whole state to some brokers: `then` is called twice, when they have each half of it, after `again` with the floors."""

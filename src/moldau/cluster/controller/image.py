@@ -194,12 +194,18 @@ class ClusterImage:
         live = {broker_id: epoch for broker_id, epoch in candidates.live.items() if partition not in self.offline.get(broker_id, ())}
         return candidates._replace(live=live)
 
-    def note_offline(self, broker_id: int, partitions: Sequence[TopicPartition]) -> bool:
-        """Replicas of a live broker are offline; whether any of them was not known to be."""
-        known = self.offline.setdefault(broker_id, {})
-        before = len(known)
-        known.update(dict.fromkeys(partitions))
-        return len(known) > before
+    def note_offline(self, broker_id: int, partition: TopicPartition, *, is_offline: bool) -> bool:
+        """A replica of a live broker is offline, or is not; whether that was not known."""
+        known = self.offline.get(broker_id, {})
+        if is_offline == (partition in known):
+            return False
+        if is_offline:
+            self.offline.setdefault(broker_id, {})[partition] = None
+        else:
+            del known[partition]
+            if not known:
+                del self.offline[broker_id]
+        return True
 
     def note_joined(self, partition: TopicPartition, before: Sequence[int], isr: Sequence[int]) -> None:
         """The leader has changed the in-sync set: who joins is not offline any more."""

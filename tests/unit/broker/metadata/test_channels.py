@@ -282,7 +282,7 @@ def test_an_error_of_the_broker_ends_the_request_and_the_next_follows() -> None:
     world.send("first", update(topic()))
     world.send("second", lead(led(0)))
     world.answer(UpdateMetadataResponse(ErrorCode.UNKNOWN_SERVER_ERROR))
-    assert world.replies == {"first": ControlReply()}
+    assert world.replies == {"first": ControlReply(is_stale=True)}
     world.answer(LeaderAndIsrResponse(ErrorCode.STALE_BROKER_EPOCH))
     assert world.replies["second"].is_stale
 
@@ -308,6 +308,7 @@ def test_a_broker_that_hangs_makes_no_more_wait_than_there_are_partitions(monkey
         world.send(f"lead {number}", lead(led(number % 5, number)))
     assert world.channels.statistics() == {"control_statements_waiting": 5}
     assert len(world.replies) == 501, "the oldest are not waited for"
+    assert all(reply.is_stale for reply in world.replies.values())
     while world.connection.out:
         world.answer()
     assert len(world.replies) == 601
