@@ -33,6 +33,8 @@ class CommittedRecords:
     def __init__(self) -> None:
         self.end = 0
         """The true high watermark."""
+        self.start = 0
+        """The largest offset at which a log was seen to begin: what is before it was deleted."""
         self._starts: list[int] = []
         self._epochs: list[int] = []
         """Where the records of each leader epoch begin, in their order."""
@@ -43,11 +45,15 @@ class CommittedRecords:
         return self._epochs[place - 1] if place else -1
 
     def agrees(self, log: PartitionLog, end: int) -> bool:
-        """Whether a log has the committed records before `end`. Logs that have a record of the same epoch agree up to there."""
+        """Whether a log has the committed records before `end`. Logs that have a record of the same epoch agree up to there.
+
+        Epochs of what is deleted are forgotten, and that may be on disk when the new start is not: after a crash a log may begin again with
+        records that were deleted, of unknown epochs.
+        """
         if end <= log.start_offset:
             return True
         found, known = log.epoch_at(end - 1), self.epoch_of(end - 1)
-        return found == known or known < 0
+        return found == known or known < 0 or (found < 0 and end <= self.start)
 
     def grow(self, log: PartitionLog, end: int) -> None:
         """A log shows its records up to `end`."""
@@ -144,6 +150,7 @@ class ClusterInvariants:
             )
         if high > committed.end:
             committed.grow(log, high)
+        committed.start = max(committed.start, start)
         leads = machine.role is ReplicaRole.LEADER and hosted.is_led
         if leads:
             self._check_leader(turn, hosted, key)
