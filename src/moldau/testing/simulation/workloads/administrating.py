@@ -8,11 +8,9 @@ from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.workloads.joining import look_at_offsets
-from moldau.testing.simulation.workloads.keeping import KeptError
+from moldau.testing.simulation.workloads.keeping import LAG_S, KeptError
 from moldau.testing.simulation.workloads.plain import PARTITIONS, TOPIC
 from moldau.testing.simulation.workloads.recording import ensure_topic, pause
-
-LAG_S = 120.0
 
 
 async def administrate(context: ClientContext) -> None:

@@ -1,10 +1,12 @@
 """Topics that keep less than was written: by key, by size, and by request of an administrator.
 
 They are not in the history, which knows of no deletion. Each client has topics of its own, whose records are synced before their
-acknowledgement, and its own model of what must be there.
+acknowledgement, and its own model of what must be there. A leader that another one has replaced, and that is cut off so that it does not
+know it, answers for a while as it was: what must be there is looked for again.
 """
 
 from moldau.client.failures import SendError
+from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.clients.brokers import took_effect_perhaps
@@ -16,6 +18,8 @@ from moldau.testing.simulation.workloads.recording import ensure_topic, pause
 
 KEYS = 8
 READS_MAX = 5
+LAG_S = 120.0
+"""How long a broker may not know that it leads no more."""
 SMALL = {"segment_index_bytes": 48, "index_interval_bytes": 64, "flush_messages": 1}
 
 
@@ -36,36 +40,43 @@ async def compact(context: ClientContext) -> None:
     """Per key: the newest value that was acknowledged, and those after it of which nothing is known."""
     kept: dict[bytes, None] = {}
     """Keys that have a record as long as no tombstone goes."""
-    count = 0
+    count = end = 0
     while context.budget.take():
         for _ in range(random.choice((1, 5, 20))):
             count += 1
             key = b"%d" % random.randrange(KEYS)
             value = None if random.random() < 0.2 else b"%d" % count
             try:
-                await producer.send_and_wait(topic, value, key=key, partition=0)
+                delivered = await producer.send_and_wait(topic, value, key=key, partition=0)
             except SendError as error:
                 if took_effect_perhaps(error):
                     possible.setdefault(key, [None]).append(value)
             else:
                 possible[key] = [value]
+                end = max(end, -1 if delivered.offset is None else delivered.offset + 1)
                 if retention_ms:
                     kept[key] = None
         if random.random() < 0.1:
-            await _check_newest(context, partition, possible, kept, reads=1 if retention_ms else READS_MAX)
+            await _check_newest(context, partition, end, possible, kept, reads=1 if retention_ms else READS_MAX)
         await pause(context)
-    await _check_newest(context, partition, possible, kept, reads=1 if retention_ms else READS_MAX)
+    await _check_newest(context, partition, end, possible, kept, reads=1 if retention_ms else READS_MAX)
     await producer.close()
 
 
 async def _check_newest(
-    context: ClientContext, partition: TopicPartition, possible: dict[bytes, list[bytes | None]], kept: dict[bytes, None], *, reads: int
+    context: ClientContext,
+    partition: TopicPartition,
+    end: int,
+    possible: dict[bytes, list[bytes | None]],
+    kept: dict[bytes, None],
+    *,
+    reads: int,
 ) -> None:
     """Read up to `reads` times until all is as it must be: a tombstone that may go at once may do so while it is read, after the value
     that it deletes has been.
     """
     for left in reversed(range(reads)):
-        newest = {message.key: message.value for message in await read_all(context, partition)}
+        newest = {message.key: message.value for message in await read_all(context, partition, end)}
         wrong = [key for key, values in possible.items() if newest.get(key) not in values]
         if not wrong:
             break
@@ -95,15 +106,32 @@ async def delete(context: ClientContext) -> None:
             stored[delivered.offset] = value
         if not (by_size or by_time) and random.random() < 0.1:
             before = random.randint(0, max(stored, default=0))
-            if await admin.delete_records(partition, before) < before:
+            if await _delete_before(context, admin, partition, before) < before:
                 raise KeptError(f"{partition}: records before {before} were deleted, and it begins before")
         if random.random() < 0.1:
-            _check_left(partition, stored, await read_all(context, partition))
+            _check_left(partition, stored, await read_all(context, partition, max(stored, default=-1) + 1))
         await pause(context)
-    found = await read_all(context, partition)
+    found = await read_all(context, partition, max(stored, default=-1) + 1)
     _check_left(partition, stored, found)
     await producer.close()
     admin.close()
+
+
+async def _delete_before(context: ClientContext, admin: SimulatedAdmin, partition: TopicPartition, before: int) -> int:
+    """Delete the records before an offset that is committed; the first one left."""
+    until = context.clock.monotonic() + LAG_S
+    while True:
+        try:
+            return await admin.delete_records(partition, before)
+        except PeerError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or _is_over(context, until):
+                raise
+        await admin.brokers.back_off()
+
+
+def _is_over(context: ClientContext, until: float) -> bool:
+    """Whether no broker may answer as it was, then."""
+    return len(context.servers) == 1 or context.clock.monotonic() > until
 
 
 def _check_left(partition: TopicPartition, stored: dict[int, bytes], found: list[SimulatedMessage]) -> None:
@@ -119,13 +147,20 @@ def _check_left(partition: TopicPartition, stored: dict[int, bytes], found: list
         raise KeptError(f"{partition}: it ends after {found[-1].offset}, and {max(stored)} was acknowledged")
 
 
-async def read_all(context: ClientContext, partition: TopicPartition) -> list[SimulatedMessage]:
-    """A partition's records from its beginning to its present end; read again from the start where the beginning has moved meanwhile."""
+async def read_all(context: ClientContext, partition: TopicPartition, least: int) -> list[SimulatedMessage]:
+    """A partition's records from its beginning to its present end, which is `least` or later; read again from the start where the beginning
+    has moved meanwhile.
+    """
     has_moved: list[object] = []
+    until = context.clock.monotonic() + LAG_S
     while True:
         consumer = SimulatedConsumer(context, on_reset=lambda *where: has_moved.append(where))
         (begin,) = (await consumer.beginning_offsets([partition])).values()
         (end,) = (await consumer.end_offsets([partition])).values()
+        if end < least and not _is_over(context, until):
+            await consumer.close()
+            await pause(context)
+            continue
         await consumer.assign({partition: begin})
         found: list[SimulatedMessage] = []
         while consumer.next_offset(partition) < end and not has_moved:
