@@ -27,6 +27,8 @@ class ListStateLog:
         """The offset of the next record."""
         self.closed: set[int] = set()
         """Partitions that are led elsewhere."""
+        self.doubtful: set[int] = set()
+        """Partitions that may be led elsewhere."""
         self.load_failure: PeerError | None = None
         """What loads end with, after everything was read."""
         self.clock = clock
@@ -38,6 +40,10 @@ class ListStateLog:
     def partition_for(self, key: str) -> int:
         """As Kafka."""
         return java_hash(key) % self.partitions
+
+    def may_be_led_elsewhere(self, partition: int) -> bool:
+        """Whether another broker may lead a partition that this one leads."""
+        return partition in self.doubtful
 
     def append(self, partition: int, records: Sequence[KeyValue], done: Done, producer: TransactionalProducer | None = None) -> int | None:
         """Keep a batch, unless it is to fail."""

@@ -227,3 +227,62 @@ def test_q1_a_commit_that_the_next_leader_lacks_is_no_success_when_the_old_one_f
     assert cluster.broker(old).replicas.hosted[where].log.high_watermark > 2
     assert answered(call) == "NOT_COORDINATOR"
     assert fetch(ClusterClient(cluster, new), "g", [T0], version=7) == {T0: 1}
+
+
+def test_a_coordinator_that_is_cut_off_answers_no_more_what_may_be_old_once_another_is_elected() -> None:
+    """It does not learn that there is another one, for as long as it is cut off; clients that reach it do."""
+    cluster = make_cluster()
+    first = coordinator_of(cluster, "g")
+    index = partition_of(cluster, "g")
+    client = ClusterClient(cluster, first)
+    assert commit(client, "g", {T0: 7}, version=8) == {T0: "NONE"}
+    session = cluster.processes[first].session
+    session.suspend()
+    cluster.advance(cluster.broker(first).config.int("zookeeper.session.timeout.ms") / 1000 - 1.0)
+    assert fetch(client, "g", [T0], version=7) == {T0: 7}, "in doubt, but its followers have no other leader"
+    session.expire()
+    other = next(each for each in cluster.processes if each != first)
+    cluster.until(lambda: cluster.partition(OFFSETS, index, on=other).leader not in (first, -1))
+    cluster.advance(3.0)
+    assert cluster.broker(first).partitions.get(TopicPartition(OFFSETS, index)) is not None
+    assert fetch_all(client, "g", version=7)[0] == "NOT_COORDINATOR"
+    session.resume()
+    cluster.until(cluster.agrees)
+    second = coordinator_of(cluster, "g")
+    assert fetch(ClusterClient(cluster, second), "g", [T0], version=7) == {T0: 7}
+
+
+def test_where_no_broker_reaches_the_tree_for_minutes_groups_keep_their_members_and_commit_again_afterwards() -> None:
+    cluster = make_cluster()
+    member = join_group(cluster, "g")
+    coordinator = coordinator_of(cluster, "g")
+    client = ClusterClient(cluster, coordinator)
+
+    def committed(offset: int) -> dict[tuple[str, int], str]:
+        return commit(client, "g", {T0: offset}, version=8, generation=member.generation, member=member.member_id)
+
+    assert committed(7) == {T0: "NONE"}
+    for process in cluster.processes.values():
+        process.session.suspend()
+    for _ in range(60):
+        cluster.advance(3.0)
+        assert heartbeat(cluster, coordinator, "g", member) == "NONE"
+        assert fetch(client, "g", [T0], version=7) == {T0: 7}
+    assert committed(8) == {T0: "COORDINATOR_NOT_AVAILABLE"}
+    for process in cluster.processes.values():
+        process.session.resume()
+    cluster.advance(2.0)
+    assert found(cluster, "g") == ("NONE", coordinator)
+    assert heartbeat(cluster, coordinator, "g", member) == "NONE"
+    assert fetch(client, "g", [T0], version=7) == {T0: 8}, "it is in the log, and replicated by now"
+    assert committed(9) == {T0: "NONE"}
+
+
+def test_a_coordinator_that_no_other_can_follow_serves_on_without_the_tree() -> None:
+    cluster = make_cluster(offsets_topic_replication_factor=1)
+    first = coordinator_of(cluster, "g")
+    cluster.processes[first].session.suspend()
+    cluster.advance(60.0)
+    client = ClusterClient(cluster, first)
+    assert commit(client, "g", {T0: 7}, version=8) == {T0: "NONE"}
+    assert fetch(client, "g", [T0], version=7) == {T0: 7}

@@ -31,6 +31,8 @@ Rules. State changes once, when its record is committed, in the order of the log
 records gives. A leader that has just been elected may have records in its log that its followers lack, and that the next leader then
 lacks: a decision among them must not be carried out, nor an offset be answered, before they are committed. Every callback that is handed
 out (to the log, to the clock, to a sweep) is without effect once its coordinator has resigned. `done` of a write is called exactly once.
+Where another broker may lead a partition by now and this one cannot learn it, its coordinator answers NOT_COORDINATOR, and stays as it
+is: its session with the tree may continue. While its followers fetch as before no other leads, and it serves without the tree too.
 """
 
 import logging
@@ -135,12 +137,15 @@ class CoordinatorRuntime(Generic[S]):
 
     def coordinator_of(self, key: str) -> PartitionCoordinator[S]:
         """The active coordinator of a group or a transactional id. PeerError NOT_COORDINATOR, also for a partition that has
-        failed, COORDINATOR_LOAD_IN_PROGRESS; COORDINATOR_NOT_AVAILABLE for a partition that was refused.
+        failed or that another broker may lead by now, COORDINATOR_LOAD_IN_PROGRESS; COORDINATOR_NOT_AVAILABLE for one that was refused.
         """
         partition = self.log.partition_for(key)
         found = self._coordinators.get(partition)
         if found is None or found.phase is not Phase.ACTIVE:
             raise self._not_served(key, partition, found)
+        if self.log.may_be_led_elsewhere(partition):
+            text = "may be led elsewhere: the coordination tree is out of reach, and followers do not fetch any more"
+            raise PeerError(ErrorCode.NOT_COORDINATOR, f"'{key}': {self.topic}-{partition} {text}")
         return found
 
     def coordinator(self, partition: int) -> PartitionCoordinator[S] | None:

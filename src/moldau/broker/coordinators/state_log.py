@@ -62,6 +62,9 @@ class StateLog(Protocol):
     def partition_for(self, key: str) -> int:
         """The partition that holds the state of a group or a transactional id: Java's hash of the string, as in Kafka."""
 
+    def may_be_led_elsewhere(self, partition: int) -> bool:
+        """Whether another broker may lead a partition that this one leads: then what is known of it here may be old."""
+
     def append(self, partition: int, records: Sequence[KeyValue], done: Done, producer: TransactionalProducer | None = None) -> int | None:
         """Append all records in one batch, then ``done(None)`` once they are as safe as ``acks=all`` promises, inside the call or later.
         Many should be `EncodedRecords`.

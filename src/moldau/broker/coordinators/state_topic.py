@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.broker.coordinators.loading import StateLoads
 from moldau.broker.coordinators.state_log import EncodedRecords
 from moldau.broker.replicas.append_batch import AppendBatch
+from moldau.broker.replicas.isr import is_followed
 from moldau.broker.replicas.partition_events import Level
 from moldau.cluster.internal_topics import InternalTopic, internal_topic_spec
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
 from moldau.model.steps import Steps, Suspension
+from moldau.ports.probe import reached
 from moldau.protocol.records.builder import encode_record, encoded_batch
 from moldau.protocol.records.compression import Compression
 
@@ -104,6 +106,21 @@ class StateTopic:
         """The partition that holds the state of a group or a transactional id."""
         return java_hash(key) % self.partitions
 
+    def may_be_led_elsewhere(self, partition: int) -> bool:
+        """As :meth:`moldau.broker.coordinators.state_log.StateLog.may_be_led_elsewhere`: the session is in doubt, and a replica that could
+        lead has not fetched from this one for as long as a follower lets a leader be silent before it reports it.
+        """
+        broker = self._broker
+        led = broker.replicas.partitions.of_topic(self._topic, by_id=False).get(partition)
+        if led is None or not led.machine.in_doubt:
+            return False
+        config = broker.config
+        silence_s = (config.int("suspicion.timeout.ms") + config.int("replica.fetch.wait.max.ms")) / 1000
+        if is_followed(led.machine, led.machine.effective_minimum, broker.clock.monotonic() - silence_s):
+            return False
+        reached("cluster: a coordinator answered no more, as another may have taken over")
+        return True
+
     def leader_of(self, key: str) -> int:
         """The broker that leads the partition of a key, as far as is known here; -1 if none does."""
         topic = self._broker.metadata.topics.get(self.name)
@@ -163,7 +180,7 @@ class StateTopic:
         wait: the record stays in the log, and a restart would read what an error had denied.
         """
 
-        def reached(error: PeerError | StorageError | None) -> None:
+        def ended(error: PeerError | StorageError | None) -> None:
             if error is None:
                 done(None)
             elif error.no_space if isinstance(error, StorageError) else error.code in _NOT_REPLICATED:
@@ -172,7 +189,7 @@ class StateTopic:
             else:
                 done(_refusal(led, error))
 
-        self._broker.replicas.wait(led, last_offset, level, reached)
+        self._broker.replicas.wait(led, last_offset, level, ended)
 
     def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> "Callable[[], object]":
         """As :meth:`moldau.broker.coordinators.state_log.StateLog.load`. One is read after the other, in the order of the calls."""

@@ -72,6 +72,18 @@ def least_end_offset(partition: LeaderView, minimum: int) -> int:
     return least
 
 
+def is_followed(partition: LeaderView, minimum: int, since_s: float) -> bool:
+    """Whether no other leader had been elected at that time, but for an unclean election: every replica that could be one has fetched in
+    this leader epoch since. With fewer in sync than the minimum some that are not in sync could be, too (KIP-966).
+    """
+    for broker_id in (*partition.isr, *partition.proposed_isr) if partition.proposed_isr else partition.isr:
+        if broker_id != partition.broker_id:
+            progress = partition.followers.get(broker_id)
+            if progress is None or progress.fetched_s < since_s:
+                return False
+    return len(partition.isr) >= minimum
+
+
 def may_propose(partition: LeaderView) -> bool:
     """Whether a leader may propose another in-sync set now: one proposal is out at a time."""
     return partition.role is ReplicaRole.LEADER and partition.proposed_isr is None and not partition.in_doubt

@@ -33,6 +33,18 @@ def test_a_partition_that_is_not_led_has_no_coordinator() -> None:
     assert world.refusal() is ErrorCode.NOT_COORDINATOR
 
 
+def test_a_partition_that_another_broker_may_lead_is_not_served_and_continues_without_a_load_when_that_is_over() -> None:
+    world = ToyWorld()
+    world.leave(("a", "1"))
+    world.elect()
+    world.order.clear()
+    world.log.doubtful.add(world.runtime.log.partition_for("k"))
+    assert world.refusal() is ErrorCode.NOT_COORDINATOR
+    world.log.doubtful.clear()
+    assert world.refusal() is ErrorCode.NONE
+    assert (world.values, world.order) == ({"a": "1"}, [])
+
+
 def test_an_election_loads_the_log_in_its_order_then_serves() -> None:
     world = ToyWorld(loads_later=True)
     world.leave(("a", "1"), ("b", "1"), ("a", "2"), ("b", None))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.replicas.isr import elr_after, lags, may_join, may_propose, wanted_isr
+from moldau.broker.replicas.isr import elr_after, is_followed, lags, may_join, may_propose, wanted_isr
 from moldau.broker.replicas.partition import Partition
 from moldau.broker.replicas.partition_events import (
     BecomeFollower,
@@ -757,6 +757,21 @@ def test_a_replica_without_others_is_never_in_doubt() -> None:
     step(partition, SessionDoubted(True))
     assert partition.grew(12)
     assert partition.high_watermark == 12
+
+
+def test_a_leader_is_followed_while_all_that_could_be_elected_fetch_from_it() -> None:
+    """Who leads a later epoch, or follows another leader in one, fetches from this one no more."""
+    partition = leader((1, 2, 3), minimum=2)
+    assert not is_followed(partition, 2, 0.0)
+    partition.follower_fetched(2, 10, 5, 1.0)
+    partition.follower_fetched(3, 9, 5, 2.0)
+    assert [is_followed(partition, 2, since_s) for since_s in (0.5, 1.0, 1.5)] == [True, True, False]
+    step(partition, ProposeIsr((1, 3)))
+    assert not is_followed(partition, 2, 1.5), "it may not have been accepted"
+    step(partition, IsrSettled(5, (1, 3), 51))
+    assert is_followed(partition, 2, 1.5)
+    step(partition, IsrSettled(5, (1,), 52))
+    assert [is_followed(partition, minimum, 9.0) for minimum in (1, 2)] == [True, False], "below the minimum those that have left may be"
 
 
 def test_a_leadership_that_is_lost_fails_what_waits_and_ends_with_a_newer_state() -> None:
