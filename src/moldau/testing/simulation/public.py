@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from moldau.testing.simulation.invariants import Invariants
 from moldau.testing.simulation.nemesis import Nemesis, draw_faults
-from moldau.testing.simulation.options import CLUSTER_FAULTS, FAULTS, FAULTS_OF_ONE, Options, draw_cluster, draw_options
+from moldau.testing.simulation.options import CLUSTER_FAULTS, FAULTS, Options, draw_cluster, draw_options
 from moldau.testing.simulation.power_cuts import PowerCuts
 from moldau.testing.simulation.probes import SimulatedProbe
 from moldau.testing.simulation.simulation import Simulation
@@ -33,7 +33,7 @@ def simulate(
     Several `brokers` are a cluster, and `sim` is a :class:`moldau.testing.simulation.cluster_world.ClusterWorld`. A failure is reported
     with the line that repeats it.
     """
-    kinds = FAULTS if brokers == 1 else [kind for kind in (*FAULTS, *CLUSTER_FAULTS) if kind not in FAULTS_OF_ONE]
+    kinds = FAULTS if brokers == 1 else (*FAULTS, *CLUSTER_FAULTS)
     unknown = sorted(set(faults) - set(kinds))
     if unknown:
         raise ValueError(f"no such faults: {', '.join(unknown)}; there are {', '.join(kinds)}")
