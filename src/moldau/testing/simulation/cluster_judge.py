@@ -19,10 +19,8 @@ from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.tree_invariants import TreeInvariants
 from moldau.testing.simulation.waiting import decided
 
-PATIENT = ("compact", "delete", "look", "read", "write", "write_carelessly")
-"""Clients that wait for no broker in particular. Those of coordinators are not among them: one that is cut off from the tree for ever still
-answers what it knows to clients that reach it.
-"""
+PATIENT = ("commit_plainly", "compact", "copy", "delete", "join", "look", "read", "succeed", "transact", "write", "write_carelessly")
+"""Clients that wait for no broker in particular."""
 LOSING = ("flip_bit", "fail_sync", "misdirect_write", "power_cut")
 """Faults that may take what was not synced."""
 AFTERWARDS_MAX = 40
