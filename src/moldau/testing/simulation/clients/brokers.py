@@ -245,6 +245,8 @@ class Brokers:
         self._topics: dict[str, Topic] = {}
         self.addresses: dict[int, Address] = {}
         """Of brokers by their ids, as the metadata had them last."""
+        self._epochs: dict[tuple[bytes, int], int] = {}
+        """By topic id and number: the newest leader epoch that was seen. A broker that is cut off may know only an older leader."""
         self._coordinators: dict[tuple[CoordinatorType, str], Address] = {}
         self._server: Address | None = None
         """The bootstrap address that is asked, drawn again after each error."""
@@ -383,8 +385,12 @@ class Brokers:
         addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         self.addresses |= addresses
         partitions = sorted(found.partitions, key=lambda partition: int(partition.partition_index))
-        leaders = tuple(addresses.get(partition.leader_id) for partition in partitions)
-        topic = self._topics[name] = Topic(found.topic_id, leaders, tuple(partition.leader_epoch for partition in partitions))
+        leaders: list[Address | None] = []
+        for partition in partitions:
+            key = found.topic_id, partition.partition_index
+            newest = self._epochs[key] = max(partition.leader_epoch, self._epochs.get(key, partition.leader_epoch))
+            leaders.append(addresses.get(partition.leader_id) if partition.leader_epoch == newest else None)
+        topic = self._topics[name] = Topic(found.topic_id, tuple(leaders), tuple(partition.leader_epoch for partition in partitions))
         return topic
 
     def forget_topic(self, name: str) -> None:
