@@ -150,6 +150,22 @@ def test_z22_a_coordinator_whose_partition_is_moved_resigns_at_once_and_the_next
     assert fetch(ClusterClient(cluster, new), "g", [T0], version=7) == {T0: 7}
 
 
+def test_a_group_keeps_its_offsets_in_a_topic_of_which_a_replica_leaves_its_coordinator() -> None:
+    """They go with the topic, not with a replica."""
+    cluster = make_cluster()
+    coordinator = coordinator_of(cluster, "g")
+    where, client = TopicPartition(*T0), ClusterClient(cluster, coordinator)
+    for replicas in ([coordinator], sorted({1, 2, 3} - {coordinator})):
+        assert commit(client, "g", {T0: 7}, version=8) == {T0: "NONE"}
+        moved = ReassignableTopic("t", [ReassignablePartition(0, replicas)])
+        answer = cluster.ask(cluster.controller_id, AlterPartitionReassignmentsRequest(topics=[moved]), 0)
+        assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+        cluster.until(lambda: sorted(cluster.partition("t").replicas) == replicas)  # noqa: B023
+    cluster.until(lambda: where not in cluster.broker(coordinator).replicas.hosted)
+    cluster.advance(1.0)
+    assert fetch(client, "g", [T0], version=7) == {T0: 7}
+
+
 # What is not replicated
 
 

@@ -208,7 +208,7 @@ class MetadataApplier:
                 case StopReplica(_, topics, deletes):
                     yield from self._stop({topic.name: topic for topic in topics}, deletes=deletes)
                     if deletes:
-                        self._removals.run(self._remove([topic.name for topic in topics], done))
+                        self._removals.run(self._remove([topic.name for topic in topics if topic.only is None], done))
                         return
                 case _:
                     assert_never(control)
@@ -413,7 +413,7 @@ class MetadataApplier:
             yield UNFINISHED
 
     def _remove(self, names: Sequence[str], done: Callable[[ControlReply], object]) -> Steps:
-        """Bring to disk that topics are deleted."""
+        """Bring to disk that logs are deleted, and drop what is kept of these topics, which are."""
         try:
             yield from self._replicas.logs.settle_deleted()
             yield from self._topics_deleted(names)
