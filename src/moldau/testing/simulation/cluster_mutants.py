@@ -272,9 +272,12 @@ def _write_in_any_epoch(real: Function) -> Function:
 
 def _answer_while_resigning(real: Function) -> Function:
     def resign(self: Any, error: Any) -> Any:
-        while self._writes:
-            self._answer(self._writes.popleft(), None)
-        return real(self, error)
+        waiting = list(self._writes)
+        self._writes.clear()
+        released = real(self, error)
+        for write in waiting:
+            self._answer(write, None)
+        return released
 
     return resign
 
