@@ -31,13 +31,13 @@ EAGER: dict[str, str | int | float | bool] = {
 IDLE_S = 10.0
 
 
-def acknowledged(bootstrap: str) -> bool:
+def acknowledged(bootstrap: str, replicas: int = 1) -> bool:
     """Create a topic, send one message, and say whether it was acknowledged."""
     settings: dict[str, str | int | float | bool] = {**EAGER, "bootstrap.servers": bootstrap, "topic.metadata.refresh.fast.interval.ms": 20}
     outcome: list[object] = []
     admin = AdminClient(settings)
     try:
-        for future in admin.create_topics([NewTopic("first", 1, 1)], request_timeout=2).values():
+        for future in admin.create_topics([NewTopic("first", 1, replicas)], request_timeout=2).values():
             error = future.exception(5)
             if (
                 isinstance(error, confluent_kafka.KafkaException)

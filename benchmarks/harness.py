@@ -6,11 +6,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from load import LoadClient, build
 from measure import Results
 from systems import ROOT, System, kafka, moldau
 
+T = TypeVar("T")
 Pair = Sequence[tuple[System, LoadClient]]
 
 
@@ -24,9 +26,9 @@ class Options:
     """Only this size of batches (throughput)."""
 
 
-def in_turn(pair: Pair, run: int) -> Pair:
-    """Either system first in every other run: what the machine does after one (it writes back, it frees pages) the next one pays for."""
-    return pair[::-1] if run % 2 else pair
+def in_turn(systems: Sequence[T], run: int) -> Sequence[T]:
+    """Another system first in every other run: what the machine does after one (it writes back, it frees pages) the next one pays for."""
+    return systems[::-1] if run % 2 else systems
 
 
 def benchmark(description: str | None, measure: Callable[[Pair, Results, Options], None]) -> None:

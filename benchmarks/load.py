@@ -35,19 +35,19 @@ def library() -> Path:
 
 
 class LoadClient:
-    """One broker's load: topics, produce, consume, latency. Topic partitions are 0 throughout."""
+    """The load of a broker or a cluster: topics, produce, consume, latency. To partition 0, or as `load_client.c` says."""
 
     def __init__(self, program: Path, bootstrap: str) -> None:
         self.program = program
         self.bootstrap = bootstrap
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
 
-    def create(self, topic: str) -> None:
-        """Make a topic of one partition and wait until it has an end offset."""
-        for future in self.admin.create_topics([NewTopic(topic, 1, 1)]).values():
+    def create(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
+        """Make a topic and wait until its partitions have end offsets."""
+        for future in self.admin.create_topics([NewTopic(topic, partitions, replicas)]).values():
             future.result(30)
         limit = time.monotonic() + 30
-        while self.end_offset(topic) != 0:
+        while self.end_offset(topic, partitions) != 0:
             if time.monotonic() > limit:
                 raise SystemExit(f"{topic} has no leader")
             time.sleep(0.02)
@@ -57,16 +57,20 @@ class LoadClient:
         for future in self.admin.delete_topics([topic]).values():
             future.result(30)
 
-    def end_offset(self, topic: str) -> int:
-        """End offset of partition 0, -1 while there is none (a fresh client: one that asked too early remembers the topic as unknown)."""
+    def end_offset(self, topic: str, partitions: int = 1) -> int:
+        """Sum of the end offsets of these partitions, -1 while one has none.
+
+        A fresh client asks: one that asked too early remembers the topic as unknown.
+        """
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.bootstrap, "group.id": "benchmark", "log_level": 3})
         try:
-            offsets = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), timeout=5, cached=False)
+            places = [confluent_kafka.TopicPartition(topic, partition) for partition in range(partitions)]
+            found = [consumer.get_watermark_offsets(place, timeout=5, cached=False) for place in places]
         except confluent_kafka.KafkaException:
             return -1
         finally:
             consumer.close()
-        return -1 if offsets is None else offsets[1]
+        return -1 if None in found else sum(offsets[1] for offsets in found if offsets is not None)
 
     def wait_for_end_offset(self, topic: str, messages: int) -> float:
         """Seconds until the end offset is there (acks 0 tells nobody)."""

@@ -6,9 +6,12 @@
  *                                                                                  quarter of the messages warms up and is not counted
  *   load_client LIBRDKAFKA acks BOOTSTRAP TOPIC COUNT RATE [NAME=VALUE ...]        send batches of 50 at a constant pace (open loop); the first
  *                                                                                  quarter is not counted
+ *   load_client LIBRDKAFKA each BOOTSTRAP TOPIC COUNT RATE [NAME=VALUE ...]        the same with single messages, while reading
+ *
+ * For produce and consume TOPIC may be TOPIC:PARTITIONS: librdkafka's partitioner spreads the messages, all partitions are read.
  *
  * Prints one line of JSON: messages, failed, seconds (from the first send to the last acknowledgement, or from the first to the last message),
- * for latency the microseconds from the send to the reader's hands, and for acks those from the send of a batch to its acknowledgement.
+ * for latency the microseconds from the send to the reader's hands, and for acks and each those from the send to the acknowledgement.
  * Declares the few functions it uses, so that no headers are needed.
  */
 #include <dlfcn.h>
@@ -31,13 +34,14 @@ typedef struct {
     void *opaque;
 } message_t;
 
-enum { PRODUCER = 0, CONSUMER = 1, COPY = 2, BATCH = 10000, BEGINNING = -2, FIXED = 7, IDLE_LIMIT = 30 };
+enum { PRODUCER = 0, CONSUMER = 1, COPY = 2, BATCH = 10000, BEGINNING = -2, BY_PARTITIONER = -1, FIXED = 7, IDLE_LIMIT = 30 };
 
-enum { GROUP = 50, SIZE = 200 };
+enum { GROUP_MAX = 50, SIZE = 200 };
 
 static void *library;
 static long delivered, failed;
 static double *sent_at, *waited;
+static long group = GROUP_MAX;
 static volatile int polling = 1;
 
 static void *symbol(const char *name) {
@@ -60,7 +64,7 @@ static void on_delivery(void *client, const message_t *message, void *opaque) {
     (void)opaque;
     if (waited) {
         long number = (long)(intptr_t)message->opaque;
-        waited[number] = now() - sent_at[number / GROUP];
+        waited[number] = now() - sent_at[number / group];
     }
     if (message->error)
         failed++;
@@ -102,7 +106,7 @@ static void *start(int kind, void *conf) {
     return client;
 }
 
-static double produce(void *client, void *topic, long count, size_t size) {
+static double produce(void *client, void *topic, int partitions, long count, size_t size) {
     int (*produce_batch)(void *, int32_t, int, message_t *, int) = symbol("rd_kafka_produce_batch");
     int (*poll)(void *, int) = symbol("rd_kafka_poll");
     char *payload = malloc(size);
@@ -115,7 +119,7 @@ static double produce(void *client, void *topic, long count, size_t size) {
             batch[i].payload = payload;
             batch[i].length = size;
         }
-        sent += produce_batch(topic, 0, COPY, batch, wanted); /* those not taken are the last ones: the queue is full */
+        sent += produce_batch(topic, partitions > 1 ? BY_PARTITIONER : 0, COPY, batch, wanted); /* less than wanted: the queue is full */
         poll(client, 0);
     }
     double limit = now() + 300;
@@ -123,16 +127,21 @@ static double produce(void *client, void *topic, long count, size_t size) {
     return now() - begun;
 }
 
-static double consume(void *topic, long count, int64_t from) {
+static double consume(void *client, void *topic, int partitions, long count, int64_t from) {
     int (*consume_start)(void *, int32_t, int64_t) = symbol("rd_kafka_consume_start");
+    int (*consume_start_queue)(void *, int32_t, int64_t, void *) = symbol("rd_kafka_consume_start_queue");
+    void *(*queue_new)(void *) = symbol("rd_kafka_queue_new");
     ssize_t (*consume_batch)(void *, int32_t, int, message_t **, size_t) = symbol("rd_kafka_consume_batch");
+    ssize_t (*consume_batch_queue)(void *, int, message_t **, size_t) = symbol("rd_kafka_consume_batch_queue");
     void (*destroy)(message_t *) = symbol("rd_kafka_message_destroy");
     message_t **batch = calloc(BATCH, sizeof *batch);
+    void *queue = partitions > 1 ? queue_new(client) : NULL;
     double begun = 0, seen = now();
-    consume_start(topic, 0, from);
+    if (!queue) consume_start(topic, 0, from);
+    for (int partition = 0; queue && partition < partitions; partition++) consume_start_queue(topic, partition, from, queue);
     while (delivered < count && now() - seen < IDLE_LIMIT) {
-        long left = count - delivered; /* librdkafka waits until it has as many as asked for */
-        ssize_t got = consume_batch(topic, 0, 1000, batch, left < BATCH ? (size_t)left : BATCH);
+        size_t wanted = count - delivered < BATCH ? (size_t)(count - delivered) : BATCH; /* librdkafka waits until it has so many */
+        ssize_t got = queue ? consume_batch_queue(queue, 1000, batch, wanted) : consume_batch(topic, 0, 1000, batch, wanted);
         if (got > 0) seen = now();
         if (got > 0 && !begun) begun = seen;
         for (ssize_t i = 0; i < got; i++) {
@@ -228,33 +237,42 @@ static void *poll_acks(void *client) {
     return NULL;
 }
 
-static int acks(void *client, void *topic, long count, long rate) {
+static int acks(void *client, void *topic, void *reader_topic, long count, long rate) {
     int (*produce_batch)(void *, int32_t, int, message_t *, int) = symbol("rd_kafka_produce_batch");
-    sent_at = calloc(count / GROUP + 1, sizeof(double));
+    int (*consume_start)(void *, int32_t, int64_t) = symbol("rd_kafka_consume_start");
+    sent_at = calloc(count / group + 1, sizeof(double));
     waited = calloc(count, sizeof(double));
     static char payload[SIZE];
-    message_t batch[GROUP] = {0};
-    pthread_t thread;
-    pthread_create(&thread, NULL, poll_acks, client);
+    message_t batch[GROUP_MAX] = {0};
+    reading_t reading = {reader_topic, count, 0, calloc(count, sizeof(double))};
+    pthread_t poller, reader;
+    pthread_create(&poller, NULL, poll_acks, client);
+    if (reader_topic) {
+        consume_start(reader_topic, 0, BEGINNING);
+        pthread_create(&reader, NULL, read_stamps, &reading);
+        wait_until(now() + 1);
+    }
     double begun = now(), late = 0;
-    for (long sent = 0; sent + GROUP <= count; sent += GROUP) {
+    for (long sent = 0; sent + group <= count; sent += group) {
         double due = begun + (double)sent / rate;
         wait_until(due);
-        sent_at[sent / GROUP] = now();
-        if (sent_at[sent / GROUP] - due > late) late = sent_at[sent / GROUP] - due;
-        for (int i = 0; i < GROUP; i++) {
+        sent_at[sent / group] = now();
+        if (sent_at[sent / group] - due > late) late = sent_at[sent / group] - due;
+        memcpy(payload, &sent_at[sent / group], sizeof(double));
+        for (int i = 0; i < group; i++) {
             batch[i].payload = payload;
             batch[i].length = SIZE;
             batch[i].opaque = (void *)(intptr_t)(sent + i);
         }
-        if (produce_batch(topic, 0, COPY, batch, GROUP) != GROUP) failed++;
+        if (produce_batch(topic, 0, COPY, batch, (int)group) != group) failed++;
     }
     double seconds = now() - begun, limit = now() + 30;
-    while (delivered + failed < count / GROUP * GROUP && now() < limit) wait_until(now() + 0.01);
+    while (delivered + failed < count / group * group && now() < limit) wait_until(now() + 0.01);
     polling = 0;
-    pthread_join(thread, NULL);
-    long skip = count / 4, kept = count / GROUP * GROUP - skip;
-    if (kept <= 0 || failed) return 1;
+    pthread_join(poller, NULL);
+    if (reader_topic) pthread_join(reader, NULL);
+    long skip = count / 4, kept = count / group * group - skip;
+    if (kept <= 0 || failed || delivered < count / group * group || (reader_topic && reading.seen < count)) return 1;
     qsort(waited + skip, kept, sizeof(double), by_size);
     double *each = waited + skip;
     printf("{\"messages\": %ld, \"failed\": %ld, \"seconds\": %.3f, \"pacer_late_ms\": %.1f, \"p50_us\": %.0f, \"p90_us\": %.0f, "
@@ -265,10 +283,11 @@ static int acks(void *client, void *topic, long count, long rate) {
 }
 
 int main(int argc, char **argv) {
-    int acking = argc > 2 && !strcmp(argv[2], "acks"), paced = argc > 2 && !strcmp(argv[2], "latency");
-    int producing = acking || paced || (argc > 2 && !strcmp(argv[2], "produce"));
+    const char *mode = argc > 2 ? argv[2] : "";
+    int single = !strcmp(mode, "each"), acking = single || !strcmp(mode, "acks"), paced = !strcmp(mode, "latency");
+    int producing = acking || paced || !strcmp(mode, "produce");
     if (argc < FIXED) {
-        fprintf(stderr, "usage: load_client LIBRDKAFKA produce|consume|latency|acks BOOTSTRAP TOPIC COUNT SIZE|FROM|RATE [NAME=VALUE ...]\n");
+        fprintf(stderr, "usage: load_client LIBRDKAFKA produce|consume|latency|acks|each BOOTSTRAP TOPIC COUNT SIZE|FROM|RATE [NAME=VALUE ...]\n");
         return 2;
     }
     library = dlopen(argv[1], RTLD_NOW);
@@ -276,16 +295,18 @@ int main(int argc, char **argv) {
         fprintf(stderr, "load_client: %s\n", dlerror());
         return 1;
     }
-    long count = atol(argv[5]);
+    char *colon = strchr(argv[4], ':');
+    int partitions = colon ? atoi(colon + 1) : 1;
+    if (colon) *colon = 0;
+    long count = atol(argv[5]), last = atol(argv[6]);
     void *client = start(producing ? PRODUCER : CONSUMER, configuration(producing, argv[3], argc - FIXED, argv + FIXED));
     void *(*topic_new)(void *, const char *, void *) = symbol("rd_kafka_topic_new");
-    void *topic = topic_new(client, argv[4], NULL);
-    if (acking) return acks(client, topic, count, atol(argv[6]));
-    if (paced) {
-        void *reader = start(CONSUMER, configuration(0, argv[3], 0, NULL));
-        return latency(client, topic, topic_new(reader, argv[4], NULL), count, atol(argv[6]));
-    }
-    double seconds = producing ? produce(client, topic, count, (size_t)atol(argv[6])) : consume(topic, count, atol(argv[6]));
+    void *topic = topic_new(client, argv[4], NULL), *reader_topic = NULL;
+    if (single || paced) reader_topic = topic_new(start(CONSUMER, configuration(0, argv[3], 0, NULL)), argv[4], NULL);
+    if (single) group = 1;
+    if (acking) return acks(client, topic, reader_topic, count, last);
+    if (paced) return latency(client, topic, reader_topic, count, last);
+    double seconds = producing ? produce(client, topic, partitions, count, (size_t)last) : consume(client, topic, partitions, count, last);
     printf("{\"messages\": %ld, \"failed\": %ld, \"seconds\": %.6f}\n", delivered, failed, seconds);
     return delivered == count ? 0 : 1;
 }

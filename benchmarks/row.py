@@ -9,20 +9,27 @@ Summary = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A figure. `bound` is the target of the ratio, or of the figure itself where there is no rival; less is better if `least` is false."""
+    """A figure. `bound` is the target of the ratio, or of the figure itself where there is no rival or `absolute` is true.
+
+    Less is better if `least` is false.
+    """
 
     cell: str
     ours: float
     theirs: float | None
     bound: float | None
     least: bool
+    absolute: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """Ours by theirs, where there is a rival."""
+        return self.ours / self.theirs if self.theirs else float("inf")
 
     @property
     def judged(self) -> float:
         """What has the target: ours by theirs, or ours."""
-        if self.theirs is None:
-            return self.ours
-        return self.ours / self.theirs if self.theirs else float("inf")
+        return self.ours if self.theirs is None or self.absolute else self.ratio
 
     @property
     def verdict(self) -> str:
@@ -32,14 +39,20 @@ class Row:
         met = self.judged >= self.bound if self.least else self.judged <= self.bound
         return "met" if met else "falls short"
 
+    @property
+    def target(self) -> str:
+        """The bound, and of what it is one."""
+        if self.bound is None:
+            return ""
+        sign = "≥" if self.least else "≤"
+        return f"{sign} {short(self.bound)}" if self.theirs is None or self.absolute else f"{sign} {self.bound:.3g} ×"
+
     def markdown(self) -> str:
         """One row of a table; without a rival there are no columns for it and for the ratio."""
-        sign = "≥" if self.least else "≤"
         if self.theirs is None:
-            target = "" if self.bound is None else f"{sign} {short(self.bound)}"
-            return f"| {self.cell} | {short(self.ours)} | {target} | {self.verdict} |"
-        target = "" if self.bound is None else f"{sign} {self.bound:.3g} ×"
-        return f"| {self.cell} | {short(self.ours)} | {short(self.theirs)} | {self.judged:.3g} × | {target} | {self.verdict} |"
+            return f"| {self.cell} | {short(self.ours)} | {self.target} | {self.verdict} |"
+        ratio = f"{self.ratio:.3g} ×" if self.theirs else ""
+        return f"| {self.cell} | {short(self.ours)} | {short(self.theirs)} | {ratio} | {self.target} | {self.verdict} |"
 
 
 def short(figure: float) -> str:

@@ -2,8 +2,8 @@
 
     python benchmarks/run.py [--scale 1.0] [--runs 3] [--only registry,tracking,...]
 
-Takes less than half an hour at full scale. Every section is a command of its own beside this file. With --only the lines go to a file
-named after the sections, so that those of a whole run stay.
+Every section is a command of its own beside this file. With --only the lines go to a file named after the sections, so that those of a
+whole run stay.
 """
 
 import argparse
@@ -27,6 +27,9 @@ SECTIONS: dict[str, list[str]] = {
     "transactions": ["transactions.py", *SCALE, *RUNS, *FILE],
     "groups": ["groups.py", *RUNS, *FILE],
     "heartbeats": ["heartbeats.py", *RUNS, *FILE],
+    "cluster_start": ["cluster_start.py", *RUNS, *FILE],
+    "cluster_rates": ["cluster_rates.py", *SCALE, *RUNS, *FILE],
+    "cluster_failover": ["cluster_failover.py", *RUNS, *FILE],
     "compaction": ["compaction.py", *SCALE, *RUNS, *FILE],
     "consume_cli": ["consume_cli.py", *SCALE, *RUNS, *FILE],
     "registry": ["registry.py", *RUNS, *FILE],

@@ -17,7 +17,7 @@ from support.server import ServerProcess  # noqa: E402
 
 KAFKA_VERSION = "4.3.0"
 BEFORE = "moldau before"
-KAFKA_HEAP = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+KAFKA_JAVA = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 KAFKA_CLUSTER = "bW9sZGF1LWJlbmNobWFyaw"
 KAFKA_PROPERTIES = """\
 process.roles=broker,controller
@@ -69,8 +69,8 @@ def moldau(data: Path, *arguments: str, checkout: Path | None = None) -> Iterato
         yield System("moldau" if checkout is None else BEFORE, server.bootstrap, server.pid, data)
 
 
-def kafka_command(data: Path, port: int, settings: Mapping[str, str] | None = None) -> list[str]:
-    """Write Kafka's configuration, `settings` beside the shipped ones, format its folder, and give the command that starts it."""
+def kafka_command(data: Path, port: int, settings: Mapping[str, str] | None = None, *, heap: str = "1G") -> list[str]:
+    """Write Kafka's configuration, `settings` beside the shipped ones or in their place, and format its folder: the command to start it."""
     data.mkdir(parents=True, exist_ok=True)
     properties, logging = data / "server.properties", data / "log4j2.yaml"
     more = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
@@ -79,7 +79,7 @@ def kafka_command(data: Path, port: int, settings: Mapping[str, str] | None = No
     java = ["java", f"-Dlog4j2.configurationFile={logging}", "-cp", f"{kafka_libraries(KAFKA_VERSION)}/*"]
     form = [*java, "kafka.tools.StorageTool", "format", "-t", KAFKA_CLUSTER, "-c", str(properties)]
     subprocess.run(form, check=True, capture_output=True)
-    return [java[0], *KAFKA_HEAP, *java[1:], "kafka.Kafka", str(properties)]
+    return [java[0], f"-Xmx{heap}", f"-Xms{heap}", *KAFKA_JAVA, *java[1:], "kafka.Kafka", str(properties)]
 
 
 @contextlib.contextmanager
