@@ -74,13 +74,15 @@ Figures = dict[str, Any]
 def create(system: ClusterSystem, topic: str) -> None:
     """Make the topic with the replicas of `PARTITIONS`."""
     new = NewTopic(topic, len(PARTITIONS), replica_assignment=PARTITIONS)
-    for future in AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0}).create_topics([new]).values():
+    admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
+    for future in admin.create_topics([new]).values():
         future.result(30)
 
 
 def delete(system: ClusterSystem, topic: str) -> None:
     """Remove the topic."""
-    for future in AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0}).delete_topics([topic]).values():
+    admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
+    for future in admin.delete_topics([topic]).values():
         future.result(30)
 
 
