@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 import subprocess
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def test_kafkas_reader_and_the_shell_of_zookeeper_read_our_tree(tmp_path: Path) 
 
         assert read_by_kafka(connect, "orders", broker.bootstrap) == [
             "controller 0 epoch 1",
-            f"broker 0 {broker.bootstrap} rack None",
+            f"broker 0 {broker.bootstrap} rack Some({socket.gethostname()})",
             "topics [orders]",
             *(f"partition orders-{index} replicas [0] leader 0 epoch 0 isr List(0) controller epoch 1" for index in range(2)),
             "config {retention.ms=5000}",

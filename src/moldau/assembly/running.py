@@ -227,6 +227,7 @@ class RunningBroker:
         clock = LoopClock(self._loop)
         self._tree = tree = TreeStore(self.config, self._loop, directories[0], self._before_threads)
         await tree.open(self._starting)
+        self._choose_rack()
         self._background = LoopBackground(self._loop, before_first=self._before_threads)
         self._compute = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
         self._recompress = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
@@ -316,6 +317,11 @@ class RunningBroker:
         if "listeners" in given and "advertised.listeners" not in given and hosts.isdisjoint(EVERY_INTERFACE):
             self.config.derive("advertised.listeners", ",".join(map(str, self._bound())), "listeners")
 
+    def _choose_rack(self) -> None:
+        """A broker that others may join is in the rack of its host, unless it is given one: replicas are on several hosts if there are."""
+        if self._tree.shared_by is not None and "broker.rack" not in self.config.static.texts:
+            self.config.derive("broker.rack", socket.gethostname(), self._tree.shared_by)
+
     def _info(self) -> BrokerInfo:
         """What is registered: the advertised addresses, or the best that is known of them."""
         found = []
@@ -323,11 +329,7 @@ class RunningBroker:
             best = Endpoint(name, socket.gethostname() if host in EVERY_INTERFACE else host, port)
             found.append(self.broker.advertised.get(name, best))
         found.sort(key=lambda each: each.listener != self._listeners.inter_broker)  # its endpoint comes first
-        return BrokerInfo(self.broker.broker_id, tuple(found), self._rack())
-
-    def _rack(self) -> str | None:
-        rack = self.config.value("broker.rack")
-        return rack if isinstance(rack, str) else None
+        return BrokerInfo(self.broker.broker_id, tuple(found), self.config.optional_string("broker.rack"))
 
     def _limits(self) -> ServerLimits:
         config = self.config

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 STORE = "moldau-metadata.sqlite"
 """File of the embedded metadata store, in the first log directory."""
+SERVERS = "zookeeper.connect"
+SHARED_FILE = "metadata.store.file"
 
 
 class TreeStore:
@@ -41,7 +43,7 @@ class TreeStore:
 
     async def open(self, interrupted: "asyncio.Future[None]") -> None:
         """Have a session with it. CoordinationError, and what `interrupted` is ended with; then nothing is left open."""
-        servers, shared = self._config.optional_string("zookeeper.connect"), self._config.optional_string("metadata.store.file")
+        servers, shared = self._config.optional_string(SERVERS), self._config.optional_string(SHARED_FILE)
         if servers is not None:
             self.name = servers
             await self._open_zookeeper(interrupted)
@@ -71,6 +73,11 @@ class TreeStore:
         await closed
         if self._thread is not None:
             self._thread.close()
+
+    @property
+    def shared_by(self) -> str | None:
+        """The setting by which the tree is where other brokers reach it, too; None for that of a broker alone."""
+        return next((name for name in (SERVERS, SHARED_FILE) if self._config.optional_string(name) is not None), None)
 
     @property
     def is_new(self) -> bool:

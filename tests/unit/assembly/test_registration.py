@@ -52,3 +52,14 @@ def test_every_listener_is_registered_under_its_advertised_address_or_its_own(tm
 def test_what_is_advertised_by_default_is_shown_with_real_ports(tmp_path: Path) -> None:
     _, (a, b), shown = registered(tmp_path, "listeners=A://127.0.0.1:0,B://localhost:0")
     assert shown == f"A://127.0.0.1:{a},B://localhost:{b}"
+
+
+def test_a_broker_that_others_may_join_is_in_the_rack_of_its_host_unless_it_is_given_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So replicas are on several hosts where there are several (`spread`)."""
+    monkeypatch.setattr("socket.gethostname", lambda: "this.host")
+    listener, shared = "listeners=A://127.0.0.1:0", f"metadata.store.file={tmp_path / 'cluster.sqlite'}"
+    assert registered(tmp_path / "1", listener, shared)[0]["rack"] == "this.host"
+    assert registered(tmp_path / "2", listener, shared, "broker.rack=zone-a")[0]["rack"] == "zone-a"
+    assert "rack" not in registered(tmp_path / "3", listener)[0], "a broker alone"

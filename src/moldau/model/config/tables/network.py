@@ -24,7 +24,13 @@ NETWORK = table(
             synonyms=(Synonym("broker.id"),),
             deviation="Not required: 0 when neither name is set.",
         ),
-        string("broker.rack", None, "The rack or zone of the broker, which clients receive with its metadata."),
+        string(
+            "broker.rack",
+            None,
+            "The rack or zone of the broker, which clients receive with its metadata. Replicas of a partition are in as many as there are.",
+            deviation="Where brokers share their metadata, by `zookeeper.connect` or `metadata.store.file`, one without a rack takes the "
+            "name of its host: replicas are on several hosts where there are.",
+        ),
         items(
             "listeners",
             ("PLAINTEXT://localhost:9092",),
