@@ -4,8 +4,9 @@ The garbage collector: a collection of the oldest generation looks at all object
 thread. So what a start has made is frozen (with 1,000 partitions 20 ms of the first collection), and after a collection that took long what
 has outlived it: the next looks at what was made since. What is frozen is freed as ever when its last reference goes; only what hangs
 together in a circle and is dropped stays. For that everything is looked at again, in a second in which hardly anything is done. If there is
-no such second for ten minutes, and most of what was frozen may be garbage, it is done all the same. Requests and connections leave no
-reference cycles (see `test_dropped_connections`), so that this can wait.
+no such second for ten minutes, and most of what was frozen may be garbage, it is done all the same; the next time when a quarter of all
+objects may be garbage, going by what that look has found: under all attacks at once it takes 0.4 s, and finds next to nothing. Requests and
+connections leave no reference cycles (see `test_dropped_connections`), so that this can wait.
 
 The allocator: an attack's peaks would add up over the hours. By default glibc gives each thread a heap of its own, returns only what is
 free at the end of a heap, and after a large block was freed puts blocks of that size into heaps too. Within five minutes of all attacks in
@@ -49,6 +50,13 @@ FROZEN_S_MAX = 0.4
 """After pauses that took so long together, or as long as the last look at everything if that took longer, no quiet second is waited for: a
 pause takes time for the objects that are frozen after it, 1 us for about three of them. To count them would take as long again.
 """
+OBJECTS_PER_S = 3_000_000
+"""How many a collection looks at: see there."""
+GARBAGE_SHARE = 0.25
+"""Of all objects: with less garbage than that, no second that is not quiet is taken for a look at everything."""
+PATIENCE_S_MAX = 86_400.0
+LATE_S = 0.010
+"""A look whose turn comes later than this finds requests that wait already. It waits for another second, for `WHOLE_EVERY_S` at most."""
 OLDEST = 2
 Phase = Literal["start", "stop"]
 
@@ -86,10 +94,14 @@ class GarbagePauses:
         self._whole_s = 0.0
         """How long that took the last time."""
         self._count = (0, 0, 0)
-        self._next_s = clock.monotonic() + WHOLE_EVERY_S
+        self._looked_s = clock.monotonic()
+        self._patience_s = WHOLE_EVERY_S
+        """How long a quiet second is waited for."""
         collector.freeze()
         collector.callbacks.append(self._observe)
-        self._timer: Timer = clock.call_later(LOOK_S, self._look)
+        self._due_s = 0.0
+        self._timer: Timer
+        self._wait()
 
     def close(self) -> None:
         """Leave the collector to itself, and what was frozen to it."""
@@ -106,17 +118,24 @@ class GarbagePauses:
             self._collector.freeze()
             self._frozen_s += took_s
 
-    def _look(self) -> None:
+    def _wait(self) -> None:
+        self._due_s = self._clock.monotonic() + LOOK_S
         self._timer = self._clock.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        late_s = self._clock.monotonic() - self._due_s
+        self._wait()
         before, self._count = self._count, self._collector.get_count()
-        if not self._frozen_s or self._clock.monotonic() < self._next_s:
+        since_s = self._clock.monotonic() - self._looked_s
+        if not self._frozen_s or since_s < WHOLE_EVERY_S:
             return
         is_quiet = self._count[1:] == before[1:] and abs(self._count[0] - before[0]) <= QUIET_OBJECTS
         too_many = self._frozen_s > max(FROZEN_S_MAX, self._whole_s)
-        if too_many or is_quiet:
-            self._look_at_everything()
+        has_waited = since_s >= self._patience_s and (late_s <= LATE_S or since_s >= self._patience_s + WHOLE_EVERY_S)
+        if is_quiet or (too_many and has_waited):
+            self._look_at_everything(since_s)
 
-    def _look_at_everything(self) -> None:
+    def _look_at_everything(self, since_s: float) -> None:
         began_s = self._seconds()
         self._looking = True
         try:
@@ -127,7 +146,9 @@ class GarbagePauses:
             self._looking = False
         self._frozen_s = 0.0
         self._whole_s = self._seconds() - began_s
-        self._next_s = self._clock.monotonic() + WHOLE_EVERY_S
+        self._looked_s = self._clock.monotonic()
+        until_share_s = since_s * GARBAGE_SHARE * self._whole_s * OBJECTS_PER_S / max(freed, 1)
+        self._patience_s = min(max(until_share_s, WHOLE_EVERY_S), PATIENCE_S_MAX)
         _LOG.info("garbage collected: objects=%d pause_ms=%d", freed, self._whole_s * 1000)
 
 

@@ -2,7 +2,18 @@
 
 from collections.abc import Callable
 
-from moldau.assembly.interpreter import FROZEN_S_MAX, LONG_S, LOOK_S, WHOLE_EVERY_S, GarbagePauses, Phase
+from moldau.assembly.interpreter import (
+    FROZEN_S_MAX,
+    GARBAGE_SHARE,
+    LATE_S,
+    LONG_S,
+    LOOK_S,
+    OBJECTS_PER_S,
+    PATIENCE_S_MAX,
+    WHOLE_EVERY_S,
+    GarbagePauses,
+    Phase,
+)
 from moldau.testing.clock import FakeClock
 
 
@@ -15,12 +26,13 @@ class FakeCollector:
         self.frozen = 1000
         self.count = (0, 0, 0)
         self.whole = 0
+        self.garbage = 0
         self.takes: Callable[[], object] = lambda: None
 
     def collect(self) -> int:
         self.whole += 1
         self.takes()
-        return 0
+        return self.garbage
 
     def freeze(self) -> None:
         self.frozen, self.alive = self.frozen + self.alive, 0
@@ -96,21 +108,64 @@ def test_everything_is_looked_at_in_a_quiet_second_and_not_often() -> None:
     assert world.looks() == 2
 
 
-def test_when_very_much_was_frozen_no_quiet_second_is_waited_for_after_ten_minutes() -> None:
+def much_is_frozen(world: World) -> None:
     """While 10,000 partitions are made, everything was looked at under load: pauses of 222 and 469 ms within 15 seconds."""
-    world = World()
-    world.collector.takes = lambda: world.clock.advance_within(FROZEN_S_MAX * 3)
+    world.collector.takes = lambda: world.clock.advance_within(FROZEN_S_MAX)
     world.collection(2, FROZEN_S_MAX * 1.1, 90)
     world.busy_seconds(WHOLE_EVERY_S - 10)
     assert world.looks() == 0
+
+
+def test_when_very_much_was_frozen_no_quiet_second_is_waited_for_after_ten_minutes() -> None:
+    world = World()
+    much_is_frozen(world)
+    world.collector.garbage = int(FROZEN_S_MAX * OBJECTS_PER_S)
     world.busy_seconds(20)
     assert world.looks() == 1
-    world.collection(2, FROZEN_S_MAX * 2, 90)
+    world.collection(2, FROZEN_S_MAX * 0.9, 90)
     world.busy_seconds(WHOLE_EVERY_S * 2)
     assert world.looks() == 1, "not as long as the look at everything"
-    world.collection(2, FROZEN_S_MAX * 2, 90)
+    world.collection(2, FROZEN_S_MAX * 0.9, 90)
     world.busy_seconds(2)
     assert world.looks() == 2
+
+
+def test_the_less_garbage_was_found_the_longer_a_quiet_second_is_waited_for() -> None:
+    world = World()
+    much_is_frozen(world)
+    world.collector.garbage = int(FROZEN_S_MAX * OBJECTS_PER_S * GARBAGE_SHARE / 3)
+    world.busy_seconds(20)
+    world.collection(2, FROZEN_S_MAX * 2, 90)
+    world.busy_seconds(WHOLE_EVERY_S * 2.9)
+    assert world.looks() == 1
+    world.collector.garbage = 0
+    world.busy_seconds(WHOLE_EVERY_S * 0.2)
+    assert world.looks() == 2
+    world.collection(2, FROZEN_S_MAX * 2, 90)
+    world.busy_seconds(PATIENCE_S_MAX / 10)
+    assert world.looks() == 2
+    world.clock.advance(2 * LOOK_S)
+    assert world.looks() == 3, "in a quiet second as ever"
+
+
+def test_a_look_under_load_does_not_come_on_top_of_requests_that_wait() -> None:
+    world = World()
+    much_is_frozen(world)
+
+    def late_seconds(seconds: float) -> None:
+        for number in range(int(seconds / LOOK_S)):
+            world.collector.count = (number % 2 * 600, number, 0)
+            world.clock.advance_within(LOOK_S + 2 * LATE_S)
+            world.clock.advance(0)
+
+    late_seconds(30)
+    assert world.looks() == 0
+    world.collector.garbage = int(FROZEN_S_MAX * OBJECTS_PER_S)
+    world.busy_seconds(2)
+    assert world.looks() == 1
+    world.collection(2, FROZEN_S_MAX * 2, 90)
+    late_seconds(WHOLE_EVERY_S * 2.1)
+    assert world.looks() == 2, "in the end it does: nothing may grow for ever"
 
 
 def test_it_ends() -> None:
