@@ -1,5 +1,5 @@
-"""Named defects of others' coordinators (Q) and transactions (T), each as an interleaving that must not hurt here. Those that are
-`PLANTED` fail when what cures them is taken out of the product.
+"""Named defects of others' coordinators (Q) and transactions (T), each as an interleaving that must not hurt here. Each fails when what
+cures it is taken out of the product.
 """
 
 import asyncio
@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
+from moldau.broker.groups.offsets import GroupOffsets
 from moldau.broker.handlers import coordinators
 from moldau.broker.replicas.commit_gate import CommitGate
 from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.transactions import coordinator as transactions_coordinator
 from moldau.broker.transactions import machine as machines
 from moldau.broker.transactions.events import Effect
 from moldau.broker.transactions.machine import Machine
@@ -354,16 +356,16 @@ def test_t3_no_reader_gets_an_offset_from_before_a_transaction_that_has_been_com
         await producer.commit_offsets({T0: 5}, member.group_metadata())
         first, offsets = await world.leads(TRANSACTIONS), await world.leads(OFFSETS)
         if first == offsets:
-            world.kill(offsets)
-            first, offsets = await world.leads(TRANSACTIONS, other_than=first), await world.leads(OFFSETS, other_than=first)
-        if first == offsets:
-            to = world.wire.response(ApiKey.FETCH, by=world.name(offsets))
-        else:
-            to = world.wire.request(ApiKey.WRITE_TXN_MARKERS, by=world.name(first), to=world.name(offsets))
-        network.hold(to)
+            offsets, third = world.others(first)
+            admin = SimulatedAdmin(sim.client())
+            await admin.move_partition(TopicPartition(OFFSETS, 0), [offsets, first, third])
+            await admin.elect_preferred(OFFSETS, [0])
+            await sim.until(lambda: world.leader(OFFSETS) == offsets)
+        network.hold(world.wire.request(ApiKey.WRITE_TXN_MARKERS, by=world.name(first), to=world.name(offsets)))
         commit = asyncio.ensure_future(producer.commit())
+        await sim.until(lambda: network.held > 0)
         reading = asyncio.ensure_future(world.committed("g"))
-        await sim.sleep(1.0)  # less than followers wait for a silent leader
+        await sim.sleep(3.0)
         assert not reading.done()
         network.release()
         await commit
@@ -393,10 +395,12 @@ def test_t4_a_record_that_comes_after_its_transaction_was_aborted_opens_no_other
 
     async def main() -> None:
         producer = await world.producer(1)
-        await send(producer, b"a")
-        client = producer.brokers.context.name
-        network.hold(world.wire.request(ApiKey.PRODUCE, by=client))
-        delivery = producer.send_nowait(PLACES[1], Message(b"late"))
+        await producer.begin()
+        first = await world.leads(TRANSACTIONS)
+        late, other = sorted(PLACES[:2], key=lambda place: world.leader("t", place.partition) != first)
+        await producer.send_and_wait("t", b"a", partition=other.partition)
+        network.hold(world.wire.request(ApiKey.PRODUCE, by=producer.brokers.context.name))
+        delivery = producer.send_nowait(late, Message(b"late"))
         await sim.until(lambda: network.held > 0)
         await producer.abort()
         with pytest.raises(ClientError):
@@ -481,6 +485,16 @@ PLANTED: list[tuple[Scenario, tuple[int, ...], tuple[Plant, ...]]] = [
         test_t4_a_transaction_whose_producer_and_coordinator_end_does_not_hold_back_readers,
         (),
         ((Machine, "_late", lambda *_args: []),),
+    ),
+    (
+        test_t3_no_reader_gets_an_offset_from_before_a_transaction_that_has_been_committed,
+        (),
+        ((GroupOffsets, "is_pending", lambda *_args: False),),
+    ),
+    (
+        test_t4_a_record_that_comes_after_its_transaction_was_aborted_opens_no_other,
+        (),
+        ((transactions_coordinator, "verified", lambda _current, _id, _epoch, partitions: dict.fromkeys(partitions, ErrorCode.NONE)),),
     ),
 ]
 
