@@ -91,6 +91,10 @@ class LocalCluster:
 
         return wait_for(in_sync)
 
+    def wait_replicas(self, topic: str, replicas: list[int]) -> None:
+        """Until the topic's first partition has these replicas, in this order, all in sync."""
+        wait_for(lambda: (found := self.partition(topic)) and found["replicas"] == replicas and sorted(found["isr"]) == sorted(replicas))
+
     def kill_broker(self, broker_id: int) -> None:
         """SIGKILL, and wait until others lead what it led."""
         self.kill(broker_id)

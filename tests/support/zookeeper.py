@@ -52,6 +52,20 @@ def shared_server() -> ZookeeperServer:
     return server
 
 
+def wait_gone(connect: str, path: str, limit_s: float = START_LIMIT_S) -> None:
+    """Until there is no such node; an ephemeral one lasts until its session expires."""
+    client = KazooClient(connect, timeout=10)
+    client.start()
+    try:
+        end = time.monotonic() + limit_s
+        while client.exists(path) is not None:
+            assert time.monotonic() < end, f"{path} stays"
+            time.sleep(POLL_S)
+    finally:
+        client.stop()
+        client.close()
+
+
 def end_session(server: ZookeeperServer, session: tuple[int, bytes]) -> None:
     """Have a session expire, so to say: a second connection with its id and password closes it."""
     client = KazooClient(hosts=f"{HOST}:{server.port}", client_id=session, timeout=10)

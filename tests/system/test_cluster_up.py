@@ -51,8 +51,7 @@ def test_the_next_one_finds_topics_records_and_ports_also_after_it_was_killed_wi
         addresses = cluster.bootstrap
         run("topic", "create", "kept", "--bootstrap", addresses)
         run("produce", "kept", "--bootstrap", addresses, given="one\ntwo\n")
-        (described,) = [each for each in cluster.status()["partitions"] if each["topic"] == "kept"]
-        assert sorted(described["replicas"]) == [1, 2], "as many replicas as there are brokers, up to 3"
+        assert sorted(cluster.wait_in_sync("kept", 2)["replicas"]) == [1, 2], "as many replicas as there are brokers, up to 3"
         begun = processes(cluster)
         cluster.pause(1)
         cluster.kill_supervisor()

@@ -28,6 +28,7 @@ LINES = 2_000
 STEP_MS = 432_000
 BAD_LINES = (77, 1_500)
 RUN_LIMIT_S = 600
+GONE_LIMIT_S = 60.0
 KILLS = 20 if TORTURE else 2
 CORES = 2 if TORTURE else 1
 """For Spark: with so few events a second one only makes the first wait."""
@@ -98,7 +99,7 @@ def brokers_of(directory: Path) -> list[int]:
 
 
 def wait_until_gone(directory: Path) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + GONE_LIMIT_S
     while brokers_of(directory):
         assert time.monotonic() < deadline, "the broker of a killed run lives on"
         time.sleep(0.05)

@@ -125,6 +125,9 @@ def test_a_wait_ends_and_says_what_for(cluster: Cluster, topic: str) -> None:
     cluster.kill(3)
     with pytest.raises(TimeoutError, match=r"all replicas of .* are in sync; brokers: 1 up, 2 up, 3 dead; their logs: .*logs"):
         cluster.wait_until_in_sync(topic, timeout_s=0.5)
+    cluster.pause(1, 2)
+    with pytest.raises(TimeoutError, match="all replicas of all topics are in sync; brokers: 1 paused, 2 paused, 3 dead"):
+        cluster.wait_until_in_sync(timeout_s=0.5)  # no broker is asked
 
 
 def test_data_and_ports_are_kept_where_the_directory_is_the_callers(tmp_path: Path) -> None:

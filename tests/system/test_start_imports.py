@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.system
+
 PROGRAM = """
 import json, sys
 from moldau.assembly.thread import BrokerThread
@@ -80,7 +82,6 @@ print([name for name in sys.modules if name.startswith(("moldau.registry", "uvic
 """
 
 
-@pytest.mark.system
 def test_a_broker_without_groups_transactions_and_damage_loads_nothing_of_them(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], check=True, capture_output=True, text=True, timeout=60)
     loaded = json.loads(done.stdout)
@@ -88,20 +89,17 @@ def test_a_broker_without_groups_transactions_and_damage_loads_nothing_of_them(t
     assert [name for name in loaded if name.startswith(UNWANTED)] == []
 
 
-@pytest.mark.system
 def test_who_asks_for_no_schema_registry_loads_nothing_of_it() -> None:
     """Neither `moldau serve` nor a test's broker: the registry and its HTTP server come with `--registry`, with `registry=True`."""
     done = subprocess.run([sys.executable, "-c", WITHOUT_REGISTRY], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.system
 def test_a_server_and_a_list_of_topics_load_no_layout_of_tables_and_no_other_requests() -> None:
     done = subprocess.run([sys.executable, "-c", COMMANDS], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.split("\n") == ["[]", "[]", ""]
 
 
-@pytest.mark.system
 def test_a_server_that_needs_no_thread_yet_does_not_load_what_reaches_the_c_library(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SERVER, str(tmp_path)], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n"

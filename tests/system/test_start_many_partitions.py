@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.system, pytest.mark.alone]
+
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "start_many_partitions.py"
 
 
-@pytest.mark.system
-@pytest.mark.alone
 def test_a_thousand_partitions_open_in_two_seconds_and_a_hundred_megabytes() -> None:
     done = subprocess.run([sys.executable, str(BENCHMARK), "--runs", "3"], check=True, capture_output=True, text=True)
     found = json.loads(done.stdout)

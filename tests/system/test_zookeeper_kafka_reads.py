@@ -76,7 +76,10 @@ def test_kafkas_reader_and_the_shell_of_zookeeper_read_our_tree(tmp_path: Path) 
 
 
 def test_kafkas_reader_sees_a_cluster_and_the_failover_of_its_leaders(tmp_path: Path) -> None:
-    """Registrations, replicas, who is in sync and leads in which epoch, settings of topics and brokers; keys of ours are in the nodes."""
+    """Registrations, replicas, who is in sync and leads in which epoch, settings of topics and brokers; keys of ours are in the nodes.
+
+    Others lead before the killed broker's session expires, and with it its registration.
+    """
     with LocalCluster(tmp_path / "c", "--port", "0", "--zookeeper", "start", "-s", "broker.rack=here").up() as cluster:
         connect = f"{zookeeper.HOST}:{existing_state(str(cluster.directory)).zookeeper_port}"
         with Cluster(cluster.bootstrap) as client:
@@ -86,6 +89,7 @@ def test_kafkas_reader_sees_a_cluster_and_the_failover_of_its_leaders(tmp_path: 
         (killed, *others) = cluster.wait_in_sync("orders", 3)["replicas"]
         cluster.kill_leader("orders")
         state = cluster.wait_in_sync("orders", 2)
+        zookeeper.wait_gone(connect, f"/brokers/ids/{killed}")
         brokers = {each["id"]: each["address"] for each in cluster.status()["brokers"]}
 
         lines = read_by_kafka(connect, "orders", ",".join(brokers[each] for each in others))

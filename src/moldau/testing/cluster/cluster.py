@@ -339,8 +339,9 @@ class Cluster(Topics):
         return found.get(TopicPartition(topic, partition))
 
     def _is_in_sync(self, topic: str | None, replicas: int | None) -> bool:
-        found = _latest(self._views(None if topic is None else [topic]))
-        if topic is not None and not found:
+        views = self._views(None if topic is None else [topic])
+        found = _latest(views)
+        if not views or (topic is not None and not found):
             return False
         live = {each.broker_id: None for each in self._up()}
         return all(
