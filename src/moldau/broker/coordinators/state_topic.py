@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.broker.coordinators.loading import StateLoads
 from moldau.broker.coordinators.state_log import EncodedRecords
 from moldau.broker.replicas.append_batch import AppendBatch
-from moldau.broker.replicas.isr import is_followed
+from moldau.broker.replicas.isr import is_followed, silence_max_s
 from moldau.broker.replicas.partition_events import Level
 from moldau.cluster.internal_topics import InternalTopic, internal_topic_spec
 from moldau.model.errors import ErrorCode, PeerError, StorageError
@@ -111,12 +111,11 @@ class StateTopic:
         lead has not fetched from this one for as long as a follower lets a leader be silent before it reports it.
         """
         broker = self._broker
-        led = broker.replicas.partitions.of_topic(self._topic, by_id=False).get(partition)
-        if led is None or not led.machine.in_doubt:
+        if not broker.replicas.in_doubt:
             return False
-        config = broker.config
-        silence_s = (config.int("suspicion.timeout.ms") + config.int("replica.fetch.wait.max.ms")) / 1000
-        if is_followed(led.machine, led.machine.effective_minimum, broker.clock.monotonic() - silence_s):
+        led = broker.replicas.partitions.of_topic(self._topic, by_id=False).get(partition)
+        since_s = broker.clock.monotonic() - silence_max_s(broker.config)
+        if led is None or is_followed(led.machine, led.machine.effective_minimum, since_s):
             return False
         reached("cluster: a coordinator answered no more, as another may have taken over")
         return True

@@ -11,11 +11,14 @@ earliest: a new leader knows nothing of its followers' past. One whose log ends 
 is dead, the controller removes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.replicas.partition_events import PartitionView, ReplicaRole
+
+if TYPE_CHECKING:
+    from moldau.model.config.store import BrokerConfig
 
 NO_OFFSET = -1
 NO_BROKER_EPOCH = -1
@@ -58,12 +61,17 @@ class LeaderView(PartitionView, Protocol):
     followers: dict[int, FollowerProgress]
 
 
+def maximal_isr(partition: LeaderView) -> Sequence[int]:
+    """The replicas that count as in sync: those that are, and those that this leader has proposed (KIP-497). Some may be there twice."""
+    return (*partition.isr, *partition.proposed_isr) if partition.proposed_isr else partition.isr
+
+
 def least_end_offset(partition: LeaderView, minimum: int) -> int:
     """Least log end offset of the maximal in-sync set; -1 if too few are in sync, not all are known, or there may be another leader."""
     if len(partition.isr) < minimum or (partition.in_doubt and len(partition.replicas) > 1):
         return NO_OFFSET
     least = partition.log_end_offset
-    for broker_id in (*partition.isr, *partition.proposed_isr) if partition.proposed_isr else partition.isr:
+    for broker_id in maximal_isr(partition):
         if broker_id != partition.broker_id:
             progress = partition.followers.get(broker_id)
             if progress is None:
@@ -76,12 +84,17 @@ def is_followed(partition: LeaderView, minimum: int, since_s: float) -> bool:
     """Whether no other leader had been elected at that time, but for an unclean election: every replica that could be one has fetched in
     this leader epoch since. With fewer in sync than the minimum some that are not in sync could be, too (KIP-966).
     """
-    for broker_id in (*partition.isr, *partition.proposed_isr) if partition.proposed_isr else partition.isr:
+    for broker_id in maximal_isr(partition):
         if broker_id != partition.broker_id:
             progress = partition.followers.get(broker_id)
             if progress is None or progress.fetched_s < since_s:
                 return False
     return len(partition.isr) >= minimum
+
+
+def silence_max_s(config: "BrokerConfig") -> float:
+    """How long a leader or a follower may be silent before the other one doubts it: a fetch may wait before it is answered."""
+    return (config.int("suspicion.timeout.ms") + config.int("replica.fetch.wait.max.ms")) / 1000
 
 
 def may_propose(partition: LeaderView) -> bool:

@@ -125,7 +125,7 @@ class ReplicaManager:
         self._flush_interval = flush_interval
         self._make_replication = replication
         self._replication: Replication | None = None
-        self._in_doubt = False
+        self.in_doubt = False
         """Whether the session with the tree may have expired."""
 
     @property
@@ -238,7 +238,7 @@ class ReplicaManager:
 
     def doubt_session(self, in_doubt: bool) -> None:
         """Whether the session with the tree may have expired: then leaders of partitions with other replicas commit nothing."""
-        self._in_doubt = in_doubt
+        self.in_doubt = in_doubt
         for hosted in list(self.hosted.values()):
             self._carry_out(hosted, hosted.machine.step(SessionDoubted(in_doubt)))
         self.appends.complete()
@@ -376,7 +376,7 @@ class ReplicaManager:
             self.logs.decide_high_watermark(topic_partition, is_replicated=len(state.replicas) > 1)
             if settings.shows_flushed:
                 self.logs.flush_recovered(log)
-            machine.step(SessionDoubted(self._in_doubt))
+            machine.step(SessionDoubted(self.in_doubt))
             opened = OpenedLogOffsets(log.log_end_offset, log.flushed_offset, log.high_watermark)
             effects = machine.step(_event(state, opened, self._clock))
             hosted = HostedPartition(machine, log, topic_id, settings, self._counters.topic(topic_partition.topic))

@@ -7,6 +7,8 @@ a response that is long count as an answer. A timer that comes late says that th
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from moldau.broker.replicas.isr import silence_max_s
+
 if TYPE_CHECKING:
     from moldau.model.config.store import BrokerConfig
     from moldau.ports.clock import Clock, Timer
@@ -55,7 +57,7 @@ class SilenceWatch:
             self._since_s = self._owner.clock.monotonic()
             self._seen = self._received()
             if self._timer is None:
-                self._set_timer(self._timeout_s())
+                self._set_timer(silence_max_s(self._owner.config))
 
     def failed(self) -> None:
         """A request has no response."""
@@ -65,11 +67,6 @@ class SilenceWatch:
         """A response has come."""
         self._out -= 1
         self._since_s = self._owner.clock.monotonic() if self._out else None
-
-    def _timeout_s(self) -> float:
-        """A source may wait before it answers, as the request says."""
-        config = self._owner.config
-        return (config.int("suspicion.timeout.ms") + config.int("replica.fetch.wait.max.ms")) / 1000
 
     def _set_timer(self, delay_s: float) -> None:
         due_s = self._owner.clock.monotonic() + delay_s
@@ -83,7 +80,7 @@ class SilenceWatch:
         self._timer = None
         if self._since_s is None:
             return
-        now_s, timeout_s = self._owner.clock.monotonic(), self._timeout_s()
+        now_s, timeout_s = self._owner.clock.monotonic(), silence_max_s(self._owner.config)
         seen, self._seen = self._seen, self._received()
         is_receiving = self._seen[0] is seen[0] and self._seen[1] > seen[1]
         if is_receiving or now_s - due_s > LATE_SHARE * timeout_s:
