@@ -98,10 +98,10 @@ class Observer:
         return second
 
     def elect(self, partition: int, preferred: int) -> float:
-        """Seconds from a request to elect the preferred leader, sent to its broker, until a broker names it as the leader."""
+        """Seconds from a request to elect the preferred leader, sent to the controller, until a broker names it as the leader."""
         request = ElectLeadersRequest(PREFERRED, [TopicPartitions(self.topic, [partition])], int(ELECTION_S * 1000))
         what = f"{self.system.name}: broker {preferred} leads {self.topic}-{partition}"
-        with self._connect(preferred, ELECTION_S) as elector:
+        with self._connect(self.system.controller(), ELECTION_S) as elector:
             elector.connect()
             begun = time.monotonic()
             pending = elector.send(ApiKey.ELECT_LEADERS, request)
