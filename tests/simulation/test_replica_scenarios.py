@@ -382,17 +382,16 @@ async def test_r12_a_partition_that_cannot_be_applied_stops_alone_until_it_can(c
 # R13
 
 
-def refuse_below_high_watermark(real: Function) -> Function:
-    def truncate_to(self: Any, hosted: Any, offset: int) -> None:
-        if offset < hosted.log.high_watermark:
+def refuse_below_high_watermark(_real: Function) -> Function:
+    def note_loss(_self: Any, hosted: Any, end_offset: int) -> None:
+        if end_offset < hosted.log.high_watermark:
             raise StorageError("the leader's log is shorter than what is committed", path=str(hosted.topic_partition))
-        real(self, hosted, offset)
 
-    return truncate_to
+    return note_loss
 
 
 @scenario(
-    without("do not truncate below the high watermark", f"{FOLLOWER_LOGS}.truncate_to", refuse_below_high_watermark),
+    without("do not truncate below the high watermark", f"{FOLLOWER_LOGS}._note_loss", refuse_below_high_watermark),
     checks=False,
     unclean_leader_election_enable=True,
 )

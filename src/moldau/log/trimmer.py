@@ -134,7 +134,9 @@ class LogTrimmer:
         return parts.segments.take_removed()
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off the batch that holds `offset` and all after it. The new end offset. StorageError.
+        """Cut off the batch that holds `offset` and all after it. The new end offset: `offset`, or where that batch began. StorageError.
+
+        Compaction may have removed what was before it: then an empty segment at the new end says where that is, also to a start.
 
         What is cut off may have been flushed: the new recovery point has to be on disk before the next batch is flushed.
         """
@@ -150,13 +152,15 @@ class LogTrimmer:
         self._appender.close()
         slot = parts.segments.slot_of(offset)
         self._remove_slots(slot + 1, len(parts.segments), f"truncated to offset {offset}")
-        end_offset = self._cut_active(offset)
+        end_offset, end_of_batches = self._cut_active(offset)
         parts.epochs.truncate_end(end_offset)
         parts.snapshots.remove_after(end_offset)
         parts.files.sync_directory(parts.directory)
         self._load_producers(end_offset)
         parts.offsets.move_end(end_offset)
         self._end_at(end_offset)
+        if end_of_batches < end_offset:
+            self._appender.skip_to(end_offset, self._appender.last_append_ms)
         return end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -227,12 +231,14 @@ class LogTrimmer:
             parts.snapshots.forget(segment.base_offset)
         parts.unsynced.add_directory(parts.directory)
 
-    def _cut_active(self, offset: int) -> int:
-        """Cut the active segment before the batch that holds `offset`; the offset at which it ends then."""
+    def _cut_active(self, offset: int) -> tuple[int, int]:
+        """Cut the active segment before the batch that holds `offset`; where the log ends then, and after which offset its last batch."""
         parts = self._parts
+        end_offset = offset
         segment = parts.segments.active
         found = segment.locate(offset)
         if found is not None:
+            end_offset = min(offset, found[1].base_offset)
             segment.check_transactions()
             segment.forget()
             file = parts.files.open(segment.path, writable=True)
@@ -245,10 +251,10 @@ class LogTrimmer:
             segment.index.truncate_to(segment.size)
             segment.time_index.truncate_to(offset)
             segment.transaction_index.truncate_to(offset)
-        end_offset = segment.index_end(parts.config.index_interval_bytes)
+        end_of_batches = segment.index_end(parts.config.index_interval_bytes)
         segment.store_indexes()
         segment.store_checksums()
-        return end_offset
+        return end_offset, end_of_batches
 
     def _end_at(self, offset: int) -> None:
         self._reader.forget_positions()

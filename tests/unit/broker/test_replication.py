@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from moldau.broker.replicas.follower_log import FollowerLogs
 from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.broker.replicas.replication import Replication
 from moldau.log import fetched as fetched_batches
@@ -129,6 +130,25 @@ def test_r5_a_diverging_answer_shows_nothing_before_the_log_is_truncated(caplog:
     world.run(2.0)
     assert world.values(1) == [b"a", b"b", b"c"]
     assert "below its high watermark" not in caplog.text
+
+
+def test_a_follower_truncates_below_its_high_watermark_without_a_warning_where_the_leader_has_compacted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It knows the epoch after that one not at all, as all records of that were removed before it fetched them (seed 287)."""
+    world = ReplicaWorld(2)
+    world.lead(1)
+    world.append(1, b"a")
+    world.lead(1)
+    world.append(1, b"b", b"c")
+    world.run(2.0)
+    hosted, epoch = world.hosted(2), world.epoch - 1
+    assert hosted.log.high_watermark == 3
+    FollowerLogs(world.worlds[2].broker.replicas, world.clock).truncate(hosted, epoch, 9)
+    assert (hosted.log.log_end_offset, hosted.log.high_watermark) == (1, 1)
+    assert "below its high watermark" not in caplog.text
+    FollowerLogs(world.worlds[2].broker.replicas, world.clock).truncate(hosted, epoch, 0)
+    assert "below its high watermark" in caplog.text
 
 
 def test_r7_a_follower_that_had_an_answer_without_records_still_sees_that_it_diverges() -> None:

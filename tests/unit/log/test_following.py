@@ -206,3 +206,28 @@ def test_who_has_followed_leads_with_what_it_has_learned(log: PartitionLog) -> N
     again = make_batch(b"a", producer=(7, 0, 0))
     assert stage(log, again) == (0, 0, -1, True)
     assert [log.end_offset_for_epoch(epoch) for epoch in (4, 6)] == [(4, 1), (6, 2)]
+
+
+@pytest.mark.parametrize(
+    ("offset", "left", "segments"), [(9, [0, 5], [0, 9]), (10, [0, 5], [0, 10]), (11, [0, 5], [0, 10]), (5, [0], [0, 5])]
+)
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_with_holes_ends_where_it_was_truncated_also_after_a_start(
+    offset: int, left: list[int], segments: list[int], *, clean: bool
+) -> None:
+    """Not after the last record that compaction has left: a replica in sync must not give the offsets up to there away again (seed 287)."""
+    disk, config = new_disk(), LogConfig(cleanup_policy=frozenset({"compact"}))
+    log = open_log(disk, config)
+    follow(log, fetched(0, b"a", epoch=1), fetched(5, b"b", epoch=1), fetched(10, b"c", b"d", epoch=2), fetched(12, b"e", epoch=3))
+    flush(log)
+    end = min(offset, 10)
+    assert log.truncate_to(offset) == end
+    assert (log.log_end_offset, log.high_watermark, log.flushed_offset) == (end, end, end)
+    assert (log.latest_epoch, offsets(log), names(disk, ".log")) == (1, left, segments)
+    flush(log)
+    if clean:
+        close_clean(log)
+    log = open_log(disk, config, recovery_point=end, clean=clean)
+    assert (log.log_end_offset, offsets(log)) == (end, left)
+    assert follow(log, fetched(end + 3, b"f", epoch=4)) == end + 4
+    assert offsets(log) == [*left, end + 3]

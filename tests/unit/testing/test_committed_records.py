@@ -29,3 +29,22 @@ def test_deleted_records_that_a_crash_brings_back_have_no_epoch_and_agree_and_th
     assert all(committed.agrees(restarted, end) for end in (1, 2, 3, 4))
     committed.start = 1
     assert not committed.agrees(restarted, 2)
+
+
+def test_records_that_are_deleted_before_they_are_looked_at_may_be_of_any_epoch() -> None:
+    """Seed 83: committed and deleted by time at the same moment, while a follower still has them."""
+    leader, follower = [open_log(ForgetfulDisk(), leader_epoch=epoch) for epoch in (2, 2)]
+    committed = CommittedRecords()
+    for log in (leader, follower):
+        append(log, make_batch(b"x"))
+    committed.grow(leader, 1)
+    for log in (leader, follower):
+        log.lead_epoch(3)
+        append(log, make_batch(b"x"))
+    leader.delete_records(2)
+    committed.grow(leader, 2)
+    assert committed.agrees(follower, 1)
+    assert committed.agrees(follower, 2)
+    append(leader, make_batch(b"x"))
+    committed.grow(leader, 3)
+    assert (committed.epoch_of(0), committed.epoch_of(1), committed.epoch_of(2)) == (2, -1, 3)

@@ -50,22 +50,32 @@ class FollowerLogs:
             self._replicas.flusher.request(hosted)
 
     def truncate(self, hosted: "HostedPartition", epoch: int, end_offset: int) -> None:
-        """Truncate the log to where it agrees with the leader's, in which `epoch` ends at `end_offset`."""
-        _, own_end_offset = hosted.log.end_offset_for_epoch(epoch)
-        self.truncate_to(hosted, end_offset if own_end_offset < 0 else min(end_offset, own_end_offset))
+        """Truncate the log to where it agrees with the leader's, in which `epoch` ends at `end_offset`.
 
-    def truncate_to(self, hosted: "HostedPartition", offset: int) -> None:
-        """Cut off what is not before `offset`."""
-        log = hosted.log
-        if offset < log.high_watermark:  # only an unclean election makes this right; see the leader's log
+        That may be before the high watermark without a loss: of a compacted log the leader has no epoch whose records were all removed
+        before it fetched them. What this log had of that epoch, the leader has newer records of.
+        """
+        _, own_end_offset = hosted.log.end_offset_for_epoch(epoch)
+        self._note_loss(hosted, end_offset)
+        self._cut(hosted, end_offset if own_end_offset < 0 else min(end_offset, own_end_offset))
+
+    def truncate_to(self, hosted: "HostedPartition", end_offset: int) -> None:
+        """Cut off what is not before the end of the leader's log."""
+        self._note_loss(hosted, end_offset)
+        self._cut(hosted, end_offset)
+
+    @staticmethod
+    def _note_loss(hosted: "HostedPartition", end_offset: int) -> None:
+        """The leader's log differs from `end_offset` on."""
+        high_watermark = hosted.log.high_watermark
+        if end_offset < high_watermark:  # only an unclean election makes this right; see the leader's log
             reached("cluster: a follower truncated below its own high watermark")
             _LOG.warning(
                 "log truncated below its high watermark, as its new leader has less: partition=%s high_watermark=%d end_offset=%d",
                 hosted.topic_partition,
-                log.high_watermark,
-                offset,
+                high_watermark,
+                end_offset,
             )
-        self._cut(hosted, offset)
 
     def start_at(self, hosted: "HostedPartition", offset: int) -> None:
         """Empty the log, to begin at `offset`: start, high watermark and producers with it."""

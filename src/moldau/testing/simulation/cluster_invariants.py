@@ -58,6 +58,9 @@ class CommittedRecords:
     def grow(self, log: PartitionLog, end: int) -> None:
         """A log shows its records up to `end`."""
         offset = max(self.end, log.start_offset)
+        if self.end < offset <= end:  # they were committed and deleted since the log was looked at last
+            self._starts.append(self.end)
+            self._epochs.append(-1)
         while offset < end:
             epoch = log.epoch_at(offset)
             if not self._epochs or self._epochs[-1] != epoch:
@@ -216,8 +219,10 @@ class ClusterInvariants:
 
     @staticmethod
     def _check_watermark(turn: "_Turn", hosted: HostedPartition, key: Key, high: int) -> None:
+        """It does not fall, but where a follower has truncated what its leader had compacted before it fetched it."""
         epoch, before = hosted.machine.leader_epoch, turn.watermarks.get(key)
-        if before is not None and before[0] == epoch and high < before[1]:
+        refetches = hosted.machine.role is ReplicaRole.FOLLOWER and hosted.log.config.compacts
+        if before is not None and before[0] == epoch and high < before[1] and not refetches:
             raise InvariantError(f"{_name(turn, hosted)}: high watermark fell from {before[1]} to {high} in leader epoch {epoch}")
         if before is None or before != (epoch, high):
             turn.watermarks[key] = epoch, high
