@@ -80,7 +80,8 @@ def test_others_are_served_throughout(tmp_path: Path) -> None:
                 ATTACKS[name](target, choice)
                 assert server.running, server.output[-20:]
                 seen = good.report()
-                print(f"{name}: others waited {seen['longest_s'] * 1000:.0f} ms at most", flush=True)
+                waited_ms, peak_mb = seen["longest_s"] * 1000, server.peak_bytes() / 1e6
+                print(f"{name}: others waited {waited_ms:.0f} ms at most; memory so far {peak_mb:.0f} MB at most", flush=True)
                 longest[name] = max(longest.get(name, 0.0), seen["longest_s"])
                 lost += int(seen["lost"])
                 served += int(seen["served"])

@@ -2,24 +2,24 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
-from moldau.assembly.interpreter import GROWTH, LONGEST_S, RESIDENT_MIN, TRIM_LOOK_S, HeapTrimmer, glibc_trim
+from moldau.assembly.interpreter import FREED, GROWTH, LONGEST_S, RESIDENT_MIN, TRIM_LOOK_S, USED_LOOKS, Heap, HeapTrimmer, glibc_heap
 from moldau.testing.clock import FakeClock
 
 KEEPS_PARTS = """
-from moldau.assembly.interpreter import glibc_trim, resident_bytes
-trim = glibc_trim()
-if trim is None:
-    print("none")
+from moldau.assembly.interpreter import glibc_heap, resident_bytes
+heap = glibc_heap()
+if heap is None:
+    print("none none")
 else:
     kept = [bytes(2000) for _ in range(50_000)]
+    used = heap.used_bytes()
     kept = kept[::10]
     before = resident_bytes()
-    trim()
-    print(before - resident_bytes())
+    heap.trim()
+    print(before - resident_bytes(), used - heap.used_bytes())
 """
 
 FREES_LARGE_BLOCKS = """
@@ -34,15 +34,15 @@ print(before - resident_bytes())
 
 
 class World:
-    """A process whose heaps hold `used` bytes, and `freed` beside them until they are trimmed."""
+    """A process whose heaps hold `used` bytes, and `freed` beside them until they are trimmed. It is its own heap."""
 
-    def __init__(self, *, takes_s: float = 0.001, has_trim: bool = True) -> None:
+    def __init__(self, *, takes_s: float = 0.001, has_heap: bool = True) -> None:
         self.clock = FakeClock()
         self.used = 0
         self.freed = 0
         self.trims = 0
         self._takes_s = takes_s
-        self._has_trim = has_trim
+        self._has_heap = has_heap
         self.told_large = 0
         self.trimmer = HeapTrimmer(self.clock, lambda: self.used + self.freed, self._find, self.clock.monotonic, self._large)
 
@@ -50,13 +50,16 @@ class World:
         assert not self.trims
         self.told_large += 1
 
-    def _find(self) -> Callable[[], object] | None:
-        return self._trim if self._has_trim else None
+    def _find(self) -> Heap | None:
+        return self if self._has_heap else None
 
-    def _trim(self) -> None:
+    def trim(self) -> None:
         self.trims += 1
         self.freed = 0
         self.clock.advance_within(self._takes_s)
+
+    def used_bytes(self) -> int:
+        return self.used
 
     def look(self) -> None:
         self.clock.advance(TRIM_LOOK_S)
@@ -83,6 +86,21 @@ def test_what_was_freed_is_returned_and_again_only_after_growth() -> None:
     assert world.told_large == 1
 
 
+def test_what_was_freed_is_returned_without_growth_once_it_is_much() -> None:
+    """Such memory would come on top of the next large blocks, which are no part of the heap."""
+    world = World()
+    world.used = RESIDENT_MIN + FREED
+    world.look()
+    for freed, trims in ((FREED - 1, 1), (FREED, 2)):
+        world.used, world.freed = RESIDENT_MIN + FREED - freed, freed
+        for _ in range(USED_LOOKS):
+            world.look()
+        assert world.trims == trims
+    for _ in range(USED_LOOKS):
+        world.look()
+    assert (world.trims, world.freed) == (2, 0)
+
+
 def test_a_call_that_took_longer_than_a_request_may_is_the_last() -> None:
     world = World(takes_s=2 * LONGEST_S)
     for _ in range(3):
@@ -93,7 +111,7 @@ def test_a_call_that_took_longer_than_a_request_may_is_the_last() -> None:
 
 @pytest.mark.parametrize("ends", ["closed", "no glibc"])
 def test_nothing_is_done_after_the_end_or_without_glibc(ends: str) -> None:
-    world = World(has_trim=ends == "closed")
+    world = World(has_heap=ends == "closed")
     if ends == "closed":
         world.trimmer.close()
     world.used = 2 * RESIDENT_MIN
@@ -104,16 +122,17 @@ def test_nothing_is_done_after_the_end_or_without_glibc(ends: str) -> None:
 
 
 def test_the_real_call_returns_pages_between_others_that_are_used() -> None:
-    """Nine of ten objects of 2,000 bytes are freed, and more than half of their bytes leave the process."""
-    found = subprocess.run([sys.executable, "-c", KEEPS_PARTS], capture_output=True, text=True, check=True).stdout.strip()
-    if found == "none":
+    """Nine of ten objects of 2,000 bytes are freed: the heap says so, and more than half of their bytes leave the process."""
+    returned, freed = subprocess.run([sys.executable, "-c", KEEPS_PARTS], capture_output=True, text=True, check=True).stdout.split()
+    if returned == "none":
         pytest.skip("no glibc here")
-    assert int(found) > 45_000 * 2000 // 2
+    assert int(returned) > 45_000 * 2000 // 2
+    assert int(freed) >= 45_000 * 2000
 
 
 def test_with_one_heap_large_blocks_leave_the_process_when_they_are_freed() -> None:
     """Every second of 60 blocks of 3 MB is freed; without this they lie in the heap from when a larger one was freed, and stay."""
-    if glibc_trim() is None:
+    if glibc_heap() is None:
         pytest.skip("no glibc here")
     found = subprocess.run([sys.executable, "-c", FREES_LARGE_BLOCKS], capture_output=True, text=True, check=True).stdout
     assert int(found) > 80_000_000
