@@ -10,16 +10,23 @@ everything is healed and drained, and the checker looks at what everyone did and
 
 import os
 import random
+import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ConsumerGroupState
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
+from moldau.testing.broker import Broker
 from moldau.testing.history.checker import assert_clean
 from moldau.testing.history.saving import save
+from support.paper import wait_until
 from support.server import ServerProcess
 from support.sizes import sized
+from support.workload.consumers import Member, join
 from support.workload.run import run
-from support.workload.world import World
+from support.workload.world import NUMBERS, PARTITIONS, World
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 
@@ -53,3 +60,21 @@ def test_no_anomaly_under_faults(tmp_path: Path) -> None:
         assert "__consumer_offsets" in cleaned
         assert "__transaction_state" in cleaned
     assert_clean(world.history, tmp_path, f"(seed {seed})")
+
+
+def test_a_member_closes_while_an_assignment_waits_for_it() -> None:
+    """The library hands the assignment over from within `close`, and answers no question for offsets there."""
+    with Broker() as broker:
+        world = World(broker.bootstrap_servers, 0)
+        admin = AdminClient(world.settings())
+        admin.create_topics([NewTopic(NUMBERS, PARTITIONS, 1)])[NUMBERS].result(30)
+        member = Member(world, "member", group="g", strategy="cooperative-sticky")
+        reading = join(member, "member", [NUMBERS], "g", **member.settings)
+
+        def assigned() -> bool:
+            return bool(admin.describe_consumer_groups(["g"])["g"].result(10).state == ConsumerGroupState.STABLE)
+
+        wait_until(assigned, "the group is stable")  # nothing polls, so that the assignment stays in the library's queue
+        begun = time.monotonic()
+        reading.end()
+        assert time.monotonic() - begun < 30
