@@ -1,12 +1,16 @@
 """Replicas move in phases, and nothing is lost when a controller or a broker ends in any of them."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from moldau.cluster import znodes
 from moldau.cluster.changes import PutState, writes_of
+from moldau.cluster.control import Control, ControlReply, StopReplica
 from moldau.cluster.controller.requests import AlterReassignments, ListReassignments, OngoingReassignment
+from moldau.cluster.queries import LiveBroker
 from moldau.cluster.znodes import PartitionState, decode_topic, encode_isr_change
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
@@ -166,6 +170,37 @@ def test_a_replica_that_ends_meanwhile_is_waited_for_and_one_that_goes_away_is_n
     cluster.settle(5)
     put_isr(cluster, 1, 4, 5)
     assert (node(cluster), state_of(cluster).isr) == (((4, 5), (), ()), (4, 5))
+
+
+@pytest.mark.parametrize("ends", [2, 1], ids=["the leader", "the one that is removed"])
+def test_a_replica_that_is_being_removed_is_not_led_again(ends: int) -> None:
+    """Its broker has deleted it, or does so: it would begin it again, empty, and nothing would have it removed any more."""
+    cluster = cluster_with((1, 2, 3))
+    controller, held = active(cluster), list[Callable[[], object]]()
+    send = controller.runner._send
+
+    def hold(broker: LiveBroker, control: Control, done: Callable[[ControlReply], object]) -> None:
+        if isinstance(control, StopReplica):
+            held.append(partial(send, broker, control, done))
+        else:
+            send(broker, control, done)
+
+    controller.runner._send = hold
+    move(cluster, 2, 3, 4)
+    put_isr(cluster, 1, 2, 3, 4)
+    assert (len(held), state_of(cluster)[:3], node(cluster)[2]) == (1, (2, 2, (2, 3, 4)), (1,))
+    cluster.brokers[1].take()
+    controller.session.hold()  # so that the controller sees both the end and the next registration
+    cluster.brokers[ends].session.expire()
+    cluster.brokers[ends].session.resume()
+    cluster.settle(5)
+    controller.session.release()
+    cluster.settle(5)
+    assert state_of(cluster)[:3] == (2, 3 if ends == 2 else 2, (2, 3, 4))
+    held.pop()()
+    cluster.settle(5)
+    assert node(cluster) == ((2, 3, 4), (), ())
+    assert [each for each in cluster.brokers[1].take() if each.startswith("lead")] == []
 
 
 def test_a_topic_grows_and_goes_while_it_moves() -> None:

@@ -1,4 +1,6 @@
-"""What the controller knows of the cluster. Changed after the tree, never before: what is here has been written or read there."""
+"""What the controller knows of the cluster. Changed after the tree, never before: what is here has been written or read there. But replicas
+that are being removed are left out as soon as the state without them is written, before the topic's node.
+"""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence

@@ -261,13 +261,17 @@ class Reassignments:
     def _targets_written(
         self, topic: TopicImage, states: Mapping[int, PartitionState], end: Callable[[CoordinationError | None], object]
     ) -> None:
-        """The remaining replicas are led by one of them: stop the others, then forget them."""
+        """The remaining replicas are led by one of them: stop the others, then forget them. From now on nothing is sent to those that
+        would have them begin the replica again: an election, or all states at a registration.
+        """
         moves = {index: Move(move_of(topic, index).target, (), ()) for index in states}
+        removed = {index: move_of(topic, index).removing for index in states}
+        named = {index: topic.replicas[index] for index in states}
         led = []
         for index, state in states.items():
+            topic.reassign(index, moves[index].replicas)
             topic.put(index, state, topic.info(index).state_version + 1)
-            led.append(LedPartition(topic.name, topic.topic_id, topic.info(index)._replace(replicas=moves[index].replicas), False))
-        removed = {index: move_of(topic, index).removing for index in states}
+            led.append(LedPartition(topic.name, topic.topic_id, topic.info(index), False))
 
         def written(outcome: WriteResult | CoordinationError) -> None:
             if isinstance(outcome, WriteResult):
@@ -279,6 +283,8 @@ class Reassignments:
                 self._completed()
                 end(None)
             else:
+                for index, replicas in named.items():
+                    topic.reassign(index, replicas)
                 end(outcome)
 
         self._broadcast.lead(led, self._elections.again)
