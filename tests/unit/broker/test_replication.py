@@ -312,6 +312,23 @@ def test_z8_a_later_state_of_this_leader_is_adopted() -> None:
     assert world.machine(1).isr == world.state(1).isr == (1, 2)
 
 
+def test_z8_a_state_from_before_this_term_ends_no_leadership() -> None:
+    """A server of the tree gives it that lags: this broker's may, and not that of the controller. No other election would follow."""
+    world = ReplicaWorld(3)
+    world.lead(1, isr=(1, 2))
+    earlier = world.worlds[1].store.get(STATE)
+    world.lead(1, isr=(1, 2), followers=[])
+    store = world.worlds[1].broker.store
+    read_many = store.read_many
+    store.read_many = lambda requests, done: read_many(requests, lambda found: done([earlier, *found[1:]]))  # type: ignore[method-assign,index]
+    world.fetch_as(3, 1, offset=0)
+    assert world.machine(1).role is ReplicaRole.LEADER
+    assert world.state(1).isr == (1, 2)
+    store.read_many = read_many  # type: ignore[method-assign]
+    world.fetch_as(3, 1, offset=0)
+    assert world.state(1).isr == (1, 2, 3)
+
+
 def test_a_replica_of_another_incarnation_than_the_registered_one_does_not_join() -> None:
     world = ReplicaWorld(2)
     world.lead(1, isr=(1,))

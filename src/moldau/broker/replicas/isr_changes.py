@@ -9,8 +9,9 @@ For each partition one change is under way at a time, and every outcome ends it 
 the tree and the incarnations of those who may join; the followers' progress is looked at when that is known, and no more until the write
 (KAFKA-15221). The write is conditional on the state's version; it names the incarnations of those who join, by which the controller sees
 who has restarted since they were read. Where that differs, the state is read: of this leader and epoch it is
-adopted; otherwise another broker leads, and the controller will say which (librdkafka#1575). Where the outcome is not known the state is
-read until it is, and meanwhile the maximal set counts.
+adopted; otherwise another broker leads, and the controller will say which (librdkafka#1575). A state from before the known one comes from
+a server of the tree that lags, and says nothing. Where the outcome is not known the state is read until it is, and meanwhile the maximal
+set counts.
 """
 
 import logging
@@ -112,14 +113,19 @@ class IsrChanges:
         def found(outcome: StateRead | CoordinationError) -> None:
             if not self._is_current(change):
                 return
-            if not isinstance(outcome, CoordinationError):
-                done(change, outcome)
-            elif change.is_proposed:
-                self._clock.call_later(READ_AGAIN_S, partial(self._read_again, change))
+            if isinstance(outcome, CoordinationError):
+                self._not_known(change)
             else:
-                self._end(change)
+                done(change, outcome)
 
         queries.answer(self._store, query, found)
+
+    def _not_known(self, change: "_IsrChange") -> None:
+        """The state could not be read: of what is proposed the outcome has to be known, otherwise the next fetch or check looks."""
+        if change.is_proposed:
+            self._clock.call_later(READ_AGAIN_S, partial(self._read_again, change))
+        else:
+            self._end(change)
 
     def _read_again(self, change: "_IsrChange") -> None:
         if self._is_current(change):
@@ -173,7 +179,9 @@ class IsrChanges:
         machine = change.hosted.machine
         if found is None:  # the topic is being deleted
             self._settled(change, machine.isr, change.version)
-        elif found.version >= change.version and self._is_ours(change, found):
+        elif found.version < change.version:
+            self._not_known(change)
+        elif self._is_ours(change, found):
             reached("cluster: a leader obeyed another in-sync set than its own")
             self._settled(change, found.state.isr, found.version)
         else:
