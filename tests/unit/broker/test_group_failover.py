@@ -6,6 +6,7 @@ Q1, Q5: defects that other systems had, see docs/decisions/0024-cluster.md.
 from moldau.broker.replicas.manager import FollowerState, LeaderState
 from moldau.broker.replicas.partition_events import SessionDoubted
 from moldau.model.identity import TopicPartition
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -94,6 +95,22 @@ def test_q5_after_a_rolling_restart_each_group_is_served_by_the_broker_that_is_n
         for asked in (1, 2, 3):
             assert found(cluster, group, at=asked) == ("NONE", coordinator_of(cluster, group))
         assert fetch(ClusterClient(cluster, coordinator_of(cluster, group)), group, [T0], version=7) == {T0: number}
+
+
+def test_who_asks_while_no_live_broker_leads_is_answered_when_one_does() -> None:
+    """After three refusals within 300 ms librdkafka's `send_offsets_to_transaction` hangs for ever (librdkafka issue 5456)."""
+    cluster = make_cluster(offsets_topic_replication_factor=1)
+    dead = next(each for each in (coordinator_of(cluster, f"g{number}") for number in range(9)) if each != cluster.controller_id)
+    group = next(each for each in (f"g{number}" for number in range(9)) if coordinator_of(cluster, each) == dead)
+    cluster.kill(dead)
+    cluster.settle()
+    calls = [cluster.send(each, FindCoordinatorRequest(coordinator_keys=[group]), 4) for each in cluster.processes]
+    cluster.settle()
+    assert [call.response for call in calls] == [None, None]
+    cluster.start(dead)
+    cluster.until(lambda: all(call.response is not None for call in calls))
+    named = [call.response.coordinators[0] for call in calls]
+    assert [(name(each.error_code), each.node_id) for each in named] == [("NONE", dead)] * 2
 
 
 def test_a_group_whose_coordinator_ends_continues_in_its_generation_with_its_offsets() -> None:

@@ -145,6 +145,23 @@ class StateTopic:
             yield Suspension(partial(self._broker.clock.call_later, METADATA_LOOK_S))
         raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic '{self.name}' is made, and not known here yet")
 
+    def led(self, keys: "Sequence[str]") -> Steps:
+        """Wait for up to a second while a partition of these keys has no live leader: after one died, until the controller has elected.
+
+        To commit offsets in a transaction, librdkafka asks three times within 70 to 300 ms. Refused each time it waits for ever, whatever
+        its time limit (librdkafka issue 5456).
+        """
+        looks = METADATA_LOOKS_MAX
+        for key in keys:
+            while looks and self._is_leaderless(key):
+                looks -= 1
+                yield Suspension(partial(self._broker.clock.call_later, METADATA_LOOK_S))
+            yield None
+
+    def _is_leaderless(self, key: str) -> bool:
+        leader = self.leader_of(key)
+        return leader != self._broker.broker_id and leader not in self._broker.metadata.brokers
+
     def append(
         self, partition: int, records: "Sequence[KeyValue]", done: "Done", producer: "TransactionalProducer | None" = None
     ) -> int | None:

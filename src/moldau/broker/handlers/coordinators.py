@@ -1,7 +1,6 @@
 """FindCoordinator: where a group's or a transactional id's requests go. The internal topic is made when it is first asked for.
 
-Only this broker leads partitions yet, so it is the coordinator of whatever has one; the answer still comes from the metadata, as it will
-with many brokers.
+The answer is the leader of a partition, by the metadata; where none lives, it waits for a moment for the next one.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -36,6 +35,7 @@ def find_coordinator(services: Services, message: FindCoordinatorRequest, reques
     try:
         topic = _topic(services, message.key_type)
         yield from topic.ensured()
+        yield from topic.led(keys)
         nodes = {each[0]: each[:3] for each in broker_addresses(services, request)}
         answers = []
         for key in keys:
