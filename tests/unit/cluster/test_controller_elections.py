@@ -7,7 +7,7 @@ from moldau.cluster.changes import PutState, PutTopicConfig, writes_of
 from moldau.cluster.control import Control, ControlReply, UpdateMetadata
 from moldau.cluster.znodes import PartitionState, encode_isr_change
 from moldau.model.errors import CoordinationError
-from moldau.ports.coordination import Create, Multi, SessionState, SetData, Write
+from moldau.ports.coordination import Create, Done, GetChildren, GetData, Multi, Request, SessionState, SetData, Write
 from support.controllers import Broker, Cluster
 
 
@@ -111,6 +111,25 @@ def test_a_leader_that_wrote_the_in_sync_set_meanwhile_is_not_overwritten() -> N
     write(cluster, *writes_of(PutState("t", 0, state_of(cluster)._replace(isr=(1, 3)), 0)))
     end(cluster, 1)
     assert seen(cluster) == (3, (3,), ())
+
+
+@pytest.mark.parametrize("read", [GetChildren, GetData])
+def test_the_end_of_a_broker_is_seen_although_reads_of_live_brokers_fail(read: type[GetChildren | GetData]) -> None:
+    """The names, or the registrations: no watch is set then, and nothing else would have them read again."""
+    cluster = cluster_of(4)
+    broker = made(cluster, "t", (1, 2, 3))
+    submit = broker.session.submit
+
+    def fail(request: Request, done: Done) -> None:
+        if isinstance(request, read) and request.path.startswith(znodes.BROKER_IDS):
+            broker.session.fail_next(CoordinationError("no room", retriable=True))
+        submit(request, done)
+
+    broker.session.submit = fail  # type: ignore[method-assign]
+    end(cluster, 1)
+    broker.session.submit = submit  # type: ignore[method-assign]
+    cluster.settle(5)
+    assert seen(cluster) == (2, (2, 3), ())
 
 
 @pytest.mark.parametrize("fails", range(3))

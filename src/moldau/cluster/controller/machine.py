@@ -30,14 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from moldau.cluster import queries
-from moldau.cluster.changes import (
-    Change,
-    ClaimController,
-    DropController,
-    PutTopic,
-    RaiseControllerEpoch,
-    Unregister,
-)
+from moldau.cluster.changes import Change, ClaimController, DropController, PutTopic, RaiseControllerEpoch, Unregister
 from moldau.cluster.controller.broadcast import Broadcast, Countdown, Floors, StepRotation
 from moldau.cluster.controller.elections import Elections
 from moldau.cluster.controller.events import (
@@ -125,7 +118,7 @@ class Controller:
         """A broker that does not answer this one while it is controller."""
         self._replacements: BackOffs | None = None
         self._missed: dict[StoreEvent, None] = {}
-        """Changes that were seen before we were active."""
+        """Changes that were seen before we were active, or could not be read."""
         self._waiting: deque[RequestReceived] = deque()
         self._changes: ClusterChanges | None = None
         self._begin(0)
@@ -156,6 +149,7 @@ class Controller:
             case WakeUp():
                 if self._changes is not None:
                     self._changes.due(now_ms)
+                self._look_at_missed()
                 self._look_at_controller()
             case Continue():
                 self._continues = False
@@ -363,9 +357,7 @@ class Controller:
             self._cluster_changes().suspicion_changed(self._now_ms)
         if any(topic.adding or topic.removing for topic in self.image.topics.values()):
             self._cluster_changes().check_moves(self.image.topics.values())
-        missed, self._missed = self._missed, {}
-        for event in missed:
-            self._store_changed(event)
+        self._look_at_missed()
 
     # What others do
 
@@ -390,8 +382,16 @@ class Controller:
                 case _:
                     assert_never(event)
 
+    def _look_at_missed(self) -> None:
+        for event in tuple(self._missed):
+            del self._missed[event]
+            self._store_changed(event)
+
     def _brokers_read(self, found: dict[int, LiveBroker] | CoordinationError) -> None:
-        if isinstance(found, CoordinationError):
+        if isinstance(found, CoordinationError):  # the watch may not be set
+            _LOG.warning("live brokers not read; they are read again: reason=%s", found)
+            self._missed[BrokersChanged()] = None
+            self._outbox.effects.append(Wake(LOOK_AGAIN_MS))
             return
         before = self.image.live
         self.image.set_brokers(found)
