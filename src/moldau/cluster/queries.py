@@ -359,7 +359,19 @@ def changed_entities(names: Sequence[str]) -> Query[list[str | MalformedNodeErro
 
 def topic_configs(names: Sequence[str]) -> Query[dict[str, dict[str, str] | MalformedNodeError]]:
     """What some topics set themselves that is allowed, those that have a configuration; the error of a malformed one."""
-    found = yield [GetData(znodes.topic_config(name)) for name in names]
+    return _topic_configs(names, (yield [GetData(znodes.topic_config(name)) for name in names]))
+
+
+def topic_configs_and_missing(names: Sequence[str]) -> Query[tuple[dict[str, dict[str, str] | MalformedNodeError], list[str]]]:
+    """The same, and which of these topics are not there, or not yet: a server of the tree may lag behind the one that the controller has
+    written to. A topic and its configuration are made by one write, so that of one that is there the configuration is, too.
+    """
+    found = yield [*(Exists(znodes.topic(name)) for name in names), *(GetData(znodes.topic_config(name)) for name in names)]
+    missing = [name for name, each in zip(names, found, strict=False) if each is None]
+    return _topic_configs(names, found[len(names) :]), missing
+
+
+def _topic_configs(names: Sequence[str], found: Sequence[Result]) -> dict[str, dict[str, str] | MalformedNodeError]:
     there = [(name, each.data) for name, each in zip(names, found, strict=True) if isinstance(each, Data)]
     return {name: _decoded(_decode_topic_config, znodes.topic_config(name), data) for name, data in there}
 

@@ -44,6 +44,9 @@ REMOVED_PER_STEP = 10
 """Partitions whose folders are renamed before other work runs: each takes about 0.1 ms."""
 READ_AGAIN_S = 1.0
 """A read of configurations that failed is repeated after this time."""
+LOOK_AGAIN_S = 0.1
+LOOKS_MAX = 50
+"""So often it is looked whether topics are in the tree that the controller has sent."""
 LOGGED_MAX = 20
 """Partitions that one line of the log names."""
 T = TypeVar("T")
@@ -287,20 +290,32 @@ class MetadataApplier:
         return known is None or known.topic_id != topic_id
 
     def _read_configs(self, names: Sequence[str], broker_epoch: int) -> Generator[Pause, None, dict[str, dict[str, str]]]:
-        """What topics set, read again and again if the store fails; nothing where that is malformed. _IncarnationOverError."""
+        """What topics set, read again and again if the store fails; nothing where that is malformed. _IncarnationOverError.
+
+        Topics that are not in the tree are waited for, for a moment: they may be deleted, or this broker's server of it lags.
+        """
+        looks = 0
         while True:
+            again_s = READ_AGAIN_S
             try:
-                found = yield from self.answered(queries.topic_configs(names))
+                found, missing = yield from self.answered(queries.topic_configs_and_missing(names))
             except CoordinationError as error:
                 if broker_epoch < self.broker_epoch:
                     raise _IncarnationOverError from error
                 _LOG.error("configurations not read; they are read again: topics=%s reason=%s", ",".join(names), error)
             else:
-                for name, values in found.items():
-                    if isinstance(values, MalformedNodeError):
-                        _LOG.error("configuration malformed; defaults apply until it is changed: topic=%s reason=%s", name, values)
-                return {name: values for name, values in found.items() if not isinstance(values, MalformedNodeError)}
-            yield Suspension(partial(self._clock.call_later, READ_AGAIN_S))
+                looks += 1
+                if not missing or looks == LOOKS_MAX:
+                    for name, values in found.items():
+                        if isinstance(values, MalformedNodeError):
+                            _LOG.error("configuration malformed; defaults apply until it is changed: topic=%s reason=%s", name, values)
+                    return {name: values for name, values in found.items() if not isinstance(values, MalformedNodeError)}
+                if broker_epoch < self.broker_epoch:
+                    raise _IncarnationOverError
+                again_s = LOOK_AGAIN_S
+                if looks == 1:
+                    _LOG.warning("topics are not in the coordination tree yet; looking again: topics=%s", ",".join(missing[:LOGGED_MAX]))
+            yield Suspension(partial(self._clock.call_later, again_s))
 
     def answered(self, query: Query[T]) -> Generator[Pause, None, T]:
         """Steps that make a query. CoordinationError."""

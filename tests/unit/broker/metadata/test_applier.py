@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.configs import Change, IncrementalChange, Resource, ResourceType
-from moldau.broker.metadata.applier import READ_AGAIN_S
+from moldau.broker.metadata.applier import LOOK_AGAIN_S, LOOKS_MAX, READ_AGAIN_S
 from moldau.cluster import znodes
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, LedPartition, StoppedTopic, StopReplica
 from moldau.cluster.znodes import encode_config, encode_config_change
@@ -14,7 +14,7 @@ from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, drain
 from moldau.ports.background import InlineBackground
-from moldau.ports.coordination import Done, GetChildren, GetData, Multi, Request
+from moldau.ports.coordination import Create, Done, GetChildren, GetData, Multi, Request
 from support.broker_world import BrokerWorld
 from support.trees import AskedTree
 
@@ -154,16 +154,37 @@ def test_what_a_deletion_brings_to_disk_keeps_other_changes_from_nothing(world: 
     assert replies == ["led", "deleted"]
 
 
-# Malformed configurations
+# Configurations
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_topic_that_a_server_of_the_tree_does_not_have_yet_is_not_opened_with_defaults(world: BrokerWorld, *, is_made: bool) -> None:
+    """The server lags behind the one that the controller has written to; or the topic is deleted already, and holds others up not for long.
+    No notification would follow: a compacted topic would lose records by time, on this broker alone.
+    """
+    info = world.broker.metadata.topics["t"].partitions[0]
+    replies: list[ControlReply] = []
+    control = LeaderAndIsr(EPOCH, (LedPartition("new", b"n" * 16, info, True),))
+    world.broker.applier.apply(world.broker.applier.broker_epoch, control, replies.append)
+    world.clock.advance(1.0)
+    assert (replies, TopicPartition("new", 0) in world.broker.replicas.hosted) == ([], False)
+    if is_made:
+        writes = Create(znodes.topic_config("new"), encode_config({"cleanup.policy": "compact"})), Create(znodes.topic("new"))
+        world.store.multi(writes)
+    world.clock.advance(0.2 if is_made else LOOKS_MAX * LOOK_AGAIN_S)
+    assert replies == [ControlReply()]
+    assert world.partition("new").log.config.compacts is is_made
 
 
 def test_of_many_topics_only_the_one_whose_configuration_is_malformed_has_defaults(
     world: BrokerWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
+    names = ("bad", "good")
+    for name in names:
+        world.store.create(znodes.topic(name), b"")
     world.store.create(znodes.topic_config("good"), encode_config({"retention.ms": "5"}))
     world.store.create(znodes.topic_config("bad"), b"{")
     info = world.broker.metadata.topics["t"].partitions[0]
-    names = ("bad", "good")
     assert (
         send(world, LeaderAndIsr(EPOCH, tuple(LedPartition(name, name.encode().ljust(16), info, True) for name in names))) == ControlReply()
     )
