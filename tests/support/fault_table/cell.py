@@ -21,6 +21,8 @@ from support.workload.world import COPIES, NUMBERS, Worker, World
 
 CALM_S = (0.3, 1.0)
 """Between two faults, at least and at most."""
+CUTTING = ("isolate", "cut", "pause")
+"""How the names of faults begin that keep brokers from one another."""
 TOPICS: Mapping[str, Mapping[str, object]] = {NUMBERS: {}, COPIES: {}, COMPACTED: COMPACTED_SETTINGS}
 LOST = (Kind.LOST_WRITE, Kind.UNSEEN, Kind.COPY_LOST)
 DOUBLED = (Kind.DUPLICATE, Kind.COPY_DOUBLED)
@@ -72,7 +74,7 @@ class Nemesis(Worker):
     def live(self, name: str) -> None:
         if self.stopping.wait(self.random.uniform(*CALM_S)):
             return
-        outage = self.history.outage(self.fault)
+        outage = self.history.outage(self.fault, cut=self.fault.startswith(CUTTING))
         self.faults += FAULTS[self.fault](self.stage, self.stopping.wait)
         self.strikes += 1
         self.history.healed(outage)

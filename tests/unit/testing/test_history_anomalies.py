@@ -12,6 +12,7 @@ import pytest
 from moldau.testing.history.checker import assert_clean, check
 from moldau.testing.history.history import NONE, Outcome
 from moldau.testing.history.kinds import Kind
+from moldau.testing.history.offset_checks import LEARNS_S
 from moldau.testing.history.progress_check import STUCK_S
 from support.told_history import Told
 
@@ -437,6 +438,29 @@ def test_spurious_end(told: Told, end: int) -> None:
 def test_spurious_committed_end(told: Told) -> None:
     told.polled((0, told.stored(0)), (1, told.stored(1)))
     told.end_seen(1, committed=True)
+    assert told.anomalies() == {Kind.SPURIOUS_OFFSET}
+
+
+def test_end_of_a_deposed_leader_while_brokers_are_cut_off(told: Told) -> None:
+    """It has what it had when that began; what was acknowledged by the next leader it does not know."""
+    told.polled((0, told.stored(0)))
+    outage = told.history.outage("isolated", cut=True)
+    told.polled((1, told.stored(1)))
+    told.end_seen(1)
+    assert not told.anomalies()
+    told.end_seen(0)
+    told.history.healed(outage)
+    assert told.anomalies() == {Kind.SPURIOUS_OFFSET}
+
+
+def test_spurious_end_once_a_deposed_leader_has_learnt_of_it(told: Told) -> None:
+    told.polled((0, told.stored(0)))
+    outage = told.history.outage("isolated", cut=True)
+    told.polled((1, told.stored(1)))
+    told.history.healed(outage)
+    for _ in range(int(LEARNS_S) + 1):
+        told.history.now()
+    told.end_seen(1)
     assert told.anomalies() == {Kind.SPURIOUS_OFFSET}
 
 

@@ -159,6 +159,8 @@ class Outage:
     begun: float
     what: str
     ended: float = inf
+    cut: bool = False
+    """Whether brokers do not reach one another, so that a leader that was deposed may answer for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,9 +338,9 @@ class History:
 
     # Faults
 
-    def outage(self, what: str) -> Outage:
-        """A fault begins."""
-        entry = Outage(self.now(), what)
+    def outage(self, what: str, *, cut: bool = False) -> Outage:
+        """A fault begins; with `cut` one that keeps brokers from one another."""
+        entry = Outage(self.now(), what, cut=cut)
         self.outages.append(entry)
         return entry
 

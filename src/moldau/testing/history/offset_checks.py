@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import accumulate
 from math import inf
@@ -13,6 +13,8 @@ from moldau.testing.history.kinds import Anomaly, Kind
 
 _Reach = tuple[float, int, int, bool]
 """From a time on, a partition is known to hold an offset; or, if True, a power cut left it nothing after the offset."""
+LEARNS_S = 2.0
+"""After brokers reach one another again, a deposed leader may answer for so long."""
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ def check_group_offsets(evidence: Evidence) -> Iterator[Anomaly]:
         replaced, latest = register.acknowledged_before(sight.begun)
         if replaced <= evidence.losses.group_since(sight.group, sight.ended):
             replaced, latest = -inf, NONE
-        where = f"group {sight.group}, {evidence.name(sight.partition)}, looked up {sight.begun:.3f}-{sight.ended:.3f} s"
+        where = f"group {sight.group}, {evidence.name(sight.partition)}, looked up until {sight.ended:.3f} s"
         if sight.offset == NONE:
             if latest != NONE:
                 yield Anomaly(Kind.OFFSET_VANISHED, f"{where}: none, after {latest} was committed")
@@ -120,11 +122,18 @@ def _registers(evidence: Evidence) -> dict[tuple[str, int], _Register]:
 def check_ends(evidence: Evidence) -> Iterator[Anomaly]:
     """A13: the end of a partition is after everything that was acknowledged (committed: polled by read_committed) before the look-up.
 
-    And was not lost in a power cut before the look-up's end.
+    And was not lost in a power cut before the look-up's end. While brokers are cut off from one another, and until a deposed leader has
+    learnt of it, its answer counts: it has the end of when that began, or a later one.
     """
     history = evidence.history
+    cuts = sorted((outage.begun, outage.ended + LEARNS_S) for outage in history.outages if outage.cut)
+
+    def as_of(sight: EndSeen) -> EndSeen:
+        begun = min((start for start, end in cuts if start <= sight.ended and sight.begun <= end), default=sight.begun)
+        return replace(sight, begun=min(begun, sight.begun))
+
     for committed in (False, True):
-        sights = sorted((sight for sight in history.ends_seen if sight.committed == committed), key=lambda sight: sight.begun)
+        sights = sorted((as_of(sight) for sight in history.ends_seen if sight.committed == committed), key=lambda sight: sight.begun)
         if sights:
             yield from _check_ends(evidence, sights, _polled(evidence) if committed else _acknowledged(evidence))
 
@@ -146,8 +155,8 @@ def _check_ends(evidence: Evidence, sights: list[EndSeen], known: Iterable[_Reac
         least = min([reached.get(sight.partition, NONE) + 1, *during])
         if sight.offset < least:
             which = "committed end" if sight.committed else "end"
-            where = f"{which} of {evidence.name(sight.partition)}, looked up {sight.begun:.3f}-{sight.ended:.3f} s"
-            yield Anomaly(Kind.SPURIOUS_OFFSET, f"{where}: {sight.offset}, but offset {least - 1} was known before")
+            where = f"{which} of {evidence.name(sight.partition)}, looked up until {sight.ended:.3f} s"
+            yield Anomaly(Kind.SPURIOUS_OFFSET, f"{where}: {sight.offset}, but offset {least - 1} was known at {sight.begun:.3f} s")
 
 
 def _acknowledged(evidence: Evidence) -> Iterator[_Reach]:
