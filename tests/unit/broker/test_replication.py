@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from moldau.broker.replicas.follower_log import FollowerLogs
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.broker.replicas.replication import Replication
 from moldau.log import fetched as fetched_batches
-from moldau.model.errors import CoordinationError, ErrorCode
+from moldau.log.partition_log import PartitionLog
+from moldau.model.errors import CoordinationError, ErrorCode, StorageError
 from moldau.ports.coordination import Delete, SessionEvent, SessionExpiredError, SessionState
 from support.replica_world import STATE, ZERO, ReplicaWorld, fetched, produced
 
@@ -436,6 +438,41 @@ def test_r12_a_batch_that_the_leader_finds_damaged_stops_its_partition_alone() -
     world.flip(1, path, position)
     world.run(2.0)
     assert world.values(2) == [b"to be damaged"]
+
+
+def test_r12_a_bug_with_one_partition_takes_that_offline_alone(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    world = ReplicaWorld(2, partitions=2)
+    world.lead(1)
+    world.lead(1, index=1)
+    apply = FollowerLogs.apply
+
+    def fail(self: FollowerLogs, hosted: HostedPartition, *arguments: Any) -> None:
+        assert hosted.topic_partition != ZERO, "a bug"
+        apply(self, hosted, *arguments)
+
+    monkeypatch.setattr(FollowerLogs, "apply", fail)
+    world.append(1, b"a", acks=1)
+    other = world.append(1, b"other", partition=1)
+    world.run(2.0)
+    assert produced(other) == [(0, 0)]
+    assert [each.partition for each in world.worlds[2].broker.replicas.hosted] == [1]
+    assert "because of a bug: partition=t-0 leader=1" in caplog.text
+
+
+def test_a_disk_that_fails_as_records_are_deleted_takes_the_followers_log_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where they are written: it would be tried again for ever, with part of it done."""
+    world = ReplicaWorld(2)
+    world.lead(1)
+    world.append(1, b"a", b"b")
+    world.run(1.0)
+    world.hosted(1).log.delete_records(1)
+
+    def fail(log: PartitionLog, _offset: int) -> int:
+        raise StorageError("no such device", path=log.directory)
+
+    monkeypatch.setattr(PartitionLog, "delete_records", fail)
+    world.run(1.0)
+    assert ZERO not in world.worlds[2].broker.replicas.hosted
 
 
 def test_r2_a_follower_before_the_start_of_the_leaders_term_does_not_join() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
+from moldau.broker.replicas.appends import AppendBugError
 from moldau.broker.replicas.fetcher import Fetcher
 from moldau.broker.replicas.fetcher_events import (
     Apply,
@@ -220,12 +221,20 @@ class SourceFetcher:
     def _move(
         self, topic_partition: TopicPartition, change: "Callable[[HostedPartition], None]", fetched: int = 0, high_watermark: int = 0
     ) -> None:
-        """Change the log of a partition, by so many bytes that were fetched, and report what it is then."""
+        """Change the log of a partition, by so many bytes that were fetched, and report what it is then. A bug takes this log offline,
+        as one of an append: others do not wait for it, and what it is may not be known.
+        """
         hosted = self._owner.replicas.hosted[topic_partition]
         try:
             change(hosted)
         except (CorruptBatchError, StorageError) as error:
             self._warn(topic_partition, error)
+            self.step(Failed(topic_partition))
+        except Exception as bug:
+            _LOG.error(
+                "fetched batches not applied because of a bug: partition=%s leader=%d", topic_partition, self._source_id, exc_info=bug
+            )
+            self._owner.replicas.storage_failed(hosted, AppendBugError("a bug, see the log of the broker", path=str(topic_partition)))
             self.step(Failed(topic_partition))
         else:
             end = end_of(hosted.log)

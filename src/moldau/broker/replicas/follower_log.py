@@ -35,17 +35,18 @@ class FollowerLogs:
     def apply(self, hosted: "HostedPartition", records: memoryview, high_watermark: int, log_start_offset: int) -> None:
         """Append fetched batches; then show what the leader shows, and drop what the leader has dropped."""
         log = hosted.log
-        if records:
-            try:
-                log.append_as_follower(records, self._clock.time_ms())
-            except StorageError as error:  # some batches may be in the log
-                hosted.machine.grew(log.log_end_offset)
-                self._replicas.storage_failed(hosted, error)
-                raise
-            hosted.machine.grew(log.log_end_offset)
-        self._replicas.step(hosted, LeaderHighWatermark(high_watermark))
-        if log_start_offset > log.start_offset:
-            log.delete_records(min(log_start_offset, log.high_watermark))
+        try:
+            if records:
+                try:
+                    log.append_as_follower(records, self._clock.time_ms())
+                finally:  # where it failed, some batches may be in the log
+                    hosted.machine.grew(log.log_end_offset)
+            self._replicas.step(hosted, LeaderHighWatermark(high_watermark))
+            if log_start_offset > log.start_offset:
+                log.delete_records(min(log_start_offset, log.high_watermark))
+        except StorageError as error:
+            self._replicas.storage_failed(hosted, error)
+            raise
         if log.must_flush:
             self._replicas.flusher.request(hosted)
 
