@@ -7,6 +7,7 @@ import contextlib
 import functools
 import json
 import random
+import re
 import socket
 import struct
 import time
@@ -24,6 +25,7 @@ from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest
 from moldau.protocol.messages.group_members import JoinGroupRequest, JoinGroupRequestProtocol
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
+from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.offset_lookups import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -319,15 +321,18 @@ def aborted_below_an_open_transaction(target: Target, choice: random.Random) -> 
 def resets(target: Target, choice: random.Random) -> None:
     """Requests of many kinds, long ones and such that wait, whose connections are reset at once or a little later.
 
-    The topics that are left are deleted: how many there may be is a bound of its own (`max.partitions`).
+    The topics of the round before are deleted, also those whose creation was under way when it ended: how many there may be is a bound of
+    its own (`max.partitions`).
     """
+    with wire(target) as connected:
+        known = connected.ask(MetadataRequest(None), 5).topics
+        left = [each.name for each in known if re.fullmatch(r"reset-\d.*", each.name)]
+        connected.ask(DeleteTopicsRequest(topic_names=left, timeout_ms=30_000), 5)
     coordinator(target, 0)
     topic(target, "reset")
     topic(target, "reset-walked", produce_validation="records")
-    made: list[str] = []
     for number in range(20):
         name = f"reset-{number}-{choice.randrange(10**9)}"
-        made += (f"{name}-{each}" for each in range(20))
         for request, version in (
             (CreateTopicsRequest([CreatableTopic(f"{name}-{each}", 1, 1) for each in range(20)], timeout_ms=30_000), 5),
             (DeleteTopicsRequest(topic_names=[f"{name}-{each}" for each in range(20)], timeout_ms=30_000), 5),
@@ -341,8 +346,6 @@ def resets(target: Target, choice: random.Random) -> None:
                 if choice.random() < 0.2:
                     connected.socket.shutdown(socket.SHUT_WR)
                 connected.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    with wire(target) as connected:
-        connected.ask(DeleteTopicsRequest(topic_names=made, timeout_ms=30_000), 5)
 
 
 def names_for_the_log(target: Target, choice: random.Random) -> None:
