@@ -86,7 +86,6 @@ class FollowerMachine(RuleBasedStateMachine):
         self.recovery_point = 0
         self.is_exact = True
         """Whether the follower has fetched everything that the leader ever had."""
-        self.has_holes = False
 
     @initialize(
         leader_segment=st.sampled_from([300, 1000, 100_000]),
@@ -98,7 +97,9 @@ class FollowerMachine(RuleBasedStateMachine):
         config = LogConfig(retention_ms=-1, message_timestamp_after_max_ms=2**62)
         self.leader = open_log(self.leader_disk, config._replace(segment_bytes=leader_segment), 0, 0, clean=False)
         self.leader.lead_epoch(0)
-        self.config = config._replace(segment_bytes=segment, index_interval_bytes=interval, segment_index_bytes=index_bytes)
+        self.config = config._replace(
+            cleanup_policy=frozenset({"compact"}), segment_bytes=segment, index_interval_bytes=interval, segment_index_bytes=index_bytes
+        )
         self.follower = open_log(self.disk, self.config, 0, 0, clean=False)
 
     # The leader
@@ -172,7 +173,7 @@ class FollowerMachine(RuleBasedStateMachine):
             if header.base_offset < self.follower.log_end_offset or header.producer_id >= 0 or random.random() < 0.5:
                 kept.append(batch)
             else:
-                self.is_exact, self.has_holes = False, True
+                self.is_exact = False
         self.source = kept
 
     # The follower
@@ -263,8 +264,8 @@ class FollowerMachine(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**32))
     def crash(self, seed: int) -> None:
-        """Recovery takes a hole after the recovery point for a lost segment, and cuts there: the leader has what is missing."""
-        durable = self.recovery_point if self.has_holes else self.follower.flushed_offset
+        """What was flushed is there, whether or not a checkpoint says so, and whatever the leader has compacted."""
+        durable = self.follower.flushed_offset
         start_offset = self.follower.start_offset
         self.disk.crash(Random(seed))
         self.follower = open_log(self.disk, self.config, self.recovery_point, start_offset, clean=False)

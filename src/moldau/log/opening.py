@@ -47,8 +47,8 @@ class OpenedLog(NamedTuple):
 class Opening:
     """Opens one log.
 
-    Compaction leaves holes only before the recovery point. `holes_anywhere`: nobody knows that point of a log that was compacted.
-    `adopted`: another system wrote it; the same holds.
+    Compaction leaves holes only before the recovery point, and what is fetched of a compacted log only in segments. `holes_anywhere`: that
+    point is not known of a log that was compacted. `adopted`: another system wrote it; the same holds.
 
     Everything before the recovery point was on disk. If some of it is missing or damaged now, the log is not opened, and its files stay as
     they are, unless that is accepted (`accept_loss`).
@@ -238,6 +238,7 @@ class Opening:
             folder=self._directory,
             durable_offset=durable_offset,
             holes_allowed=self._holes_allowed,
+            holes_in_segments=self._config.compacts,
             now_ms=self._now_ms,
         )
         read = recovery.run(self._config.index_interval_bytes, self._config.file_delete_delay_ms)

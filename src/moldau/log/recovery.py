@@ -3,8 +3,10 @@
 Before the recovery point all was synced, so there headers are enough. After it a crash may have left anything: bytes that never
 reached the disk, zeros, old contents of the blocks, a later segment whole and an earlier one short. So each batch must match its checksum
 and begin exactly where the one before it ended (the checksum does not cover the base offset); at the first that does not, the file
-is cut, and the segments after it go. Compaction leaves holes, but only before the recovery point; where another system has compacted,
-or the recovery point is not known, an offset may also be skipped.
+is cut, and the segments after it go. Compaction leaves holes before the recovery point; where another system has compacted, or the
+recovery point is not known, an offset may also be skipped after it. A follower gets holes with what it fetches of a compacted log, within
+a segment: there a batch stands where the one before it ended in the file, so that nothing is missing between them. Between segments the
+end of the earlier one may be.
 Leader epochs must not fall: after an earlier cut, blocks may still hold whole batches of an earlier leadership, with offsets that fit.
 
 Indexes are sparse copies of the log and are rebuilt as the batches pass. They are not synced with every flush, so of the segment that
@@ -112,6 +114,7 @@ class Recovery:
         folder: str,
         durable_offset: int,
         holes_allowed: bool,
+        holes_in_segments: bool,
         now_ms: int,
     ) -> None:
         self._files = files
@@ -124,6 +127,7 @@ class Recovery:
         self._folder = folder
         self._durable_offset = durable_offset
         self._holes_allowed = holes_allowed
+        self._holes_in_segments = holes_allowed or holes_in_segments
         self._now_ms = now_ms
 
     def run(self, index_interval: int, delete_delay_ms: int) -> list[Segment]:
@@ -178,7 +182,7 @@ class Recovery:
                 position, due = at + header.size, header.last_offset + 1
             latest = self._epochs.latest
             for (at, size, base_offset, last_offset), header, batch in scan(file, position, segment.size, due):
-                if base_offset != due and not self._holes_allowed:
+                if base_offset != due and not self._holes_in_segments:
                     raise BadBatchError(file.path, at, due, f"base offset {base_offset} where {due} is due")
                 if 0 <= header.partition_leader_epoch < latest:
                     raise BadBatchError(file.path, at, due, f"leader epoch {header.partition_leader_epoch} after {latest}")

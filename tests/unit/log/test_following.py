@@ -9,7 +9,7 @@ from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import CorruptBatchError, PeerError, StorageError
 from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk
-from support.one_log import NOW_MS, append, close_clean, flush, make_batch, names, new_disk, offsets, open_log, stage
+from support.one_log import DIRECTORY, NOW_MS, append, close_clean, flush, make_batch, names, new_disk, offsets, open_log, stage
 
 FAR = 3_000_000_000
 """More offsets than one index can tell apart."""
@@ -231,3 +231,23 @@ def test_a_log_with_holes_ends_where_it_was_truncated_also_after_a_start(
     assert (log.log_end_offset, offsets(log)) == (end, left)
     assert follow(log, fetched(end + 3, b"f", epoch=4)) == end + 4
     assert offsets(log) == [*left, end + 3]
+
+
+@pytest.mark.parametrize("segment_bytes", [100_000, 150])
+def test_a_follower_keeps_after_a_crash_what_it_fetched_of_a_compacted_log(segment_bytes: int) -> None:
+    """It is in sync, and may be all that is left: nothing is missing where the leader has compacted (seed 581)."""
+    disk, config = new_disk(), LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=segment_bytes)
+    log = open_log(disk, config)
+    follow(log, fetched(3, b"a"), fetched(5, b"b"), fetched(9, b"c"), fetched(10, b"d"))
+    log = open_log(disk, config)
+    assert (log.log_end_offset, offsets(log)) == (11, [3, 5, 9, 10])
+
+
+def test_the_lost_end_of_a_segment_is_no_hole_of_compaction() -> None:
+    disk, config = new_disk(), LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=150)
+    log = open_log(disk, config)
+    follow(log, fetched(3, b"a"), fetched(5, b"b"), fetched(9, b"c"), fetched(10, b"d"))
+    assert names(disk, ".log") == [0, 6]
+    disk.open(f"{DIRECTORY}/{0:020d}.log", writable=True).truncate(len(fetched(3, b"a")))
+    log = open_log(disk, config)
+    assert (log.log_end_offset, offsets(log)) == (4, [3])
