@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from moldau.broker.replicas.partition_events import ReplicaRole
+from moldau.cluster import znodes
 from moldau.model.identity import TopicPartition
+from moldau.ports.coordination import Children, Delete, GetChildren, Multi
+from moldau.protocol.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from moldau.protocol.messages.partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -24,6 +31,7 @@ from moldau.protocol.messages.topics import (
     DeleteTopicState,
 )
 from moldau.protocol.records.batch import RecordBatchBuilder
+from moldau.testing.coordination import FakeSession
 from support.cluster_world import ClusterWorld
 
 IDS = (1, 2, 3)
@@ -89,6 +97,31 @@ def test_a_topic_that_was_deleted_meanwhile_is_not_in_its_metadata(*, restarts: 
     delete(cluster, "gone")
     come_back(cluster, restarts=restarts)
     assert list(cluster.broker(AWAY).metadata.topics) == ["stays"]
+
+
+@pytest.mark.parametrize("is_notified", [True, False])
+def test_a_configuration_that_was_changed_meanwhile_is_obeyed_also_when_its_notification_is_removed(*, is_notified: bool) -> None:
+    """R17: notifications are removed after 15 minutes. The broker would lead with a minimum of in-sync replicas that holds no more."""
+    cluster = ClusterWorld(*IDS)
+    create(cluster, "t", (AWAY, 1, 2))
+    leave(cluster, restarts=False)
+    edits = [IncrementalAlterableConfig("min.insync.replicas", 0, "2")]
+    request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(2, "t", edits)])
+    (result,) = cluster.ask(cluster.controller_id, request, 1).responses
+    assert result.error_code == 0
+    if not is_notified:
+        tree = cluster.tree.session()
+        tree.submit(GetChildren(znodes.CONFIG_CHANGES), lambda found: remove(tree, found))
+    cluster.advance(1.0)
+    come_back(cluster, restarts=False)
+    assert cluster.broker(AWAY).replicas.hosted[TopicPartition("t", 0)].machine.min_insync_replicas == 2
+    assert cluster.broker(AWAY).metadata.topic_config("t") == {"min.insync.replicas": "2"}
+
+
+def remove(tree: FakeSession, found: object) -> None:
+    assert isinstance(found, Children)
+    assert found.names
+    tree.submit(Multi(tuple(Delete(znodes.config_change(name)) for name in found.names)), lambda _outcome: None)
 
 
 @pytest.mark.parametrize("restarts", [True, False])

@@ -1,10 +1,11 @@
 """Applies changed configurations, also those that tools write: reads what a notification is about, and has it obeyed.
 
-A change that is written here is answered when this broker obeys it (`when_applied`). What could not be read is read again.
+A change that is written here is answered when this broker obeys it (`when_applied`). What could not be read is read again. Notifications
+are removed after a while: after the end of a session all configurations are compared.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.metadata.applier import READ_AGAIN_S, MetadataApplier
@@ -13,7 +14,7 @@ from moldau.cluster.snapshot import MetadataCache
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import CoordinationError
-from moldau.model.steps import Steps
+from moldau.model.steps import UNFINISHED, Pause, Steps
 
 if TYPE_CHECKING:
     from moldau.ports.clock import Clock
@@ -43,10 +44,13 @@ class ConfigApplier:
         self._reconfigured = reconfigured
         self._clock = clock
         self._reads_again = False
+        self._must_compare = False
+        """Whether notifications may have been removed since the last ones were read."""
         self._waiting: dict[str, Callable[[], object]] = {}
 
-    def apply_new(self) -> None:
-        """There may be new notifications."""
+    def apply_new(self, *, compares: bool = False) -> None:
+        """There may be new notifications. `compares`: and others that were removed before they could be read."""
+        self._must_compare = self._must_compare or compares
         self._applier.run(self._apply_new())
 
     def when_applied(self, notification: str | None, done: Callable[[], object]) -> None:
@@ -57,16 +61,21 @@ class ConfigApplier:
             self._waiting[notification] = done
 
     def _apply_new(self) -> Steps:
+        compares, self._must_compare = self._must_compare, False
         try:
             names = yield from self._applier.answered(queries.notification_names())
             new = [name for name in names if name > self._last]
-            for entity in (yield from self._applier.answered(queries.changed_entities(new))):
+            changed: Sequence[str | MalformedNodeError] = yield from self._applier.answered(queries.changed_entities(new))
+            if compares:
+                changed = yield from self._different()
+            for entity in changed:
                 if isinstance(entity, MalformedNodeError):
                     _LOG.error("notification of a changed configuration skipped: reason=%s", entity)
                 else:
                     yield from self._apply(entity)
         except CoordinationError as error:
             _LOG.error("changed configurations not read; they are read again: reason=%s", error)
+            self._must_compare = self._must_compare or compares
             if not self._reads_again:
                 self._reads_again = True
                 self._clock.call_later(READ_AGAIN_S, self._read_again)
@@ -79,6 +88,17 @@ class ConfigApplier:
         """Also for the watch, which a read that has failed may not have set."""
         self._reads_again = False
         self.apply_new()
+
+    def _different(self) -> Generator[Pause, None, list[str]]:
+        """The brokers' configurations, and those of topics that are not as they are known here."""
+        known = self._cache.snapshot
+        found = yield from self._applier.answered(queries.topic_configs(list(known.topics)))
+        different = [f"brokers/{znodes.DEFAULT_ENTITY}", f"brokers/{self._broker_id}"]
+        for name, values in found.items():
+            if isinstance(values, MalformedNodeError) or values != known.topic_config(name):
+                different.append(f"topics/{name}")
+            yield UNFINISHED
+        return different
 
     def _apply(self, entity: str) -> Steps:
         kind, _, name = entity.partition("/")

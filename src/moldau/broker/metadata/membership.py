@@ -95,6 +95,8 @@ class ClusterMembership:
         self._configs: ConfigApplier | None = None
         self._has_missed = False
         """Whether configurations may have changed, since they were read, without an event that was applied."""
+        self._has_expired = False
+        """Whether a session has ended since they were read: notifications may have been removed."""
         self._registrar: Registration
         self._registration: tuple[int, int] | None = None
         """Incarnation and session of the registration that was made with the cluster."""
@@ -375,12 +377,13 @@ class ClusterMembership:
                 self._apply_missed()
             else:  # the watch is lost
                 self._has_missed = True
+                self._has_expired = self._has_expired or event.state is SessionState.EXPIRED
 
     def _apply_missed(self) -> None:
         """Of a topic that the controller has not sent yet nothing would be applied, so this waits for the end of the start."""
         if self._has_missed and self._is_serving:
-            self._has_missed = False
-            self._config_applier().apply_new()
+            compares, self._has_missed, self._has_expired = self._has_expired, False, False
+            self._config_applier().apply_new(compares=compares)
 
     def _config_applier(self) -> "ConfigApplier":
         """Loaded when first needed."""
