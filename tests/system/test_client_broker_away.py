@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from moldau.broker.handlers import coordinators
 from moldau.client import (
     AsyncConsumer,
     CommitError,
@@ -19,6 +20,7 @@ from moldau.client import (
     TransactionError,
     create_message_streams,
 )
+from moldau.protocol.messages.find_coordinator import Coordinator
 from moldau.testing.broker import Broker
 
 pytestmark = pytest.mark.system
@@ -158,6 +160,36 @@ def test_an_outage_is_one_line(broker: Broker, caplog: pytest.LogCaptureFixture)
         told = [message for message in told if broker.bootstrap_servers in message]
         assert sorted(message[: len(text)] for message, text in zip(sorted(told), wait_for, strict=True)) == wait_for
         consumer.close(LIMIT_S)
+
+
+@pytest.mark.parametrize("refusals", [2, 3])
+def test_offsets_are_committed_in_a_transaction_although_librdkafka_has_given_up_looking_for_the_coordinator(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, refusals: int
+) -> None:
+    """After three refusals it waits for a connection that is made or ends."""
+    monkeypatch.setattr("moldau.client.settings.IDLE_MS_MAX", 1_000)
+    find, asked = coordinators._answer, []
+
+    def refusing(services: Any, topic: Any, nodes: Any, key: str) -> Coordinator:
+        if key == "g":
+            asked.append(key)
+            nodes = nodes if len(asked) > refusals else {}
+        return find(services, topic, nodes, key)
+
+    def copy() -> None:
+        with producer.transaction() as transaction:
+            transaction.commit_offsets(consumer, {T0: 9})
+
+    producer = Producer(broker.bootstrap_servers, transactional_id="x")
+    with reading(broker, auto_commit=False) as consumer:
+        monkeypatch.setattr(coordinators, "_answer", refusing)
+        copying = threading.Thread(target=copy, daemon=True)
+        copying.start()
+        copying.join(LIMIT_S)
+        assert not copying.is_alive()
+        assert consumer.committed([T0]) == {T0: 9}
+    producer.close()
+    assert len(asked) > refusals
 
 
 def test_a_transactional_producer_gives_up_without_a_broker() -> None:

@@ -106,6 +106,8 @@ NEW_TOPIC_WAIT_MS = 5_000
 MAX_POLL_INTERVAL_MS = 300_000
 CLOSE_TIMEOUT_MS = 5_000
 """How long a consumer that is closed waits for its last commit."""
+IDLE_MS_MAX = 20_000
+"""A connection of a transactional producer that is silent for so long is closed."""
 RECONNECT_MS_MAX = 1_000
 """Between two attempts to reach a broker that is away; so has the Java client."""
 FETCH_PAUSE_MS = 10
@@ -206,6 +208,10 @@ def producer_settings(
         made["transactional.id"] = transactional_id
         made["transaction.timeout.ms"] = transaction_timeout_ms
         made["delivery.timeout.ms"] = min(delivery_timeout_ms, transaction_timeout_ms)
+        # Librdkafka looks for a group's coordinator three times within 300 ms, and then again only when a connection is made or ends,
+        # whatever the call's time limit (issue 5456); nor does it see that it has dropped the one it knew, which the brokers named no more
+        # (5511). Connections that end for being idle wake it.
+        made["connections.max.idle.ms"] = IDLE_MS_MAX
         # Once all brokers were away at a time, librdkafka 2.12 and later restart from the bootstrap servers, and committing offsets in a
         # transaction then waits for ever for a coordinator that they have forgotten (librdkafka issues 5456 and 5511).
         from confluent_kafka import libversion

@@ -65,7 +65,8 @@ class Transactions:
         self.history = worker.history
         self.number = self.history.add_producer(name, transactional_id=transactional_id, copies_for=copies_for)
         settings = worker.world.settings(transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_LIMIT_MS, linger_ms=2)
-        settings["metadata.recovery.strategy"] = "none"  # else it may wait for ever for a broker that it forgot (librdkafka issue 5511)
+        # else `send_offsets_to_transaction` may wait for ever, see `moldau.client.settings.producer_settings`
+        settings |= {"metadata.recovery.strategy": "none", "connections.max.idle.ms": 2000}
         self.producer: Any = (
             JavaProducer(java, name, transactional_id, TRANSACTION_LIMIT_MS) if java is not None else confluent_kafka.Producer(settings)
         )
