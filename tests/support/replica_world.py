@@ -176,6 +176,13 @@ class ReplicaWorld:
                 for end in link.ends:
                     end.lost()
 
+    def gone(self, broker_id: int) -> None:
+        """The others learn that a broker is not registered any more."""
+        for each, world in self.worlds.items():
+            cache = world.broker.cache
+            live = [info for info in cache.snapshot.brokers.values() if info.broker_id != broker_id]
+            cache.snapshot = cache.snapshot.updated(live, each, (), (), {})
+
     def values(self, broker_id: int, offset: int = 0) -> list[bytes | None]:
         """All that a broker's log has from an offset on."""
         log = self.hosted(broker_id).log

@@ -48,7 +48,7 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.API_VERSIONS: "api.api_versions",
     ApiKey.CREATE_TOPICS: "handlers.topics",
     ApiKey.DELETE_TOPICS: "handlers.topics",
-    ApiKey.DELETE_RECORDS: "handlers.topics",
+    ApiKey.DELETE_RECORDS: "handlers.delete_records",
     ApiKey.INIT_PRODUCER_ID: "handlers.init_producer_id",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "handlers.offset_lookups",
     ApiKey.ADD_PARTITIONS_TO_TXN: "handlers.transactions",

@@ -1,15 +1,14 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords."""
+"""CreateTopics, DeleteTopics, CreatePartitions."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices, PartitionServices
-from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices
 from moldau.broker.request import Reply, Request
 from moldau.cluster.controller.requests import GrowthSpec, PlannedTopic, TopicSpec
 from moldau.cluster.internal_topics import check_unprotected
 from moldau.cluster.snapshot import TopicInfo, twice, unknown_topic
-from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import format_id
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
@@ -24,11 +23,6 @@ from moldau.protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeletableTopicResult,
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
@@ -36,15 +30,10 @@ from moldau.protocol.messages.topics import (
 
 if TYPE_CHECKING:
     from moldau.broker.metadata.admin import ClusterAdmin
-    from moldau.broker.replicas.purgatory import Purgatory
 
 
-class Services(AdminServices, ConfigServices, MetadataServices, PartitionServices, Protocol):
+class Services(AdminServices, ConfigServices, MetadataServices, Protocol):
     """What these handlers use of the broker."""
-
-    @property
-    def purgatory(self) -> "Purgatory":
-        """Fetches that wait."""
 
     @property
     def admin(self) -> "ClusterAdmin":
@@ -194,64 +183,8 @@ def create_partitions(services: Services, message: CreatePartitionsRequest, requ
     )
 
 
-HIGH_WATERMARK = -1
-
-
-def delete_records(services: Services, message: DeleteRecordsRequest, request: Request, reply: Reply) -> Steps:
-    """Delete what lies before each offset.
-
-    Codes: UNKNOWN_TOPIC_OR_PARTITION; OFFSET_OUT_OF_RANGE beyond the high watermark; LEADER_NOT_AVAILABLE where a new leader does not know
-    that yet; POLICY_VIOLATION where the topic is only compacted or protected; INVALID_TOPIC_EXCEPTION where it is internal.
-    """
-    topics = []
-    for topic in message.topics:
-        name = topic.name.encode()
-        led = services.partitions_of(name, by_id=False)
-        results = []
-        for wanted in topic.partitions:
-            yield None
-            index = wanted.partition_index
-            try:
-                partition = led.get(index)
-                if partition is None:
-                    raise services.missing_partition(name, index, by_id=False)
-                first = _delete_before(services, partition, wanted)
-                services.admin_log.note(request, "records deleted", partition=partition.topic_partition, before_offset=first)
-                results.append(DeleteRecordsPartitionResult(index, first))
-                services.purgatory.changed((partition,))
-            except PeerError as error:
-                results.append(DeleteRecordsPartitionResult(index, -1, error.code))
-            except StorageError as error:
-                assert partition is not None, "only a log raises it"
-                services.storage_failed(partition, error)
-                results.append(DeleteRecordsPartitionResult(index, -1, ErrorCode.KAFKA_STORAGE_ERROR))
-        topics.append(DeleteRecordsTopicResult(topic.name, results))
-    reply(DeleteRecordsResponse(topics=topics))
-
-
-def _delete_before(services: Services, partition: HostedPartition, wanted: DeleteRecordsPartition) -> int:
-    """Delete the records before the offset wanted; the first one left."""
-    log = partition.log
-    if partition.is_internal:
-        raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition} is internal: no client may delete from it")
-    check_unprotected(services.config, partition.topic_partition.topic, "delete its records")
-    if not log.config.deletes and log.config.compacts:
-        raise PeerError(ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition}: cleanup.policy is compact, records go by key")
-    offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
-    if partition.shows_too_little and (wanted.offset == HIGH_WATERMARK or offset > log.high_watermark):
-        raise PeerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.topic_partition}: the high watermark is not known yet")
-    if not 0 <= offset <= log.high_watermark:
-        raise PeerError(
-            ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.topic_partition}: offset {offset} is beyond the high watermark {log.high_watermark}"
-        )
-    if offset > log.start_offset:
-        log.delete_records(offset)
-    return log.start_offset
-
-
 HANDLERS = {
     ApiKey.CREATE_TOPICS: create_topics,
     ApiKey.DELETE_TOPICS: delete_topics,
     ApiKey.CREATE_PARTITIONS: create_partitions,
-    ApiKey.DELETE_RECORDS: delete_records,
 }
