@@ -86,14 +86,13 @@ def reconfigure(stage: Stage, hold: Hold, *, kills: bool = False) -> int:
     """Three replicas, one, three. `kills`: the broker that leads meanwhile dies when the others are to get their replicas back."""
     partition = stage.partition()
     every = stage.chance.sample(stage.cluster.broker_ids, 3)
-    stage.cluster.reassign(stage.topic, partition, every[:1])
+    stage.reassign(partition, every[:1])
     hold(0.3)
+    stage.reassign(partition, every, wait=False)
     if kills:
         stage.cluster.kill(every[1])
-    stage.cluster.reassign(stage.topic, partition, every, wait=False)
-    if kills:
         stage.restart(every[1])
-    stage.cluster.reassign(stage.topic, partition, every)
+    stage.reassign(partition, every)
     return 3 if kills else 2
 
 

@@ -2,7 +2,8 @@
 
 import os
 import random
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -119,6 +120,18 @@ class Stage:
     def restart(self, *broker_ids: int) -> None:
         with self._preloading():
             self.cluster.restart(*broker_ids)
+
+    def reassign(self, partition: int, replicas: Sequence[int], *, wait: bool = True) -> None:
+        """Have the replicas of a partition of the topic there; again while a controller does not know a broker yet, or dies over it."""
+        limit = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                self.cluster.reassign(self.topic, partition, replicas, wait=wait)
+                return
+            except MoldauError:
+                if time.monotonic() > limit:
+                    raise
+            time.sleep(0.1)
 
     def believe(self, broker_id: int, *, clock_step_s: int = 0, no_space: int = 0) -> None:
         """What a broker's process takes for true of its clock and its disk. Nothing, if it has ended."""

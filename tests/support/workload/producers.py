@@ -55,6 +55,11 @@ def _delivered(worker: Worker, value: int, error: confluent_kafka.KafkaError | N
         worker.history.send_ended(value, Outcome.UNKNOWN)
 
 
+def _is_fatal(error: confluent_kafka.KafkaError) -> bool:
+    """Whether the producer can do nothing more. `produce` says so by the code alone."""
+    return bool(error.fatal()) or error.code() == confluent_kafka.KafkaError._FATAL
+
+
 class Transactions:
     """A transactional producer instance with its part of the history."""
 
@@ -112,7 +117,7 @@ class Transactions:
                 error = error_of(second)
             else:
                 return True
-        assert error.fatal(), f"a transaction cannot be ended: {error}"
+        assert _is_fatal(error), f"a transaction cannot be ended: {error}"
         return False
 
     def _abort(self, transaction: int) -> None:
@@ -161,7 +166,7 @@ class TransactionalSender(Worker):
         try:
             self._fill(mine, transaction)
         except confluent_kafka.KafkaException as failure:  # a record of before, which was sent again, has been refused already
-            if not error_of(failure).fatal():
+            if not _is_fatal(error_of(failure)):
                 raise
         assert not mine.end(transaction, commit=True), f"{name} committed after another had taken its transactional id"
         last = heir.begin()
