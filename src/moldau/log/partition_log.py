@@ -13,7 +13,7 @@ thread (`flush_job`, then `flush_done` or `flush_failed`). Everything else belon
 :mod:`moldau.log.opening` starts a log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Self
 
 from moldau.log.appender import AppendResult, LogAppender
@@ -382,9 +382,9 @@ class PartitionLog(LogOffsets):
         """As :meth:`moldau.log.trimmer.LogTrimmer.apply_retention`."""
         return self._trimmer.apply_retention(now_ms)
 
-    def truncate_to(self, offset: int) -> int:
+    def truncate_to(self, offset: int, before_cut: Callable[[int], object] | None = None) -> int:
         """As :meth:`moldau.log.trimmer.LogTrimmer.truncate_to`."""
-        return self._trimmer.truncate_to(offset)
+        return self._trimmer.truncate_to(offset, before_cut)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """As :meth:`moldau.log.trimmer.LogTrimmer.truncate_fully_and_start_at`."""

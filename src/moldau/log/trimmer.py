@@ -133,8 +133,10 @@ class LogTrimmer:
             self._remove_first(found)
         return parts.segments.take_removed()
 
-    def truncate_to(self, offset: int) -> int:
+    def truncate_to(self, offset: int, before_cut: Callable[[int], object] | None = None) -> int:
         """Cut off the batch that holds `offset` and all after it. The new end offset: `offset`, or where that batch began. StorageError.
+
+        `before_cut` is called with the new end offset before anything is cut off; what it raises leaves the log as it is.
 
         Compaction may have removed what was before it: then an empty segment at the new end says where that is, also to a start.
 
@@ -145,14 +147,18 @@ class LogTrimmer:
         if offset >= parts.offsets.log_end_offset:
             parts.epochs.truncate_end(parts.offsets.log_end_offset)
             return parts.offsets.log_end_offset
+        slot = parts.segments.slot_of(offset)
+        found = None if offset < parts.segments.bases[0] else parts.segments.items[slot].locate(offset)
+        end_offset = offset if found is None else min(offset, found[1].base_offset)
+        if before_cut is not None:
+            before_cut(end_offset)
         if offset < parts.segments.bases[0]:
             self.truncate_fully_and_start_at(offset)
             return offset
         parts.unsynced.truncated()
         self._appender.close()
-        slot = parts.segments.slot_of(offset)
         self._remove_slots(slot + 1, len(parts.segments), f"truncated to offset {offset}")
-        end_offset, end_of_batches = self._cut_active(offset)
+        end_of_batches = self._cut_active(offset, None if found is None else found[0])
         parts.epochs.truncate_end(end_offset)
         parts.snapshots.remove_after(end_offset)
         parts.files.sync_directory(parts.directory)
@@ -231,30 +237,27 @@ class LogTrimmer:
             parts.snapshots.forget(segment.base_offset)
         parts.unsynced.add_directory(parts.directory)
 
-    def _cut_active(self, offset: int) -> tuple[int, int]:
-        """Cut the active segment before the batch that holds `offset`; where the log ends then, and after which offset its last batch."""
+    def _cut_active(self, offset: int, position: int | None) -> int:
+        """Cut the active segment before the batch that holds `offset`, if one at `position` does; the offset after its last batch then."""
         parts = self._parts
-        end_offset = offset
         segment = parts.segments.active
-        found = segment.locate(offset)
-        if found is not None:
-            end_offset = min(offset, found[1].base_offset)
+        if position is not None:
             segment.check_transactions()
             segment.forget()
             file = parts.files.open(segment.path, writable=True)
             try:
-                file.truncate(found[0])
+                file.truncate(position)
                 file.sync()
             finally:
                 file.release()
-            segment.size = found[0]
+            segment.size = position
             segment.index.truncate_to(segment.size)
             segment.time_index.truncate_to(offset)
             segment.transaction_index.truncate_to(offset)
         end_of_batches = segment.index_end(parts.config.index_interval_bytes)
         segment.store_indexes()
         segment.store_checksums()
-        return end_offset, end_of_batches
+        return end_of_batches
 
     def _end_at(self, offset: int) -> None:
         self._reader.forget_positions()

@@ -11,9 +11,12 @@ from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.broker.replicas.replication import Replication
 from moldau.log import fetched as fetched_batches
+from moldau.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import CoordinationError, ErrorCode, StorageError
+from moldau.model.steps import drain
 from moldau.ports.coordination import Delete, SessionEvent, SessionExpiredError, SessionState
+from support.one_log import flush
 from support.replica_world import STATE, ZERO, ReplicaWorld, fetched, produced
 
 
@@ -151,6 +154,23 @@ def test_a_follower_truncates_below_its_high_watermark_without_a_warning_where_t
     assert "below its high watermark" not in caplog.text
     FollowerLogs(world.worlds[2].broker.replicas, world.clock).truncate(hosted, epoch, 0)
     assert "below its high watermark" in caplog.text
+
+
+def test_no_checkpoint_reaches_beyond_the_end_of_a_log_that_is_truncated_inside_a_batch() -> None:
+    """The batch goes as a whole: after a crash a start would miss the part of it that the checkpoints had as synced."""
+    world = ReplicaWorld(2)
+    world.lead(1)
+    world.append(1, b"a")
+    world.append(1, b"b", b"c", b"d")
+    world.run(1.0)
+    broker, hosted = world.worlds[2].broker, world.hosted(2)
+    flush(hosted.log)
+    drain(broker.logs.checkpoint())
+    assert read_offsets(world.worlds[2].disk, f"/data/{RECOVERY_POINTS}")[ZERO] == 4
+    FollowerLogs(broker.replicas, world.clock).truncate_to(hosted, 3)
+    assert hosted.log.log_end_offset == 1
+    found = [read_offsets(world.worlds[2].disk, f"/data/{name}").get(ZERO, 0) for name in (RECOVERY_POINTS, HIGH_WATERMARKS)]
+    assert found == [1, 1]
 
 
 def test_r7_a_follower_that_had_an_answer_without_records_still_sees_that_it_diverges() -> None:

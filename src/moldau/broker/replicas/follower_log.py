@@ -4,6 +4,7 @@ A log is truncated only after its checkpoints on disk do not reach beyond the ne
 """
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.replicas.fetcher_events import LogEnd
@@ -95,8 +96,7 @@ class FollowerLogs:
                 self._replicas.logs.lower_checkpoints(hosted.topic_partition, min(offset, log.start_offset))
                 log.truncate_fully_and_start_at(offset)
             else:
-                self._replicas.logs.lower_checkpoints(hosted.topic_partition, offset)
-                log.truncate_to(offset)
+                log.truncate_to(offset, partial(self._replicas.logs.lower_checkpoints, hosted.topic_partition))
         except StorageError as error:
             self._replicas.storage_failed(hosted, error)
             raise
