@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from moldau.broker.handlers import offset_lookups
+from moldau.broker.replicas import fetchers
+from moldau.broker.replicas.fetcher_events import LogEnd
 from moldau.broker.replicas.follower_log import FollowerLogs
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition_events import ReplicaRole
@@ -14,6 +17,7 @@ from moldau.log import fetched as fetched_batches
 from moldau.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import CoordinationError, ErrorCode, StorageError
+from moldau.model.identity import TopicPartition
 from moldau.model.steps import drain
 from moldau.ports.coordination import Delete, SessionEvent, SessionExpiredError, SessionState
 from support.one_log import flush
@@ -226,6 +230,29 @@ def test_r9_a_follower_whose_log_ends_before_the_leaders_start_begins_there_with
     assert log.active_producers() == []
     world.run(2.0)
     assert (log.start_offset, log.log_end_offset, machine.high_watermark) == (4, 6, 6)
+
+
+def test_r13_many_partitions_that_end_after_their_leader_are_looked_up_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One answer of a fetch has all of them: with a request for each, those beyond the bound of the connection would end it for all."""
+    count, lookups = 130, list[int]()
+    world = ReplicaWorld(2, partitions=count)
+    for index in range(count):
+        world.lead(2, index=index, isr=(2,), followers=[])
+        world.append(2, b"a", b"b", acks=1, partition=index)
+    look_up = offset_lookups._look_up_epochs
+
+    def count_partitions(services: Any, message: Any, reply: Any) -> Any:
+        lookups.append(sum(len(topic.partitions) for topic in message.topics))
+        return look_up(services, message, reply)
+
+    monkeypatch.setattr(offset_lookups, "_look_up_epochs", count_partitions)
+    monkeypatch.setattr(fetchers, "end_of", lambda log: LogEnd(log.log_end_offset, -1, log.start_offset))  # as where none is known
+    for index in range(count):
+        world.lead(1, index=index, isr=(1,))
+    world.run(3.0)
+    logs = [world.worlds[2].broker.replicas.hosted[TopicPartition("t", index)].log for index in range(count)]
+    assert {log.log_end_offset for log in logs} == {0}
+    assert (sum(lookups), len(lookups) < 10) == (count, True)
 
 
 def test_r10_a_log_that_starts_in_the_middle_of_a_batch_is_fetched_from_there() -> None:

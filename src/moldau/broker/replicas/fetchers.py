@@ -165,6 +165,9 @@ class SourceFetcher:
         self._source_id = source_id
         self._connection: SourceConnection | None = None
         self._timer: Timer | None = None
+        self._lookups: dict[TopicPartition, LookUpEnd] = {}
+        """Those that wait for the answer to the request that is out."""
+        self._is_looking_up = False
         self._silence = SilenceWatch(owner, source_id, lambda: self._connection)
         self._is_closed = False
 
@@ -313,16 +316,24 @@ class SourceFetcher:
         elif not self._is_closed:
             self.step(ResponseArrived(number, response.session_id, _filled(response)))
 
-            def ended(error: Exception | None) -> None:
-                if error is not None:
-                    _LOG.error("fetched batches not applied because of a bug: leader=%d", self._source_id, exc_info=error)
-                self.step(RequestEnded(number) if error is None else RequestFailed(number))
+            def ended(is_applied: bool) -> None:
+                self.step(RequestEnded(number) if is_applied else RequestFailed(number))
 
-            try:
-                if self._owner.slices.run(self._apply(number, response), ended, droppable=False) is None:
-                    ended(None)
-            except Exception as error:
-                ended(error)
+            self._in_turns(self._apply(number, response), ended)
+
+    def _in_turns(self, steps: Steps, ended: "Callable[[bool], object]") -> None:
+        """Apply an answer in turns with other work; `ended` with False if a bug has ended that."""
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                _LOG.error("fetched batches not applied because of a bug: leader=%d", self._source_id, exc_info=error)
+            ended(error is None)
+
+        try:
+            if self._owner.slices.run(steps, done, droppable=False) is None:
+                done(None)
+        except Exception as error:
+            done(error)
 
     def _apply(self, number: int, response: Any) -> Steps:
         for topic in response.responses:
@@ -339,20 +350,41 @@ class SourceFetcher:
     # Where the leader's log ends
 
     def _look_up(self, lookup: LookUpEnd) -> None:
-        topic_partition, epoch = lookup.topic_partition, lookup.leader_epoch
-        wanted = OffsetForLeaderPartition(topic_partition.partition, epoch, epoch)
-        message = OffsetForLeaderEpochRequest(self._owner.broker_id, [OffsetForLeaderTopic(topic_partition.topic, [wanted])])
+        self._lookups[lookup.topic_partition] = lookup
+        if not self._is_looking_up:
+            self._send_lookups()
 
-        def done(response: Any) -> None:
-            end_offset = None
-            if response is not None:
-                (topic,) = response.topics
-                (found,) = topic.partitions
+    def _send_lookups(self) -> None:
+        """Look up all that wait, with one request: one answer of a fetch may ask for as many as there are partitions."""
+        asked, self._lookups = self._lookups, {}
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for (topic, index), lookup in asked.items():
+            wanted = OffsetForLeaderPartition(index, lookup.leader_epoch, lookup.leader_epoch)
+            topics.setdefault(topic, OffsetForLeaderTopic(topic, [])).partitions.append(wanted)
+        self._is_looking_up = True
+        message = OffsetForLeaderEpochRequest(self._owner.broker_id, list(topics.values()))
+        self._request(ApiKey.OFFSET_FOR_LEADER_EPOCH, message, partial(self._looked_up, asked), LOOKUP_VERSIONS)
+
+    def _looked_up(self, asked: "dict[TopicPartition, LookUpEnd]", response: Any) -> None:
+        ends: dict[TopicPartition, int] = {}
+        for topic in () if response is None else response.topics:
+            for found in topic.partitions:
                 if found.error_code == ErrorCode.NONE and found.end_offset >= 0:
-                    end_offset = found.end_offset
-            self.step(EndFound(lookup.number, topic_partition, end_offset))
+                    ends[TopicPartition(topic.topic, found.partition)] = found.end_offset
 
-        self._request(ApiKey.OFFSET_FOR_LEADER_EPOCH, message, done, LOOKUP_VERSIONS)
+        def ended(_is_applied: bool) -> None:
+            for topic_partition, lookup in asked.items():  # without effect where it is applied
+                self.step(EndFound(lookup.number, topic_partition, None))
+            self._is_looking_up = False
+            if self._lookups and not self._is_closed:
+                self._send_lookups()
+
+        self._in_turns(self._apply_ends(asked, ends), ended)
+
+    def _apply_ends(self, asked: "dict[TopicPartition, LookUpEnd]", ends: "dict[TopicPartition, int]") -> Steps:
+        for topic_partition, lookup in asked.items():
+            self.step(EndFound(lookup.number, topic_partition, ends.get(topic_partition)))
+            yield UNFINISHED
 
 
 def _filled(response: Any) -> tuple[tuple[bytes, int], ...]:

@@ -3,6 +3,7 @@
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from moldau.broker.replicas.fetcher import OUT_MAX
 from moldau.broker.replicas.fetchers import ReplicaFetchers
 from moldau.broker.replicas.isr_changes import IsrChanges
 from moldau.broker.replicas.session_doubt import SessionDoubt
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-REQUESTS_OUT_MAX = 100
-"""Of one fetcher: its Fetch, and lookups of partitions whose offsets are out of range."""
+REQUESTS_OUT_MAX = OUT_MAX + 1
+"""Of one fetcher: its Fetches, and the lookup of partitions whose offsets are out of range."""
 
 if TYPE_CHECKING:
 
