@@ -42,7 +42,9 @@ async def compact(context: ClientContext) -> None:
     """Keys that have a record as long as no tombstone goes."""
     count = end = 0
     while context.budget.take():
-        for _ in range(random.choice((1, 5, 20))):
+        for number in range(random.choice((1, 5, 20))):
+            if number and not context.budget.take():
+                break
             count += 1
             key = b"%d" % random.randrange(KEYS)
             value = None if random.random() < 0.2 else b"%d" % count
