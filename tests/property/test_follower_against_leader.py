@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from moldau.log.config import LogConfig
+from moldau.log.damage import Holes
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import CorruptBatchError, StorageError
 from moldau.protocol.records.builder import encode_batch
@@ -35,7 +36,7 @@ CRC_STARTS_AT = 17
 
 
 def open_log(
-    disk: ForgetfulDisk, config: LogConfig, recovery_point: int, start_offset: int, *, clean: bool, holes: bool = False
+    disk: ForgetfulDisk, config: LogConfig, recovery_point: int, start_offset: int, *, clean: bool, holes: Holes = Holes.IN_SEGMENTS
 ) -> PartitionLog:
     return PartitionLog.open(
         disk,
@@ -46,7 +47,7 @@ def open_log(
         start_offset=start_offset,
         clean=clean,
         now_ms=NOW_MS,
-        holes_anywhere=holes,
+        holes=holes,
     )
 
 
@@ -97,9 +98,7 @@ class FollowerMachine(RuleBasedStateMachine):
         config = LogConfig(retention_ms=-1, message_timestamp_after_max_ms=2**62)
         self.leader = open_log(self.leader_disk, config._replace(segment_bytes=leader_segment), 0, 0, clean=False)
         self.leader.lead_epoch(0)
-        self.config = config._replace(
-            cleanup_policy=frozenset({"compact"}), segment_bytes=segment, index_interval_bytes=interval, segment_index_bytes=index_bytes
-        )
+        self.config = config._replace(segment_bytes=segment, index_interval_bytes=interval, segment_index_bytes=index_bytes)
         self.follower = open_log(self.disk, self.config, 0, 0, clean=False)
 
     # The leader
@@ -293,7 +292,7 @@ class FollowerMachine(RuleBasedStateMachine):
         disk.make_directory(DIRECTORY)
         base_offset = min(start_offset, read_header(copied[0]).base_offset) if copied else start_offset
         disk.open(f"{DIRECTORY}/{base_offset:020d}.log", create=True, writable=True).append(copied)
-        return open_log(disk, LogConfig(), 0, start_offset, clean=False, holes=True)
+        return open_log(disk, LogConfig(), 0, start_offset, clean=False, holes=Holes.ANYWHERE)
 
     @invariant()
     @precondition(lambda self: self.is_exact)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from moldau.log.config import LogConfig
+from moldau.log.damage import Holes
 from moldau.log.partition_log import AppendResult, PartitionLog
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
@@ -46,7 +47,7 @@ def open_log(
     now_ms: int = NOW_MS,
     leader_epoch: int = 0,
     adopted: bool = False,
-    holes_anywhere: bool = False,
+    holes: Holes = Holes.NONE,
     accept_loss: bool = False,
 ) -> PartitionLog:
     """Open the log in DIRECTORY."""
@@ -61,7 +62,7 @@ def open_log(
         now_ms=now_ms,
         leader_epoch=leader_epoch,
         adopted=adopted,
-        holes_anywhere=holes_anywhere,
+        holes=holes,
         accept_loss=accept_loss,
     )
 

@@ -4,7 +4,7 @@ If `append_as_leader` or `write_staged` raise StorageError, nothing staged since
 passes: the log can be used as before, reads continue, and the next append tries again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.log.config import LogConfig
@@ -177,11 +177,12 @@ class LogAppender:
         )
         return result
 
-    def append_as_follower(self, records: memoryview, now_ms: int) -> int:
+    def append_as_follower(self, records: memoryview, now_ms: int, before_holes: Callable[[], object] | None = None) -> int:
         """Write whole batches that were fetched from the leader, with their offsets and leader epochs. The new log end offset.
 
         A last batch that is cut off is left out. Nothing but the bytes, offsets and epochs is checked: the leader has accepted the rest.
-        In an empty log the first batch may begin before the log start, which stays where it is (KAFKA-6975).
+        In an empty log the first batch may begin before the log start, which stays where it is (KAFKA-6975). `before_holes` is called first
+        where offsets are left out, as the leader's log was compacted; what it raises leaves the log as it is.
         CorruptBatchError: nothing was written. StorageError: the batches before `log_end_offset` are in the log.
         """
         from moldau.log.fetched import check_fetched
@@ -189,7 +190,12 @@ class LogAppender:
         assert not self.has_staged
         offsets, active = self._offsets, self._segments.active
         is_empty = offsets.start_offset == offsets.log_end_offset and not active.size
-        batches = check_fetched(records, self._producers.partition, offsets.log_end_offset, self._epochs.latest, is_empty=is_empty)
+        end_offset, latest_epoch = offsets.log_end_offset, self._epochs.latest
+        batches, has_holes = check_fetched(records, self._producers.partition, end_offset, latest_epoch, is_empty=is_empty)
+        if has_holes:
+            if before_holes is not None:
+                before_holes()
+            self._reader.holes_allowed = True
         if batches and batches[0].header.base_offset < active.base_offset:
             self._begin_with(batches[0], now_ms)
             del batches[0]
@@ -344,8 +350,6 @@ class LogAppender:
             header, view = batch
             if not self._segment_appender.ready:
                 self._segment_appender.prepare()
-            if header.base_offset > self.staged_end_offset:
-                self._reader.holes_allowed = True
             is_out_of_reach = header.last_offset > self._segment_appender.offset_limit
             if is_out_of_reach or self._segment_appender.must_roll(header.size, header.last_offset, header.max_timestamp, now_ms):
                 self._write_replicated(staged, now_ms)

@@ -1,6 +1,18 @@
 """Damaged files and lost records."""
 
+from enum import Enum
+
 from moldau.model.errors import WorldError
+
+
+class Holes(Enum):
+    """Where offsets that are missing after the recovery point are no loss."""
+
+    NONE = "none"
+    IN_SEGMENTS = "in segments"
+    """A follower fetched them from a log that was compacted: where a batch stands at the end of the one before it, nothing is missing."""
+    ANYWHERE = "anywhere"
+    """The log was compacted, and its recovery point is not known."""
 
 
 class DamagedFileError(WorldError):

@@ -18,14 +18,18 @@ class FetchedBatch(NamedTuple):
     view: memoryview
 
 
-def check_fetched(records: memoryview, partition: str, log_end_offset: int, latest_epoch: int, *, is_empty: bool) -> list[FetchedBatch]:
-    """The batches in `records`, without a last one that is cut off: a fetch may end with one, but sends its first batch whole.
+def check_fetched(
+    records: memoryview, partition: str, log_end_offset: int, latest_epoch: int, *, is_empty: bool
+) -> tuple[list[FetchedBatch], bool]:
+    """The batches in `records`, without a last one that is cut off: a fetch may end with one, but sends its first batch whole. And whether
+    offsets are missing before some.
 
     `log_end_offset`, `latest_epoch`: where the log ends now. `is_empty`: the log has no batch; then the first batch may begin before its
     end, which is in the middle of that batch if the leader's log starts there (KAFKA-6975).
     CorruptBatchError if a batch is damaged, if its offsets are not after those before it, or if its leader epoch is an earlier one.
     """
     found: list[FetchedBatch] = []
+    has_holes = False
     position, left, next_offset = 0, len(records), log_end_offset
     while left >= HEADER_SIZE:
         header = read_header(records, position)
@@ -45,8 +49,9 @@ def check_fetched(records: memoryview, partition: str, log_end_offset: int, late
                 f"the log has {latest_epoch}"
             )
         found.append(FetchedBatch(header, view))
+        has_holes |= header.base_offset > next_offset
         position, left = position + header.size, left - header.size
         next_offset, latest_epoch = header.last_offset + 1, max(latest_epoch, header.partition_leader_epoch)
     if left and not found:
         raise CorruptBatchError(f"{partition}: {left} bytes were fetched for offset {log_end_offset}, which are no whole batch")
-    return found
+    return found, has_holes

@@ -227,7 +227,9 @@ class FutureLogs:
 
     def is_settled(self, future: FutureLog) -> bool:
         """Whether the checkpoints of its directory have lines of the copy by which a start may go."""
-        return future.checkpointed_start == future.source.start_offset
+        key = future.topic_partition
+        has_new_holes = key in self._logs.placements[key].directory.offsets[CLEANED] and key not in future.directory.offsets[CLEANED]
+        return future.checkpointed_start == future.source.start_offset and not has_new_holes
 
     def settling(self, future: FutureLog, now_ms: int) -> Callable[[], None] | None:
         """What brings lines of a copy that was synced into these checkpoints, on any thread, or a StorageError. None if

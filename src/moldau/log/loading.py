@@ -11,7 +11,7 @@ from moldau.log.batches import OldFormatError
 from moldau.log.cache import SegmentCache
 from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from moldau.log.config import LogConfig
-from moldau.log.damage import DamagedFileError, LostRecordsError
+from moldau.log.damage import DamagedFileError, Holes, LostRecordsError
 from moldau.log.directory import LogDirectory
 from moldau.log.housekeeping import Removals
 from moldau.log.log_set import LogSet, Placement
@@ -228,8 +228,7 @@ class Loader:
             clean=clean,
             now_ms=now_ms,
             adopted=placement.directory.adopted,
-            holes_anywhere=key not in offsets[RECOVERY_POINTS]
-            and (key in offsets[CLEANED] or not placement.directory.knows_recovery_points),
+            holes=self._holes(placement, config),
             accept_loss=key in placement.directory.accepted_loss,
             producer_bound=self._producer_bound,
         )
@@ -242,6 +241,17 @@ class Loader:
         placement.opened(log)
         placement.high_watermark = offsets[HIGH_WATERMARKS].get(key, log.start_offset)
         return log
+
+    @staticmethod
+    def _holes(placement: Placement, config: LogConfig) -> Holes:
+        """Compaction leaves holes before the recovery point. After it, a follower has those of the leader's log (`LogSet.note_holes`), also
+        where `cleanup.policy` has changed since.
+        """
+        offsets, key = placement.directory.offsets, placement.topic_partition
+        may_have_some = key in offsets[CLEANED]
+        if key not in offsets[RECOVERY_POINTS] and (may_have_some or not placement.directory.knows_recovery_points):
+            return Holes.ANYWHERE
+        return Holes.IN_SEGMENTS if may_have_some or config.compacts else Holes.NONE
 
     def was_used(self, placement: Placement) -> bool:
         """Whether a partition's folder may ever have held a record. StorageError."""

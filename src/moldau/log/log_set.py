@@ -265,6 +265,17 @@ class LogSet:
         if is_lower:
             placement.directory.checkpoint()()
 
+    def note_holes(self, placement: Placement) -> None:
+        """Before offsets are left out of a log: have a line on disk of one that compaction may have left holes in. StorageError."""
+        cleaned, key = placement.directory.offsets[CLEANED], placement.topic_partition
+        if placement.log is not None and key not in cleaned:
+            cleaned[key] = placement.log.start_offset
+            try:
+                placement.directory.checkpoint()()
+            except StorageError:
+                del cleaned[key]
+                raise
+
     def note_cut(self, placement: Placement) -> None:
         """Offsets that were cut off and are used again are dirty."""
         cut = None if placement.log is None else placement.log.take_cut()

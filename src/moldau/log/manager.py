@@ -284,6 +284,10 @@ class LogManager:
         """As :meth:`moldau.log.log_set.LogSet.lower_checkpoints`."""
         self._logs.lower_checkpoints(self._logs.placements[topic_partition], offset)
 
+    def note_holes(self, topic_partition: TopicPartition) -> None:
+        """As :meth:`moldau.log.log_set.LogSet.note_holes`."""
+        self._logs.note_holes(self._logs.placements[topic_partition])
+
     # Disks
 
     def storage_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:

@@ -12,7 +12,7 @@ from moldau.log.batches import BadBatchError, walk
 from moldau.log.cache import SegmentCache
 from moldau.log.checkpoints import LOG_STARTS
 from moldau.log.config import LogConfig
-from moldau.log.damage import DamagedFileError, LostRecordsError
+from moldau.log.damage import DamagedFileError, Holes, LostRecordsError
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_replay import producers_before, replay_producers
@@ -47,8 +47,7 @@ class OpenedLog(NamedTuple):
 class Opening:
     """Opens one log.
 
-    Compaction leaves holes only before the recovery point, and what is fetched of a compacted log only in segments. `holes_anywhere`: that
-    point is not known of a log that was compacted. `adopted`: another system wrote it; the same holds.
+    `holes`: which are no loss after the recovery point. `adopted`: another system wrote it, and they may be anywhere.
 
     Everything before the recovery point was on disk. If some of it is missing or damaged now, the log is not opened, and its files stay as
     they are, unless that is accepted (`accept_loss`).
@@ -63,7 +62,7 @@ class Opening:
         config: LogConfig,
         *,
         adopted: bool,
-        holes_anywhere: bool,
+        holes: Holes,
         accept_loss: bool,
         now_ms: int,
         producer_bound: ProducerBound | None = None,
@@ -74,7 +73,7 @@ class Opening:
         self._partition = partition
         self._config = config
         self._adopted = adopted
-        self._holes_allowed = adopted or holes_anywhere
+        self._holes = Holes.ANYWHERE if adopted else holes
         self._accept_loss = accept_loss
         self._now_ms = now_ms
         self._segments = Segments(files)
@@ -237,8 +236,7 @@ class Opening:
             report,
             folder=self._directory,
             durable_offset=durable_offset,
-            holes_allowed=self._holes_allowed,
-            holes_in_segments=self._config.compacts,
+            holes=self._holes,
             now_ms=self._now_ms,
         )
         read = recovery.run(self._config.index_interval_bytes, self._config.file_delete_delay_ms)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 from moldau.log.appender import AppendResult, LogAppender
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
+from moldau.log.damage import Holes
 from moldau.log.flush import LogFlush
 from moldau.log.offsets import LogOffsets
 from moldau.log.opening import OpenedLog, Opening
@@ -135,16 +136,15 @@ class PartitionLog(LogOffsets):
         high_watermark: int | None = None,
         cache: SegmentCache | None = None,
         adopted: bool = False,
-        holes_anywhere: bool = False,
+        holes: Holes = Holes.NONE,
         accept_loss: bool = False,
         producer_bound: ProducerBound | None = None,
     ) -> Self:
         """Open the log in a folder, which is made if it is missing.
 
         After a clean stop what was synced then is not checked; otherwise everything from `recovery_point` on is, and truncated where it is
-        damaged (`recovery` says what). Without a `high_watermark` all that is there may be read. `adopted`: another system wrote it;
-        `holes_anywhere`: it was compacted, and the recovery point got lost. Holes after that point are kept in both. LostRecordsError if
-        what was on disk before the recovery point is not there any more, unless `accept_loss`. StorageError;
+        damaged (`recovery` says what). Without a `high_watermark` all that is there may be read. `adopted`: another system wrote it,
+        with holes anywhere. LostRecordsError if what was on disk before the recovery point is missing, unless `accept_loss`. StorageError;
         OldFormatError, a StorageError that names file and offset, for batches of format 0 and 1; BadBatchError for a compacted segment
         that is damaged and was about to take the place of others.
         """
@@ -156,7 +156,7 @@ class PartitionLog(LogOffsets):
             str(topic_partition),
             config,
             adopted=adopted,
-            holes_anywhere=holes_anywhere,
+            holes=holes,
             accept_loss=accept_loss,
             now_ms=now_ms,
             producer_bound=producer_bound,
@@ -203,9 +203,9 @@ class PartitionLog(LogOffsets):
         """As :meth:`moldau.log.appender.LogAppender.append_marker_as_leader`."""
         return self._appender.append_marker_as_leader(producer_id, producer_epoch, marker, now_ms, transaction_version=transaction_version)
 
-    def append_as_follower(self, records: memoryview, now_ms: int) -> int:
+    def append_as_follower(self, records: memoryview, now_ms: int, before_holes: Callable[[], object] | None = None) -> int:
         """As :meth:`moldau.log.appender.LogAppender.append_as_follower`."""
-        return self._appender.append_as_follower(records, now_ms)
+        return self._appender.append_as_follower(records, now_ms, before_holes)
 
     def skip_to(self, offset: int, now_ms: int) -> None:
         """As :meth:`moldau.log.appender.LogAppender.skip_to`."""

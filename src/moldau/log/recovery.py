@@ -4,9 +4,9 @@ Before the recovery point all was synced, so there headers are enough. After it 
 reached the disk, zeros, old contents of the blocks, a later segment whole and an earlier one short. So each batch must match its checksum
 and begin exactly where the one before it ended (the checksum does not cover the base offset); at the first that does not, the file
 is cut, and the segments after it go. Compaction leaves holes before the recovery point; where another system has compacted, or the
-recovery point is not known, an offset may also be skipped after it. A follower gets holes with what it fetches of a compacted log, within
-a segment: there a batch stands where the one before it ended in the file, so that nothing is missing between them. Between segments the
-end of the earlier one may be.
+recovery point is not known, an offset may also be skipped after it. A follower gets holes with what it fetches of a compacted log, and has
+marked its own before, whatever the policy is since. They are within a segment: there a batch stands where the one before it ended in the
+file, so that nothing is missing between them. Between segments the end of the earlier one may be.
 Leader epochs must not fall: after an earlier cut, blocks may still hold whole batches of an earlier leadership, with offsets that fit.
 
 Indexes are sparse copies of the log and are rebuilt as the batches pass. They are not synced with every flush, so of the segment that
@@ -18,7 +18,7 @@ batches, unless their checksum shows that they are what was written: one that is
 from typing import NamedTuple
 
 from moldau.log.batches import BadBatchError, find, scan, walk
-from moldau.log.damage import LostRecordsError
+from moldau.log.damage import Holes, LostRecordsError
 from moldau.log.indexes import IndexBuilder
 from moldau.log.leader_epochs import LeaderEpochs
 from moldau.log.producer_replay import marker_in, mend
@@ -113,8 +113,7 @@ class Recovery:
         *,
         folder: str,
         durable_offset: int,
-        holes_allowed: bool,
-        holes_in_segments: bool,
+        holes: Holes,
         now_ms: int,
     ) -> None:
         self._files = files
@@ -126,8 +125,7 @@ class Recovery:
         self._report = report
         self._folder = folder
         self._durable_offset = durable_offset
-        self._holes_allowed = holes_allowed
-        self._holes_in_segments = holes_allowed or holes_in_segments
+        self._holes = holes
         self._now_ms = now_ms
 
     def run(self, index_interval: int, delete_delay_ms: int) -> list[Segment]:
@@ -143,7 +141,7 @@ class Recovery:
         self._epochs.truncate_end(report.recovery_point)
         while slot < len(segments):
             segment = segments.items[slot]
-            if segment.base_offset != due and not (self._holes_allowed and segment.base_offset > due):
+            if segment.base_offset != due and not (self._holes is Holes.ANYWHERE and segment.base_offset > due):
                 self._allow_cut(due, segment.path, 0, f"the segment begins where offset {due} is due")
                 reached("recovery: removed segments that do not follow")
                 report.removed += segments.remove(slot, len(segments), f"begins where offset {due} is due", delete_delay_ms)
@@ -182,7 +180,7 @@ class Recovery:
                 position, due = at + header.size, header.last_offset + 1
             latest = self._epochs.latest
             for (at, size, base_offset, last_offset), header, batch in scan(file, position, segment.size, due):
-                if base_offset != due and not self._holes_in_segments:
+                if base_offset != due and self._holes is Holes.NONE:
                     raise BadBatchError(file.path, at, due, f"base offset {base_offset} where {due} is due")
                 if 0 <= header.partition_leader_epoch < latest:
                     raise BadBatchError(file.path, at, due, f"leader epoch {header.partition_leader_epoch} after {latest}")

@@ -14,7 +14,7 @@ from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.broker.replicas.replication import Replication
 from moldau.log import fetched as fetched_batches
-from moldau.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
+from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import CoordinationError, ErrorCode, StorageError
 from moldau.model.identity import TopicPartition
@@ -175,6 +175,26 @@ def test_no_checkpoint_reaches_beyond_the_end_of_a_log_that_is_truncated_inside_
     assert hosted.log.log_end_offset == 1
     found = [read_offsets(world.worlds[2].disk, f"/data/{name}").get(ZERO, 0) for name in (RECOVERY_POINTS, HIGH_WATERMARKS)]
     assert found == [1, 1]
+
+
+def test_a_follower_marks_its_log_before_it_appends_what_has_holes() -> None:
+    """A start goes by that, whatever the policy is then."""
+    world = ReplicaWorld(2)
+    world.lead(1, followers=[])
+    world.append(1, b"a", acks=1)
+    world.hosted(1).log.skip_to(5, 0)
+    world.append(1, b"b", acks=1)
+    world.lead(1)
+    marked, disk = [], world.worlds[2].disk
+    while not (log := world.hosted(2).log).log_end_offset:
+        world.clock.advance(0.01)
+        world.network.move()
+        marked.append(read_offsets(disk, f"/data/{CLEANED}"))
+    assert (log.log_end_offset, marked[0], marked[-1]) == (1, {}, {})
+    while log.log_end_offset == 1:
+        world.clock.advance(0.01)
+        world.network.move()
+    assert (log.log_end_offset, read_offsets(disk, f"/data/{CLEANED}")) == (6, {ZERO: 0})
 
 
 def test_r7_a_follower_that_had_an_answer_without_records_still_sees_that_it_diverges() -> None:

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from moldau.log.config import LogConfig
+from moldau.log.damage import Holes
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import CorruptBatchError, PeerError, StorageError
 from moldau.protocol.records.header import stamp
@@ -236,18 +237,18 @@ def test_a_log_with_holes_ends_where_it_was_truncated_also_after_a_start(
 @pytest.mark.parametrize("segment_bytes", [100_000, 150])
 def test_a_follower_keeps_after_a_crash_what_it_fetched_of_a_compacted_log(segment_bytes: int) -> None:
     """It is in sync, and may be all that is left: nothing is missing where the leader has compacted (seed 581)."""
-    disk, config = new_disk(), LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=segment_bytes)
+    disk, config = new_disk(), LogConfig(segment_bytes=segment_bytes)
     log = open_log(disk, config)
     follow(log, fetched(3, b"a"), fetched(5, b"b"), fetched(9, b"c"), fetched(10, b"d"))
-    log = open_log(disk, config)
+    log = open_log(disk, config, holes=Holes.IN_SEGMENTS)
     assert (log.log_end_offset, offsets(log)) == (11, [3, 5, 9, 10])
 
 
 def test_the_lost_end_of_a_segment_is_no_hole_of_compaction() -> None:
-    disk, config = new_disk(), LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=150)
+    disk, config = new_disk(), LogConfig(segment_bytes=150)
     log = open_log(disk, config)
     follow(log, fetched(3, b"a"), fetched(5, b"b"), fetched(9, b"c"), fetched(10, b"d"))
     assert names(disk, ".log") == [0, 6]
     disk.open(f"{DIRECTORY}/{0:020d}.log", writable=True).truncate(len(fetched(3, b"a")))
-    log = open_log(disk, config)
+    log = open_log(disk, config, holes=Holes.IN_SEGMENTS)
     assert (log.log_end_offset, offsets(log)) == (4, [3])

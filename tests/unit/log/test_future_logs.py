@@ -1,5 +1,6 @@
 """A log that moves to another directory has in its copy what it has itself, whatever is done to it meanwhile."""
 
+from functools import partial
 from random import Random
 
 import pytest
@@ -14,7 +15,7 @@ from moldau.model.identity import TopicPartition
 from moldau.model.steps import drain
 from moldau.protocol.records.batch import Record, encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker
-from moldau.protocol.records.header import check_batch, read_header
+from moldau.protocol.records.header import check_batch, read_header, stamp
 from moldau.testing.disk import ForgetfulDisk
 from support.log_moves import copy_all, made, settle, take_over
 from support.logs import CLUSTER, NOW_MS, append, append_values, flush, make_batch, ongoing, values_of
@@ -478,3 +479,21 @@ def test_a_disk_that_fails_once_the_log_has_left_it_takes_nothing_of_it_along() 
     world.take_over()
     assert (world.log.directory, values_of(world.log)) == ("/b/t-0", TEN)
     assert [each.error is None for each in world.manager.describe()] == [False, True]
+
+
+def test_a_copy_whose_lines_are_written_gets_another_for_the_holes_that_its_log_has_since() -> None:
+    """It is a follower's, and the leader has compacted."""
+    world = World()
+    append_each(world.log, *TEN)
+    world.begin()
+    world.copy_all()
+    settle(world.manager, made(world.manager, KEY))
+    batch = make_batch([b"k"])
+    stamp(batch, 20, world.log.leader_epoch)
+    world.log.append_as_follower(batch, NOW_MS, partial(world.manager.note_holes, KEY))
+    world.log.advance_high_watermark(21)
+    world.copy_all()
+    assert not world.futures.is_settled(made(world.manager, KEY))
+    world.take_over()
+    world.crash()
+    assert (world.log.directory, values_of(world.log), world.log.log_end_offset) == ("/b/t-0", [*TEN, b"k"], 21)

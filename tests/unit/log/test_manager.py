@@ -3,6 +3,7 @@
 import logging
 import struct
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -11,7 +12,7 @@ import pytest
 
 from moldau.log.accepting import accept_loss
 from moldau.log.batches import OldFormatError
-from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, format_offsets, parse_offsets
+from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, format_offsets, parse_offsets, read_offsets
 from moldau.log.config import LogConfig
 from moldau.log.directory import ForeignDirectoryError
 from moldau.log.log_set import AllDirectoriesFailedError
@@ -21,6 +22,7 @@ from moldau.model.identity import TopicPartition
 from moldau.model.steps import drain
 from moldau.ports.background import T
 from moldau.ports.filesystem import LockHeldError, MissingFileError
+from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk
 from support.logs import CLUSTER, NOW_MS, TOPIC_ID, append_values, create, flush, make_batch, manager_over, values_of
 
@@ -1084,3 +1086,43 @@ def test_a_damaged_checkpoint_is_not_used_and_costs_nothing(name: str, damage: s
     if name != CLEANED or damage == "flipped":
         assert f"{path}" in caplog.text
         assert "checkpoint not used" in caplog.text or "checkpoint is missing or empty" in caplog.text
+
+
+def hole_before(offset: int, value: bytes) -> memoryview:
+    """A batch of a leader whose log was compacted."""
+    batch = make_batch([value])
+    stamp(batch, offset, 0)
+    return batch
+
+
+@pytest.mark.parametrize("how", ["killed", "no power", "stopped"])
+def test_a_follower_keeps_what_it_fetched_of_a_log_that_was_compacted_before_its_policy_changed(how: str) -> None:
+    """A hole would be damage to readers of a log that was never compacted, and after a crash its end."""
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    log = create(manager, "t")
+    for offset in (0, 5, 9):
+        log.append_as_follower(hole_before(offset, b"%d" % offset), NOW_MS, partial(manager.note_holes, T0))
+    if how == "stopped":
+        manager.shutdown()
+    elif how == "killed":
+        disk.process_ended()
+    else:
+        flush(log)
+        disk.crash()
+    found = restart(disk).get(T0)
+    assert found is not None
+    assert (found.log_end_offset, values_of(found)) == (10, [b"0", b"5", b"9"])
+
+
+def test_a_mark_that_cannot_be_written_is_written_before_the_next_holes() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    log = create(manager, "t")
+    disk.fail = lambda _operation, path: path.startswith("/data/cleaner-offset")
+    with pytest.raises(StorageError):
+        log.append_as_follower(hole_before(5, b"a"), NOW_MS, partial(manager.note_holes, T0))
+    assert log.log_end_offset == 0
+    disk.fail = None
+    log.append_as_follower(hole_before(5, b"a"), NOW_MS, partial(manager.note_holes, T0))
+    assert read_offsets(disk, f"/data/{CLEANED}") == {T0: 0}

@@ -3,12 +3,13 @@
 import logging
 import struct
 import zlib
+from typing import Any
 
 import pytest
 
 from moldau.log.batches import OldFormatError
 from moldau.log.config import LogConfig
-from moldau.log.damage import LostRecordsError
+from moldau.log.damage import Holes, LostRecordsError
 from moldau.log.partition_log import PartitionLog
 from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk
@@ -241,7 +242,7 @@ def test_a_file_with_an_offset_that_no_log_has_is_left_alone(caplog: pytest.LogC
 # After a crash
 
 
-def crashed(disk: ForgetfulDisk, recovery_point: int, config: LogConfig = THREE, **more: bool) -> PartitionLog:
+def crashed(disk: ForgetfulDisk, recovery_point: int, config: LogConfig = THREE, **more: Any) -> PartitionLog:
     return open_log(disk, config, recovery_point=recovery_point, leader_epoch=9, **more)
 
 
@@ -302,15 +303,15 @@ def test_a_segment_that_does_not_begin_where_the_one_before_ends_goes_with_all_a
     assert log.recovery.bytes_cut == 4 * SIZE
 
 
-@pytest.mark.parametrize("how", ["holes_anywhere", "adopted"])
-def test_where_there_was_compaction_holes_are_kept_but_damage_is_not(how: str) -> None:
+@pytest.mark.parametrize("how", [{"holes": Holes.ANYWHERE}, {"adopted": True}])
+def test_where_there_was_compaction_holes_are_kept_but_damage_is_not(how: dict[str, Any]) -> None:
     disk = new_disk()
     filled(disk, 12)
     disk.open(f"{DIRECTORY}/{4:020d}.log", writable=True).truncate(2 * SIZE)
-    log = crashed(disk, 2, THREE, **{how: True})
+    log = crashed(disk, 2, THREE, **how)
     assert offsets(log) == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
     overwrite(disk, f"{4:020d}.log", SIZE + 70, b"?")
-    log = crashed(disk, 2, THREE, **{how: True})
+    log = crashed(disk, 2, THREE, **how)
     assert offsets(log) == [0, 1, 2, 3, 4]
 
 
@@ -318,11 +319,10 @@ def test_compaction_leaves_holes_before_the_recovery_point_only() -> None:
     disk = new_disk()
     filled(disk, 12)
     disk.open(f"{DIRECTORY}/{4:020d}.log", writable=True).truncate(2 * SIZE)
-    compacts = THREE._replace(cleanup_policy=frozenset({"compact"}))
-    assert offsets(crashed(disk, 8, compacts)) == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
+    assert offsets(crashed(disk, 8, holes=Holes.IN_SEGMENTS)) == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
     with pytest.raises(LostRecordsError, match="offset 6: the segment begins where offset 6 is due; the log was on disk up to offset 7"):
-        crashed(disk, 7, compacts)
-    assert offsets(crashed(disk, 6, compacts)) == [0, 1, 2, 3, 4, 5]
+        crashed(disk, 7, holes=Holes.IN_SEGMENTS)
+    assert offsets(crashed(disk, 6, holes=Holes.IN_SEGMENTS)) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_base_offset_that_skips_ahead_is_damage_although_the_checksum_matches() -> None:

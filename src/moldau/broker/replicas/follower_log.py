@@ -39,7 +39,8 @@ class FollowerLogs:
         try:
             if records:
                 try:
-                    log.append_as_follower(records, self._clock.time_ms())
+                    before_holes = partial(self._replicas.logs.note_holes, hosted.topic_partition)
+                    log.append_as_follower(records, self._clock.time_ms(), before_holes)
                 finally:  # where it failed, some batches may be in the log
                     hosted.machine.grew(log.log_end_offset)
             self._replicas.step(hosted, LeaderHighWatermark(high_watermark))
