@@ -16,10 +16,11 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from support.committed import committed_values
 from support.copy_program import FENCED, IMPATIENT
 from support.maven import kafka_libraries
 from support.server import ServerProcess
@@ -126,27 +127,6 @@ def wait_until_written(data: Path, size: int, supervised: Supervised) -> None:
         time.sleep(0.002)
 
 
-def copies(bootstrap: str) -> list[list[bytes]]:
-    """All that read_committed is given, per partition."""
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False}
-    consumer = confluent_kafka.Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(TO, partition, 0) for partition in range(PARTITIONS)])
-    found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-    open_partitions = set(range(PARTITIONS))
-    deadline = time.monotonic() + 60
-    while open_partitions:
-        assert time.monotonic() < deadline, f"no end of partitions {open_partitions}"
-        for message in consumer.consume(5000, 1.0):
-            error = message.error()
-            if error is None:
-                found[message.partition() or 0].append(message.value() or b"")
-            else:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                open_partitions.discard(message.partition() or 0)
-    consumer.close()
-    return found
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_record_is_copied_once_and_in_order(name: str, tmp_path: Path) -> None:
     seed = int(os.environ.get("MOLDAU_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -180,7 +160,7 @@ def test_each_record_is_copied_once_and_in_order(name: str, tmp_path: Path) -> N
                 f"{BROKER_KILLS} kills of the broker, {PROGRAM_KILLS} of the program, {time.monotonic() - begun:.1f} s; {supervised.ends}"
             )
         progress.close()
-        found = copies(server.bootstrap)
+        found = committed_values(server.bootstrap, TO, PARTITIONS)
         assert "Traceback" not in "".join(server.output)
     for partition in range(PARTITIONS):
         assert found[partition] == [b"copy of " + value for value in originals(partition)]
