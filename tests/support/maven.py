@@ -45,6 +45,13 @@ def kafka_libraries(version: str) -> Path:
     return jars(f"kafka-{version}", *coordinates)
 
 
+def connect_libraries(version: str) -> Path:
+    """Apache Kafka's Connect with its file connectors, MirrorMaker 2 and Streams, of Kafka 4."""
+    parts = ("connect-mirror", "connect-runtime", "connect-file", "kafka-streams")
+    logger = f"org.apache.logging.log4j:log4j-slf4j-impl:{_LOG4J}"
+    return jars(f"kafka-connect-{version}", *(f"org.apache.kafka:{each}:{version}" for each in parts), logger)
+
+
 def _fetch(directory: Path, coordinates: tuple[str, ...]) -> None:
     for program in ("mvn", "java"):
         if shutil.which(program) is None:
