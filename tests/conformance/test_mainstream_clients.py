@@ -1,4 +1,4 @@
-"""Every mainstream client uses Moldau as it uses Apache Kafka (mission A1, A12, B1).
+"""Every mainstream client uses Moldau as it uses Apache Kafka (mission A1, A12, B1), one broker and a cluster of three.
 
 Each client in turn creates a topic, produces with each codec and each acknowledgement mode, and reads by assignment: from the beginning,
 from the middle, and from a moment.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support.brokers import bootstrap_of, wait_until_led
 from support.clients import (
     AiokafkaClient,
     Client,
@@ -24,7 +25,6 @@ from support.clients import (
     Write,
 )
 from support.maven import kafka_libraries
-from support.server import ServerProcess
 
 pytestmark = [
     pytest.mark.system,
@@ -38,11 +38,11 @@ CASES = list(itertools.product(CODECS, ACKS))  # each case has a partition of it
 HALF = 40
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    data = tmp_path_factory.mktemp("conformance")
-    with ServerProcess(data, settings={"num.partitions": str(len(CASES))}) as server:
-        yield server
+@pytest.fixture(scope="module", params=[1, 3], ids=["one broker", "three brokers"])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    settings = {"num.partitions": str(len(CASES)), "auto.create.topics.enable": "true"}
+    with bootstrap_of(request.param, tmp_path_factory.mktemp("conformance"), settings) as bootstrap:
+        yield bootstrap
 
 
 def java_client(bootstrap: str) -> Client:
@@ -78,14 +78,15 @@ def wait_for_next_millisecond() -> None:
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_create_produce_and_consume_by_assignment(name: str, server: ServerProcess) -> None:
-    with contextlib.closing(CLIENTS[name](server.bootstrap)) as client:
-        hold_dialogue(client, f"conformance-{name}")
+def test_create_produce_and_consume_by_assignment(name: str, bootstrap: str) -> None:
+    with contextlib.closing(CLIENTS[name](bootstrap)) as client:
+        hold_dialogue(client, f"conformance-{name}", bootstrap)
 
 
-def hold_dialogue(client: Client, topic: str) -> None:
+def hold_dialogue(client: Client, topic: str, bootstrap: str) -> None:
     """See the module."""
     client.create_topic(topic, len(CASES))
+    wait_until_led(bootstrap, topic, len(CASES))
 
     for first in (0, HALF):
         client.write(topic, [Write(p, codec, acks, values(p, first, HALF)) for p, (codec, acks) in enumerate(CASES)])

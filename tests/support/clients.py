@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 READ_LIMIT_S = 20.0
 JAVA_LIMIT_S = 60.0
+DEFAULT = -1
+"""Replicas as the brokers have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Client(Protocol):
         """Nothing more will be asked."""
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Make a topic."""
+        """Make a topic, with as many replicas as the brokers have by default."""
 
     def write(self, topic: str, writes: Sequence[Write]) -> None:
         """Send everything and wait until it is sent (acks 0) or acknowledged."""
@@ -87,7 +89,7 @@ class ConfluentClient(_NothingKept):
         from confluent_kafka.cimpl import NewTopic
 
         admin = AdminClient(self.settings)
-        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        for future in admin.create_topics([NewTopic(topic, partitions, DEFAULT)]).values():
             future.result(READ_LIMIT_S)
 
     def write(self, topic: str, writes: Sequence[Write]) -> None:
@@ -140,7 +142,7 @@ class KafkaPythonClient(_NothingKept):
 
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
         try:
-            admin.create_topics([NewTopic(topic, partitions, 1)])
+            admin.create_topics([NewTopic(topic, partitions, DEFAULT)])
         finally:
             admin.close()
 
@@ -198,7 +200,8 @@ class AiokafkaClient(_NothingKept):
             admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
             await admin.start()
             try:
-                await admin.create_topics([NewTopic(topic, partitions, 1)])
+                brokers = (await admin.describe_cluster())["brokers"]  # it cannot leave the number to them
+                await admin.create_topics([NewTopic(topic, partitions, len(brokers))])
             finally:
                 await admin.close()
 

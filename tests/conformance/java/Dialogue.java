@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
@@ -68,7 +69,7 @@ public class Dialogue {
             switch (command[0]) {
                 case "create":
                     try (Admin admin = Admin.create(settings(bootstrap))) {
-                        admin.createTopics(List.of(new NewTopic(topic, Integer.parseInt(jobs.get(0)[0]), (short) 1))).all().get();
+                        admin.createTopics(List.of(new NewTopic(topic, Optional.of(Integer.valueOf(jobs.get(0)[0])), Optional.empty()))).all().get();
                     }
                     break;
                 case "write":
