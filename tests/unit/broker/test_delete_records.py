@@ -3,7 +3,7 @@
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.records.builder import RecordBatchBuilder
-from support.cluster_world import ClientCall, ClusterWorld
+from support.cluster_world import ClusterWorld
 from support.group_requests import name
 
 RECORDS = 5
@@ -24,14 +24,10 @@ def filled() -> tuple[ClusterWorld, int]:
     return cluster, index
 
 
-def ask_to_delete(cluster: ClusterWorld, index: int, before: int, timeout_ms: int = 30_000) -> ClientCall:
+def delete(cluster: ClusterWorld, index: int, before: int, timeout_ms: int = 30_000) -> tuple[str, int]:
     topics = [DeleteRecordsTopic("t", [DeleteRecordsPartition(index, before)])]
-    return cluster.send(cluster.partition("t", index).leader, DeleteRecordsRequest(topics, timeout_ms), 2)
-
-
-def answered(call: ClientCall) -> tuple[str, int]:
-    assert call.response is not None
-    result = call.response.topics[0].partitions[0]
+    answer = cluster.ask(cluster.partition("t", index).leader, DeleteRecordsRequest(topics, timeout_ms), 2)
+    result = answer.topics[0].partitions[0]
     return name(result.error_code), result.low_watermark
 
 
@@ -42,15 +38,11 @@ def start_offset(cluster: ClusterWorld, broker_id: int, index: int) -> int:
 
 def test_whichever_broker_leads_after_the_answer_shows_none_of_them() -> None:
     cluster, index = filled()
-    call = ask_to_delete(cluster, index, 3)
-    cluster.until(lambda: call.response is not None)
-    assert answered(call) == ("NONE", 3)
+    assert delete(cluster, index, 3) == ("NONE", 3)
     assert [start_offset(cluster, each, index) for each in (1, 2, 3)] == [3, 3, 3]
     cluster.kill(cluster.partition("t", index).leader)
     cluster.until(lambda: cluster.agrees())
-    again = ask_to_delete(cluster, index, 1)
-    cluster.until(lambda: again.response is not None)
-    assert answered(again) == ("NONE", 3)
+    assert delete(cluster, index, 1) == ("NONE", 3)
 
 
 def test_a_broker_that_is_not_registered_is_not_waited_for() -> None:
@@ -58,9 +50,7 @@ def test_a_broker_that_is_not_registered_is_not_waited_for() -> None:
     leader = cluster.partition("t", index).leader
     cluster.kill(next(each for each in (1, 2, 3) if each not in (leader, cluster.controller_id)))
     cluster.until(lambda: cluster.agrees())
-    call = ask_to_delete(cluster, index, -1)
-    cluster.until(lambda: call.response is not None)
-    assert answered(call) == ("NONE", RECORDS)
+    assert delete(cluster, index, -1) == ("NONE", RECORDS)
 
 
 def test_a_replica_that_does_not_fetch_is_waited_for_until_the_requests_timeout() -> None:
@@ -68,11 +58,7 @@ def test_a_replica_that_does_not_fetch_is_waited_for_until_the_requests_timeout(
     leader = cluster.partition("t", index).leader
     follower = next(each for each in (1, 2, 3) if each not in (leader, cluster.controller_id))
     cluster.processes[follower].hang()
-    call = ask_to_delete(cluster, index, 3, timeout_ms=1_000)
-    cluster.until(lambda: call.response is not None)
-    assert answered(call) == ("REQUEST_TIMED_OUT", 0)
+    assert delete(cluster, index, 3, timeout_ms=1_000) == ("REQUEST_TIMED_OUT", 0)
     assert start_offset(cluster, leader, index) == 3
     cluster.processes[follower].resume()
-    again = ask_to_delete(cluster, index, 3)
-    cluster.until(lambda: again.response is not None)
-    assert answered(again) == ("NONE", 3)
+    assert delete(cluster, index, 3) == ("NONE", 3)

@@ -54,7 +54,7 @@ def check_group_offsets(evidence: Evidence) -> Iterator[Anomaly]:
         replaced, latest = register.acknowledged_before(sight.begun)
         if replaced <= evidence.losses.group_since(sight.group, sight.ended):
             replaced, latest = -inf, NONE
-        where = f"group {sight.group}, {evidence.name(sight.partition)}, looked up until {sight.ended:.3f} s"
+        where = f"group {sight.group}, {evidence.name(sight.partition)}, looked up {sight.begun:.3f}-{sight.ended:.3f} s"
         if sight.offset == NONE:
             if latest != NONE:
                 yield Anomaly(Kind.OFFSET_VANISHED, f"{where}: none, after {latest} was committed")
