@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from moldau.testing.cluster.cluster import TREE
+from moldau.testing.cluster.places import TREE
 from support.fault_table.process_faults import DATA, METADATA
 from support.fault_table.stage import FILE, STORES, ZOOKEEPER, Stage
 

@@ -31,21 +31,20 @@ from moldau.client.reassignments import Reassignments
 from moldau.model.errors import ErrorCode, MoldauError
 from moldau.model.identity import TopicPartition
 from moldau.testing.cluster.links import Links, Target
+from moldau.testing.cluster.places import TREE, Place, check_pace, known_brokers, pairs
 from moldau.testing.topics import Topics, setting_text
 
 T = TypeVar("T")
 PREFIX = "moldau-cluster-"
 """Of the directories that are removed with the cluster."""
 BROKER_LISTENER = "BROKERS"
-TREE = "zookeeper"
-"""Stands for ZooKeeper where brokers are cut off from it."""
 POLL_S = 0.02
 ASK_S = 2.0
 """How long a broker may take for an answer while it is asked again and again."""
 LIMIT_S = 60.0
 """How long a wait may take, unless another limit is given; what takes longer hangs, or the machine has far too much to do."""
-
-Place = int | str
+NAMES_MAX = 10
+"""So many topics are listed where one does not exist."""
 
 
 class Cluster(Topics):
@@ -53,7 +52,8 @@ class Cluster(Topics):
 
     `settings` are Kafka's, for every broker; new topics have three replicas, or as many as there are brokers, of which one may fail.
     `directory` keeps the data in a directory of the caller's, which is not removed. Metadata is in a file there, or in ZooKeeper, at the
-    `zookeeper` (HOST:PORT, perhaps with /CHROOT) that the caller runs. Every wait ends with TimeoutError after `timeout_s`.
+    `zookeeper` (HOST:PORT, perhaps with /CHROOT) that the caller runs. Every wait ends with TimeoutError after `timeout_s`. A call that
+    could do nothing is refused with ValueError: for an id of no broker, a broker that is dead already or not paused, a cut to itself.
     """
 
     def __init__(
@@ -65,6 +65,8 @@ class Cluster(Topics):
         zookeeper: str | None = None,
         timeout_s: float = LIMIT_S,
     ) -> None:
+        if brokers < 1:
+            raise ValueError(f"a cluster has 1 broker or more, not {brokers}")
         super().__init__()
         self.directory = Path(make_temporary(PREFIX) if directory is None else directory)
         self.broker_ids = range(1, brokers + 1)
@@ -124,36 +126,42 @@ class Cluster(Topics):
     def recover(self) -> None:
         """Undo every fault: heal connections, continue and start brokers, and wait until all replicas are in sync."""
         self.heal()
-        self.resume(*[each for each in self.broker_ids if self.state(each) is ProcessState.PAUSED])
-        self.restart(*[each for each in self.broker_ids if self.state(each) is ProcessState.DEAD])
+        states = {each: self.state(each) for each in self.broker_ids}
+        for state, undo in ((ProcessState.PAUSED, self.resume), (ProcessState.DEAD, self.restart)):
+            if found := [each for each in self.broker_ids if states[each] is state]:
+                undo(*found)
         self.wait_until_in_sync()
 
     # Processes
 
     def state(self, broker_id: int) -> ProcessState:
         """Whether its process is `up`, `paused` or `dead`."""
-        return self._running.state.broker(broker_id).state
+        return self._broker(broker_id).state
 
     def pid(self, broker_id: int) -> int | None:
         """Id of its process, None if that has ended."""
-        return self._running.state.broker(broker_id).pid
+        return self._broker(broker_id).pid
 
     def kill(self, *broker_ids: int) -> None:
         """End brokers at once, as a crash does (SIGKILL)."""
+        self._refuse(broker_ids, ProcessState.DEAD)
         self._signal(broker_ids, signal.SIGKILL)
         self._wait_ended(broker_ids)
 
     def pause(self, *broker_ids: int) -> None:
         """Have brokers stand still (SIGSTOP)."""
+        self._refuse(broker_ids, ProcessState.DEAD, ProcessState.PAUSED)
         self._signal(broker_ids, signal.SIGSTOP)
         self._wait_all(broker_ids, lambda each: self.state(each) is not ProcessState.UP, "stand still")
 
     def resume(self, *broker_ids: int) -> None:
         """Continue brokers that are paused."""
+        self._refuse(broker_ids, ProcessState.DEAD, ProcessState.UP)
         self._signal(broker_ids, signal.SIGCONT)
 
     def restart(self, *broker_ids: int) -> None:
         """Stop brokers in order if they run, one after the other, and start each again: it takes requests then."""
+        self._refuse(broker_ids)
         for each in broker_ids:
             self._signal([each], signal.SIGTERM, signal.SIGCONT)
             self._wait_ended([each])
@@ -168,21 +176,27 @@ class Cluster(Topics):
 
         `one_way`: only what the first send to the second does not arrive. What is sent meanwhile arrives after `heal`.
         """
-        self._links.cut(_pairs(first, second, both=not one_way))
+        found = self._pairs(first, second, both=not one_way)
+        self._running_links.cut(found)
 
     def isolate(self, broker_id: int) -> None:
         """Cut a broker off from all others, and from ZooKeeper. Clients reach it."""
-        self.partition(broker_id, [*(each for each in self.broker_ids if each != broker_id), TREE])
+        known_brokers([broker_id], self.broker_ids)
+        self.partition(
+            broker_id, [*(each for each in self.broker_ids if each != broker_id), *([TREE] if self._zookeeper is not None else [])]
+        )
 
     def slow(
         self, first: Place | Sequence[Place], second: Place | Sequence[Place], *, delay_s: float = 0.1, bytes_per_s: float = 0.0
     ) -> None:
         """Delay what they send each other until `heal`, and let through no more than so much; 0 is no limit."""
-        self._links.slow(_pairs(first, second, both=True), delay_s, bytes_per_s)
+        check_pace(delay_s, bytes_per_s)
+        found = self._pairs(first, second, both=True)
+        self._running_links.slow(found, delay_s, bytes_per_s)
 
     def heal(self) -> None:
         """Connections are whole and fast again."""
-        self._links.heal()
+        self._running_links.heal()
 
     # Leaders
 
@@ -193,16 +207,15 @@ class Cluster(Topics):
             found = self._partition(topic, partition)
             return found.leader if found is not None and self._is_up(found.leader) else None
 
-        return self._wait(find, f"a broker that is up leads {topic}-{partition}")
+        return self._wait(find, f"a broker that is up leads {topic}-{partition}", of=TopicPartition(topic, partition))
 
     def in_sync(self, topic: str, partition: int = 0) -> list[int]:
         """The brokers whose replicas are in sync, as the leader knows."""
-        found = self._wait(lambda: self._partition(topic, partition), f"{topic}-{partition} is known")
-        return sorted(found.isr)
+        return sorted(self._known_partition(topic, partition).isr)
 
     def replicas_of(self, topic: str, partition: int = 0) -> list[int]:
         """The brokers with replicas, the preferred leader first."""
-        return list(self._wait(lambda: self._partition(topic, partition), f"{topic}-{partition} is known").replicas)
+        return list(self._known_partition(topic, partition).replicas)
 
     def controller(self) -> int:
         """The broker that is the controller; waits until one is that is up."""
@@ -215,12 +228,16 @@ class Cluster(Topics):
 
     def wait_until_in_sync(self, topic: str | None = None, *, replicas: int | None = None, timeout_s: float | None = None) -> None:
         """Until all replicas of a topic, or of all topics, are in sync on brokers that are up, or so many `replicas` of each partition."""
+        if replicas is not None and not 1 <= replicas <= len(self.broker_ids):
+            raise ValueError(f"replicas={replicas}: a partition has 1 to {len(self.broker_ids)} in this cluster")
         what = f"{replicas or 'all'} replicas of {topic or 'all topics'} are in sync"
-        self._wait(lambda: self._is_in_sync(topic, replicas), what, timeout_s)
+        self._wait(lambda: self._is_in_sync(topic, replicas), what, timeout_s, of=None if topic is None else TopicPartition(topic, 0))
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
         """Have a broker lead the partition. If it has no replica it gets one, in place of another broker's."""
         place = TopicPartition(topic, partition)
+        known_brokers([to], self.broker_ids)
+        self._refuse([to], ProcessState.DEAD, ProcessState.PAUSED)
         old = self.replicas_of(topic, partition)
         others = [each for each in old if each != to]
         self.reassign(topic, partition, [to, *others][: len(old)])
@@ -237,6 +254,7 @@ class Cluster(Topics):
     def reassign(self, topic: str, partition: int, replicas: Sequence[int], *, wait: bool = True) -> None:
         """Have the replicas of the partition on these brokers, the preferred leader first, and `wait` until all are in sync."""
         place = TopicPartition(topic, partition)
+        known_brokers(replicas, self.broker_ids)
         with self._cluster() as asked:
             refused = Reassignments(asked).alter({place: replicas})
         if place in refused:
@@ -253,6 +271,7 @@ class Cluster(Topics):
 
     def log(self, broker_id: int) -> str:
         """What a broker has printed, its earlier processes too."""
+        known_brokers([broker_id], self.broker_ids)
         return Path(log_of(str(self.directory), broker_id)).read_text(encoding="utf-8", errors="replace")
 
     # The rest
@@ -270,9 +289,34 @@ class Cluster(Topics):
             raise RuntimeError("the cluster has not been started")
         return self._supervisor
 
+    @property
+    def _running_links(self) -> Links:
+        assert self._running
+        return self._links
+
+    def _broker(self, broker_id: int) -> BrokerProcess:
+        known_brokers([broker_id], self.broker_ids)
+        return self._running.state.broker(broker_id)
+
+    def _refuse(self, broker_ids: Sequence[int], *states: ProcessState) -> None:
+        """ValueError for brokers that are in one of these states: what is wanted of them would not happen."""
+        known_brokers(broker_ids, self.broker_ids)
+        for each in broker_ids:
+            if (state := self.state(each)) in states:
+                raise ValueError(f"broker {each} is {state}; brokers: {self._states()}")
+
+    def _pairs(self, first: Place | Sequence[Place], second: Place | Sequence[Place], *, both: bool) -> list[tuple[str, str]]:
+        return pairs(first, second, self.broker_ids, has_tree=self._zookeeper is not None, both=both)
+
+    def _states(self) -> str:
+        return ", ".join(f"{each.broker_id} {each.state}" for each in self._running.state.brokers)
+
     def _cluster(self) -> client.Cluster:
         """A client of the brokers that are up: one that stands still would keep it waiting."""
-        return client.Cluster(",".join(each.address for each in self._up()))
+        up = self._up()
+        if not up:
+            raise RuntimeError(f"no broker is up that could be asked; brokers: {self._states()}")
+        return client.Cluster(",".join(each.address for each in up))
 
     def _up(self) -> list[BrokerProcess]:
         return [each for each in self._running.state.brokers if each.state is ProcessState.UP]
@@ -305,7 +349,7 @@ class Cluster(Topics):
         return own
 
     def _signal(self, broker_ids: Iterable[int], *numbers: signal.Signals) -> None:
-        for each in map(self._running.state.broker, broker_ids):
+        for each in map(self._broker, broker_ids):
             for number in numbers:
                 send_signal(each.process, number)
 
@@ -338,6 +382,20 @@ class Cluster(Topics):
         found = _latest(self._views([topic]))
         return found.get(TopicPartition(topic, partition))
 
+    def _known_partition(self, topic: str, partition: int) -> PartitionMetadata:
+        of = TopicPartition(topic, partition)
+        return self._wait(lambda: self._partition(topic, partition), f"{topic}-{partition} is known", of=of)
+
+    def _what_is_missing(self, of: TopicPartition) -> str:
+        """That there is no such topic or partition, as brokers that are up know. Empty if there is, or none of them answers."""
+        views = self._views(None)
+        found = {topic.name: len(topic.partitions) for view in views.values() for topic in view.topics.values()}
+        if of.topic in found:
+            count = found[of.topic]
+            return "" if of.partition in range(count) else f"; topic {of.topic} has the partitions 0 to {count - 1}"
+        others = ", ".join(sorted(found)[:NAMES_MAX] + ["..."] * (len(found) > NAMES_MAX))
+        return f"; topic {of.topic} does not exist, there are: {others or 'none'}" if views else ""
+
     def _is_in_sync(self, topic: str | None, replicas: int | None) -> bool:
         views = self._views(None if topic is None else [topic])
         found = _latest(views)
@@ -349,15 +407,15 @@ class Cluster(Topics):
             for each in found.values()
         )
 
-    def _wait(self, find: Callable[[], T | None], what: str, timeout_s: float | None = None) -> T:
-        """Until it finds something: that. TimeoutError."""
-        timeout_s = timeout_s or self._timeout_s
+    def _wait(self, find: Callable[[], T | None], what: str, timeout_s: float | None = None, *, of: TopicPartition | None = None) -> T:
+        """Until it finds something: that. TimeoutError, which says if there is no such partition as `of`: it may be created meanwhile."""
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         end = time.monotonic() + timeout_s
         while not (found := find()):
             if time.monotonic() > end:
-                states = ", ".join(f"{each.broker_id} {each.state}" for each in self._running.state.brokers)
+                missing = "" if of is None else self._what_is_missing(of)
                 logs = self.directory / LOG_FOLDER
-                raise TimeoutError(f"not within {timeout_s:.0f} s: {what}; brokers: {states}; their logs: {logs}")
+                raise TimeoutError(f"not within {timeout_s:.0f} s: {what}{missing}; brokers: {self._states()}; their logs: {logs}")
             time.sleep(POLL_S)
         return found
 
@@ -372,12 +430,3 @@ def _latest(views: Mapping[int, ClusterMetadata]) -> dict[TopicPartition, Partit
                 if place not in found or rank > found[place][0]:
                     found[place] = rank, each
     return {place: each for place, (_, each) in found.items()}
-
-
-def _pairs(first: Place | Sequence[Place], second: Place | Sequence[Place], *, both: bool) -> list[tuple[str, str]]:
-    pairs = [(str(one), str(other)) for one in _places(first) for other in _places(second)]
-    return [*pairs, *((other, one) for one, other in pairs)] if both else pairs
-
-
-def _places(given: Place | Sequence[Place]) -> Sequence[Place]:
-    return [given] if isinstance(given, int | str) else given
