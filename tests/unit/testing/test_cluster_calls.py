@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,9 +25,8 @@ class KnownCluster(Cluster):
 
     topics_known: Sequence[str] = ("orders",)
 
-    def run(self, paused: str) -> None:
-        processes = enumerate((identity_of(os.getpid()), "", paused), 1)
-        brokers = [BrokerProcess(number, "127.0.0.1", 0, process) for number, process in processes]
+    def run(self, up: str, paused: str) -> None:
+        brokers = [BrokerProcess(number, "127.0.0.1", 0, process) for number, process in enumerate((up, "", paused), 1)]
         self._supervisor: Any = SimpleNamespace(state=ClusterState(brokers, ""))
 
     def _views(self, topics: Iterable[str] | None) -> dict[int, ClusterMetadata]:
@@ -42,19 +42,26 @@ class KnownCluster(Cluster):
         return TopicMetadata(name, b"", False, tuple(partitions), ErrorCode.NONE)
 
 
+@contextmanager
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as started:
+        yield started
+        started.kill()
+
+
 @pytest.fixture(scope="module")
-def paused() -> Iterator[str]:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-        yield identity_of(process.pid)
-        process.kill()
+def processes() -> Iterator[tuple[str, str]]:
+    """One that is up, one that is paused."""
+    with process() as up, process() as paused:
+        paused.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, paused.pid, os.WSTOPPED | os.WNOWAIT)
+        yield identity_of(up.pid), identity_of(paused.pid)
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, paused: str) -> KnownCluster:
+def cluster(tmp_path: Path, processes: tuple[str, str]) -> KnownCluster:
     found = KnownCluster(directory=tmp_path, timeout_s=0)
-    found.run(paused)
+    found.run(*processes)
     return found
 
 
