@@ -158,6 +158,10 @@ class Gated(RuleBasedStateMachine):
 
     # What the lists say.
 
+    @property
+    def effective_minimum(self) -> int:
+        return min(self.minimum, len(REPLICAS))
+
     def reached(self, level: Level) -> int:
         ends = [len(self.log)]
         if Level.FLUSHED in level:
@@ -169,7 +173,7 @@ class Gated(RuleBasedStateMachine):
     def advance(self) -> None:
         """Commit what the in-sync replicas have, and expect what waited for it."""
         ends = [len(self.log) if each == 1 else self.fetched.get(each, -1) for each in self.isr]
-        if self.leads and len(self.isr) >= min(self.minimum, len(REPLICAS)):
+        if self.leads and len(self.isr) >= self.effective_minimum:
             self.committed = max(self.committed, min(ends))
         self.true_committed = max(self.true_committed, self.committed)
         self.expect(OPEN, [each for each in self.waiting if each.last_offset < self.reached(each.level)])
@@ -179,7 +183,7 @@ class Gated(RuleBasedStateMachine):
         self.expected += [(each.append, each.place, code) for each in resolved]
 
     def expect_enough(self) -> None:
-        if len(self.isr) < self.minimum:
+        if len(self.isr) < self.effective_minimum:
             self.expect(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, [each for each in self.waiting if Level.REPLICATED in each.level])
 
     def lead(self, epoch: int, isr: tuple[int, ...], opened: OpenedLogOffsets | None = None) -> list[str]:
@@ -401,7 +405,7 @@ class Gated(RuleBasedStateMachine):
     def refusal(self, acks: int) -> ErrorCode | None:
         if not self.leads:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.NOT_ENOUGH_REPLICAS if acks == -1 and len(self.isr) < self.minimum else None
+        return ErrorCode.NOT_ENOUGH_REPLICAS if acks == -1 and len(self.isr) < self.effective_minimum else None
 
     def code_of(self, acks: int) -> ErrorCode | None:
         try:

@@ -20,6 +20,7 @@ from moldau.broker.configs import Change, IncrementalChange, Resource, ResourceT
 from moldau.broker.handlers.produce.walks import Walk
 from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.replicas.manager import LeaderState
 from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.cluster.controller.requests import PlannedTopic, TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
@@ -173,6 +174,15 @@ class BrokerWorld:
         found = self.broker.partitions.get(TopicPartition(name, index))
         assert found is not None
         return found
+
+    def lack_replicas(self, name: str) -> None:
+        """Have each partition of a topic a second replica, which is not in sync: of its one replica one in sync is always enough."""
+        metadata, replicas = self.broker.metadata, self.broker.replicas
+        settings = self.broker.topic_settings.of(metadata.topic_config(name))
+        for index in range(len(metadata.topics[name].partitions)):
+            found, me = self.partition(name, index), self.broker.broker_id
+            state = LeaderState(found.machine.leader_epoch, found.machine.state_version + 1, (me, me + 1), (me,))
+            replicas.become_leader(found.topic_partition, state, found.topic_id, settings)
 
     def append(self, batch: AppendBatch) -> None:
         """Append a batch past all requests, with acks 1."""

@@ -10,6 +10,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from moldau.adapters.process_identity import has_ended
 from moldau.assembly.local_cluster.state import ProcessState, existing_state
+from moldau.client.admin import Admin, AdminResource, AdminResourceType
+from moldau.client.cluster import Cluster as ClusterClient
 from moldau.testing import Cluster
 from support import zookeeper
 
@@ -94,6 +96,17 @@ def test_replicas_move_and_a_broker_without_one_gets_the_lead(cluster: Cluster, 
     cluster.reassign(topic, 0, [1, 2, 3])
 
 
+def test_a_topic_with_one_replica_is_written_although_a_topic_with_three_needs_two_in_sync(cluster: Cluster) -> None:
+    topic = cluster.unique_topic("single")
+    with ClusterClient(cluster.bootstrap_servers) as client:
+        admin = Admin(client)
+        admin.create_topic(topic, replication_factor=1)
+        configs = admin.describe_configs(AdminResource(AdminResourceType.TOPIC, topic))
+    assert {each.name: each.value for each in configs}["min.insync.replicas"] == "2"
+    produce(cluster, topic, b"alone")
+    assert consume(cluster, topic, 1) == [b"alone"]
+
+
 def test_a_follower_that_is_cut_off_from_its_leader_falls_out_of_sync_and_catches_up(cluster: Cluster, topic: str) -> None:
     leader, follower = (each for each in cluster.broker_ids if each != cluster.controller())
     cluster.move_leader(topic, 0, leader)
@@ -143,6 +156,8 @@ def test_data_and_ports_are_kept_where_the_directory_is_the_callers(tmp_path: Pa
 
 KILLED = """
 import os, signal
+from moldau.client.admin import Admin, AdminResource, AdminResourceType
+from moldau.client.cluster import Cluster as ClusterClient
 from moldau.testing import Cluster
 with Cluster(2) as cluster:
     print(cluster.directory, flush=True)

@@ -1,7 +1,7 @@
 """A broker that is killed in any state of a transaction finishes what was decided, and nothing else (mission A10, fault T2).
 
-The states in which markers are being written do not last. So the topic is made to ask for two replicas before the end: the decision is
-stored, and no marker can be written until that is taken back.
+The states in which markers are being written do not last. So the topic, which has a replica on a broker that does not live, is made to
+ask for two replicas in sync before the end: the decision is stored, and no marker can be written until that is taken back.
 """
 
 import struct
@@ -19,6 +19,7 @@ from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from moldau.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from moldau.protocol.records.header import stamp_crc
+from support.lacking import lack_replicas
 from support.server import ServerProcess
 from support.transactional_producer import NEWEST, OLDER, RawProducer, Versions, read_committed
 from support.wire import Wire
@@ -92,6 +93,10 @@ def world(tmp_path: Path) -> Iterator[World]:
     with ServerProcess(tmp_path, settings={"transaction.state.log.num.partitions": "2"}) as server:
         world = World(server)
         world.ask(CreateTopicsRequest([CreatableTopic("t", 2, 1)]), 5)
+        world.close()
+        server.stop()
+        lack_replicas(server.data, "t")
+        server.start()
         yield world
         world.close()
 

@@ -161,7 +161,7 @@ def _partitions(
         if topic is not None and where.partition < len(topic.partitions):
             info = topic.partitions[where.partition]
             under_replicated += len(info.isr) < len(info.replicas)
-            under_min_isr += len(info.isr) < partition.rules.min_insync_replicas
+            under_min_isr += len(info.isr) < partition.machine.effective_minimum
     offline = yield from _offline(table, metadata, broker_id)
     logs = log_numbers["partitions"] + log_numbers["partitions_offline"]
     counts = {

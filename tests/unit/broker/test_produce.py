@@ -213,6 +213,8 @@ def test_another_codec_than_the_topics_is_replaced(world: BrokerWorld, client: C
 
 def test_acks_all_needs_min_insync_replicas(world: BrokerWorld, client: Client) -> None:
     world.create_topic("safe", min_insync_replicas=2)
+    assert client.produce("safe", b"x", acks=-1).error_code == 0, "it has one replica, which is in sync"
+    world.lack_replicas("safe")
     assert client.produce("safe", b"x", acks=-1).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert client.produce("safe", b"x", acks=1).error_code == 0
 

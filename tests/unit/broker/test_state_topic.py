@@ -124,7 +124,11 @@ def test_what_fits_because_it_is_compressed_is_read_again() -> None:
 
 
 def test_too_few_replicas_are_no_coordinator() -> None:
-    assert append(make_topic(BrokerWorld(min_insync_replicas=2)), (b"k", b"v")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world = BrokerWorld(min_insync_replicas=2)
+    topic = make_topic(world)
+    assert append(topic, (b"k", b"v")) is ErrorCode.NONE
+    world.lack_replicas(NAME)
+    assert append(topic, (b"k", b"v")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_a_full_disk_is_no_coordinator_until_there_is_space() -> None:

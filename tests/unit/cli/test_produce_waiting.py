@@ -12,6 +12,7 @@ from moldau.cli.sending import REPORT_AFTER_S, REPORT_AGAIN_S, UNKNOWN_REASON, A
 from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
 from moldau.testing.broker import Broker
+from support.lacking import lack_replicas
 
 LINE = "[thrd:{0}/bootstrap]: {0}/bootstrap: Connect to ipv4#{0} failed: Connection refused (after 0ms in state CONNECT)"
 BROKER = "127.0.0.1:9092"
@@ -98,6 +99,10 @@ def test_a_record_that_waits_for_its_brokers(fault: str, reason: str, monkeypatc
 
     with Broker() as broker:
         broker.create_topic("t")
+        if fault != "away":
+            broker.stop()
+            lack_replicas(broker.directory, "t")
+            broker.start()
         sender = Sender(broker.bootstrap_servers, "t", {"acks": "all"}, headers={}, partition=0, timeout_s=60.0)
         sender.send(InputRecord(1, None, b"one"))
         sender.finish()

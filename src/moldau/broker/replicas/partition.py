@@ -26,9 +26,8 @@ Rules:
 
 * A record is committed when the *maximal* in-sync set has it: the replicas in sync, and those that this leader has proposed and whose
   acceptance it does not know yet (KIP-497). A member that has not fetched in this leader epoch stops the committed offset.
-* The committed offset moves only while as many replicas are in sync as the effective minimum, `min(min.insync.replicas, replicas)`
-  (KIP-966): otherwise the last replica in sync could be lost with records that consumers have read. Appends with acks=all are refused by
-  the configured minimum, whatever the number of replicas.
+* The committed offset moves, and appends with acks=all are accepted, only while as many replicas are in sync as `effective_minimum`
+  (KIP-966): otherwise the last replica in sync could be lost with records that consumers have read.
 * A follower's progress counts for one leader epoch only, and is dropped when the replica leaves the assignment or the in-sync set: it
   may come back empty.
 """
@@ -62,6 +61,7 @@ from moldau.broker.replicas.partition_events import (
 )
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
+from moldau.model.min_insync import effective_minimum
 
 ACKS_ALL = -1
 NO_EPOCH = -1
@@ -221,7 +221,7 @@ class Partition:
         """
         if self.role is not ReplicaRole.LEADER:
             self._check_leads()
-        if acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
+        if acks == ACKS_ALL and len(self.isr) < self.effective_minimum:
             raise errors.not_enough(self, ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def check_follower(self, broker_id: int) -> None:
@@ -275,7 +275,7 @@ class Partition:
         moved = self._advance()
         if moved or before is ReplicaRole.OFFLINE:
             effects.append(ShowUpTo(self.high_watermark))
-        if before is ReplicaRole.LEADER and len(self.isr) < self.min_insync_replicas:
+        if before is ReplicaRole.LEADER and len(self.isr) < self.effective_minimum:
             effects.append(errors.fail_replicated(self))
         if before is ReplicaRole.FOLLOWER:
             effects.append(WakeFetches())
@@ -339,7 +339,7 @@ class Partition:
         """A leader's in-sync set or its minimum has changed: what follows, the high watermark evaluated afresh (KAFKA-13091)."""
         self._derive()
         effects: list[PartitionEffect] = [ShowUpTo(self.high_watermark)] if self._advance() else []
-        if len(self.isr) < self.min_insync_replicas:
+        if len(self.isr) < self.effective_minimum:
             effects.append(errors.fail_replicated(self))
         effects.append(EndPermits())
         return effects
@@ -407,7 +407,7 @@ class Partition:
 
     def _derive(self) -> None:
         """What depends on role, replicas and minimum."""
-        self.effective_minimum = min(self.min_insync_replicas, len(self.replicas))
+        self.effective_minimum = effective_minimum(self.min_insync_replicas, self.replicas)
         self.is_sole = (
             self.role is ReplicaRole.LEADER
             and self.isr == (self.broker_id,)

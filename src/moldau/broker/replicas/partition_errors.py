@@ -40,11 +40,9 @@ def earlier_incarnation(partition: PartitionView, broker_id: int) -> PeerError:
 
 def not_enough(partition: PartitionView, code: ErrorCode) -> PeerError:
     """For an append that the in-sync set is too small for."""
-    count = len(partition.isr)
+    count, among = len(partition.isr), len(partition.replicas)
     return PeerError(
-        code,
-        f"{partition.topic_partition}: {count} {'replica' if count == 1 else 'replicas'} in sync,"
-        f" min.insync.replicas is {partition.min_insync_replicas}",
+        code, f"{partition.topic_partition}: {count} of {among} replicas in sync, min.insync.replicas is {partition.min_insync_replicas}"
     )
 
 

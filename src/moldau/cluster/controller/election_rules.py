@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from moldau.cluster.znodes import PartitionState
+from moldau.model.min_insync import effective_minimum
 
 NO_LEADER = -1
 NO_EPOCHS: Mapping[int, int] = MappingProxyType({})
@@ -96,7 +97,7 @@ def elect(
     uncleanly or are shutting down leave the in-sync set. With `preferred` only the first replica of the assignment is elected.
     """
     live, shutting_down = candidates.live, candidates.shutting_down
-    if state.elr and len(state.isr) >= min(rules.min_isr, len(replicas)):
+    if state.elr and len(state.isr) >= effective_minimum(rules.min_isr, replicas):
         state = state._replace(elr=(), last_known_elr=(*state.last_known_elr, *state.elr))
     is_led = live.get(state.leader) == state.leader_broker_epoch and state.leader in state.isr and state.leader in replicas
     lost = _lost(state, candidates)
@@ -167,7 +168,7 @@ def _eligible(
     state: PartitionState, isr: Sequence[int], lost: Collection[int], rules: TopicRules, replicas: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Eligible and last known eligible replicas when the in-sync set becomes `isr`: none where that has its minimum."""
-    if len(isr) >= min(rules.min_isr, len(replicas)):
+    if len(isr) >= effective_minimum(rules.min_isr, replicas):
         return (), ()
     there = dict.fromkeys((*state.elr, *state.isr))
     elr = tuple(each for each in there if each not in isr and each not in lost and each in replicas)

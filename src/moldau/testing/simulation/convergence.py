@@ -5,6 +5,7 @@ from math import inf
 
 from moldau.cluster import znodes
 from moldau.model.identity import TopicPartition
+from moldau.model.min_insync import effective_minimum
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.power_cuts import OFFSETS, TRANSACTIONS
 from moldau.testing.simulation.process import Host
@@ -75,7 +76,10 @@ def _missing_of(partition: PartitionInTree, hosts: dict[int, Host], minimum: int
         if hosted.machine.leader_epoch != state.leader_epoch:
             yield f"{name}: broker {number} is in epoch {hosted.machine.leader_epoch}, the tree in {state.leader_epoch}"
         ends[number] = hosted.log.log_end_offset, hosted.log.high_watermark
-    if len(state.isr) >= minimum and len(dict.fromkeys((*ends.values(), *((end, end) for end, _ in ends.values())))) > 1:
+    if (
+        len(state.isr) >= effective_minimum(minimum, partition.replicas)
+        and len(dict.fromkeys((*ends.values(), *((end, end) for end, _ in ends.values())))) > 1
+    ):
         yield f"{name}: end and high watermark are {ends}"
     for number, host in hosts.items():
         topic = None if host.broker is None else host.broker.metadata.topics.get(partition.topic)

@@ -53,6 +53,14 @@ def test_names_kinds_and_labels_are_those_of_the_golden_file(text: str) -> None:
     assert "\n".join(sorted(ours)) + "\n" == GOLDEN.read_text()
 
 
+def test_one_replica_is_enough_of_one_and_not_of_two() -> None:
+    world = BrokerWorld(min_insync_replicas=2)
+    world.create_topic("t")
+    for count in (0, 1):
+        assert f"\nkafka_server_replicamanager_underminisrpartitioncount {count}.0\n" in render(drain(collect(world.broker))).decode()
+        world.lack_replicas("t")
+
+
 def test_the_page_describes_every_name() -> None:
     described = set(re.findall(r"`((?:kafka|moldau)_\w+)", PAGE.read_text()))
     names = [line.split()[:2] for line in GOLDEN.read_text().splitlines()]

@@ -445,18 +445,27 @@ class TestQuestions:
         step(partition, BecomeLeader(5, 51, REPLICAS, (1,)))
         partition.check_acks(0)
         partition.check_acks(1)
-        with pytest.raises(PeerError, match=r"t-0: 1 replica in sync, min\.insync\.replicas is 2") as raised:
+        with pytest.raises(PeerError, match=r"t-0: 1 of 3 replicas in sync, min\.insync\.replicas is 2") as raised:
             partition.check_acks(-1)
         assert raised.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
         for other in (offline(), follower()):
             assert refused(other, lambda other=other: other.check_acks(0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER  # type: ignore[misc]
 
-    def test_a_minimum_above_the_number_of_replicas_refuses_acks_all_but_shows_the_rest(self) -> None:
-        partition = offline(minimum=2)
-        step(partition, BecomeLeader(5, 50, (1,), (1,), OPENED))
+    def test_a_minimum_above_the_number_of_replicas_counts_up_to_that(self) -> None:
+        """As in Kafka (`Partition.effectiveMinIsr`): a topic with one replica could never be written otherwise."""
+        partition = offline(minimum=3)
+        assert step(partition, BecomeLeader(5, 50, (1,), (1,), OPENED)) == ["LeadEpoch 5", "ShowUpTo 10"]
+        partition.check_acks(-1)
         assert partition.grew(11)
-        assert partition.high_watermark == 11
+        assert partition.open_offset(Level.REPLICATED) == partition.high_watermark == 11
+        said = step(partition, BecomeLeader(5, 51, (1, 2), (1,)))  # it is being moved, or given another replica
+        assert said == ["FailAppends NOT_ENOUGH_REPLICAS_AFTER_APPEND REPLICATED", "EndPermits"]
         assert refused(partition, lambda: partition.check_acks(-1)) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert step(partition, BecomeLeader(6, 60, (1, 2), (1, 2))) == ["LeadEpoch 6", "EndPermits"]
+        partition.check_acks(-1)
+        assert step(partition, RulesChanged(4, shows_flushed=False)) == ["EndPermits"]
+        step(partition, BecomeLeader(6, 61, (1,), (1,)))
+        partition.check_acks(-1)
 
     def test_a_clients_epoch_is_compared_on_leaders_and_followers(self) -> None:
         for partition in (leader(), follower()):

@@ -189,6 +189,7 @@ def test_the_markers_of_one_step_attempt_no_more_fetches_together_than_one_appen
 
 def test_a_marker_needs_the_replicas_that_an_acknowledgement_does(world: BrokerWorld) -> None:
     world.create_topic("t", min_insync_replicas=2)
+    world.lack_replicas("t")
     told: list[list[MarkerResults]] = []
     write_markers(world.broker, [Marker(1, 0, True, 1, 0, [TopicPartition("t", 0)])], lambda results: told.append(list(results)))
     assert told == [[{TopicPartition("t", 0): ErrorCode.NOT_ENOUGH_REPLICAS}]]

@@ -165,7 +165,7 @@ TOPIC = table(
         integer(
             "min.insync.replicas",
             1,
-            "With acks=all, how many replicas must be in sync for a write to be taken; with fewer it fails with NOT_ENOUGH_REPLICAS.",
+            "With acks=all, how many replicas must be in sync, at most all, to take a write; with fewer it fails with NOT_ENOUGH_REPLICAS.",
             allowed=at_least(1),
             synonyms=from_broker("min.insync.replicas"),
         ),
