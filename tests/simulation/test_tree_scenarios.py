@@ -228,6 +228,7 @@ async def test_z8_a_leader_that_the_controller_cannot_reach_finds_in_the_tree_th
     assert await cluster.append(LEADER, b"doomed") is ErrorCode.NONE
     await cluster.until(lambda: not cluster.leads(LEADER))
     assert await cluster.append(LEADER, b"refused") is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert cluster.broker(LEADER).metadata.topics["t"].partitions[0].leader == CONTROLLER, "so clients find it there"
     cluster.release()
     await cluster.ends_with(b"0")
 

@@ -156,6 +156,17 @@ class MetadataCache:
         """What a topic sets itself."""
         return self.new_configs[topic] if topic in self.new_configs else self.snapshot.topic_config(topic)
 
+    def learn(self, topic_id: bytes, index: int, leader: int, leader_epoch: int, isr: tuple[int, ...], state_version: int) -> None:
+        """Take a later state of a partition that this broker has read in the tree: what the controller sends may not reach it."""
+        topic = self.snapshot.topics_by_id.get(topic_id)
+        if topic is None or index >= len(topic.partitions):
+            return
+        known = topic.partitions[index]
+        if (leader_epoch, state_version) > (known.leader_epoch, known.state_version):
+            read = known._replace(leader=leader, leader_epoch=leader_epoch, isr=isr, state_version=state_version)
+            changed = TopicInfo(topic.name, topic_id, (*topic.partitions[:index], read, *topic.partitions[index + 1 :]))
+            self.snapshot = self.snapshot.updated(self.snapshot.brokers.values(), self.snapshot.controller_id, [changed], (), {})
+
     def complete(self) -> None:
         """The snapshot has all of the cluster."""
         self.is_complete = True

@@ -8,10 +8,10 @@
 For each partition one change is under way at a time, and every outcome ends it (KAFKA-12686). What decides is read at once: the state in
 the tree and the incarnations of those who may join; the followers' progress is looked at when that is known, and no more until the write
 (KAFKA-15221). The write is conditional on the state's version; it names the incarnations of those who join, by which the controller sees
-who has restarted since they were read. Where that differs, the state is read: of this leader and epoch it is
-adopted; otherwise another broker leads, and the controller will say which (librdkafka#1575). A state from before the known one comes from
-a server of the tree that lags, and says nothing. Where the outcome is not known the state is read until it is, and meanwhile the maximal
-set counts.
+who has restarted since they were read. Where that differs, the state is read: of this leader and epoch it is adopted; otherwise another
+broker leads (librdkafka#1575), and clients that ask for metadata receive it: the controller may not reach this broker for long. A state
+from before the known one comes from a server of the tree that lags, and says nothing. Where the outcome is not known the state is read
+until it is, and meanwhile the maximal set counts.
 """
 
 import logging
@@ -187,8 +187,9 @@ class IsrChanges:
         else:
             reached("cluster: a leader found a newer leader in the tree")
             self._end(change)
-            where = change.hosted.topic_partition
-            reason = f"{where}: the tree has leader {found.state.leader} in epoch {found.state.leader_epoch}"
+            where, state = change.hosted.topic_partition, found.state
+            reason = f"{where}: the tree has leader {state.leader} in epoch {state.leader_epoch}"
+            self._metadata.learn(change.hosted.topic_id, where.partition, state.leader, state.leader_epoch, state.isr, found.version)
             self._replicas.lose_leadership(change.hosted, PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason))
 
     def _is_ours(self, change: "_IsrChange", found: "FoundState") -> bool:

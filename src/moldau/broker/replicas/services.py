@@ -15,6 +15,9 @@ class MetadataSource(Protocol):
     def snapshot(self) -> MetadataSnapshot:
         """All of it, at this moment."""
 
+    def learn(self, topic_id: bytes, index: int, leader: int, leader_epoch: int, isr: tuple[int, ...], state_version: int) -> None:
+        """Take a later state of a partition that this broker has read in the tree."""
+
 
 class PartitionListener(Protocol):
     """Serves the state that partitions of internal topics hold."""

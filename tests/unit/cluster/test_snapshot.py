@@ -1,0 +1,34 @@
+"""What a broker learns of a partition from the tree counts until something later comes, and only where it is later."""
+
+from moldau.cluster.snapshot import MetadataCache, MetadataSnapshot, PartitionInfo, TopicInfo
+
+ID, OTHER = bytes(16), b"x" * 16
+KNOWN = PartitionInfo(1, 1, 5, (1, 2), (1, 2, 3), 7)
+
+
+def cache() -> MetadataCache:
+    made = MetadataCache()
+    first = KNOWN._replace(partition=0)
+    made.snapshot = MetadataSnapshot("c", 2, topics={"t": TopicInfo("t", ID, (first, KNOWN))}, topic_configs={"t": {"a": "b"}})
+    return made
+
+
+def test_a_later_state_replaces_that_of_its_partition_alone() -> None:
+    known = cache()
+    before = known.snapshot
+    known.learn(ID, 1, leader=2, leader_epoch=6, isr=(2,), state_version=8)
+    read = KNOWN._replace(leader=2, leader_epoch=6, isr=(2,), state_version=8)
+    assert known.snapshot.topics["t"].partitions == (before.topics["t"].partitions[0], read)
+    assert known.snapshot.topics_by_id[ID] is known.snapshot.topics["t"]
+    assert (known.snapshot.controller_id, known.snapshot.topic_config("t")) == (2, {"a": "b"})
+    assert before.topics["t"].partitions[1] == KNOWN, "requests that have it see no half of a change"
+    known.learn(ID, 1, leader=2, leader_epoch=6, isr=(2, 3), state_version=9)
+    assert known.snapshot.topics["t"].partitions[1].isr == (2, 3)
+
+
+def test_what_is_not_later_or_of_another_topic_changes_nothing() -> None:
+    known = cache()
+    before = known.snapshot
+    for topic_id, index, epoch, version in ((ID, 1, 4, 9), (ID, 1, 5, 7), (ID, 2, 6, 8), (OTHER, 1, 6, 8)):
+        known.learn(topic_id, index, leader=3, leader_epoch=epoch, isr=(3,), state_version=version)
+    assert known.snapshot is before
