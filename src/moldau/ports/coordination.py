@@ -280,7 +280,8 @@ class Coordination(Protocol):
     def close(self, done: Callable[[], object] = nothing) -> None:
         """End the session, and with it its ephemeral nodes. What waits is answered, then CLOSED comes, then `done`.
 
-        What is submitted later is answered `SessionClosedError`.
+        Watches on nodes that go with the session may fire before CLOSED, or not at all. What is submitted later is answered
+        `SessionClosedError`.
         """
 
 
