@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from moldau.adapters.process_identity import send_signal
+from moldau.adapters.process_identity import pid_of, send_signal
 from moldau.assembly.local_cluster.state import (
     BrokerProcess,
     LocalClusterError,
     ProcessState,
     existing_state,
     log_of,
+    not_permitted,
     request_restart,
 )
 from moldau.cli.options import SECONDS
@@ -90,8 +91,13 @@ def _signal(directory: str, broker_ids: Sequence[int], number: signal.Signals, w
     state = existing_state(directory)
     brokers = {broker: broker.pid for broker in map(state.broker, broker_ids)}
     for broker in brokers:
-        if not broker.process or not send_signal(broker.process, number):
-            advice = f"`moldau cluster restart {broker.broker_id} --data {directory}` starts it again"
+        try:
+            sent = bool(broker.process) and send_signal(broker.process, number)
+        except PermissionError as error:
+            raise not_permitted(directory, f"send {number.name} to broker {broker.broker_id}, pid {pid_of(broker.process)}") from error
+        if not sent:
+            start = f"restart {broker.broker_id}" if state.is_supervised else "up"
+            advice = f"`moldau cluster {start} --data {directory}` starts {'it' if state.is_supervised else 'the cluster'} again"
             raise LocalClusterError(f"broker {broker.broker_id} is dead; {advice}")
     end = time.monotonic() + SIGNAL_LIMIT_S
     for broker, pid in brokers.items():

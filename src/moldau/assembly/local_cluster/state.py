@@ -55,6 +55,8 @@ class BrokerProcess(Value):
     port: int
     process: str = ""
     """Identity of its process; empty before the first."""
+    has_served: bool = False
+    """Whether it has ever been up together with all others: only then has it data of theirs."""
 
     @property
     def address(self) -> str:
@@ -84,6 +86,13 @@ class ClusterState(Value):
     """None for metadata in a file, `START_ZOOKEEPER`, or addresses as `moldau serve --zookeeper` takes them."""
     zookeeper_port: int | None = None
     """Where the cluster's own ZooKeeper server listens."""
+    settings: Sequence[str] = ()
+    """What was set for all brokers, as NAME=VALUE."""
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether `moldau cluster up` runs."""
+        return not has_ended(self.supervisor)
 
     def broker(self, broker_id: int) -> BrokerProcess:
         """The broker of this id. LocalClusterError."""
@@ -124,12 +133,41 @@ def write_state(directory: str, state: ClusterState) -> None:
         "supervisor": state.supervisor,
         "zookeeper": state.zookeeper,
         "zookeeper_port": state.zookeeper_port,
-        "brokers": [{"id": each.broker_id, "host": each.host, "port": each.port, "process": each.process} for each in state.brokers],
+        "settings": list(state.settings),
+        "brokers": [
+            {"id": each.broker_id, "host": each.host, "port": each.port, "process": each.process, "has_served": each.has_served}
+            for each in state.brokers
+        ],
     }
     path = os.path.join(directory, STATE_FILE)
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)
     os.replace(f"{path}.new", path)
+
+
+def strangers_in(directory: str) -> list[str]:
+    """What lies in a directory that has no cluster yet, sorted: none of the files above. Hidden files do not count."""
+    own = (STATE_FILE, CONTROL_FILE, LOCK_FILE, METADATA_FILE)
+    folders = (ZOOKEEPER_FOLDER, BROKER_FOLDER, LOG_FOLDER, "lost+found")
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    if STATE_FILE in names:
+        return []
+    return sorted(name for name in names if not name.startswith((".", *own)) and name not in folders)
+
+
+def not_permitted(directory: str, action: str) -> LocalClusterError:
+    """The error for a user who is not the one that the processes belong to."""
+    import pwd
+
+    try:
+        owner = os.stat(os.path.join(directory, STATE_FILE)).st_uid
+        user = pwd.getpwuid(owner).pw_name
+    except (OSError, KeyError):
+        user = "that started the cluster"
+    return LocalClusterError(f"{directory}: no permission to {action}; run this command as the user {user}")
 
 
 def log_of(directory: str, broker_id: int) -> str:
@@ -141,6 +179,8 @@ def request_restart(directory: str, broker_id: int) -> None:
     """Have the supervisor start a broker again. LocalClusterError if none runs."""
     try:
         control = os.open(os.path.join(directory, CONTROL_FILE), os.O_WRONLY | os.O_NONBLOCK)
+    except PermissionError as error:
+        raise not_permitted(directory, f"restart broker {broker_id}") from error
     except OSError as error:
         if error.errno not in (errno.ENXIO, errno.ENOENT):
             raise
@@ -155,5 +195,7 @@ def request_restart(directory: str, broker_id: int) -> None:
 def _decode(document: Any) -> ClusterState:
     if document["format"] != _FORMAT:
         raise ValueError("another format")
-    brokers = [BrokerProcess(each["id"], each["host"], each["port"], each["process"]) for each in document["brokers"]]
-    return ClusterState(brokers, document["supervisor"], document["zookeeper"], document["zookeeper_port"])
+    brokers = [
+        BrokerProcess(each["id"], each["host"], each["port"], each["process"], each.get("has_served", True)) for each in document["brokers"]
+    ]
+    return ClusterState(brokers, document["supervisor"], document["zookeeper"], document["zookeeper_port"], document.get("settings", []))
