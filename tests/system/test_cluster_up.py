@@ -1,6 +1,5 @@
 """`moldau cluster up` runs brokers that are one cluster, and leaves no process behind; the commands beside it let brokers fail."""
 
-import re
 import signal
 import sys
 from pathlib import Path
@@ -47,9 +46,9 @@ def test_all_brokers_know_each_other_when_it_says_that_they_listen_and_a_signal_
 
 
 def test_the_next_one_finds_topics_records_and_ports_also_after_it_was_killed_with_all_its_brokers(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path / "c", "--brokers", "2").up("--port", "0") as cluster:
+    with LocalCluster(tmp_path / "c", "--brokers", "2").up("--port", "0", "--set", "num.partitions=2") as cluster:
         addresses = cluster.bootstrap
-        run("topic", "create", "kept", "--bootstrap", addresses)
+        run("topic", "create", "kept", "--partitions", "1", "--bootstrap", addresses)
         run("produce", "kept", "--bootstrap", addresses, given="one\ntwo\n")
         assert sorted(cluster.wait_in_sync("kept", 2)["replicas"]) == [1, 2], "as many replicas as there are brokers, up to 3"
         begun = processes(cluster)
@@ -59,6 +58,8 @@ def test_the_next_one_finds_topics_records_and_ports_also_after_it_was_killed_wi
         cluster.up()
         assert cluster.bootstrap == addresses
         assert run("consume", "kept", "--until-end", "--bootstrap", addresses) == "one\ntwo\n"
+        run("topic", "create", "later", "--bootstrap", addresses)
+        assert wait_for(lambda: cluster.partition("later", 1)), "settings are kept, too"
 
 
 def test_a_broker_that_ends_is_reported_and_stays_down_until_it_is_started_again(tmp_path: Path) -> None:
@@ -85,13 +86,18 @@ def test_a_broker_that_ends_is_reported_and_stays_down_until_it_is_started_again
 
 
 def test_a_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
-    directory = str(tmp_path / "c")
-    command = ["-m", "moldau.cli.main", "cluster", "up", "--data", directory, "--port", "0", "-s", "retention.ms=3"]
+    """And what was chosen then does not count."""
+    directory = tmp_path / "c"
+    (directory / "brokers").mkdir(parents=True)
+    (directory / "brokers" / "2").touch()
+    command = ["-m", "moldau.cli.main", "cluster", "up", "--data", str(directory), "--port", "0", "--brokers", "2"]
     program = Program([sys.executable, *command])
     assert program.wait() == 1
     (line,) = program.lines
-    assert re.match("Error: broker [123] ended at its start, with exit code 2: --set retention.ms=3: unknown configuration", line), line
-    wait_for(lambda: all(map(has_ended, [each.process for each in existing_state(directory).brokers])))
+    assert line == f"Error: broker 2 ended at its start, with exit code 1: {directory}/brokers/2: is a file, not a directory\n"
+    wait_for(lambda: all(map(has_ended, [each.process for each in existing_state(str(directory)).brokers])))
+    with LocalCluster(directory).up("--port", "0", "--brokers", "1") as cluster:
+        assert cluster.states() == {1: "up"}
 
 
 def test_one_directory_has_one_cluster(tmp_path: Path) -> None:

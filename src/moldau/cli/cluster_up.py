@@ -1,11 +1,24 @@
 """``moldau cluster up``: start the brokers of a cluster on this host, and stop them."""
 
+import os
+
 import click
 
-from moldau.assembly.local_cluster.plan import BROKERS, PORT, default_settings, metadata_place, plan
+from moldau.assembly.local_cluster.plan import (
+    BROKERS,
+    PORT,
+    check_ports,
+    check_settings,
+    default_settings,
+    kept_settings,
+    metadata_place,
+    plan,
+)
 from moldau.assembly.local_cluster.supervisor import Supervisor
 from moldau.cli.interruptions import Interruptions
+from moldau.cli.options import TEXT
 from moldau.cli.output import say
+from moldau.model.config.definition import InvalidConfigError
 
 
 @click.command("up")
@@ -22,8 +35,20 @@ from moldau.cli.output import say
     metavar="HOST:PORT,...|start",
     help="Keep the metadata in ZooKeeper, or `start` a server for it, instead of in a file.  [default: as before]",
 )
-@click.option("-s", "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of all brokers; may be repeated.")
-def up(directory: str, brokers: int | None, port: int | None, zookeeper: str | None, settings: tuple[str, ...]) -> None:
+@click.option(
+    "-s",
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting of all brokers, kept for the next time; may be repeated.",
+)
+@click.option(
+    "-d", "--delete", "deleted", metavar="NAME", type=TEXT, multiple=True, help="A setting that is kept no longer; may be repeated."
+)
+def up(
+    directory: str, brokers: int | None, port: int | None, zookeeper: str | None, settings: tuple[str, ...], deleted: tuple[str, ...]
+) -> None:
     """Run brokers on this host as one cluster until SIGTERM or Ctrl-C.
 
     It prints "listening on HOST:PORT,HOST:PORT,..." when all brokers take requests and know each other. Brokers have the ids from 1 on;
@@ -32,14 +57,20 @@ def up(directory: str, brokers: int | None, port: int | None, zookeeper: str | N
 
     New topics have 3 replicas, or as many as there are brokers, of which one may fail (min.insync.replicas).
 
-    Exit code 1 when a broker cannot start.
+    Exit code 1 when a broker cannot start, 2 for a setting that is not allowed.
     """
+    try:
+        check_settings(settings, os.environ)
+    except InvalidConfigError as error:
+        raise click.UsageError(error.message) from error
     supervisor = Supervisor(directory, lambda line: say(line, err=True))
     with Interruptions():
         try:
             try:
-                state = plan(directory, supervisor.hold(), brokers, port, zookeeper)
-                supervisor.start(state, [*default_settings(len(state.brokers)), *settings])
+                before = supervisor.hold()
+                state = plan(directory, before, brokers, port, zookeeper, kept_settings(before, settings, deleted))
+                check_ports(state)
+                supervisor.start(state, [*default_settings(len(state.brokers)), *state.settings])
                 supervisor.wait_serving()
                 print("listening on " + ",".join(each.address for each in state.brokers), flush=True)
                 print(_status_line(supervisor), flush=True)
@@ -54,4 +85,6 @@ def up(directory: str, brokers: int | None, port: int | None, zookeeper: str | N
 def _status_line(supervisor: Supervisor) -> str:
     state = supervisor.state
     where = f"data in {supervisor.directory}, metadata in {metadata_place(state.zookeeper)}"
+    if state.settings:
+        where += f"; set: {', '.join(state.settings)}"
     return f"{len(state.brokers)} brokers run; {where}; Ctrl-C stops them"

@@ -31,10 +31,12 @@ from moldau.assembly.local_cluster.state import (
     LocalClusterError,
     log_of,
     read_state,
+    strangers_in,
     write_state,
 )
 from moldau.client.connection import BrokerConnection
 from moldau.client.metadata import from_response
+from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.model.errors import MoldauError
 from moldau.model.identity import BrokerId
 from moldau.protocol.api_keys import ApiKey
@@ -72,7 +74,12 @@ class Supervisor:
         self._control = -1
 
     def hold(self) -> ClusterState | None:
-        """Make the directory, and have it for this process alone: the state that the last supervisor has left. LocalClusterError."""
+        """Make the directory, and have it for this process alone: the state that the last supervisor has left. LocalClusterError.
+
+        Processes that it has left are ended. None where no broker has ever served: what was chosen then does not count. Nothing is made in
+        a directory of something else, as that of a broker alone.
+        """
+        self._refuse_strangers()
         try:
             os.makedirs(self.directory, exist_ok=True)
             self._lock = os.open(os.path.join(self.directory, LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o600)
@@ -81,7 +88,14 @@ class Supervisor:
             raise LocalClusterError(f"{self.directory}: `moldau cluster up` runs here already") from error
         except OSError as error:
             raise LocalClusterError(f"{self.directory}: {(error.strerror or str(error)).lower()}") from error
-        return read_state(self.directory)
+        before = read_state(self.directory)
+        if before is None:
+            return None
+        self._end_leftovers(before)
+        if not any(each.has_served for each in before.brokers):
+            return None
+        self._check_metadata(before)
+        return before
 
     def start(self, state: ClusterState, settings: Sequence[str], own_settings: Mapping[int, Sequence[str]] | None = None) -> None:
         """Start all processes. `settings` are those of every broker, as NAME=VALUE, `own_settings` those of one, by its id.
@@ -91,7 +105,6 @@ class Supervisor:
         self._settings = settings
         self._own_settings = own_settings or {}
         self.state = state
-        self._end_leftovers()
         self._open_control()
         for folder in (BROKER_FOLDER, LOG_FOLDER):
             os.makedirs(os.path.join(self.directory, folder), exist_ok=True)
@@ -109,7 +122,8 @@ class Supervisor:
             _close_guard(before)
         command = [sys.executable, "-I", "-S", guarded_child.__file__, sys.executable, "-P", "-m", "moldau.cli.main", "serve"]
         command += ["--data", os.path.join(self.directory, BROKER_FOLDER, str(broker_id))]
-        given = (f"broker.id={broker_id}", f"listeners=PLAINTEXT://{broker.address}", self._metadata())
+        address = f"PLAINTEXT://{broker.address}"
+        given = (f"broker.id={broker_id}", f"listeners={address}", f"advertised.listeners={address}", self._metadata())
         for setting in (*self._settings, *given, *self._own_settings.get(broker_id, ())):
             command += ["--set", setting]
         with open(log_of(self.directory, broker_id), "ab") as log:
@@ -133,6 +147,8 @@ class Supervisor:
                 if child.poll() is not None:
                     raise LocalClusterError(f"broker {broker_id} ended at its start, {_how(child)}: {self._last_line(broker_id)}")
             time.sleep(POLL_S)
+        self.state = self.state._replace(brokers=[each._replace(has_served=True) for each in self.state.brokers])
+        write_state(self.directory, self.state)
 
     def takes_requests(self, broker_id: int) -> bool:
         """Whether a broker that was started is registered, and takes requests."""
@@ -189,11 +205,23 @@ class Supervisor:
 
     # Start
 
-    def _end_leftovers(self) -> None:
+    def _refuse_strangers(self) -> None:
+        found = strangers_in(self.directory)
+        if found:
+            names = ", ".join([*found[:3], *(["..."] if len(found) > 3 else [])])
+            what = "the data directory of a broker" if META_PROPERTIES in found else "no directory of a cluster and not empty"
+            raise LocalClusterError(f"{self.directory}: is {what} ({names}); choose another one with --data")
+
+    def _check_metadata(self, before: ClusterState) -> None:
+        """Brokers that have served would find no topic in a new file, and refuse their directories."""
+        path = os.path.join(self.directory, METADATA_FILE)
+        if before.zookeeper is None and not os.path.exists(path):
+            raise LocalClusterError(f"{path}: is missing, with the metadata of this cluster's topics; restore it from a backup")
+
+    def _end_leftovers(self, before: ClusterState) -> None:
         """Processes of a supervisor that was killed are killed too; the next ones need their ports."""
-        before = read_state(self.directory)
         end = time.monotonic() + LEFTOVERS_END_S
-        for each in () if before is None else before.brokers:
+        for each in before.brokers:
             while each.process and not has_ended(each.process):
                 send_signal(each.process, signal.SIGKILL)
                 if time.monotonic() > end:
