@@ -68,9 +68,11 @@ class LocalCluster:
         self.run("restart", *broker_ids, "--timeout", LIMIT_S)
 
     def status(self) -> dict[str, Any]:
-        """What `moldau cluster status --json` prints."""
-        document = json.loads(self.run("status", "--json"))
+        """What `moldau cluster status --json` prints, also where it reports that brokers or leaders are missing."""
+        result = CliRunner().invoke(application, ["cluster", "status", "--json", "--data", str(self.directory)])
+        document = json.loads(result.output)
         assert isinstance(document, dict)
+        assert result.exit_code == (document["partitions"] is None or bool(document["offline"])), result.output
         return document
 
     def states(self) -> dict[int, str]:

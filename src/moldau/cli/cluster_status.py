@@ -1,19 +1,23 @@
 """``moldau cluster status``: the processes of a cluster on this host, and how its partitions stand."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
 
 from moldau.assembly.local_cluster.state import ClusterState, ProcessState, existing_state
+from moldau.cli.exit_codes import FAILED
 from moldau.cli.output import counted, print_json, print_table, say
+from moldau.client.admin import AdminResourceType
 from moldau.client.cluster import Cluster
 from moldau.model.errors import MoldauError
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.cluster import DescribeTopicPartitionsRequest
+from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 
 ASK_S = 5.0
 NONE = -1
+MINIMUM = "min.insync.replicas"
 
 
 @click.command("status")
@@ -24,6 +28,8 @@ def status(directory: str, as_json: bool) -> None:
 
     With --json every partition: leader, replicas, those in sync (isr), and those that may lead though they are not (elr). What the brokers
     know is left out, as null, where none of them answers.
+
+    Exit code 1 where no broker answers, and while partitions are offline: they have no leader.
     """
     state = existing_state(directory)
     document = {**_processes(state), **_partitions(state)}
@@ -31,6 +37,8 @@ def status(directory: str, as_json: bool) -> None:
         print_json(document)
     else:
         _print(document)
+    if document["partitions"] is None or document["offline"]:
+        click.get_current_context().exit(FAILED)
 
 
 def _processes(state: ClusterState) -> dict[str, Any]:
@@ -41,19 +49,22 @@ def _processes(state: ClusterState) -> dict[str, Any]:
 def _partitions(state: ClusterState) -> dict[str, Any]:
     """What a broker knows: the controller if it is up."""
     live = ",".join(each.address for each in state.brokers if each.state is ProcessState.UP)
-    unknown = dict.fromkeys(("controller", "partitions", "under_replicated", "offline"))
+    unknown = dict.fromkeys(("controller", "partitions", "under_replicated", "under_min_isr", "offline"))
     if not live:
         return unknown
     with Cluster(live, timeout_s=ASK_S) as cluster:
         try:
             controller = cluster.metadata([]).controller
             partitions = list(_described(cluster))
+            lacking = [each for each in partitions if len(each["isr"]) < len(each["replicas"])]
+            minimums = _minimums(cluster, dict.fromkeys(each["topic"] for each in lacking))
         except MoldauError:
             return unknown
     return {
         "controller": None if controller == NONE else controller,
         "partitions": partitions,
-        "under_replicated": [_name(each) for each in partitions if len(each["isr"]) < len(each["replicas"])],
+        "under_replicated": [_name(each) for each in lacking],
+        "under_min_isr": [_name(each) for each in lacking if len(each["isr"]) < min(minimums.get(each["topic"], 1), len(each["replicas"]))],
         "offline": [_name(each) for each in partitions if each["leader"] is None],
     }
 
@@ -77,6 +88,15 @@ def _described(cluster: Cluster) -> Iterator[dict[str, Any]]:
             return
 
 
+def _minimums(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
+    """The least number of replicas in sync with which topics take records for acks=all; one that is deleted meanwhile is left out."""
+    wanted = [DescribeConfigsResource(AdminResourceType.TOPIC, topic, [MINIMUM]) for topic in topics]
+    if not wanted:
+        return {}
+    response = cluster.anywhere(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest(wanted, False, False))
+    return {each.resource_name: int(found.value) for each in response.results for found in each.configs}
+
+
 def _print(document: dict[str, Any]) -> None:
     partitions = document["partitions"]
     columns = ["broker", "address", "pid", "state"]
@@ -90,8 +110,8 @@ def _print(document: dict[str, Any]) -> None:
         return
     controller = document["controller"]
     say(f"controller: {'none' if controller is None else controller}")
-    lacking, offline = document["under_replicated"], document["offline"]
-    say(f"{counted(len(partitions), 'partition')}, {len(lacking)} under-replicated, {len(offline)} offline")
+    lacking, below, offline = (document[name] for name in ("under_replicated", "under_min_isr", "offline"))
+    say(f"{counted(len(partitions), 'partition')}, {len(lacking)} under-replicated, {len(below)} under {MINIMUM}, {len(offline)} offline")
     rows = [
         (_name(each), _shown(each["leader"]), _joined(each["replicas"]), _joined(each["isr"]), _joined(each["elr"]))
         for each in partitions
