@@ -277,7 +277,8 @@ class LogDirectory:
         if found.moldau is None:
             return f"was written by another system, for the cluster {found.cluster_id or 'without an id'}"
         if found.cluster_id != identity.cluster_id:
-            return f"belongs to the cluster {found.cluster_id}, this broker to {identity.cluster_id}"
+            other = f"another --metadata or --zookeeper, or a backup, has the metadata of {found.cluster_id}"
+            return f"belongs to the cluster {found.cluster_id}, this broker to {identity.cluster_id} ({other})"
         if found.broker_id != identity.broker_id:
             return f"belongs to broker {found.broker_id}, this is broker {identity.broker_id}"
         return None
