@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from moldau.adapters.process_identity import identity_of
-from moldau.assembly.local_cluster import state as state_module
 from moldau.assembly.local_cluster.state import BrokerProcess, ClusterState, read_state, write_state
 from moldau.cli import cluster_control
 from moldau.cli.application import application
@@ -64,7 +63,7 @@ def test_processes_of_another_user_are_left_to_that_user(tmp_path: Path, monkeyp
     for command, name in (("kill", "SIGKILL"), ("pause", "SIGSTOP"), ("resume", "SIGCONT")):
         line = refused(command, tmp_path, "1")
         assert line.startswith(f"{tmp_path}: no permission to send {name} to broker 1, pid {os.getpid()}; run this command as the user ")
-    monkeypatch.setattr(state_module.os, "open", deny)
+    monkeypatch.setattr(os, "open", deny)
     assert refused("restart", tmp_path, "1").startswith(f"{tmp_path}: no permission to restart broker 1; run this command as the user ")
 
 
