@@ -1,8 +1,8 @@
 """The producer of ``moldau produce``: confluent-kafka with bounded memory and an account of what failed.
 
 librdkafka retries what may pass (a broker that does not answer, a full disk, too few replicas in sync) until a delivery's time is over, and
-does not report the brokers' answers meanwhile. Of connections it does: `moldau.client.librdkafka` makes one line of each outage, and the
-last of these is given as the reason.
+does not report the brokers' answers meanwhile. So they are asked whether enough replicas are in sync. Of connections it does report:
+`moldau.client.librdkafka` makes one line of each outage, and the last of these is given as the reason otherwise.
 
 Looked at only where the producer waits anyway, for room in its queue or for the end.
 
@@ -27,6 +27,7 @@ from moldau.cli.output import counted, say
 from moldau.client.failures import LIMITS, size_of
 from moldau.client.librdkafka import RETRIED, BrokerLog
 from moldau.model.errors import ErrorCode, MoldauError
+from moldau.model.min_insync import effective_minimum
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -44,10 +45,18 @@ UNKNOWN_REASON = "the brokers answer with an error that may pass (a full disk, t
 class AcknowledgementWait:
     """One stretch without acknowledgements after the other. `where` is what is sent to; a delivery may take `timeout_s`."""
 
-    def __init__(self, where: str, timeout_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        where: str,
+        timeout_s: float,
+        monotonic: Callable[[], float] = time.monotonic,
+        ask: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`ask` asks the brokers why they acknowledge nothing."""
         self._where = where
         self._timeout_s = timeout_s
         self._monotonic = monotonic
+        self._ask = ask
         self._heard = _LastWarning()
         lines = logging.Logger("moldau produce")
         lines.addHandler(self._heard)
@@ -77,8 +86,12 @@ class AcknowledgementWait:
         self._reported_at = now
         records = f"{counted(waiting, 'record')} wait{'s' if waiting == 1 else ''}"
         limit = f"each is tried again for up to {self._timeout_s:g} s (--timeout)"
-        reason = self._heard.reason or UNKNOWN_REASON
-        return f"{self._where}: nothing acknowledged for {now - self._since:.0f} s, {records}; {limit}; {reason}"
+        return f"{self._where}: nothing acknowledged for {now - self._since:.0f} s, {records}; {limit}; {self.reason or UNKNOWN_REASON}"
+
+    @property
+    def reason(self) -> str:
+        """Why nothing is acknowledged; empty where that is not known."""
+        return self._ask() or self._heard.reason
 
 
 class _LastWarning(logging.Handler):
@@ -96,6 +109,9 @@ class _LastWarning(logging.Handler):
 LINES_TOLD = 10
 LARGE_BYTES = 4096
 """Of key and value: the line of a record of fewer is not remembered."""
+MINIMUM = "min.insync.replicas"
+ASK_WHY_S = 1.0
+"""How long the brokers are asked why they acknowledge nothing: they may be away, and the producer waits meanwhile."""
 ASK_S = 5.0
 """How long the brokers are asked for the limit; without their answer it is printed without its number."""
 
@@ -109,6 +125,24 @@ def topic_limit(cluster: "Cluster", topic: str, name: str) -> "ConfigEntry | Non
     except MoldauError:
         return None
     return next((entry for entry in entries if entry.name == name and entry.value is not None), None)
+
+
+def lack_of_replicas(bootstrap: str, topic: str, partition: int) -> str | None:
+    """Why brokers refuse what is sent to the partition, or to any, with acks=all: if too few replicas are in sync now."""
+    from moldau.client.cluster import Cluster
+
+    try:
+        with Cluster(bootstrap, client_id="moldau-cli", timeout_s=ASK_WHY_S) as cluster:
+            partitions = cluster.topic(topic).partitions
+            found = topic_limit(cluster, topic, MINIMUM)
+    except MoldauError:
+        return None
+    minimum = 1 if found is None else int(found.value or 1)
+    for each in partitions:
+        if partition in (ANY_PARTITION, each.partition) and len(each.isr) < effective_minimum(minimum, each.replicas):
+            lack = f"{len(each.isr)} of {len(each.replicas)} replicas in sync, {MINIMUM} is {minimum}"
+            return f"NOT_ENOUGH_REPLICAS: {topic}-{each.partition} has {lack}; see moldau topic describe {topic}"
+    return None
 
 
 class LargeRecords:
@@ -191,6 +225,7 @@ MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 POLL_EVERY = 1024
 """Records between looks for failures."""
 FAILURES_TOLD = 10
+TIMED_OUT = "MSG_TIMED_OUT"
 ANY_PARTITION = -1
 FLUSH_SLICE_S = 0.2
 """Ctrl-C is not heard while librdkafka waits, so it waits in slices."""
@@ -220,11 +255,13 @@ class Sender:
         self.too_large = LargeRecords(bootstrap, topic, MESSAGE_BYTES_MAX)
         self.report: Callable[[str], object] = partial(say, err=True)
         """What is called with a line about brokers that acknowledge nothing."""
-        self._waiting = AcknowledgementWait(f"topic {topic}" if partition is None else f"partition {topic}-{partition}", timeout_s)
         self._failures: Counter[tuple[int, str]] = Counter()
         self._topic = topic
         self._timeout_s = timeout_s
         self._partition = ANY_PARTITION if partition is None else partition
+        where = f"topic {topic}" if partition is None else f"partition {topic}-{partition}"
+        ask = partial(lack_of_replicas, bootstrap, topic, self._partition) if settings.get("acks") == "all" else lambda: None
+        self._waiting = AcknowledgementWait(where, timeout_s, ask=ask)
         self._headers: list[tuple[str, str | bytes | None]] = [(name, value.encode()) for name, value in headers.items()]
         self._producer = Producer(
             {
@@ -319,10 +356,12 @@ class Sender:
         return self.accepted - self.failed
 
     def failures(self) -> Iterator[str]:
-        """A line for each kind of failure, the most frequent first."""
+        """A line for each kind of failure, the most frequent first; where the time was over, with why nothing is acknowledged now."""
+        cause = self._waiting.reason if any(reason.startswith(TIMED_OUT) for _, reason in self._failures) else ""
         for (partition, reason), count in self._failures.most_common(FAILURES_TOLD):
             where = self._topic if partition == ANY_PARTITION else f"{self._topic}-{partition}"
-            yield f"{where}: {count:,} not delivered: {reason}"
+            because = f"; {cause}" if cause and reason.startswith(TIMED_OUT) else ""
+            yield f"{where}: {count:,} not delivered: {reason}{because}"
         if len(self._failures) > FAILURES_TOLD:
             yield f"and {len(self._failures) - FAILURES_TOLD} other kinds of failure"
 

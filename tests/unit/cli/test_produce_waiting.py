@@ -17,6 +17,7 @@ from support.lacking import lack_replicas
 LINE = "[thrd:{0}/bootstrap]: {0}/bootstrap: Connect to ipv4#{0} failed: Connection refused (after 0ms in state CONNECT)"
 BROKER = "127.0.0.1:9092"
 SHORT_S = 0.05
+LACKS = "NOT_ENOUGH_REPLICAS: t-0 has 1 of 2 replicas in sync, min.insync.replicas is 2; see moldau topic describe t"
 
 
 class Scene:
@@ -83,7 +84,7 @@ def test_acknowledgements_that_were_on_their_way_do_not_hide_why_no_more_come() 
     assert told.endswith(f"broker {BROKER} is away: Connection refused")
 
 
-@pytest.mark.parametrize(("fault", "reason"), [("away", " is away: "), ("too few replicas", UNKNOWN_REASON)])
+@pytest.mark.parametrize(("fault", "reason"), [("away", " is away: "), ("too few replicas", LACKS)])
 def test_a_record_that_waits_for_its_brokers(fault: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trouble ends when it has been told with its reason; then the record is delivered, and that is told."""
     told: list[str] = []
@@ -119,6 +120,21 @@ def test_a_record_that_waits_for_its_brokers(fault: str, reason: str, monkeypatc
     assert all(text.startswith("partition t-0: nothing acknowledged for ") and "1 record waits; " in text for text in told[:-1])
     assert any(reason in text for text in told[:-1])
     assert told[-1].startswith("partition t-0: acknowledged again after ")
+
+
+def test_a_record_whose_time_is_over_while_too_few_replicas_are_in_sync_says_so() -> None:
+    with Broker() as broker:
+        broker.create_topic("t", config={"min.insync.replicas": 2})
+        broker.stop()
+        lack_replicas(broker.directory, "t")
+        broker.start()
+        for acks, cause in (("all", f"; {LACKS}"), ("1", None)):
+            sender = Sender(broker.bootstrap_servers, "t", {"acks": acks}, headers={}, partition=None, timeout_s=1.0)
+            sender.send(InputRecord(1, None, b"one"))
+            sender.finish()
+            assert list(sender.failures()) == (
+                [] if cause is None else [f"t-0: 1 not delivered: MSG_TIMED_OUT: Local: Message timed out{cause}"]
+            )
 
 
 def configure(broker: Broker, replicas_min: str) -> None:
