@@ -59,7 +59,7 @@ def track(system: System, registry: MemoryRegistry, kind: str, topic: str, count
     """From the first call to the end of close: every event acknowledged, the counts published."""
     source, made = KINDS[kind]
     events = [made(number) for number in range(DISTINCT)]
-    tracker = TrackerProducer(service="bench", bootstrap=system.bootstrap, registry=registry, schemas={topic: source})
+    tracker = TrackerProducer(service="bench", bootstrap_servers=system.bootstrap, registry=registry, schemas={topic: source})
     tracker.track(events[0], topic=topic).result()
     begun, cpu, broker = time.perf_counter(), time.process_time(), cpu_seconds(system.pid)
     for number in range(1, count):

@@ -117,7 +117,7 @@ def test_a_head_without_end_is_cut(registry: RegistryServer, head: bytes) -> Non
 
 
 def test_a_stop_does_not_wait_for_half_requests(registry: RegistryServer) -> None:
-    with RegistryServer(registry.bootstrap, "127.0.0.1:0", topic="stops", group="stops") as other:
+    with RegistryServer(registry.bootstrap_servers, "127.0.0.1:0", topic="stops", group="stops") as other:
         peers = [connected(other) for _ in range(20)]
         for number, peer in enumerate(peers):
             peer.sendall((b"", GET[:-2], POST)[number % 3])

@@ -19,7 +19,7 @@ def main(bootstrap: str, host: str, count: int) -> None:
     """Publish."""
     producer = TrackerProducer(
         service="shop",
-        bootstrap=bootstrap,
+        bootstrap_servers=bootstrap,
         registry=MemoryRegistry(),
         host=host,
         datacenter="ewr",

@@ -12,7 +12,9 @@ from support.tracked_events import LIMIT_S, TEN_FIELDS, MemoryRegistry, page_vie
 
 def main(bootstrap: str, topic: str) -> None:
     """Track, fork, track in both, wait for the child."""
-    tracker = TrackerProducer(service="shop", bootstrap=bootstrap, registry=MemoryRegistry(), schemas={topic: TEN_FIELDS}, linger_ms=200)
+    tracker = TrackerProducer(
+        service="shop", bootstrap_servers=bootstrap, registry=MemoryRegistry(), schemas={topic: TEN_FIELDS}, linger_ms=200
+    )
     tracker.track(page_view(), topic=topic).result(LIMIT_S)
     tracker.track(page_view(), topic=topic)
     child = os.fork()

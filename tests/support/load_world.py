@@ -62,7 +62,7 @@ class LoadWorld:
         self.published = self.spoilt = 0
         self.job = LoadJob(
             name="test",
-            bootstrap=broker.bootstrap_servers,
+            bootstrap_servers=broker.bootstrap_servers,
             topic=self.topic,
             table=str(directory / self.topic),
             dead_letters=str(directory / "dead-letters" / self.topic),
@@ -84,7 +84,7 @@ class LoadWorld:
             RegistryClient(self.broker.registry_url) as registry,
             TrackerProducer(
                 service="tests",
-                bootstrap=self.broker.bootstrap_servers,
+                bootstrap_servers=self.broker.bootstrap_servers,
                 registry=registry,
                 host=host,
                 schemas={self.topic: schema or self.schema()},

@@ -50,7 +50,7 @@ def first_of(world: LoadWorld) -> str:
 
 def run(world: LoadWorld, directory: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> Result:
     monkeypatch.setattr(session, "start_tasks", lambda *_, **__: TasksHere())
-    where = ["--bootstrap", world.job.bootstrap, "--registry", str(world.job.registry), "--to", str(directory)]
+    where = ["--bootstrap", world.job.bootstrap_servers, "--registry", str(world.job.registry), "--to", str(directory)]
     return CliRunner().invoke(load_command, ["--name", world.job.name, "--topics", world.topic, *where, *more])
 
 

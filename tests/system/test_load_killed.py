@@ -89,7 +89,16 @@ def test_a_task_that_dies_is_run_again_and_its_files_are_nobodys(broker: Broker,
     world = LoadWorld(broker, tmp_path, writers=1)
     world.publish(40)
     command = [*(sys.executable, "-m", "moldau.cli.main", "load", "--name", world.job.name, "--topics", world.topic, "--to", str(tmp_path))]
-    command += ["--bootstrap", world.job.bootstrap, "--registry", broker.registry_url, "--memory", "512m", "--max-dead-letters", "100%"]
+    command += [
+        "--bootstrap",
+        world.job.bootstrap_servers,
+        "--registry",
+        broker.registry_url,
+        "--memory",
+        "512m",
+        "--max-dead-letters",
+        "100%",
+    ]
     orders = {DIE_AT: "task: done", DIE_ONCE: str(tmp_path / "it is done")}
     done = subprocess.run(command, env={**os.environ, **short_lived(), **orders}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

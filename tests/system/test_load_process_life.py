@@ -59,7 +59,7 @@ class Load:
     def start(self, *how: str) -> subprocess.Popen[str]:
         self.temporary.mkdir(exist_ok=True)
         job = self.world.job
-        words = ["load", "--bootstrap", job.bootstrap, "--registry", str(job.registry), "--topics", job.topic, "--name", job.name]
+        words = ["load", "--bootstrap", job.bootstrap_servers, "--registry", str(job.registry), "--topics", job.topic, "--name", job.name]
         command = [sys.executable, "-m", "moldau.cli.main", *words, "--to", str(self.directory), "--memory", "512m", *how]
         environment = {**os.environ, "TMPDIR": str(self.temporary)}
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

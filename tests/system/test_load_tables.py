@@ -72,7 +72,7 @@ def test_events_go_into_their_hours_and_each_task_adds_one_file_to_each(
         moment = row["header"]["time"]
         assert (moment.date().isoformat(), str(moment.hour)) == (row["event_day"], row["event_hour"])
         assert int(moment.timestamp() * 1000) == NOON_MS + row["n"] * STEP_MS
-    assert group_lag(world.job.bootstrap, world.job.group_id or "", world.topic) == 0
+    assert group_lag(world.job.bootstrap_servers, world.job.group_id or "", world.topic) == 0
     state = world.state()
     assert (state.rows, state.dead_letters, state.verdict) == (198, 22, "complete")
     assert sum(sum(words["moldau.counts"]["count"]) for words in words_of(world.job.table)) == 198
@@ -255,7 +255,7 @@ def test_reports_answer_the_usual_questions(spark: Any, broker: Broker, tmp_path
     years_ms = (datetime.now(UTC).timestamp() * 1000 - NOON_MS) / 2
     assert latency.events == 27
     assert latency.greatest_ms >= latency.median_ms > years_ms > 0
-    complete = run_report(spark, world.job.table, "completeness", bootstrap=broker.bootstrap_servers, topic=world.topic).collect()
+    complete = run_report(spark, world.job.table, "completeness", bootstrap_servers=broker.bootstrap_servers, topic=world.topic).collect()
     assert [(row.verdict, row.events == row.distinct_events == row.produced) for row in complete] == [("complete", True)] * 3
     assert {row.verdict for row in run_report(spark, world.job.table, "completeness").collect()} == {"no producer counts"}
     top = top_values(spark, world.job.table, "header.host", 3).collect()

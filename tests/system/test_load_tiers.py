@@ -64,7 +64,7 @@ class Load:
         return open_or_create(self.tables, self.job.table, pa.schema([("n", pa.int64()), *TIME_FIELDS]), [DAY], "")
 
     def own_tier(self) -> Claim:
-        with Cluster(self.job.bootstrap) as cluster:
+        with Cluster(self.job.bootstrap_servers) as cluster:
             return own_tier(self.job, self.table.id, cluster)
 
     def step(self, number: int) -> None:

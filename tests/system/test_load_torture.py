@@ -38,7 +38,7 @@ class Loading:
     def __init__(self, world: LoadWorld, directory: Path) -> None:
         self._command = [
             *(sys.executable, "-m", "moldau.cli.main", "load", "--follow", "--name", "torture", "--records-max", "40", "--memory", "512m"),
-            *("--bootstrap", world.job.bootstrap, "--registry", world.broker.registry_url, "--to", str(directory / "lake")),
+            *("--bootstrap", world.job.bootstrap_servers, "--registry", world.broker.registry_url, "--to", str(directory / "lake")),
             *("--topics", world.topic, "--partition", "hour", "--compact", "--work-dir", str(directory / "spark")),
         ]
         self._log = directory / "load.log"

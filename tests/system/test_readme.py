@@ -128,7 +128,7 @@ def test_the_pipeline(environment: Environment, server: ServerProcess, registry:
         return text.replace("http://127.0.0.1:8081", registry)
 
     program = adapted(block_with(README, "python", "TrackerProducer"))
-    (environment.directory / "shop.py").write_text(program.replace("service=", f"bootstrap={server.bootstrap!r}, service="))
+    (environment.directory / "shop.py").write_text(program.replace("service=", f"bootstrap_servers={server.bootstrap!r}, service="))
     environment.run("python shop.py")
     seen = environment.run(adapted(block_with(README, "sh", "--since 1h")), MOLDAU_BOOTSTRAP=server.bootstrap, MOLDAU_REGISTRY=registry)
     assert seen.count('"country":"CZ"') == 1000

@@ -47,7 +47,7 @@ class Lake:
         self.number = 0
         self.job = LoadJob(
             name="test",
-            bootstrap=broker.bootstrap_servers,
+            bootstrap_servers=broker.bootstrap_servers,
             topic=self.topic,
             table=str(directory / "table"),
             dead_letters=str(directory / "dead"),
@@ -67,7 +67,7 @@ class Lake:
 
     def committed(self, job: LoadJob) -> dict[int, int]:
         """What the job's group has committed, by partition."""
-        with Cluster(job.bootstrap) as cluster:
+        with Cluster(job.bootstrap_servers) as cluster:
             return {where.partition: found.offset for where, found in Groups(cluster).committed(job.group_id or "").items()}
 
     def rows(self) -> list[int]:
@@ -176,13 +176,13 @@ def test_the_offsets_of_the_table_are_those_of_the_group(spark: Any, lake: Lake)
     """`moldau group describe` shows the lag of the job; a read by itself commits nothing (mission I1)."""
     job = replace(lake.job, group_id=f"group of {lake.topic}")
     lake.produce(30)
-    options = {"kafka.bootstrap.servers": job.bootstrap, "subscribe": job.topic, "groupId": job.group_id or ""}
+    options = {"kafka.bootstrap.servers": job.bootstrap_servers, "subscribe": job.topic, "groupId": job.group_id or ""}
     assert spark.read.format("moldau").options(**options).load().count() == 30
-    assert (lake.committed(job), group_lag(job.bootstrap, job.group_id or "", job.topic)) == ({}, 30)
+    assert (lake.committed(job), group_lag(job.bootstrap_servers, job.group_id or "", job.topic)) == ({}, 30)
     assert load(spark, job).group_error is None
-    assert (lake.committed(job), group_lag(job.bootstrap, job.group_id or "", job.topic)) == ({0: 15, 1: 15}, 0)
+    assert (lake.committed(job), group_lag(job.bootstrap_servers, job.group_id or "", job.topic)) == ({0: 15, 1: 15}, 0)
     lake.produce(4)
-    assert group_lag(job.bootstrap, job.group_id or "", job.topic) == 4
+    assert group_lag(job.bootstrap_servers, job.group_id or "", job.topic) == 4
     load(spark, job)
     assert lake.committed(job) == {0: 17, 1: 17}
     lake.check_complete()
@@ -201,7 +201,7 @@ def test_a_load_that_dies_before_it_has_told_the_group_is_made_good_by_the_next(
     assert lake.committed(job) == {0: 15, 1: 15}, "it died here"
     assert load(spark, job).ranges == ()
     assert lake.committed(job) == {0: 20, 1: 20}
-    with Cluster(job.bootstrap) as cluster:
+    with Cluster(job.bootstrap_servers) as cluster:
         Groups(cluster).commit(job.group_id or "", {TopicPartition(job.topic, 0): GroupOffset(Offset(3))})
     load(spark, job)
     assert lake.committed(job) == {0: 20, 1: 20}, "the table knows better than who has reset the group"
@@ -211,7 +211,7 @@ def test_a_load_that_dies_before_it_has_told_the_group_is_made_good_by_the_next(
 def test_a_group_that_cannot_be_told_does_not_fail_the_load(spark: Any, lake: Lake) -> None:
     job = replace(lake.job, group_id=f"group of {lake.topic}")
     lake.produce(20)
-    with Consumer(job.bootstrap, group_id=job.group_id, topics=[job.topic]) as consumer:
+    with Consumer(job.bootstrap_servers, group_id=job.group_id, topics=[job.topic]) as consumer:
         assert consumer.poll(30) is not None
         result = load(spark, job)
     assert (result.rows, lake.committed(job)) == (18, {})
@@ -242,7 +242,7 @@ def test_records_of_aborted_transactions_are_not_loaded_and_open_ones_are_waited
             assert load(spark, everything).rows == 21
         assert load(spark, lake.job).rows == 1
     assert lake.rows() == [*(number for number in range(20) if number % 10), 1000001, 1000003]
-    options = {"kafka.bootstrap.servers": lake.job.bootstrap, "subscribe": lake.topic}
+    options = {"kafka.bootstrap.servers": lake.job.bootstrap_servers, "subscribe": lake.topic}
     read = spark.read.format("moldau").options(**options)
     assert read.load().count() == 23, "as with the connector, unless it is asked for"
     assert read.option("isolationLevel", "read_committed").load().count() == 22

@@ -55,7 +55,7 @@ def tracker(bootstrap: str, topic: str, registry: MemoryRegistry | None = None, 
         service="shop",
         host="web-1",
         datacenter="east",
-        bootstrap=bootstrap,
+        bootstrap_servers=bootstrap,
         registry=registry or MemoryRegistry(),
         schemas={topic: TEN_FIELDS},
         **options,
@@ -230,7 +230,7 @@ sys.path.insert(0, sys.argv[3])
 from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
 from moldau.tracking import TrackerProducer
 options = {"registry": MemoryRegistry(), "schemas": {sys.argv[2]: TEN_FIELDS}, "audit_publish_interval_ms": 3_600_000}
-tracker = TrackerProducer(service="shop", bootstrap=sys.argv[1], **options)
+tracker = TrackerProducer(service="shop", bootstrap_servers=sys.argv[1], **options)
 tracker.track(page_view(), topic=sys.argv[2]).result()
 print(tracker.instance, flush=True)
 sys.stdin.read()
@@ -284,7 +284,10 @@ def test_a_fork_makes_its_own(broker: Broker, topic: str) -> None:
 def test_asyncio_with_the_same_names(broker: Broker, topic: str) -> None:
     async def publish() -> str:
         async with AsyncTrackerProducer(
-            service="shop", bootstrap=broker.bootstrap_servers, registry=MemoryRegistry(), settings={"queue.buffering.max.messages": 100}
+            service="shop",
+            bootstrap_servers=broker.bootstrap_servers,
+            registry=MemoryRegistry(),
+            settings={"queue.buffering.max.messages": 100},
         ) as producer:
             producer.declare(TEN_FIELDS, topic=topic)
             deliveries = [await producer.track(page_view(number), topic=topic) for number in range(500)]

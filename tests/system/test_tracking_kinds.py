@@ -43,7 +43,7 @@ def test_lines_and_metrics_are_events(broker: Broker) -> None:
     for topic in ("logs", "metrics"):
         broker.create_topic(topic)
     root = logging.getLogger()
-    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=registry) as tracker:
+    with TrackerProducer(service="shop", bootstrap_servers=broker.bootstrap_servers, registry=registry) as tracker:
         handler, metrics = TrackedLogHandler(tracker, level="INFO"), MetricsEmitter(tracker)
         metrics.counter("orders", country="CZ").add(3)
         metrics.emit()  # it waits for the brokers as long as they take; a handler that is closed does not
@@ -72,7 +72,9 @@ def test_topics_that_are_missing_are_made_as_their_kind_wants_them(broker: Broke
     """By the first event, and not by the broker with one partition; the option leaves that to the broker."""
     views, lines, metrics, left = (broker.unique_topic(kind) for kind in ("views", "logs", "metrics", "left"))
     registry = MemoryRegistry()
-    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=registry, schemas={views: TEN_FIELDS}) as tracker:
+    with TrackerProducer(
+        service="shop", bootstrap_servers=broker.bootstrap_servers, registry=registry, schemas={views: TEN_FIELDS}
+    ) as tracker:
         tracker.track(page_view(), topic=views)
         emitter = MetricsEmitter(tracker, metrics)
         emitter.counter("orders").add()
@@ -82,7 +84,7 @@ def test_topics_that_are_missing_are_made_as_their_kind_wants_them(broker: Broke
         handler.close()
         assert handler.dropped == 0
     assert [partitions_of(broker, topic) for topic in (views, lines, metrics)] == [8, 4, 2]
-    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=registry, create_topics=False) as tracker:
+    with TrackerProducer(service="shop", bootstrap_servers=broker.bootstrap_servers, registry=registry, create_topics=False) as tracker:
         tracker.declare(TEN_FIELDS, topic=left)
         tracker.track(page_view(), topic=left)
     assert partitions_of(broker, left) == 1

@@ -64,7 +64,9 @@ def test_what_producers_and_consumers_ask_a_registry(registry: SchemaRegistry) -
 
 def test_an_event_through_either_registry(broker: Broker, registry: SchemaRegistry) -> None:
     topic = broker.create_topic(broker.unique_topic("views"))
-    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=registry, schemas={topic: TEN_FIELDS}) as producer:
+    with TrackerProducer(
+        service="shop", bootstrap_servers=broker.bootstrap_servers, registry=registry, schemas={topic: TEN_FIELDS}
+    ) as producer:
         producer.track(page_view(3), topic=topic)
     with TrackedConsumer(broker.bootstrap_servers, registry, readers={topic: View}, **QUICK) as consumer:
         consumer.messages.assign([TopicPartition(topic, 0)])
@@ -74,7 +76,7 @@ def test_an_event_through_either_registry(broker: Broker, registry: SchemaRegist
 def test_our_own_kinds_of_events_are_tracked(broker: Broker) -> None:
     """The registry leaves a namespace out where it is that of the record around: the header of a metric is still the header."""
     topic = broker.create_topic(broker.unique_topic("metrics"))
-    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=broker.registry_url) as producer:
+    with TrackerProducer(service="shop", bootstrap_servers=broker.bootstrap_servers, registry=broker.registry_url) as producer:
         metrics = MetricsEmitter(producer, topic)
         metrics.counter("orders").add(3)
         metrics.close()
@@ -94,7 +96,9 @@ def test_a_producer_closes_the_registry_that_it_has_opened(broker: Broker) -> No
     for registry in (broker.registry_url, RegistryClient(broker.registry_url)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=registry, schemas={topic: TEN_FIELDS}) as it:
+            with TrackerProducer(
+                service="shop", bootstrap_servers=broker.bootstrap_servers, registry=registry, schemas={topic: TEN_FIELDS}
+            ) as it:
                 it.track(page_view(), topic=topic)
             del it
             gc.collect()
@@ -110,7 +114,7 @@ def test_a_schema_that_changes(broker: Broker) -> None:
     newer = {**TEN_FIELDS, "fields": [*TEN_FIELDS["fields"], {"name": "theme", "type": "string", "default": "light"}]}
     for schema, event in ((TEN_FIELDS, page_view(1)), (newer, {**page_view(2), "theme": "dark"})):
         with TrackerProducer(
-            service="shop", bootstrap=broker.bootstrap_servers, registry=broker.registry_url, schemas={topic: schema}
+            service="shop", bootstrap_servers=broker.bootstrap_servers, registry=broker.registry_url, schemas={topic: schema}
         ) as producer:
             producer.track(event, topic=topic)
     for reader, expected in (
@@ -127,7 +131,9 @@ def test_a_schema_that_breaks_its_readers_is_refused_before_anything_is_sent(bro
     with RegistryClient(broker.registry_url) as client:
         client.register(f"{topic}-value", event_schema(TEN_FIELDS).text)
     broken = {**TEN_FIELDS, "fields": [*TEN_FIELDS["fields"], {"name": "theme", "type": "string"}]}
-    producer = TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=broker.registry_url, schemas={topic: broken})
+    producer = TrackerProducer(
+        service="shop", bootstrap_servers=broker.bootstrap_servers, registry=broker.registry_url, schemas={topic: broken}
+    )
     with producer, pytest.raises(IncompatibleSchemaError, match="theme"):
         producer.track({**page_view(), "theme": "dark"}, topic=topic)
     assert not [record for record in audit_records(broker.bootstrap_servers) if record.key.instance == producer.instance]
@@ -137,7 +143,7 @@ def test_a_registry_that_is_away_stops_the_reader_and_loses_nothing(broker: Brok
     """The event that could not be decoded for want of its schema is the next one when the registry is back."""
     topic = broker.create_topic(broker.unique_topic("views"))
     url = broker.registry_url
-    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=url, schemas={topic: TEN_FIELDS}) as producer:
+    with TrackerProducer(service="shop", bootstrap_servers=broker.bootstrap_servers, registry=url, schemas={topic: TEN_FIELDS}) as producer:
         for number in range(3):
             producer.track(page_view(number), topic=topic)
 
@@ -193,7 +199,7 @@ def test_confluents_deserialiser_reads_tracked_events_and_ours_what_its_serialis
     """The wire format, the subject and the header are plain Avro for everybody."""
     topic = broker.create_topic(broker.unique_topic("views"))
     with TrackerProducer(
-        service="shop", bootstrap=broker.bootstrap_servers, registry=broker.registry_url, schemas={topic: TEN_FIELDS}
+        service="shop", bootstrap_servers=broker.bootstrap_servers, registry=broker.registry_url, schemas={topic: TEN_FIELDS}
     ) as producer:
         producer.track(page_view(3), 1_372_636_800_000, topic)
     (message,) = whole_topic(broker.bootstrap_servers, topic)

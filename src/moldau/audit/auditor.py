@@ -229,14 +229,14 @@ class _StopError(Exception):
 
 
 class Auditor:
-    """Counts the cluster that `bootstrap` belongs to. `run` once; `stop` from any thread, or from a signal handler.
+    """Counts the cluster that `bootstrap_servers` belongs to. `run` once; `stop` from any thread, or from a signal handler.
 
     The work is done in a thread of its own, so that `stop` does not wait for brokers that do not answer.
     """
 
-    def __init__(self, bootstrap: str, options: AuditorOptions, *, is_tracked: SchemaCheck | None = None) -> None:
+    def __init__(self, bootstrap_servers: str, options: AuditorOptions, *, is_tracked: SchemaCheck | None = None) -> None:
         self.options = options
-        self._bootstrap = bootstrap
+        self._bootstrap_servers = bootstrap_servers
         self._is_tracked = is_tracked
         self._stopping = False
         self._publisher: Publisher | None = None
@@ -329,9 +329,9 @@ class Auditor:
         self._troubles.add(kind)
 
     def _work(self, *, once: bool) -> None:
-        publisher = self._publisher = Publisher(self._bootstrap, self.options.tier, self.options.topics)
+        publisher = self._publisher = Publisher(self._bootstrap_servers, self.options.tier, self.options.topics)
         try:
-            with Cluster(self._bootstrap, client_id=f"moldau-audit-{self.options.tier}", sleep=self._pause) as cluster:
+            with Cluster(self._bootstrap_servers, client_id=f"moldau-audit-{self.options.tier}", sleep=self._pause) as cluster:
                 if self._overdue is not None:
                     publisher.check_not_replaced(cluster, self._overdue)
                 places = publisher.take_over(cluster)

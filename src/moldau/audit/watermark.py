@@ -14,12 +14,12 @@ from moldau.tracking.clock import now_ms
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def completion_watermark(topic: str, tier: str, *, bootstrap: str, rules: Rules | None = None) -> datetime | None:
+def completion_watermark(topic: str, tier: str, *, bootstrap_servers: str, rules: Rules | None = None) -> datetime | None:
     """Up to when the tier has everything of the topic, asked of the audit topic now; None if no window is complete.
 
     ConnectionLostError, RequestFailedError, and the like if the brokers cannot be asked.
     """
-    with Cluster(bootstrap, client_id="moldau-audit") as cluster:
+    with Cluster(bootstrap_servers, client_id="moldau-audit") as cluster:
         found = read_audit(cluster)
     report = reconcile(found, rules or Rules(now_ms=now_ms()))
     time_ms = report.watermarks.get((topic, tier))

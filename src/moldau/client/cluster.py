@@ -37,17 +37,17 @@ T = TypeVar("T")
 
 
 class Cluster:
-    """The cluster that the brokers `bootstrap` ("HOST:PORT", several by commas) belong to. Nothing is connected before it is needed.
+    """The cluster that the brokers `bootstrap_servers` ("HOST:PORT", several by commas) belong to. It connects when it is needed.
 
     One thread uses it at a time. ValueError for a list that cannot be read. UnreachableError, ConnectionLostError (world's fault) and
     RequestFailedError (an answer with an error code) name broker, topic or partition.
     """
 
     def __init__(
-        self, bootstrap: str, *, client_id: str = "moldau", timeout_s: float = 30.0, sleep: Callable[[float], object] | None = None
+        self, bootstrap_servers: str, *, client_id: str = "moldau", timeout_s: float = 30.0, sleep: Callable[[float], object] | None = None
     ) -> None:
         self.timeout_s = timeout_s
-        self._bootstrap = parse_addresses(bootstrap)
+        self._bootstrap = parse_addresses(bootstrap_servers)
         self._client_id = client_id
         self._interrupted = threading.Event()
         self._sleep = sleep or self._interrupted.wait

@@ -132,7 +132,7 @@ class _Publisher:
             host = self._source.hosts[self._orders.host]
             self._made = TrackerProducer(
                 service=self._source.service,
-                bootstrap=self._orders.bootstrap,
+                bootstrap_servers=self._orders.bootstrap,
                 registry=self._orders.registry,
                 datacenter=host.datacenter,
                 host=host.name,

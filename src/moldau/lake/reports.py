@@ -80,10 +80,10 @@ ORDER BY partition, schema_id""",
 )
 
 
-def run_report(spark: Any, table: str, name: str, *, bootstrap: str | None = None, topic: str | None = None) -> Any:
+def run_report(spark: Any, table: str, name: str, *, bootstrap_servers: str | None = None, topic: str | None = None) -> Any:
     """The answer as a DataFrame. ValueError for a report that is not there; TableError without a table.
 
-    For ``completeness`` the producers' counts of `topic` come from the audit topic of `bootstrap`; without them no window has a verdict.
+    For ``completeness`` the producers' counts of `topic` come from the audit topic of `bootstrap_servers`; else no window has a verdict.
     Events in the dead letters are missing from the table, and so from this report; the audit counts them as arrived.
     """
     from moldau.lake.table import read_table
@@ -93,7 +93,7 @@ def run_report(spark: Any, table: str, name: str, *, bootstrap: str | None = Non
         raise ValueError(f"there is no report {name!r}; there are {', '.join(REPORTS)}")
     frames = {"events": read_table(spark, table)}
     if job is COMPLETENESS:
-        counts = {} if bootstrap is None or topic is None else _produced(bootstrap, topic)
+        counts = {} if bootstrap_servers is None or topic is None else _produced(bootstrap_servers, topic)
         rows = [(start_ms / 1000, count.count, str(count.checksum)) for start_ms, count in sorted(counts.items())]
         produced = spark.createDataFrame(rows, "seconds double, events bigint, checksum string")
         frames["produced"] = produced.selectExpr("timestamp_seconds(seconds) AS window_start", "events", "checksum")
@@ -110,21 +110,21 @@ FROM {{events}} GROUP BY ALL ORDER BY events DESC, value LIMIT {int(limit)}"""
     return spark.sql(sql, events=read_table(spark, table))
 
 
-def raw_report(spark: Any, bootstrap: str, topic: str) -> Any:
+def raw_report(spark: Any, bootstrap_servers: str, topic: str) -> Any:
     """RAW_TOPIC of a topic: an ad hoc question over raw events."""
-    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
+    options = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic}
     columns = "value binary, partition int, offset bigint, timestamp timestamp"
     frames = {"events": spark.read.format("moldau").schema(columns).options(**options).load()}
     return spark.sql(RAW_TOPIC.sql, **frames)
 
 
-def _produced(bootstrap: str, topic: str) -> dict[int, Count]:
+def _produced(bootstrap_servers: str, topic: str) -> dict[int, Count]:
     """The producers' own counts, by window."""
     from moldau.audit.follow import read_audit
     from moldau.client.cluster import Cluster
     from moldau.tracking.audit_record import PRODUCER_TIER
 
-    with Cluster(bootstrap, client_id="moldau-report") as cluster:
+    with Cluster(bootstrap_servers, client_id="moldau-report") as cluster:
         found = read_audit(cluster, wanted=lambda key: key == topic.encode())
     windows: dict[int, Count] = {}
     for key, entry in found.counts.get(PRODUCER_TIER, {}).items():

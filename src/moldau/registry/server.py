@@ -45,7 +45,7 @@ _EVERY_INTERFACE = ("", "0.0.0.0", "::", "*")
 
 
 class RegistryServer:
-    """A registry over the cluster of `bootstrap`, listening on `listen` ("HOST:PORT", port 0 for any free one).
+    """A registry over the cluster of `bootstrap_servers`, listening on `listen` ("HOST:PORT", port 0 for any free one).
 
     `advertise` is the address that other registries reach it under, if that is another one. All registries of a `group` share a `topic`.
     One that is `alone` forwards no changes; others forward to an elected one that confirms itself, or whose URL is in `trusted_writers`.
@@ -55,7 +55,7 @@ class RegistryServer:
 
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap_servers: str,
         listen: str = "127.0.0.1:8081",
         *,
         advertise: str | None = None,
@@ -71,7 +71,7 @@ class RegistryServer:
         memory_bytes_max: int = MEMORY_BYTES_MAX,
         bound: socket.socket | None = None,
     ) -> None:
-        self.bootstrap = bootstrap
+        self.bootstrap_servers = bootstrap_servers
         self.topic = topic
         self.group = group
         self.state = RegistryState(memory_bytes_max=memory_bytes_max)
@@ -131,13 +131,15 @@ class RegistryServer:
         answers = AnswerCache()
         self.state = RegistryState(answers.parsed, self._memory_bytes_max)  # the state of an earlier run may have what was deleted since
         host, port = bound.getsockname()[:2]
-        with Cluster(self.bootstrap, client_id="moldau-registry") as cluster:
+        with Cluster(self.bootstrap_servers, client_id="moldau-registry") as cluster:
             ensure_topic(cluster, self.topic)
             cluster_id = cluster.metadata([]).cluster_id or ""
         reached = self._advertise or (socket.gethostname() if self._listen[0] in _EVERY_INTERFACE else self._listen[0], port)
-        follower = Follower(self.bootstrap, self.topic, self.state)
-        writer = SchemasTopicWriter(self.bootstrap, self.topic, f"{self.group}:{self.topic}", timeout_s=_WRITE_TIMEOUT_S)
-        election = Election(self.bootstrap, self.group, RegistryIdentity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
+        follower = Follower(self.bootstrap_servers, self.topic, self.state)
+        writer = SchemasTopicWriter(self.bootstrap_servers, self.topic, f"{self.group}:{self.topic}", timeout_s=_WRITE_TIMEOUT_S)
+        election = Election(
+            self.bootstrap_servers, self.group, RegistryIdentity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s
+        )
         confirming = WriterConfirmation(self.state, follower, self._trusted)
         changes = Changes(self.state, follower, writer, election, confirming, alone=self._alone)
         schema_workers = SchemaWorkers(answers, self._work_limits)

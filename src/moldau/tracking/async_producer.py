@@ -1,6 +1,6 @@
 """A producer of tracked events for asyncio, with the names of `moldau.tracking.producer.TrackerProducer`.
 
-    async with AsyncTrackerProducer(service="shop", bootstrap="localhost:9092", registry="http://localhost:8081") as tracker:
+    async with AsyncTrackerProducer(service="shop", bootstrap_servers="localhost:9092", registry="http://localhost:8081") as tracker:
         delivery = await tracker.track(OrderPlaced(order=17))   # waits only for room in the queue, and the first time for the brokers
         await delivery
 

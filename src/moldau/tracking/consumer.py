@@ -192,7 +192,8 @@ class Event:
 
 
 class TrackedConsumer:
-    """A consumer of tracked events. `bootstrap`, `group_id`, `topics` and the options are those of `Consumer`; `registry` a URL or client.
+    """A consumer of tracked events. `bootstrap_servers`, `group_id`, `topics` and the options are those of `Consumer`; `registry` a URL or
+    client.
 
     `reader` is the form of events: a schema, a file, a dataclass or a pydantic model; `readers` are the forms by topic; without either
     they are dicts as they were written. `on_error` receives what cannot be decoded, and reading continues after it; without it,
@@ -202,7 +203,7 @@ class TrackedConsumer:
 
     def __init__(
         self,
-        bootstrap: str | Sequence[str] = "localhost:9092",
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
         registry: str | SchemaRegistry = "http://localhost:8081",
         *,
         group_id: str | None = None,
@@ -219,7 +220,7 @@ class TrackedConsumer:
         self._on_error = on_error
         self.undecodable = 0
         """Records so far that were no events."""
-        self.messages = Consumer(bootstrap, group_id=group_id, topics=topics, **options)
+        self.messages = Consumer(bootstrap_servers, group_id=group_id, topics=topics, **options)
 
     def poll(self, timeout: float | None = None) -> Event | None:
         """The next event; None if there is none within `timeout` seconds. The one before is finished. EventDecodeError, ConsumeError.

@@ -1,6 +1,6 @@
 """Publishes events that can be traced: checked against their schema, with the common header, and counted for the audit.
 
-    with TrackerProducer(service="shop", bootstrap="localhost:9092", registry="http://localhost:8081") as tracker:
+    with TrackerProducer(service="shop", bootstrap_servers="localhost:9092", registry="http://localhost:8081") as tracker:
         tracker.declare("schemas/page_view.avsc", topic="page-views")
         tracker.track({"page": "/index", "member": 7}, topic="page-views")
         tracker.track(OrderPlaced(order=17), time=placed_at)          # a dataclass: its schema and its topic by its name
@@ -79,7 +79,7 @@ class TrackerProducer:
         self,
         *,
         service: str,
-        bootstrap: str | Sequence[str] = "localhost:9092",
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
         registry: str | SchemaRegistry = "http://localhost:8081",
         datacenter: str | None = None,
         host: str | None = None,
@@ -97,14 +97,14 @@ class TrackerProducer:
         self.origin.check()
         if audit_publish_interval_ms < 1:
             raise ValueError(f"audit.publish.interval.ms is at least 1, not {audit_publish_interval_ms}")
-        brokers = bootstrap_text(bootstrap)
+        brokers = bootstrap_text(bootstrap_servers)
         opened, close_registry = open_registry(registry)
         ensure = (lambda topic, kind: kind.ensure(brokers, topic)) if create_topics else None
         self._routes = Routes(opened, subject_naming, auto_register=auto_register, ensure_topic=ensure)
         for topic, source in (schemas or {}).items():
             self.declare(source, topic=topic)
         self._producer = Producer(
-            bootstrap,
+            bootstrap_servers,
             client_id=f"{service} tracking",
             compression=compression,
             linger_ms=linger_ms,

@@ -50,7 +50,7 @@ class WorkQueue:
 
     def __init__(
         self,
-        bootstrap: str | Sequence[str] = "localhost:9092",
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
         name: str = "work",
         *,
         retry_delays_s: Sequence[float] = RETRY_DELAYS_S,
@@ -59,7 +59,7 @@ class WorkQueue:
         check_topic(name)
         if any(delay < 0 for delay in retry_delays_s):
             raise ValueError(f"queue {name}: a delay is not negative: {list(retry_delays_s)}")
-        self.bootstrap = bootstrap_text(bootstrap)
+        self.bootstrap_servers = bootstrap_text(bootstrap_servers)
         self.name = name
         self.retry_delays_s = tuple(retry_delays_s)
         self._defaults = TopicDefaults(partitions, QUEUING.topics.configs)
@@ -86,7 +86,7 @@ class WorkQueue:
         """Make its topics where they are missing."""
         if not self._there:
             for topic in (self.name, *self.retry_topics, self.dead_letter_topic):
-                ensure_topic(self.bootstrap, topic, self._defaults)
+                ensure_topic(self.bootstrap_servers, topic, self._defaults)
             self._there = True
 
     def put(
@@ -101,7 +101,7 @@ class WorkQueue:
         with self._connecting:
             if self._producer is None:
                 self.ensure()
-                self._producer = Producer(self.bootstrap, client_id=f"{self.name} queue")
+                self._producer = Producer(self.bootstrap_servers, client_id=f"{self.name} queue")
             return self._producer
 
     def worker(self, **options: Unpack[ConsumerOptions]) -> "Worker":
@@ -179,7 +179,7 @@ class Worker:
         self.done = self.retried = self.dead = 0
         """Messages so far."""
         self._stopping = False
-        self._messages = Consumer(queue.bootstrap, group_id=queue.group, **options)
+        self._messages = Consumer(queue.bootstrap_servers, group_id=queue.group, **options)
         self._messages.subscribe([queue.name, *queue.retry_topics])
 
     def run(self, handle: Callable[[Task], object], stop: threading.Event | None = None) -> None:

@@ -41,7 +41,7 @@ def check_topic(topic: str) -> None:
         )
 
 
-def ensure_topic(bootstrap: str, topic: str, defaults: TopicDefaults) -> bool:
+def ensure_topic(bootstrap_servers: str, topic: str, defaults: TopicDefaults) -> bool:
     """Create `topic` if it does not exist; whether it was created now. An existing one keeps its configuration.
 
     Several may ask at once. For an existing one the right to create topics is not needed. RequestFailedError if it cannot be created;
@@ -54,7 +54,7 @@ def ensure_topic(bootstrap: str, topic: str, defaults: TopicDefaults) -> bool:
 
     partitions = BROKER_DEFAULT if defaults.partitions is None else defaults.partitions
     replicas = BROKER_DEFAULT if defaults.replicas is None else defaults.replicas
-    with Cluster(bootstrap, timeout_s=CREATE_TIMEOUT_S) as cluster:
+    with Cluster(bootstrap_servers, timeout_s=CREATE_TIMEOUT_S) as cluster:
         known = cluster.metadata([topic]).topics.get(topic)
         if known is not None and known.error is ErrorCode.NONE:
             return False
@@ -80,9 +80,9 @@ class Category:
     topics: TopicDefaults
     compression: Codec
 
-    def ensure(self, bootstrap: str, topic: str) -> bool:
+    def ensure(self, bootstrap_servers: str, topic: str) -> bool:
         """Create a topic of this kind if it does not exist; whether it was created now. See `ensure_topic`."""
-        return ensure_topic(bootstrap, topic, self.topics)
+        return ensure_topic(bootstrap_servers, topic, self.topics)
 
 
 def _defaults(partitions: int, days: int) -> TopicDefaults:

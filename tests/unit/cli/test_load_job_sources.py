@@ -50,4 +50,4 @@ def test_what_counts(
         words.append(str(file))
     result = CliRunner(env={**dict.fromkeys(VARIABLES, None), **variables}).invoke(load.load_command, words)
     assert result.exit_code == 0, result.output
-    assert [(jobs.bootstrap, jobs.registry) for jobs in given] == [wanted]
+    assert [(jobs.bootstrap_servers, jobs.registry) for jobs in given] == [wanted]

@@ -32,7 +32,7 @@ def test_the_first_event_is_refused_each_time_and_no_log_line_promises_to_send_i
     create_topics: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    with TrackerProducer(service="shop", bootstrap=NOWHERE, registry=Registry(), create_topics=create_topics) as tracker:
+    with TrackerProducer(service="shop", bootstrap_servers=NOWHERE, registry=Registry(), create_topics=create_topics) as tracker:
         tracker.declare(SCHEMA, topic="clicks")
         for _ in range(2):
             with pytest.raises(UnreachableError) as refused:

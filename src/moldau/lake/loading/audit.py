@@ -139,9 +139,9 @@ def _read(cluster: Cluster, job: LoadJob, known: Claim | None) -> TierCounts:
 def _publish_claim(job: LoadJob, table_id: str) -> None:
     from moldau.client.producer import Producer
 
-    ensure_audit_topic(job.bootstrap)
+    ensure_audit_topic(job.bootstrap_servers)
     record = AuditRecord.of_tier(str(job.tier), job.topic, time_ms=now_ms(), owner=owner_of(job, table_id))
-    with Producer(job.bootstrap, client_id=f"moldau-load-{job.name}", settings={"enable.idempotence": False}) as producer:
+    with Producer(job.bootstrap_servers, client_id=f"moldau-load-{job.name}", settings={"enable.idempotence": False}) as producer:
         producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key).result()
 
 
@@ -241,11 +241,11 @@ def _publish(job: LoadJob, records: list[AuditRecord]) -> None:
     from moldau.client.producer import Producer
 
     if not all(record.is_of_tier for record in records):  # otherwise the claim is there
-        ensure_audit_topic(job.bootstrap)
+        ensure_audit_topic(job.bootstrap_servers)
     begun = time.monotonic()
     name = f"moldau-load-{job.name}"
     settings = {"client_id": name, "delivery_timeout_ms": _DELIVERY_TIMEOUT_MS, "settings": _TWICE_IS_ONCE}
-    with Producer(job.bootstrap, linger_ms=0, **settings) as producer:  # type: ignore[arg-type]
+    with Producer(job.bootstrap_servers, linger_ms=0, **settings) as producer:  # type: ignore[arg-type]
         for record in records:
             if record.is_of_tier:
                 producer.flush()  # no reader may see the mark before the counts

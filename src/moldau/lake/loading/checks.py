@@ -30,13 +30,13 @@ def check_jobs(jobs: LoadJobs) -> list[LoadJob]:
     """
     check_directory(jobs.directory)
     wanted = None if jobs.pattern is not None else list(jobs.topics)
-    with ClusterLog(jobs.bootstrap, f"moldau-load-{jobs.name}", timeout_s=_TIMEOUT_S) as source:
+    with ClusterLog(jobs.bootstrap_servers, f"moldau-load-{jobs.name}", timeout_s=_TIMEOUT_S) as source:
         there = source.partition_counts(wanted)
         missing = jobs.missing(there)
         hint = did_you_mean(missing[0], source.partition_counts(None)) if missing else ""
     if missing:
         known = "there is no topic" if len(missing) == 1 else "there are no topics"
-        raise LoadError(f"{known} {', '.join(map(repr, missing))} at {jobs.bootstrap}{hint}")
+        raise LoadError(f"{known} {', '.join(map(repr, missing))} at {jobs.bootstrap_servers}{hint}")
     found = jobs.jobs(there)
     for url in sorted({job.registry for job in found if job.registry is not None}):
         check_registry(url)
@@ -79,7 +79,7 @@ def check_registry(url: str) -> None:
 def records_waiting(jobs: LoadJobs, loads: Sequence[LoadJob], timeout_s: float = 10.0) -> int:
     """Offsets between the tables and the ends of their topics. WorldError, PeerError."""
     level = ISOLATION_LEVELS[jobs.isolation_level]
-    with ClusterLog(jobs.bootstrap, f"moldau-load-{jobs.name}", timeout_s, isolation_level=level) as source:
+    with ClusterLog(jobs.bootstrap_servers, f"moldau-load-{jobs.name}", timeout_s, isolation_level=level) as source:
         known = source.topics([job.topic for job in loads])
         return sum(_waiting(source, job, known[job.topic]) for job in loads if job.topic in known)
 

@@ -67,7 +67,7 @@ class LoadJob:
     """
 
     name: str
-    bootstrap: str
+    bootstrap_servers: str
     topic: str
     table: str
     """Path of the table; made if it is missing."""
@@ -198,7 +198,7 @@ class LoadJobs:
     """Which topics go where. The tables are ``directory/TOPIC``, the dead letters ``directory/dead-letters/TOPIC``."""
 
     name: str
-    bootstrap: str
+    bootstrap_servers: str
     directory: str
     topics: tuple[str, ...] = ()
     """These topics, and no other; or `pattern`."""
@@ -275,7 +275,8 @@ class LoadJobs:
         return [topic for topic in self.topics if topic not in there and not os.path.exists(os.path.join(self.directory, topic))]
 
 
-_OTHER_NAMES = {"to": "directory"}
+_OTHER_NAMES = {"to": "directory", "bootstrap": "bootstrap_servers"}
+"""What a file, as the command line, calls otherwise."""
 
 
 class JobFileError(ValueError):
@@ -304,7 +305,7 @@ def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def load_jobs(values: Mapping[str, Any]) -> LoadJobs:
     """The job that these values describe, named as in a file. ValueError names one that is not valid."""
-    known = {each.name for each in fields(LoadJobs)} - {"settings", "directory"} | {"to", "topic"}
+    known = {each.name for each in fields(LoadJobs)} - {"settings", *_OTHER_NAMES.values()} | {"topic", *_OTHER_NAMES}
     unknown = sorted(set(values) - known)
     if unknown:
         raise ValueError(f"{unknown[0]!r} is not known; there are {', '.join(sorted(known))}")

@@ -75,7 +75,7 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Ta
     """
     begun = time.monotonic()
     who = writer or TableWriter(job.name)
-    with ClusterLog(job.bootstrap, f"moldau-load-{job.name}", isolation_level=ISOLATION_LEVELS[job.isolation_level]) as source:
+    with ClusterLog(job.bootstrap_servers, f"moldau-load-{job.name}", isolation_level=ISOLATION_LEVELS[job.isolation_level]) as source:
         planned = plan_load(job, source, fail_on_data_loss=fail_on_data_loss)
         if planned.ranges:
             if planned.base is None and job.tier is not None and planned.decoding is not None and planned.decoding.tracked:
@@ -161,7 +161,7 @@ def _run_tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bo
     job, context = planned.job, spark.sparkContext
     assert planned.decoding is not None
     options = ReadOptions(
-        job.bootstrap,
+        job.bootstrap_servers,
         TopicNames((job.topic,)),
         client_id=f"moldau-load-{job.name}",
         isolation_level=ISOLATION_LEVELS[job.isolation_level],

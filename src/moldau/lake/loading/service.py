@@ -146,7 +146,7 @@ class LoadService:
         self._parallel = parallel
         self._on_outcome = on_outcome or (lambda _: None)
         self._writer = TableWriter(jobs.name)
-        self._watermarks = watermarks or Watermarks(jobs.bootstrap)
+        self._watermarks = watermarks or Watermarks(jobs.bootstrap_servers)
         self._watermarks_at = 0.0
         self._marked_at: dict[str, float] = {}
         """When the last mark of a topic was published to the audit."""
@@ -204,7 +204,7 @@ class LoadService:
         self._stopped.set()
 
     def _round(self, files_min: int) -> list[LoadOutcome]:
-        with ClusterLog(self._jobs.bootstrap, f"moldau-load-{self._jobs.name}") as source:
+        with ClusterLog(self._jobs.bootstrap_servers, f"moldau-load-{self._jobs.name}") as source:
             wanted = None if self._jobs.pattern is not None else list(self._jobs.topics)
             jobs = self._jobs.jobs(source.partition_counts(wanted))
         self._left, self._outcomes = {job.topic for job in jobs}, []

@@ -23,7 +23,7 @@ Row = tuple[bytes | None, bytes | None, int, int, int, list[dict[str, Any]] | No
 def job(directory: Path, **changes: Any) -> LoadJob:
     return LoadJob(
         name="job",
-        bootstrap="nowhere:1",
+        bootstrap_servers="nowhere:1",
         topic="t",
         table=str(directory / "table"),
         dead_letters=str(directory / "dead"),
@@ -47,7 +47,7 @@ def run(task: LoadJob, rows: list[Row], held: dict[int, set[int]] | None = None)
         topic_id="00ff",
         held=held or {},
         load_id="1234abcd",
-        options=ReadOptions(task.bootstrap, TopicNames((task.topic,))),
+        options=ReadOptions(task.bootstrap_servers, TopicNames((task.topic,))),
     )
     report = write_batches(iter([batch]), order)
     found["dead"] = [{"count": report.put_aside.untracked, "first": report.put_aside.first}]
