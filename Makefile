@@ -9,8 +9,9 @@ READY := $(VENV)/.ready
 LONG := system or torture
 # A test that takes longer hangs: the stacks of its threads are printed, and the run ends.
 HANGS := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
-# In two processes. All tests of a file run in one, which sets up once what they share; in the order of the files, since the longest come early.
-QUICK := $(BIN)/pytest -q $(HANGS) --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not ($(LONG) or alone)"
+# All tests of a file run in one process, which sets up once what they share; in the order of the files, since the longest come early.
+TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+QUICK := $(BIN)/pytest -q $(HANGS) $(TWO) -m "not ($(LONG) or alone)"
 
 # Without it each process that the tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,12 +21,8 @@ demo: $(READY)  ## the main job: the whole pipeline over real events, on three b
 
 test: check  ## everything: static checks, then all tests (long runs at a tenth of their size)
 	$(QUICK)
-	$(BIN)/pytest -q $(HANGS) -m alone
-	@mkdir -p out
-	@echo "The long tests: those with Spark run beside the others; what they say comes last, until then it is in out/spark-tests.log."
-	@$(BIN)/pytest -q $(HANGS) -p no:cacheprovider -m "spark and ($(LONG)) and not alone" >out/spark-tests.log 2>&1 & spark=$$!; \
-	$(BIN)/pytest -q $(HANGS) -m "($(LONG)) and not spark and not alone"; others=$$?; \
-	wait $$spark; spark=$$?; cat out/spark-tests.log; test $$others = 0 && test $$spark = 0
+	$(BIN)/pytest -q $(HANGS) -m alone tests/system
+	$(BIN)/pytest -q $(HANGS) $(TWO) -m "($(LONG)) and not alone"
 
 check: $(READY)  ## format, lint, types, layers, circles of imports, order of sets
 	$(BIN)/ruff format --check src tests benchmarks tools

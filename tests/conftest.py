@@ -4,6 +4,9 @@ They draw the same examples each time, 40 of them where a test has no number of 
 run; with MOLDAU_TORTURE=1 they draw fresh and more examples (`make properties`, part of `make torture`, prints the seed) and print how to
 draw what failed again. Such tests have the mark `drawn`, wherever they stand.
 
+With ``--dist loadfile`` one process of pytest-xdist runs all tests that start Spark, and begins with them: they take longest, and share a
+Spark.
+
 And Ctrl-C means what it means at a terminal: a shell starts what it runs in the background with that signal ignored, and every process
 that a test starts would inherit it.
 
@@ -20,6 +23,7 @@ import signal
 import threading
 import time
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +44,8 @@ settings.load_profile("any machine")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-PROPERTIES = Path(__file__).parent / "property"
+TESTS = Path(__file__).parent
+PROPERTIES, SYSTEM = TESTS / "property", TESTS / "system"
 THREADS_END_S = 10.0
 _first_seen: dict[threading.Thread, str] = {}
 """Our threads, and the test during which each was seen first."""
@@ -52,9 +57,31 @@ def _ours() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name.startswith("moldau")]
 
 
+@cache
+def _starts_spark(file: Path) -> bool:
+    """Whether tests of this file have the mark; the process that distributes tests knows their files and names alone."""
+    return "mark.spark" in file.read_text(encoding="utf-8")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadFileScheduling
+
+    if config.getoption("dist") != "loadfile":
+        return None
+    scheduling = LoadFileScheduling(config, log)
+    file_of = scheduling._split_scope
+    scheduling._split_scope = lambda nodeid: "spark" if _starts_spark(config.rootpath / file_of(nodeid)) else file_of(nodeid)
+    return scheduling
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not _starts_spark(item.path))
     for item in items:
+        if item.get_closest_marker("alone") and not item.path.is_relative_to(SYSTEM):
+            raise pytest.UsageError(f"{item.nodeid}: tests that run alone are looked for below {SYSTEM}")
         if item.path.is_relative_to(PROPERTIES) or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("drawn")
 
