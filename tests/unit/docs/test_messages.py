@@ -14,8 +14,13 @@ from support.pages import ROOT
 PAGES = ("troubleshooting.md", "recovery.md")
 FIRST_COLUMN = re.compile(r"^\| (.*?) \|", re.MULTILINE)
 QUOTED = re.compile(r"`([^`]+)`")
-OF_OTHERS = {"Connection refused", "_INVALID_DIFFERENT_RECORD", "BAD_MSG", "listening on", "moldau", "Host", "Origin", "with"}
-"""Of the system's, librdkafka's and HTTP's vocabulary."""
+OF_OTHERS = {"Connection refused", "_INVALID_DIFFERENT_RECORD", "BAD_MSG", "listening on", "moldau", "Host", "Origin", "with"} | {
+    "does not support the new CONSUMER group protocol",
+    "UnsupportedVersionException",
+    "debug=cgrp",
+    "ConsumerGroupHeartbeatRequest not supported by broker",
+}
+"""Of the system's, the clients' and HTTP's vocabulary."""
 A_WORD_OF_OURS = re.compile(r"[\w.]+|moldau .*|--[\w-]+")
 """Settings, commands, options: other tests know them."""
 
