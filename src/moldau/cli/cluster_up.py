@@ -67,6 +67,7 @@ def up(
     with Interruptions():
         try:
             try:
+                supervisor.refuse_strangers()
                 before = supervisor.hold()
                 state = plan(directory, before, brokers, port, zookeeper, kept_settings(before, settings, deleted))
                 check_ports(state)

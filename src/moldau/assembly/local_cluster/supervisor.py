@@ -73,13 +73,19 @@ class Supervisor:
         self._lock = -1
         self._control = -1
 
+    def refuse_strangers(self) -> None:
+        """LocalClusterError for a directory of something else, as that of a broker alone: most often the name is a slip."""
+        found = strangers_in(self.directory)
+        if found:
+            names = ", ".join([*found[:3], *(["..."] if len(found) > 3 else [])])
+            what = "the data directory of a broker" if META_PROPERTIES in found else "no directory of a cluster and not empty"
+            raise LocalClusterError(f"{self.directory}: is {what} ({names}); choose another one with --data")
+
     def hold(self) -> ClusterState | None:
         """Make the directory, and have it for this process alone: the state that the last supervisor has left. LocalClusterError.
 
-        Processes that it has left are ended. None where no broker has ever served: what was chosen then does not count. Nothing is made in
-        a directory of something else, as that of a broker alone.
+        Processes that it has left are ended. None where no broker has ever served: what was chosen then does not count.
         """
-        self._refuse_strangers()
         try:
             os.makedirs(self.directory, exist_ok=True)
             self._lock = os.open(os.path.join(self.directory, LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o600)
@@ -204,13 +210,6 @@ class Supervisor:
                 os.close(descriptor)
 
     # Start
-
-    def _refuse_strangers(self) -> None:
-        found = strangers_in(self.directory)
-        if found:
-            names = ", ".join([*found[:3], *(["..."] if len(found) > 3 else [])])
-            what = "the data directory of a broker" if META_PROPERTIES in found else "no directory of a cluster and not empty"
-            raise LocalClusterError(f"{self.directory}: is {what} ({names}); choose another one with --data")
 
     def _check_metadata(self, before: ClusterState) -> None:
         """Brokers that have served would find no topic in a new file, and refuse their directories."""
