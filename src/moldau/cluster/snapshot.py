@@ -151,6 +151,8 @@ class MetadataCache:
         """Whether the snapshot has had all of the cluster: before, a topic that it lacks may exist."""
         self.on_complete: dict[Callable[[], object], None] = {}
         """Called once it has."""
+        self._learned: dict[bytes, dict[int, PartitionInfo]] = {}
+        """By topic id, states of partitions that the controller may not have sent yet."""
 
     def config_of(self, topic: str) -> Mapping[str, str]:
         """What a topic sets itself."""
@@ -162,10 +164,24 @@ class MetadataCache:
         if topic is None or index >= len(topic.partitions):
             return
         known = topic.partitions[index]
-        if (leader_epoch, state_version) > (known.leader_epoch, known.state_version):
-            read = known._replace(leader=leader, leader_epoch=leader_epoch, isr=isr, state_version=state_version)
-            changed = TopicInfo(topic.name, topic_id, (*topic.partitions[:index], read, *topic.partitions[index + 1 :]))
-            self.snapshot = self.snapshot.updated(self.snapshot.brokers.values(), self.snapshot.controller_id, [changed], (), {})
+        read = known._replace(leader=leader, leader_epoch=leader_epoch, isr=isr, state_version=state_version)
+        if _age(read) > _age(known):
+            self._learned.setdefault(topic_id, {})[index] = read
+            changed = [self.with_learned(topic)]
+            self.snapshot = self.snapshot.updated(self.snapshot.brokers.values(), self.snapshot.controller_id, changed, (), {})
+
+    def with_learned(self, topic: TopicInfo) -> TopicInfo:
+        """A topic that the controller has sent, with what was learned of its partitions where that is later."""
+        learned = self._learned.pop(topic.topic_id, None)
+        if learned is None:
+            return topic
+        sent = topic.partitions
+        later = {index: each for index, each in learned.items() if index < len(sent) and _age(each) > _age(sent[index])}
+        if not later:
+            return topic
+        self._learned[topic.topic_id] = later
+        partitions = (later[each.partition]._replace(replicas=each.replicas) if each.partition in later else each for each in sent)
+        return TopicInfo(topic.name, topic.topic_id, tuple(partitions))
 
     def complete(self) -> None:
         """The snapshot has all of the cluster."""
@@ -173,6 +189,10 @@ class MetadataCache:
         calls, self.on_complete = self.on_complete, {}
         for call in calls:
             call()
+
+
+def _age(partition: PartitionInfo) -> tuple[int, int]:
+    return partition.leader_epoch, partition.state_version
 
 
 def unknown_topic(name: str) -> PeerError:

@@ -26,6 +26,20 @@ def test_a_later_state_replaces_that_of_its_partition_alone() -> None:
     assert known.snapshot.topics["t"].partitions[1].isr == (2, 3)
 
 
+def test_what_the_controller_sends_replaces_it_unless_it_is_from_before() -> None:
+    """A message that was held up, or comes from a controller that has not read the state."""
+    known = cache()
+    sent = known.snapshot.topics["t"]
+    assert known.with_learned(sent) is sent
+    known.learn(ID, 1, leader=2, leader_epoch=6, isr=(2,), state_version=8)
+    moved = TopicInfo("t", ID, (sent.partitions[0]._replace(leader=3, leader_epoch=9), KNOWN._replace(replicas=(1, 2, 4))))
+    kept = known.with_learned(moved).partitions
+    assert (kept[0].leader, kept[1].leader, kept[1].leader_epoch, kept[1].replicas) == (3, 2, 6, (1, 2, 4))
+    later = TopicInfo("t", ID, (moved.partitions[0], KNOWN._replace(leader_epoch=6, state_version=8)))
+    assert known.with_learned(later) is later
+    assert known.with_learned(sent) is sent, "it is not needed any more"
+
+
 def test_what_is_not_later_or_of_another_topic_changes_nothing() -> None:
     known = cache()
     before = known.snapshot

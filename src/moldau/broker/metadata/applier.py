@@ -238,7 +238,7 @@ class MetadataApplier:
         cache.snapshot = cache.snapshot.updated(
             control.brokers,
             control.controller_id,
-            control.topics,
+            map(cache.with_learned, control.topics),
             (*control.deleted, *missed),
             {name: values for name, values in own.items() if name in topics},
         )
