@@ -1,6 +1,6 @@
 # Moldau: the commands of the house. `make demo` and `make test` set up whatever they need.
 .DELETE_ON_ERROR:
-.PHONY: demo test check quick torture properties simulate simulate-mutants faults bench dist setup clean
+.PHONY: demo test check check-types check-style quick torture properties simulate simulate-mutants faults bench dist setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -25,9 +25,14 @@ test: check  ## everything: static checks, then all tests (long runs at a tenth 
 	$(BIN)/pytest -q $(HANGS) $(TWO) -m "($(LONG)) and not alone"
 
 check: $(READY)  ## format, lint, types, layers, circles of imports, order of sets
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-types check-style
+
+check-types:
+	$(BIN)/mypy
+
+check-style:
 	$(BIN)/ruff format --check src tests benchmarks tools
 	$(BIN)/ruff check src tests benchmarks tools
-	$(BIN)/mypy
 	$(BIN)/python tools/check_sets.py
 	$(BIN)/python tools/check_circles.py
 	$(BIN)/lint-imports
