@@ -17,7 +17,7 @@ import pytest
 
 from support.sizes import TORTURE
 
-pytestmark = [pytest.mark.system, pytest.mark.alone]
+pytestmark = pytest.mark.system
 
 PATIENCE_S = 60.0
 """For a busy machine; nothing here takes that long."""
