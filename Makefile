@@ -21,7 +21,7 @@ demo: $(READY)  ## the main job: the whole pipeline over real events, on three b
 
 test: check  ## everything: static checks, then all tests (long runs at a tenth of their size)
 	$(QUICK)
-	$(BIN)/pytest -q $(HANGS) -m alone tests/system
+	$(BIN)/pytest -q $(HANGS) -m alone
 	$(BIN)/pytest -q $(HANGS) $(TWO) -m "($(LONG)) and not alone"
 
 check: $(READY)  ## format, lint, types, layers, circles of imports, order of sets

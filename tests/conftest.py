@@ -44,8 +44,7 @@ settings.load_profile("any machine")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-TESTS = Path(__file__).parent
-PROPERTIES, SYSTEM = TESTS / "property", TESTS / "system"
+PROPERTIES = Path(__file__).parent / "property"
 THREADS_END_S = 10.0
 _first_seen: dict[threading.Thread, str] = {}
 """Our threads, and the test during which each was seen first."""
@@ -80,8 +79,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not _starts_spark(item.path))
     for item in items:
-        if item.get_closest_marker("alone") and not item.path.is_relative_to(SYSTEM):
-            raise pytest.UsageError(f"{item.nodeid}: tests that run alone are looked for below {SYSTEM}")
         if item.path.is_relative_to(PROPERTIES) or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("drawn")
 

@@ -18,7 +18,8 @@ from support.node import node_modules
 from support.server import ServerProcess
 from support.supervised import Program
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.alone]
+"""Sessions last 3 s, and 27 members run at a time."""
 
 HERE = Path(__file__).parent
 PYTHON_MEMBER = str(HERE.parent / "support" / "group_members.py")

@@ -28,7 +28,7 @@ from support.workload.consumers import Member, join
 from support.workload.run import run
 from support.workload.world import NUMBERS, PARTITIONS, World
 
-pytestmark = [pytest.mark.system, pytest.mark.torture]
+pytestmark = [pytest.mark.system, pytest.mark.torture, pytest.mark.alone]
 
 SECONDS = sized(20, 600)
 FAULTS_LEAST = 3
