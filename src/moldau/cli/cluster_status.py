@@ -11,6 +11,7 @@ from moldau.cli.output import counted, print_json, print_table, say
 from moldau.client.admin import AdminResourceType
 from moldau.client.cluster import Cluster
 from moldau.model.errors import MoldauError
+from moldau.model.min_insync import effective_minimum
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.cluster import DescribeTopicPartitionsRequest
 from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -64,7 +65,9 @@ def _partitions(state: ClusterState) -> dict[str, Any]:
         "controller": None if controller == NONE else controller,
         "partitions": partitions,
         "under_replicated": [_name(each) for each in lacking],
-        "under_min_isr": [_name(each) for each in lacking if len(each["isr"]) < min(minimums.get(each["topic"], 1), len(each["replicas"]))],
+        "under_min_isr": [
+            _name(each) for each in lacking if len(each["isr"]) < effective_minimum(minimums.get(each["topic"], 1), each["replicas"])
+        ],
         "offline": [_name(each) for each in partitions if each["leader"] is None],
     }
 

@@ -7,7 +7,7 @@ from moldau.testing.cluster.forwarder import Pair
 
 Place = int | str
 TREE = "zookeeper"
-"""Stands for ZooKeeper where brokers are cut off from it."""
+"""The name of ZooKeeper where brokers are cut off from it."""
 
 
 def known_brokers(given: Iterable[Place], broker_ids: Collection[int]) -> None:
