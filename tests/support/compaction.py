@@ -67,6 +67,7 @@ class CompactionWorld:
         )
         self.manager.start(self.now_ms)
         self.log: PartitionLog = self.manager.create(KEY, TOPIC_ID, self.config, self.now_ms)
+        self.manager.decide_high_watermark(KEY, is_replicated=False)
         self.log.lead_epoch(self.log.latest_epoch + 1)
 
     def restart(self) -> None:

@@ -96,5 +96,8 @@ def manager_over(files: FileSystem, *directories: str, config: LogConfig | None 
 
 
 def create(manager: LogManager, topic: str, partition: int = 0, config: LogConfig | None = None) -> PartitionLog:
-    """The log of a partition of a topic whose id is `TOPIC_ID`."""
-    return manager.create(TopicPartition(topic, partition), TOPIC_ID, config or LogConfig(), NOW_MS)
+    """The log of a partition, without other replicas, of a topic whose id is `TOPIC_ID`."""
+    topic_partition = TopicPartition(topic, partition)
+    log = manager.create(topic_partition, TOPIC_ID, config or LogConfig(), NOW_MS)
+    manager.decide_high_watermark(topic_partition, is_replicated=False)
+    return log

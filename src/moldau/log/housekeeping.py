@@ -93,7 +93,7 @@ class Housekeeping:
         count = 0
         for placement in self._logs.in_service():
             yield None
-            if placement.log is None or not self._logs.holds(placement):
+            if placement.log is None or not placement.may_be_trimmed or not self._logs.holds(placement):
                 continue
             try:
                 removed = placement.log.apply_retention(now_ms)

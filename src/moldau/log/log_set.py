@@ -55,6 +55,13 @@ class Placement:
         self.problem = None
         self._opened = True
 
+    @property
+    def may_be_trimmed(self) -> bool:
+        """Whether retention and compaction may work on the log. Until its role is known its end may still be cut off: what they take as
+        committed would not be.
+        """
+        return self.log is not None and self.high_watermark is None
+
     def take_high_watermark(self) -> None:
         """The partition has other replicas: what is beyond its checkpointed high watermark may not be read, and may be lost."""
         if self.log is not None and self.high_watermark is not None:

@@ -125,6 +125,32 @@ def test_the_high_watermark_of_a_partition_with_other_replicas_is_that_of_the_ch
     assert left.high_watermark == 2
 
 
+@pytest.mark.parametrize("is_replicated", [True, False])
+def test_until_a_log_has_a_role_nothing_is_removed_from_it(is_replicated: bool) -> None:
+    """Its end may be about to be cut off, and what retention would start it with was never committed."""
+    disk = ForgetfulDisk()
+    config = LogConfig(segment_bytes=150, retention_ms=0, file_delete_delay_ms=0)
+    manager = restart(disk, config=config)
+    log = create(manager, "t", config=config)
+    append_values(log, b"committed")
+    log.restore_high_watermark(log.log_end_offset)
+    committed = log.log_end_offset
+    for _ in range(3):
+        append_values(log, b"x" * 60)
+    log.restore_high_watermark(committed)
+    manager.shutdown()
+    manager = LogManager(disk, ["/data"], config, broker_id=0, cluster_id=CLUSTER, random_bytes=bytes, topic_config=lambda _topic: config)
+    manager.start(NOW_MS)
+    later_ms = NOW_MS + 10**12
+    drain(manager.apply_retention(later_ms))
+    assert (left := manager.get(T0)) is not None
+    assert (left.start_offset, left.log_end_offset) == (0, committed + 3)
+    assert manager.create(T0, TOPIC_ID, config, later_ms) is left
+    manager.decide_high_watermark(T0, is_replicated=is_replicated)
+    drain(manager.apply_retention(later_ms))
+    assert left.start_offset == (committed if is_replicated else committed + 3)
+
+
 def test_the_clean_mark_is_gone_durably_before_logs_are_opened() -> None:
     disk = ForgetfulDisk()
     manager = restart(disk)

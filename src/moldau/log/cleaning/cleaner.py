@@ -113,7 +113,7 @@ class LogCleaner:
 
     def _dirt_of(self, placement: "Placement", now_ms: int) -> DirtyLog | None:
         key, log = placement.topic_partition, placement.log
-        if log is None or not log.config.compacts or log.has_staged:
+        if log is None or not placement.may_be_trimmed or not log.config.compacts or log.has_staged:
             return None
         if key in self._passes or key in self._resting or self._uncleanable.get(key) is log:
             return None

@@ -15,9 +15,12 @@ from support.logs import NOW_MS, TOPIC_ID, append_values, flush
 DELETES = CONFIG._replace(cleanup_policy=frozenset({"delete"}))
 
 
-def another(world: CompactionWorld, topic: str, batches: int, config: LogConfig = CONFIG) -> PartitionLog:
+def another(world: CompactionWorld, topic: str, batches: int, config: LogConfig = CONFIG, *, has_role: bool = True) -> PartitionLog:
     """A log with a sealed segment of so many batches."""
-    log = world.manager.create(TopicPartition(topic, 0), TOPIC_ID, config, NOW_MS)
+    topic_partition = TopicPartition(topic, 0)
+    log = world.manager.create(topic_partition, TOPIC_ID, config, NOW_MS)
+    if has_role:
+        world.manager.decide_high_watermark(topic_partition, is_replicated=False)
     fill(log, batches)
     return log
 
@@ -85,6 +88,17 @@ def test_the_dirtiest_first_and_none_that_is_not_worth_while() -> None:
             world.workers.step()
     assert order == ["/data/c-0", "/data/d-0", "/data/a-0"]
     assert 0 < world.statistics()["compaction_dirtiest_percent"] <= 50
+
+
+def test_no_log_before_its_role_is_known() -> None:
+    """Records at its end may be about to be cut off: what they replace is still the newest then."""
+    world = CompactionWorld()
+    another(world, "t", 6, has_role=False)
+    world.look()
+    assert not world.workers.running
+    world.manager.decide_high_watermark(TopicPartition("t", 0), is_replicated=False)
+    world.look()
+    assert folders(world) == ["/data/t-0"]
 
 
 def test_as_many_at_once_as_there_are_to_be() -> None:
