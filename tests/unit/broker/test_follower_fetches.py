@@ -1,13 +1,17 @@
 """What followers send: requests of a session that name what has changed, at once for a partition that is new, ahead of large answers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from moldau.broker.handlers.fetch.operation import Fetch
 from moldau.broker.replicas import fetchers
 from moldau.broker.replicas.fetchers import SourceFetcher
-from moldau.model.errors import ErrorCode
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.fast.fetch import FetchFramePartition, FetchPartitionResult
 from moldau.protocol.messages.fetch import FetchRequest
 from support.replica_world import ReplicaWorld, produced
 
@@ -125,3 +129,73 @@ def test_a_follower_that_has_truncated_learns_what_is_committed_though_nothing_m
     world.run(2.0)
     assert world.values(2) == [b"a"]
     assert world.machine(2).high_watermark == 1
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The partitions that leaders read, one after the other."""
+    partitions: list[int] = []
+    read_some = Fetch.read_some
+
+    def note(self: Fetch, topic: bytes, wanted: Sequence[FetchFramePartition]) -> list[FetchPartitionResult]:
+        partitions.extend(each.partition for each in wanted)
+        return read_some(self, topic, wanted)
+
+    monkeypatch.setattr(Fetch, "read_some", note)
+    return partitions
+
+
+def world_of_ten() -> ReplicaWorld:
+    world = ReplicaWorld(3, partitions=10)
+    for index in range(10):
+        world.lead(1, index=index)
+    world.run(1.1)
+    return world
+
+
+def test_what_rests_is_not_read_again(read: list[int]) -> None:
+    world = world_of_ten()
+    read.clear()
+    client = world.append(1, b"a", partition=3)
+    world.run(0.1)
+    assert produced(client) == [(0, 0)]
+    assert set(read) == {3}
+    assert len(read) == 4, "by either follower, to be sent and when it has it"
+    read.clear()
+    client = world.append(1, b"a", partition=7)
+    world.run(0.1)
+    assert produced(client) == [(0, 0)]
+    assert set(read) == {3, 7}, "of the first the followers learn that it is committed"
+    world.run(2.0)
+    assert world.worlds[2].broker.replicas.hosted[TopicPartition("t", 3)].machine.high_watermark == 1
+
+
+def test_a_follower_of_what_rests_keeps_up(read: list[int]) -> None:
+    world = world_of_ten()
+    read.clear()
+    world.run(60.0)
+    assert not read
+    now_s = world.clock.monotonic()
+    for hosted in world.worlds[1].broker.replicas.partitions:
+        for follower in hosted.machine.followers.values():
+            assert now_s - follower.caught_up_s < 1.0
+            assert now_s - follower.fetched_s < 1.0
+
+
+def test_another_term_is_read_though_nothing_was_written(read: list[int]) -> None:
+    world = world_of_ten()
+    read.clear()
+    world.lead(1, index=4)
+    world.run(1.0)
+    assert set(read) == {4}
+    assert len(world.worlds[1].broker.replicas.hosted[TopicPartition("t", 4)].machine.followers) == 2
+
+
+def test_what_is_no_longer_led_is_answered_at_once(read: list[int]) -> None:
+    world = world_of_ten()
+    read.clear()
+    error = PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the session has expired")
+    leader = world.worlds[1].broker.replicas
+    leader.lose_leadership(leader.hosted[TopicPartition("t", 5)], error)
+    world.run(0.01)
+    assert set(read) == {5}

@@ -7,12 +7,16 @@ from moldau.broker.handlers.fetch.call import FetchCall
 from moldau.broker.handlers.fetch.operation import FIRST_WITH_TOPIC_IDS, Fetch, Results
 from moldau.broker.handlers.fetch.sessions import FetchSession, FetchSessions, PendingFetch
 from moldau.broker.handlers.fetch.waiting import WaitingFetch, answer_or_wait
-from moldau.model.errors import PeerError
+from moldau.model.errors import PeerError, StorageError
 from moldau.model.steps import Pause, Suspension, drain
 from moldau.protocol.fast.fetch import NO_EPOCH, FetchFrame
 
 if TYPE_CHECKING:
+    from moldau.broker.handlers.fetch.sessions import SessionPartition
     from moldau.ports.transport import Part
+    from moldau.protocol.fast.fetch import FetchPartitionResult
+
+_Read = list[tuple["SessionPartition", "FetchPartitionResult"]]
 
 SHORT_MAX = 64
 """Partitions of a session whose requests are handled in one go."""
@@ -24,7 +28,7 @@ class SessionFetch(Fetch):
     __slots__ = ("_is_released", "session")
 
     def __init__(self, call: FetchCall, frame: FetchFrame, session: FetchSession | None) -> None:
-        """`frame` with all that it asks for; `session` None for a request that opens one."""
+        """`frame` with what is to be read; `session` None for a request that opens one."""
         super().__init__(*call, frame)
         self.session = session
         self._is_released = session is None
@@ -50,6 +54,60 @@ class SessionFetch(Fetch):
             self.session.release()
 
 
+class FollowerFetch(SessionFetch):
+    """A follower's request in its session: what rests is not read.
+
+    The session has all partitions that the follower fetches from this broker, and of a message one or two of them have changed. To read the
+    others would take most of the time that it takes to replicate it. So each of them costs some comparisons (`SessionPartition.resting`),
+    and what the fetch proves of the follower's progress is noted. A session of many partitions is read whole, in steps.
+    """
+
+    __slots__ = ("_partitions", "_read")
+
+    def __init__(self, call: FetchCall, frame: FetchFrame, session: FetchSession) -> None:
+        super().__init__(call, frame, session)
+        self._partitions = session.partitions
+        self._read: _Read = []
+        """What did not rest."""
+
+    def read(self) -> list[Results]:
+        """Results of what does not rest."""
+        self.begin()
+        replica_id, replica_epoch = self.frame.replica_id, self.frame.replica_epoch
+        now_s = self.started_s if self.reads == 1 else None
+        led, self._read = self.led, []
+        for each in self._partitions.values():
+            partition = each.resting(replica_id, replica_epoch)
+            if partition is not None:
+                led.append(partition)
+                if now_s is not None:
+                    partition.machine.followers[replica_id].fetched(each.wanted.fetch_offset, partition.log.log_end_offset, now_s)
+                continue
+            before = len(led)
+            (result,) = self.read_some(each.topic, (each.wanted,))
+            if len(led) > before and not result.error_code and result.diverging_epoch is None:
+                each.was_read(led[-1], replica_id)
+            self._read.append((each, result))
+        return _by_topic(self._read)
+
+    def missing_bytes(self) -> int:
+        """As of any fetch: what rests has nothing to be read."""
+        if self.found >= self.enough:
+            return 0
+        try:
+            return self.enough - max(self.found, sum(self.available_in(each.topic, (each.wanted,)) for each, _ in self._read))
+        except StorageError:  # the next read reports it
+            return 0
+
+    def encode(self, topics: list[Results], session_id: int = 0) -> "list[Part]":
+        """The answer, which has what the follower does not know yet; it is counted."""
+        assert self.session is not None
+        news = [(each, result) for each, result in self._read if each.learns(result)]
+        self.session.move_to_end([each for each, result in news if result.records])
+        self.release()
+        return Fetch.encode(self, _by_topic(news), self.session.id)
+
+
 def is_long(sessions: FetchSessions, session_id: int) -> bool:
     """Whether a request of this session has to be handled in steps: it has many partitions, or its request before is still worked on."""
     session = sessions.get(session_id)
@@ -66,7 +124,11 @@ def answer_in_session(call: FetchCall, request: FetchFrame, waiting_cost: int) -
         frame, session = drain(call.broker.fetch_sessions.enter(request, by_id=call.version >= FIRST_WITH_TOPIC_IDS))
     except PeerError as error:
         return Fetch(*call, request).refuse(error.code)
-    answer = answer_or_wait(_fetch(call, frame, session), call.source, waiting_cost)
+    if session is not None and frame.replica_id >= 0:
+        fetch: Fetch = FollowerFetch(call, frame, session)
+    else:
+        fetch = drain(_fetch(call, frame, session))
+    answer = answer_or_wait(fetch, call.source, waiting_cost)
     if not isinstance(answer, WaitingFetch):
         return answer
     if session is not None:
@@ -90,10 +152,22 @@ def enter_in_steps(call: FetchCall, request: FetchFrame, pending: PendingFetch) 
         raise
     if session is not None and entered is None:  # it is closed
         session.release()
-    return _fetch(call, frame, entered)
+    return (yield from _fetch(call, frame, entered))
 
 
-def _fetch(call: FetchCall, frame: FetchFrame, session: FetchSession | None) -> Fetch:
-    if session is None and (frame.session_epoch == NO_EPOCH or not frame.topics):
+def _fetch(call: FetchCall, frame: FetchFrame, session: FetchSession | None) -> Generator[Pause, None, Fetch]:
+    if session is not None:
+        topics = yield from session.topics()
+        frame = frame._replace(topics=topics, forgotten=[])
+    elif frame.session_epoch == NO_EPOCH or not frame.topics:
         return Fetch(*call, frame)
     return SessionFetch(call, frame, session)
+
+
+def _by_topic(read: _Read) -> list[Results]:
+    topics: list[Results] = []
+    for each, result in read:
+        if not topics or topics[-1][0] != each.topic:
+            topics.append((each.topic, []))
+        topics[-1][1].append(result)
+    return topics

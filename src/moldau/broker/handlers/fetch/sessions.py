@@ -33,6 +33,8 @@ from moldau.protocol.fast.fetch import EPOCH_MAX, NO_EPOCH, NO_SESSION, FetchFra
 
 if TYPE_CHECKING:
     from moldau.broker.admission.state import Budget
+    from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.broker.replicas.isr import FollowerProgress
     from moldau.model.config.store import BrokerConfig
 
 SLOTS = "max.incremental.fetch.session.cache.slots"
@@ -58,15 +60,49 @@ class PendingFetch(Protocol):
 class SessionPartition:
     """What a client asks for of a partition, and what it knows of it."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "topic", "wanted")
+    __slots__ = ("_partition", "_progress", "high_watermark", "log_start_offset", "topic", "wanted")
 
     def __init__(self, topic: bytes, wanted: FetchFramePartition) -> None:
         self.topic = topic
         self.wanted = wanted
+        self._partition: HostedPartition | None = None
+        self._progress: FollowerProgress | None = None
+        """What the leader had noted of the follower when it last read the partition for it, if that was in sync then."""
         self.high_watermark = -1
         """As it was answered last; -1 where the client may not have taken it, so that it is sent once more: after an error or a diverging
         epoch, and if the client names the partition without having read on."""
         self.log_start_offset = -1
+
+    def ask(self, wanted: FetchFramePartition) -> None:
+        """The client names the partition."""
+        if wanted.fetch_offset <= self.wanted.fetch_offset:
+            self.high_watermark = -1
+        self.wanted = wanted
+        self._progress = None
+
+    def was_read(self, partition: "HostedPartition", replica_id: int) -> None:
+        """It was read for a follower, without an error."""
+        machine = partition.machine
+        self._partition = partition
+        self._progress = machine.followers.get(replica_id) if replica_id in machine.isr else None
+
+    def resting(self, replica_id: int, replica_epoch: int) -> "HostedPartition | None":
+        """The partition, if a follower's fetch would find nothing new in it and no error: the follower has the whole log, knows its high
+        watermark and start, and its progress is that of the last read. Another leader epoch, and leaving the in-sync set, drop progress.
+        """
+        partition, progress = self._partition, self._progress
+        if (
+            partition is None
+            or progress is None
+            or not (partition.is_led and partition.is_open)
+            or partition.machine.followers.get(replica_id) is not progress
+            or progress.broker_epoch != replica_epoch
+        ):
+            return None
+        log = partition.log
+        has_all = log.log_end_offset == self.wanted.fetch_offset
+        knows_all = log.high_watermark == self.high_watermark and log.start_offset == self.log_start_offset
+        return partition if has_all and knows_all else None
 
     def learns(self, result: FetchPartitionResult) -> bool:
         """Note what is answered; whether any of it is news."""
@@ -188,7 +224,7 @@ class FetchSessions:
         return self._sessions.get(session_id)
 
     def enter(self, request: FetchFrame, *, by_id: bool) -> Generator[Pause, None, tuple[FetchFrame, FetchSession | None]]:
-        """The request with all that it asks for, and its session, in steps; None without one so far. PeerError.
+        """The request, and its session, which has all that it asks for, in steps; None without one so far. PeerError.
 
         No other request of the session is worked on.
         """
@@ -212,8 +248,7 @@ class FetchSessions:
         if not session.partitions:
             self._close(session)
             return request._replace(topics=[], forgotten=[]), None
-        topics = yield from session.topics()
-        return request._replace(topics=topics, forgotten=[]), session
+        return request, session
 
     def _update(self, session: FetchSession, request: FetchFrame) -> Generator[Pause, None, None]:
         """Change the session by what the request names. PeerError, and the session is closed, if there is no room."""
@@ -222,9 +257,7 @@ class FetchSessions:
             for each in wanted:
                 known = partitions.get((topic, each.partition))
                 if known is not None:
-                    if each.fetch_offset <= known.wanted.fetch_offset:
-                        known.high_watermark = -1
-                    known.wanted = each
+                    known.ask(each)
                 elif self._sessions.get(session.id) is session and self._makes_room(session, 1):
                     partitions[topic, each.partition] = SessionPartition(topic, each)
                     self._account.add(1)
