@@ -1,6 +1,8 @@
 """Controlled shutdown: before this broker stops, the controller moves its leaderships away, and takes it out of in-sync sets.
 
-Meanwhile the broker serves as before, so that followers get the last records. It ends in any case: at the latest when the time is over,
+Meanwhile the broker serves as before, so that followers get the last records. What it led it serves no more after that, and for a moment
+names the new leaders: a client that it cut off at once would ask another broker, which may not have heard of them, and look again a second
+later. It ends in any case: at the latest when the time is over,
 also where no controller or no tree is reached (KAFKA-9189). What is left then the controller elects when the registration ends.
 """
 
@@ -29,8 +31,20 @@ _LOG = logging.getLogger(__name__)
 class HandOver:
     """One controlled shutdown; see the module."""
 
-    def __init__(self, request: ShutDownBroker, ask: "Ask", clock: "Clock", *, retries: int, back_off_s: float, timeout_s: float) -> None:
-        """`retries`: how often the controller is asked again after an answer that leaves something."""
+    def __init__(
+        self,
+        request: ShutDownBroker,
+        ask: "Ask",
+        clock: "Clock",
+        *,
+        retries: int,
+        back_off_s: float,
+        linger_s: float,
+        timeout_s: float,
+    ) -> None:
+        """`retries`: how often the controller is asked again after an answer that leaves something. `linger_s`: how long new leaders are
+        named.
+        """
         self.is_over = False
         """Whether the broker may stop."""
         self._request = request
@@ -38,8 +52,9 @@ class HandOver:
         self._clock = clock
         self._retries = retries
         self._back_off_s = back_off_s
+        self._linger_s = linger_s
         self._deadline_s = clock.monotonic() + timeout_s
-        self._again: Timer | None = None
+        self._next: Timer | None = None
         self._late = clock.call_later(timeout_s, self._expired)
         self._attempt()
 
@@ -55,7 +70,8 @@ class HandOver:
             return
         if outcome == []:
             _LOG.info("leaderships handed over: broker=%d", self._request.broker_id)
-            self._end()
+            self._late.cancel()
+            self._next = self._clock.call_later(self._linger_s, self._end)
             return
         left = outcome.message if isinstance(outcome, PeerError) else ",".join(map(str, outcome[:10]))
         repeats = self._retries > 0 and self._clock.monotonic() + self._back_off_s < self._deadline_s
@@ -63,12 +79,12 @@ class HandOver:
         _LOG.warning("leaderships not all handed over; %s: broker=%d left=%s", then, self._request.broker_id, left)
         if repeats:
             self._retries -= 1
-            self._again = self._clock.call_later(self._back_off_s, self._attempt)
+            self._next = self._clock.call_later(self._back_off_s, self._attempt)
         else:
             self._end()
 
     def _end(self) -> None:
         self.is_over = True
         self._late.cancel()
-        if self._again is not None:
-            self._again.cancel()
+        if self._next is not None:
+            self._next.cancel()

@@ -42,6 +42,8 @@ _LOG = logging.getLogger(__name__)
 
 HAND_OVER_SHARE = 0.5
 """Which share of `shutdown.timeout.ms` there is at most for handing leaderships over."""
+LINGER_S = 0.3
+"""For how long a broker that stops names the leaders that have taken over from it: by then the others name them too."""
 _RESERVED_IDS = (bytes(ID_BYTES), bytes(ID_BYTES - 1) + b"\x01")
 """That of no topic, and that of KRaft's metadata."""
 
@@ -295,12 +297,14 @@ class ClusterMembership:
         from moldau.cluster.controller.requests import ShutDownBroker
 
         config = self._config
+        leads = any(info.leader == self._broker_id for topic in self._cache.snapshot.topics.values() for info in topic.partitions)
         return HandOver(
             ShutDownBroker(self._broker_id, self._applier.broker_epoch),
             partial(self.ask, forwards=True),
             self._clock,
             retries=config.int("controlled.shutdown.max.retries"),
             back_off_s=config.int("controlled.shutdown.retry.backoff.ms") / 1000,
+            linger_s=LINGER_S if leads else 0.0,
             timeout_s=config.int("shutdown.timeout.ms") / 1000 * HAND_OVER_SHARE,
         )
 

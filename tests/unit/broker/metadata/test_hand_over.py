@@ -17,10 +17,12 @@ LEFT = [TopicPartition("t", 0)]
 
 
 class World:
-    def __init__(self, *, retries: int = 3, back_off_s: float = 1.0) -> None:
+    def __init__(self, *, retries: int = 3, back_off_s: float = 1.0, linger_s: float = 0.0) -> None:
         self.clock = FakeClock()
         self.asked: list[tuple[float, Callable[[Any], object], float]] = []
-        self.hand_over = HandOver(REQUEST, self._ask, self.clock, retries=retries, back_off_s=back_off_s, timeout_s=TIMEOUT_S)
+        self.hand_over = HandOver(
+            REQUEST, self._ask, self.clock, retries=retries, back_off_s=back_off_s, linger_s=linger_s, timeout_s=TIMEOUT_S
+        )
 
     def _ask(self, request: ShutDownBroker, done: Callable[[Any], object], *, timeout_s: float) -> None:
         assert request == REQUEST
@@ -34,6 +36,17 @@ def test_it_stops_when_it_leads_nothing_that_others_can() -> None:
     world = World()
     assert (world.hand_over.is_over, world.asked[0][2]) == (False, TIMEOUT_S)
     world.answer([])
+    world.clock.advance(0.0)
+    assert world.hand_over.is_over
+
+
+def test_for_a_moment_it_names_the_new_leaders() -> None:
+    world = World(linger_s=0.3)
+    world.clock.advance(TIMEOUT_S - 0.01)
+    world.answer([])
+    world.clock.advance(0.29)
+    assert not world.hand_over.is_over
+    world.clock.advance(0.01)
     assert world.hand_over.is_over
 
 
