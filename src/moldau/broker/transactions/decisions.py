@@ -47,6 +47,10 @@ OLD: dict[tuple[TransactionState, bool], TransactionState | ErrorCode] = {
     (TransactionState.EMPTY, _ABORT): WRONG,
     (TransactionState.ONGOING, _COMMIT): TransactionState.PREPARE_COMMIT,
     (TransactionState.ONGOING, _ABORT): TransactionState.PREPARE_ABORT,
+    (TransactionState.PREPARE_COMMIT, _COMMIT): BUSY,
+    (TransactionState.PREPARE_COMMIT, _ABORT): WRONG,
+    (TransactionState.PREPARE_ABORT, _COMMIT): WRONG,
+    (TransactionState.PREPARE_ABORT, _ABORT): BUSY,
     (TransactionState.COMPLETE_COMMIT, _COMMIT): DONE,
     (TransactionState.COMPLETE_COMMIT, _ABORT): WRONG,
     (TransactionState.COMPLETE_ABORT, _COMMIT): WRONG,
@@ -59,6 +63,14 @@ PER_EPOCH: dict[tuple[TransactionState, bool, bool], TransactionState | ErrorCod
     (TransactionState.EMPTY, _ABORT, _NEW): TransactionState.PREPARE_ABORT,
     (TransactionState.ONGOING, _COMMIT, _NEW): TransactionState.PREPARE_COMMIT,
     (TransactionState.ONGOING, _ABORT, _NEW): TransactionState.PREPARE_ABORT,
+    (TransactionState.PREPARE_COMMIT, _COMMIT, _NEW): BUSY,
+    (TransactionState.PREPARE_COMMIT, _ABORT, _NEW): BUSY,
+    (TransactionState.PREPARE_COMMIT, _COMMIT, _REPEATED): BUSY,
+    (TransactionState.PREPARE_COMMIT, _ABORT, _REPEATED): WRONG,
+    (TransactionState.PREPARE_ABORT, _COMMIT, _NEW): BUSY,
+    (TransactionState.PREPARE_ABORT, _ABORT, _NEW): BUSY,
+    (TransactionState.PREPARE_ABORT, _COMMIT, _REPEATED): WRONG,
+    (TransactionState.PREPARE_ABORT, _ABORT, _REPEATED): BUSY,
     (TransactionState.COMPLETE_COMMIT, _COMMIT, _NEW): WRONG,
     (TransactionState.COMPLETE_COMMIT, _ABORT, _NEW): TransactionState.PREPARE_ABORT,
     (TransactionState.COMPLETE_COMMIT, _COMMIT, _REPEATED): DONE,
@@ -69,7 +81,8 @@ PER_EPOCH: dict[tuple[TransactionState, bool, bool], TransactionState | ErrorCod
     (TransactionState.COMPLETE_ABORT, _ABORT, _REPEATED): DONE,
 }
 """EndTxn from version 5: also by whether the request is a repeated one. A producer may abort without having added anything: what it sent
-may still be on its way, and the new epoch shuts that out.
+may still be on its way, and the new epoch shuts that out. It may have received its next epoch before all markers are written; Kafka fences
+it where it ends the next transaction so early.
 """
 
 
@@ -221,8 +234,9 @@ def ended(
 ) -> TransactionMetadata | ErrorCode:
     """What to store for the request; or the answer: NONE when it is done already, with the id and epoch that `current` has.
 
-    `busy`: a change is under way, so that the client has to retry (CONCURRENT_TRANSACTIONS). INVALID_PRODUCER_ID_MAPPING for another
-    producer's id, PRODUCER_FENCED for another epoch, INVALID_TXN_STATE where there is nothing to end in that way.
+    `busy`: a change is being stored, so that the client has to retry (CONCURRENT_TRANSACTIONS); so it has while the markers of the decision
+    that it asks for are written. INVALID_PRODUCER_ID_MAPPING for another producer's id, PRODUCER_FENCED for another epoch,
+    INVALID_TXN_STATE where there is nothing to end in that way.
     """
     if wanted.client_version < EPOCH_PER_TRANSACTION:
         if wanted.producer_id != current.producer_id:
@@ -235,9 +249,10 @@ def ended(
             return BUSY
         repeated = _is_repeated(current, wanted)
         if not repeated:
-            if wanted.producer_id != current.producer_id:
+            given = completed(current, now_ms) if current.state.is_decided else current
+            if wanted.producer_id != given.producer_id:
                 return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-            if wanted.epoch != current.epoch:
+            if wanted.epoch != given.epoch:
                 return ErrorCode.PRODUCER_FENCED
         outcome = PER_EPOCH[current.state, wanted.committed, repeated]
     if isinstance(outcome, ErrorCode):
@@ -247,7 +262,7 @@ def ended(
 
 def _is_repeated(current: TransactionMetadata, wanted: EndTransaction) -> bool:
     """Whether the request is the one that led to where `current` is: the epoch has risen by one since, or begun again with a new id."""
-    if current.client_version < EPOCH_PER_TRANSACTION or not current.state.is_complete:
+    if current.client_version < EPOCH_PER_TRANSACTION or not (current.state.is_decided or current.state.is_complete):
         return False
     if wanted.producer_id == current.producer_id:
         return wanted.epoch + 1 == current.epoch

@@ -9,8 +9,9 @@ sign that this will take a while: from its first store on, the outcome cannot ch
                     │                                       └──delayed──> answer              └──error──> answer, RetryStore
                     └──error──> answer(error), the transaction is open as before
 
-While a change is under way, requests are answered CONCURRENT_TRANSACTIONS. An InitProducerId that finds a transaction open
-aborts it and then continues by itself; Kafka's sends the client away in between, with the same outcome.
+While a change is under way, requests are answered CONCURRENT_TRANSACTIONS, an EndTxn that contradicts what is decided INVALID_TXN_STATE. An
+InitProducerId that finds a transaction open aborts it and then continues by itself; Kafka's sends the client away in between, with the same
+outcome.
 """
 
 from collections.abc import Callable
@@ -145,7 +146,7 @@ class Machine:
         if self._is_overtaken(asked):
             return [AnswerRequest(asked.token, ErrorCode.INVALID_TXN_STATE)]
         try:
-            target = ended(current, asked, self._surroundings.new_producer_id, now_ms, busy=self.is_busy)
+            target = ended(current, asked, self._surroundings.new_producer_id, now_ms, busy=self._pending is not None)
         except PeerError as error:
             return [AnswerRequest(asked.token, error.code)]
         if target is ErrorCode.NONE:
