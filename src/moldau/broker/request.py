@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         def rows(self) -> int:
             """Requests that are staged and not answered."""
 
+        def prefix_of(self, frame: memoryview) -> bytes:
+            """What tells of a request which partition it is for, if that is another than the last one."""
+
         def reserve(self) -> None:
             """Give these requests a place among the responses, before that of another request."""
 

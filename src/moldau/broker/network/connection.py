@@ -187,9 +187,13 @@ class Connection:
         if pending.holds:
             pending.holds = False
             self._holds -= 1
-        if not self._serving:
-            self._flush()
-            self._resume_later()
+        if not self._serving and not self._appends.completions.flush_later(self.answered):
+            self.answered()
+
+    def answered(self) -> None:
+        """Send the responses that are there."""
+        self._flush()
+        self._resume_later()
 
     def place(self, pending: PendingResponse, waiting_cost: int) -> None:
         """Give a response the place after all before it."""

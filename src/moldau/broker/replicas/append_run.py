@@ -1,9 +1,9 @@
-"""The shortest form of an append: plain batches of one connection for one partition, each acknowledged by the write.
+"""The shortest form of an append: plain batches of one connection for one partition, acknowledged by the write or by the replicas.
 
-Rows instead of objects: a batch is a ticket, by which its connection knows it, and its base offset. A run is opened only where the write
-alone acknowledges (`AppendPipeline.open_run`), and may be used while the permit epoch is the one in which it was opened. That is one number
-for the whole broker: a change of any partition has each connection open its run again, which takes some microseconds, and no list of
-permits is kept.
+Rows instead of objects: a batch is a ticket, by which its connection knows it, and its base offset. All rows of a read that have to be
+replicated wait as one at the gate. A run is opened where nothing else is waited for (`AppendPipeline.open_run`), and may be used while
+the permit epoch is the one in which it was opened. That is one number for the whole broker: a change of any partition has each connection
+open its run again, which takes some microseconds, and no list of permits is kept.
 """
 
 from bisect import bisect_left
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.broker.replicas.partition_events import Level
     from moldau.model.errors import PeerError, StorageError
 
 _base_offset = itemgetter(1)
@@ -62,18 +63,22 @@ class AppendRun:
     Invariant: between turns of the loop it has no rows. The list stays the same object, which its owner may keep.
     """
 
-    __slots__ = ("_appends", "append_time_ms", "epoch", "owner", "partition", "rows", "stage")
+    __slots__ = ("_appends", "append_time_ms", "epoch", "last_offset", "level", "owner", "partition", "rows", "stage")
 
     owner: "RunOwner | None"
     """While it has rows: it keeps the run."""
 
-    def __init__(self, appends: "StagedAppends", partition: "HostedPartition", epoch: int) -> None:
+    def __init__(self, appends: "StagedAppends", partition: "HostedPartition", epoch: int, level: "Level") -> None:
         self._appends = appends
         self.partition = partition
         self.stage = partition.log.append_as_leader
         """Stages a batch; its row is noted after that."""
         self.epoch = epoch
+        self.level = level
+        """What the acknowledgement of its rows waits for: WRITTEN or REPLICATED."""
         self.owner = None
+        self.last_offset = -1
+        """Of the last row."""
         self.append_time_ms = -1
         """Of all rows: those of one read have the same."""
         self.rows: list[tuple[int, int]] = []
@@ -90,7 +95,7 @@ class AppendRun:
 
     def fresh(self) -> "AppendRun":
         """Another run for what follows the rows so far, which stay with this one."""
-        return AppendRun(self._appends, self.partition, self.epoch)
+        return AppendRun(self._appends, self.partition, self.epoch, self.level)
 
     def give_up(self) -> None:
         """Empty the run: its rows are not answered any more."""

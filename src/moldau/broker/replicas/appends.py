@@ -14,11 +14,12 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from moldau.broker.replicas.append_run import AppendRun, PermitEpoch
+from moldau.broker.replicas.commit_gate import GatedWait
+from moldau.broker.replicas.completions import Completions
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.broker.replicas.partition_events import Level
 from moldau.broker.replicas.rules import UNLIMITED
@@ -26,6 +27,7 @@ from moldau.model.errors import ErrorCode, PeerError, StorageError
 
 if TYPE_CHECKING:
     from moldau.broker.replicas.append_batch import AppendBatch
+    from moldau.broker.replicas.commit_gate import GatedAppend
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.replicas.purgatory import Purgatory
     from moldau.ports.clock import Clock, Timer
@@ -90,18 +92,6 @@ class PendingAppend:
                 gate.abandoned()
 
 
-class _Wait(NamedTuple):
-    """What waits for records that are in the log already; a `GatedAppend`."""
-
-    done: Waited
-    opened: Callable[[Callable[[], object]], object]
-    deadline_s: float = inf
-    is_abandoned: bool = False
-
-    def resolve(self, place: int, error: PeerError | StorageError | None) -> None:
-        self.opened(partial(self.done, error))
-
-
 class AppendPipeline:
     """See the module.
 
@@ -121,6 +111,7 @@ class AppendPipeline:
         "_timer",
         "_timer_s",
         "_woken",
+        "completions",
         "dirty",
         "permits",
         "unwritten",
@@ -142,7 +133,8 @@ class AppendPipeline:
         self.unwritten: list[PendingAppend | AppendRun] = []
         """Appends that are staged, in this order."""
         self.permits = PermitEpoch()
-        self._opened: deque[Callable[[], object]] = deque()
+        self.completions = Completions()
+        self._opened = self.completions.opened
         self._grown: list[tuple[HostedPartition, int, int]] = []
         """Partitions that fetches wait for, with the bytes that became visible and those that were written."""
         self._woken: dict[HostedPartition, None] = {}
@@ -235,18 +227,16 @@ class AppendPipeline:
             self._busy = busy
 
     def open_run(self, partition: "HostedPartition", acks: int) -> "AppendRun | None":
-        """What appends to a partition one plain batch after the other, if the write alone acknowledges them; None if it does not, or if
-        not every batch is plain.
-        """
-        is_plain = partition.is_led and not partition.limits.walks_records and partition.log.config.flush_messages == UNLIMITED
-        if not is_plain or (acks == ACKS_ALL and not partition.machine.is_sole):
+        """What appends to a partition one plain batch after the other; None if not every batch is plain, or if they wait for the disk."""
+        if not partition.is_led or partition.limits.walks_records or partition.log.config.flush_messages != UNLIMITED:
             return None
         try:
             partition.machine.check_acks(acks)
         except PeerError:
             return None
         partition.has_runs = True
-        return AppendRun(self, partition, self.permits.value)
+        level = _WRITTEN if acks != ACKS_ALL or partition.machine.is_sole else Level.REPLICATED
+        return AppendRun(self, partition, self.permits.value, level)
 
     def end_permits(self, partition: "HostedPartition") -> None:
         """Let no run of a partition append any more without being opened again."""
@@ -310,13 +300,25 @@ class AppendPipeline:
         if self._opened or self._grown or self._woken:
             self.complete(len(unwritten) + COMPLETED_PER_TURN)
 
-    def wait(self, partition: "HostedPartition", last_offset: int, level: Level, done: Waited, *, completes: bool = True) -> None:
+    def wait(
+        self,
+        partition: "HostedPartition",
+        last_offset: int,
+        level: Level,
+        done: Waited,
+        *,
+        completes: bool = True,
+        timeout_ms: int | None = None,
+    ) -> GatedWait:
         """Call ``done(None)`` once the record at `last_offset`, which is written, has reached `level`; or with the error. `completes` as
-        in `append_at_once`.
+        in `append_at_once`, `timeout_ms` as in `append`.
         """
-        self._wait(partition, last_offset, level, _Wait(done, self._opened.append), 0)
+        deadline_s = inf if timeout_ms is None else self._clock.monotonic() + timeout_ms / 1000
+        wait = GatedWait(partition, done, self._opened, deadline_s)
+        self._wait(partition, last_offset, level, wait, 0)
         if completes:
             self.complete()
+        return wait
 
     def committed_since(self, partition: "HostedPartition", high_watermark: int) -> None:
         """A follower has moved the committed offset of a partition, whose high watermark was this before: open its gate."""
@@ -337,12 +339,8 @@ class AppendPipeline:
         opened = self._opened
         try:
             while True:
-                while opened and most:
-                    most -= 1
-                    try:
-                        opened.popleft()()
-                    except Exception:
-                        _LOG.exception("append completed with a bug")
+                if opened and most:
+                    most = self.completions.run(most)
                 if self._grown:
                     grown, self._grown = self._grown, []
                     self._purgatory.appended(grown)
@@ -390,7 +388,7 @@ class AppendPipeline:
         pending.left = 0
         self._opened.append(pending.done)
 
-    def _wait(self, partition: "HostedPartition", last_offset: int, level: Level, append: "PendingAppend | _Wait", place: int) -> None:
+    def _wait(self, partition: "HostedPartition", last_offset: int, level: Level, append: "GatedAppend", place: int) -> None:
         if last_offset < partition.machine.open_offset(level):
             append.resolve(place, None)
             return

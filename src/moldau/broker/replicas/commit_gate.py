@@ -17,6 +17,7 @@ Cost: a tuple per append that waits, and one comparison per level when the parti
 
 from bisect import bisect_right
 from collections import deque
+from functools import partial
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -26,7 +27,14 @@ from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from moldau.broker.replicas.partition import Partition
+
+    class GatedPartition(Protocol):
+        """A partition, as far as what waits there cares."""
+
+        gate: "CommitGate | None"
 
 
 class GatedAppend(Protocol):
@@ -44,6 +52,44 @@ class GatedAppend(Protocol):
     @property
     def is_abandoned(self) -> bool:
         """Whether its connection is closed, so that it needs no answer."""
+
+
+class GatedWait:
+    """What waits for records that are written already; a `GatedAppend`, and a delayed operation of its request."""
+
+    __slots__ = ("_done", "_opened", "_partition", "deadline_s", "is_abandoned")
+
+    def __init__(
+        self,
+        partition: "GatedPartition",
+        done: "Callable[[PeerError | StorageError | None], object]",
+        opened: "deque[Callable[[], object]]",
+        deadline_s: float = inf,
+    ) -> None:
+        """`opened`: the queue of completions, which takes `done` with the outcome."""
+        self._partition = partition
+        self._done = done
+        self._opened = opened
+        self.deadline_s = deadline_s
+        self.is_abandoned = False
+
+    def resolve(self, place: int, error: PeerError | StorageError | None) -> None:
+        """As `GatedAppend`."""
+        self._opened.append(partial(self._done, error))
+
+    def finish(self) -> None:
+        """The broker stops: it is acknowledged as soon as it may be, and no sooner."""
+
+    def cancel(self) -> None:
+        """Its connection is lost: `done` is not called, and it leaves the gate early."""
+        self.is_abandoned = True
+        self._done = _nothing
+        if self._partition.gate is not None:
+            self._partition.gate.abandoned()
+
+
+def _nothing(error: PeerError | StorageError | None) -> None:
+    """For a wait without a request."""
 
 
 class _Entry(NamedTuple):

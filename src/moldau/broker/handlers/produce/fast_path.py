@@ -6,8 +6,8 @@ partition, and its batch becomes a row of a run (`replicas.append_run`). Whateve
 repeated, tagged fields) is left to the general way (`handler`) before anything has happened. Both ways have the same outcome for every
 input (property test). With batches of one message this saves a third of the work per message.
 
-The rows of one read are answered together, after the write. A request that goes the general way in between has the rows before it reserve
-their place.
+The rows of one read are answered together, after the write, or when the in-sync replicas have them. A request that goes the general way
+in between has the rows before it reserve their place.
 
 A request with a transactional id comes this way while its producer's transaction is ongoing in the partition. So does the first one of a
 transaction up to version 11, if the coordinator answers at once (`transactional.FirstBatches`).
@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 from moldau.broker.quotas import NO_QUOTAS
 from moldau.broker.replicas.append_run import AppendRun
 from moldau.broker.replicas.appends import ACKS_NONE
+from moldau.broker.replicas.partition_events import Level
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_response
 from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, check_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from moldau.broker.handlers.produce.operation import ProduceOperation, Services
     from moldau.broker.replicas.hosted import HostedPartition
@@ -62,7 +63,6 @@ class ProduceFastPath:
         "_pack",
         "_partition",
         "_permits",
-        "_prefix",
         "_records_at",
         "_rows",
         "_run",
@@ -70,9 +70,11 @@ class ProduceFastPath:
         "_source",
         "_stage",
         "_suffix",
+        "_timeout_ms",
         "_topic",
         "_transactional",
         "acks",
+        "prefix",
         "version",
     )
 
@@ -81,11 +83,12 @@ class ProduceFastPath:
         version = operation.version
         self.version = version
         self.acks = operation.acks
+        self._timeout_ms = operation.timeout_ms
         self._broker = broker
         self._counters = broker.counters.produce
         self._source = source
         self._permits = broker.replicas.appends.permits
-        self._prefix = prefix
+        self.prefix = prefix
         self._records_at = _BODY + len(prefix)
         self._topic = topic = operation.topics[0][0]
         partition = run.partition
@@ -143,6 +146,10 @@ class ProduceFastPath:
         run = broker.replicas.appends.open_run(partition, operation.acks)
         return None if run is None else ProduceFastPath(run, broker, source, prefix, operation)
 
+    def prefix_of(self, frame: memoryview) -> bytes:
+        """What another path begins with that this request may take; paths of topics with names of one length have as many bytes."""
+        return bytes(frame[_BODY : self._records_at])
+
     @property
     def rows(self) -> int:
         """Requests that are staged and not answered, without those whose place is reserved."""
@@ -151,7 +158,7 @@ class ProduceFastPath:
     def stage(self, frame: memoryview, correlation_id: int, now_ms: int) -> bool:
         """Stage the batch of a request of this version. False, and nothing has happened, if the general way has to take it."""
         start = self._records_at
-        if self._run.epoch != self._permits.value or frame[_BODY:start] != self._prefix:
+        if self._run.epoch != self._permits.value or frame[_BODY:start] != self.prefix:
             return False
         try:
             if self.version >= FIRST_FLEXIBLE:
@@ -189,14 +196,15 @@ class ProduceFastPath:
                 if first_batches is None or not first_batches.admit(header, now_ms):
                     return False
             stage = self._stage
-            base_offset, _, append_time_ms, duplicate = stage(batch, header, now_ms)
+            base_offset, last_offset, append_time_ms, duplicate = stage(batch, header, now_ms)
         except (PeerError, StorageError, IndexError, struct_error):  # also too short: the general way says where
             return False
         if duplicate:
             return False
-        rows = self._rows
+        rows, run = self._rows, self._run
         if not rows:
-            self._run.begin(append_time_ms, self)
+            run.begin(append_time_ms, self)
+        run.last_offset = last_offset
         self._partition.staged_bytes += size
         rows.append((correlation_id, base_offset))
         return True
@@ -230,31 +238,65 @@ class ProduceFastPath:
         if failures:
             failed = self._refuse(run, failures, responses)
         run.owner = None  # it refers to the run
+        if responses is not None and run.level is Level.REPLICATED and failed < count:
+            self._wait(run, responses, count - failed, place)
+            return
         rows.clear()
+        self._answer(count, responses, place, self._source.received_s, self._source.started_s)
+        if responses is None and failed:
+            self._source.cut("produce with acks 0 could not be written")
+
+    def _answer(self, count: int, responses: list[bytes] | None, place: "Exchange | None", received_s: float, started_s: float) -> None:
+        """Count requests that are answered now, and send their responses."""
         source, broker = self._source, self._broker
-        self._counters.add(source.received_s, source.started_s, broker.clock.monotonic(), count)
+        self._counters.add(received_s, started_s, broker.clock.monotonic(), count)
         quotas = broker.pipeline.quotas
         if quotas is not NO_QUOTAS and (throttle_ms := quotas.throttle_ms(source.channel, ApiKey.PRODUCE, count)):
             source.remember(None)
             source.mute(throttle_ms)
         if responses is None:
-            if failed:
-                source.cut("produce with acks 0 could not be written")
-        elif place is None:
+            return
+        if place is None:
             source.answer_run(count, responses)
         else:
             place.reply(responses)
 
+    def _wait(self, run: AppendRun, responses: list[bytes], written: int, place: "Exchange | None") -> None:
+        """Have the first `written` rows, which are in the log, answered with the others once the in-sync replicas have them."""
+        rows, source = run.rows, self._source
+        count = len(rows)
+        last_offset = run.last_offset if written == count else rows[written - 1][1]
+        tickets = [ticket for ticket, _ in rows[:written]]
+        rows.clear()
+        received_s, started_s = source.received_s, source.started_s
+        if place is None:
+            place = source.reserve(count, count * self._size)
+
+        def done(error: PeerError | StorageError | None) -> None:
+            if error is not None:
+                responses[:written] = self._errors(tickets, error)
+            self._answer(count, responses, place, received_s, started_s)
+
+        appends = self._broker.replicas.appends
+        place.delay(appends.wait(run.partition, last_offset, run.level, done, completes=False, timeout_ms=self._timeout_ms))
+
     def _refuse(self, run: AppendRun, failures: "Mapping[HostedPartition, PeerError | StorageError]", responses: list[bytes] | None) -> int:
         """Put errors in place of the responses to rows that could not be written; how many these are."""
         written, error = run.written(failures)
-        rows = run.rows[written:]
-        if error is not None and responses is not None:
-            code = error.code if isinstance(error, PeerError) else ErrorCode.KAFKA_STORAGE_ERROR
-            results = [(self._topic, [ProducePartitionResult(self._partition.index, code, error_message=str(error))])]
-            responses[written:] = [encode_produce_response(self.version, ticket, results) for ticket, _ in rows]
-        self._counters.failed([ErrorCode.KAFKA_STORAGE_ERROR] * len(rows))
-        return len(rows)
+        tickets = [ticket for ticket, _ in run.rows[written:]]
+        if error is None:
+            return 0
+        errors = self._errors(tickets, error)
+        if responses is not None:
+            responses[written:] = errors
+        return len(tickets)
+
+    def _errors(self, tickets: "Sequence[int]", error: PeerError | StorageError) -> list[bytes]:
+        """Responses with an error, which is counted."""
+        code, text = (error.code, error.message) if isinstance(error, PeerError) else (ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        self._counters.failed([code] * len(tickets))
+        results = [(self._topic, [ProducePartitionResult(self._partition.index, code, error_message=text)])]
+        return [encode_produce_response(self.version, ticket, results) for ticket in tickets]
 
     def abort(self) -> None:
         """As `RunOwner`."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 BYTES_AT_ONCE = 4 * 1024 * 1024
 """Bytes of a request of several batches that is handled in one go."""
+PATHS_MAX = 64
+"""Partitions that a connection produces to the shortest way."""
 
 
 class _Work:
@@ -77,10 +79,12 @@ class _Work:
 class ProduceHandler:
     """See the module."""
 
-    __slots__ = ("_broker", "_walks")
+    __slots__ = ("_broker", "_paths", "_walks")
 
     def __init__(self, broker: "Services") -> None:
         self._broker = broker
+        self._paths: dict[bytes, ProduceFastPath] = {}
+        """The shortest ways of the partitions that the connection produces to in turn, by their prefixes."""
         self._walks: RunningWalks | None = None
 
     def handle(
@@ -98,8 +102,13 @@ class ProduceHandler:
         `exchange` has no place among the responses yet; `fast` may have rows, whose place is before it.
         """
         broker, limits = self._broker, self._broker.admission.limits
-        if fast is not None and fast.rows:
-            fast.reserve()
+        if fast is not None:
+            if fast.rows:
+                fast.reserve()
+            other = self._paths.get(fast.prefix_of(frame))
+            if other is not None and other.version == version and other.stage(frame, correlation_id, now_ms):
+                exchange.remember(other)
+                return
         work = _Work(broker, exchange, received_s, len(frame))
         body = produce_body(frame, version, limits.decoded_bytes_max)
         if version < FIRST_VERSION:
@@ -129,10 +138,16 @@ class ProduceHandler:
         if operation.held:
             self._walk(work, operation)
         elif self._begin(work, operation, now_ms):
-            exchange.remember(ProduceFastPath.of(broker, exchange.holder, frame, body, operation))
+            path = ProduceFastPath.of(broker, exchange.holder, frame, body, operation)
+            exchange.remember(path)
+            if path is not None:
+                if len(self._paths) >= PATHS_MAX:
+                    self._paths.clear()
+                self._paths[path.prefix] = path
 
     def give_up(self) -> None:
         """The connection is lost: what its request still waited for is dropped by `release`."""
+        self._paths.clear()  # they refer to the connection
         if self._walks is not None:
             self._walks.drop()
 

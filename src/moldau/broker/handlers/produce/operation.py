@@ -134,7 +134,7 @@ class ProduceOperation:
         self._channel = channel
         self._by_id = version >= FIRST_WITH_TOPIC_IDS
         self._is_kept = is_kept
-        self._timeout_ms = request.timeout_ms
+        self.timeout_ms = request.timeout_ms
 
     def prepare(self, request: "ProduceFrame", now_ms: int) -> None:
         """Check every batch."""
@@ -180,7 +180,7 @@ class ProduceOperation:
 
     def append_some(self, batches: Sequence[ProducePart], now_ms: int, done: Callable[[], object]) -> "PendingAppend":
         """Append batches that passed `may_append`."""
-        return self._broker.replicas.append(batches, self.acks, now_ms, done, timeout_ms=self._timeout_ms)
+        return self._broker.replicas.append(batches, self.acks, now_ms, done, timeout_ms=self.timeout_ms)
 
     def may_append(self, topic: bytes, part: ProducePart) -> bool:
         """Whether a batch may be appended, now that what it waited for has ended; otherwise it has an error."""
