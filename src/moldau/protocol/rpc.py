@@ -15,6 +15,9 @@ error.
 One object serves one connection. After an error from `buffer_updated` the position in the stream is lost, or the broker is none to talk
 to: the connection has to be closed, and `give_up` names the requests whose outcome is not known.
 
+So it works with exact reads: the size of a frame, then the frame. One that `reads_ahead` takes a short response with one read, and may
+have more than one response after it: `next_response` gives them. The bytes of a short frame are copied then.
+
 The size of a frame is only a claim. A frame up to `WHOLE_BYTES_MAX` gets a buffer at once, a longer one a mapping of its own, whose pages
 take memory as they are filled. So nothing is copied, and the parts of a response that are `memoryview` keep the frame.
 """
@@ -35,7 +38,11 @@ from moldau.protocol.versions import CODEC, VersionRange
 WHOLE_BYTES_MAX = 32 * 1024 * 1024
 """Up to so much the C library keeps memory that is freed: the next frame of that size costs a quarter of a new mapping."""
 
+AHEAD_BYTES = 16 * 1024
+"""Bytes that are received at once where responses are read ahead."""
+
 _SIZE = Struct(">i")
+_unpack_size = _SIZE.unpack_from
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _CORRELATION_ID_MAX = 0x7FFFFFFF
 
@@ -58,7 +65,8 @@ class RpcResponse(NamedTuple):
 class Rpc:
     """See the module.
 
-    Invariant: `_room` is where the next bytes go, never empty: the rest of a frame's size, or the rest of a frame.
+    Invariant: `_room` is where the next bytes go, never empty: after the bytes in `_start` of `_head` that are no frame yet, or the rest of
+    a frame.
     """
 
     __slots__ = (
@@ -66,16 +74,17 @@ class Rpc:
         "_correlation_id",
         "_frame",
         "_frame_bytes_max",
+        "_head",
+        "_held",
         "_hello",
         "_hello_version",
         "_in_flight",
         "_in_flight_max",
         "_room",
-        "_size",
         "_versions",
     )
 
-    def __init__(self, client_id: str | None, frame_bytes_max: int, in_flight_max: int) -> None:
+    def __init__(self, client_id: str | None, frame_bytes_max: int, in_flight_max: int, *, reads_ahead: bool = False) -> None:
         """`frame_bytes_max` bounds a response, `in_flight_max` the requests that wait for theirs."""
         self._client_id = client_id
         self._frame_bytes_max = frame_bytes_max
@@ -85,9 +94,11 @@ class Rpc:
         self._versions: dict[int, VersionRange] | None = None
         self._hello: RpcRequest | None = None
         self._hello_version = CODEC[ApiKey.API_VERSIONS].max
-        self._size = memoryview(bytearray(_SIZE.size))
+        self._head = memoryview(bytearray(AHEAD_BYTES if reads_ahead else _SIZE.size))
+        self._held = 0
+        """Bytes in `_head`."""
         self._frame: memoryview | None = None
-        self._room = self._size
+        self._room = self._head
 
     @property
     def is_open(self) -> bool:
@@ -147,17 +158,40 @@ class Rpc:
 
         ProtocolError if the bytes are no response to the oldest request, PeerError if the broker refuses to tell its versions.
         """
+        if self._frame is None:
+            self._held += count
+            return self._taken()
         self._room = self._room[count:]
         if self._room:
             return None
-        if self._frame is None:
-            (size,) = _SIZE.unpack(self._size)
-            if not 0 <= size <= self._frame_bytes_max:
-                raise ProtocolError(f"a response of {size} bytes, at most {self._frame_bytes_max} are taken; is this a Kafka broker?")
-            self._frame = self._room = _room_for(size)
-            if size:
-                return None
-        frame, self._frame, self._room = self._frame, None, self._size
+        frame, self._frame, self._room = self._frame, None, self._head
+        return self._answered(frame)
+
+    def next_response(self) -> RpcResponse | None:
+        """Where responses are read ahead: the next one that has come with the last."""
+        return None if self._frame is not None else self._taken()
+
+    def _taken(self) -> RpcResponse | None:
+        """The response at the beginning of `_head`, if it is whole; a frame that does not fit in gets its buffer."""
+        head, held = self._head, self._held
+        self._room = head[held:]
+        if held < _SIZE.size:
+            return None
+        (size,) = _unpack_size(head)
+        if not 0 <= size <= self._frame_bytes_max:
+            raise ProtocolError(f"a response of {size} bytes, at most {self._frame_bytes_max} are taken; is this a Kafka broker?")
+        end = _SIZE.size + size
+        if held < end <= len(head):
+            return None
+        frame = _room_for(size)
+        taken = min(held, end)
+        frame[: taken - _SIZE.size] = head[_SIZE.size : taken]
+        self._held = held - taken
+        head[: self._held] = head[taken:held]
+        if taken < end:
+            self._frame, self._room = frame, frame[taken - _SIZE.size :]
+            return None
+        self._room = head[self._held :]
         return self._answered(frame)
 
     def give_up(self) -> list[RpcRequest]:

@@ -11,7 +11,7 @@ from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from moldau.protocol.messages.produce import ProduceRequest
-from moldau.protocol.rpc import WHOLE_BYTES_MAX, Rpc
+from moldau.protocol.rpc import AHEAD_BYTES, WHOLE_BYTES_MAX, Rpc, RpcRequest
 from moldau.protocol.versions import SERVED, VersionRange
 from support.rpc_peer import VERSIONS, answer, asked, feed, frame, opened
 
@@ -102,6 +102,31 @@ def test_responses_come_in_order_byte_by_byte_or_all_at_once() -> None:
         assert [found.response.cluster_id for found in answers[:3]] == ["c2", "c3", "c4"]
         assert answers[3].response.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert rpc.oldest is None
+
+
+@pytest.mark.parametrize("piece", [1, 3, 5, 1000, AHEAD_BYTES, 1 << 20])
+def test_read_ahead_the_responses_are_the_same(piece: int) -> None:
+    rpc = Rpc("test", 1 << 20, 8, reads_ahead=True)
+    stream = answer(asked(rpc.hello()), VERSIONS)
+    expected = ["", "short", "x" * 3000, "y" * (AHEAD_BYTES - 40), "z" * 20_000, "last"]
+    found, reads = list[str](), 0
+    calls = list[RpcRequest]()
+    while stream:
+        room = rpc.get_buffer()
+        count = min(piece, len(room), len(stream))
+        room[:count], stream = stream[:count], stream[count:]
+        response = rpc.buffer_updated(count)
+        reads += 1
+        while response is not None:
+            found.append(response.response.cluster_id)
+            response = rpc.next_response()
+        if rpc.is_open and not calls:
+            calls = [rpc.send(ApiKey.METADATA, MetadataRequest(None))[0] for _ in expected]
+            stream += b"".join(answer(call, MetadataResponse(cluster_id=text)) for call, text in zip(calls, expected, strict=True))
+    assert found == expected
+    assert rpc.oldest is None
+    if piece > AHEAD_BYTES:
+        assert reads <= 6, "the short ones have come with one read, as have the versions"
 
 
 def test_a_request_without_a_response_is_not_waited_for() -> None:

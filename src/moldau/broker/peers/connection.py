@@ -13,6 +13,7 @@ Bounds: requests that are out by `in_flight_max`, a response by `frame_bytes_max
 import logging
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moldau.model.errors import PeerError, WorldError
@@ -63,20 +64,26 @@ BACK_OFF = BackOff()
 class _Call:
     """A request that is out."""
 
-    __slots__ = ("api_key", "done", "message", "timer", "version")
+    __slots__ = ("api_key", "deadline_s", "done", "message", "timeout_s", "version")
 
     def __init__(
-        self, api_key: "ApiKey", message: Any, done: "Callable[[Any | PeerCallError], object]", version: "VersionRange | None"
+        self,
+        api_key: "ApiKey",
+        message: Any,
+        done: "Callable[[Any | PeerCallError], object]",
+        version: "VersionRange | None",
+        timeout_s: float,
+        now_s: float,
     ) -> None:
         self.api_key = api_key
         self.message = message
         self.done = done
         self.version = version
-        self.timer: Timer
+        self.timeout_s = timeout_s
+        self.deadline_s = now_s + timeout_s
 
     def end(self, outcome: Any) -> None:
         """The outcome is known."""
-        self.timer.cancel()
         try:
             self.done(outcome)
         except Exception:  # a bug of one caller must not leave the others without an outcome
@@ -124,6 +131,11 @@ class PeerConnection:
         """Since the last response."""
         self._pause: Timer | None = None
         """The back-off, while it lasts."""
+        self._timer: Timer | None = None
+        self._due_s = inf
+        """When the calls are looked through for those whose time is over: not after the first deadline. One timer for all calls, which is
+        not set again with each of them: a follower fetches thousands of times in a second.
+        """
         self._is_closed = False
 
     @property
@@ -150,14 +162,15 @@ class PeerConnection:
         `version` None takes the highest common one, a range the highest common one in it. `timeout_s` includes connecting; a request that
         was sent and is not answered in time ends the connection. One that suits no version of the peer fails with `retriable` false.
         """
-        call = _Call(api_key, message, done, version)
+        call = _Call(api_key, message, done, version, timeout_s, self._clock.monotonic())
         reason = (
             "the connection is closed" if self._is_closed else f"{self.out} requests are out" if self.out >= self._in_flight_max else ""
         )
         if reason:
             self._fail_later(call, PeerCallError(self.address, reason, was_sent=False))
             return
-        call.timer = self._clock.call_later(timeout_s, lambda: self._expired(call, timeout_s))
+        if call.deadline_s < self._due_s:
+            self._look_at(call.deadline_s)
         if self._session is not None and self._session.is_open:
             self._send(self._session, call)
             return
@@ -176,7 +189,7 @@ class PeerConnection:
     def _connect(self) -> None:
         self._pause = None
         if self._waiting and not self._is_closed:
-            self._session = _Session(self, self._clock, Rpc(self._client_id, self._frame_bytes_max, self._in_flight_max))
+            self._session = _Session(self, self._clock, Rpc(self._client_id, self._frame_bytes_max, self._in_flight_max, reads_ahead=True))
             self._session.connect(self._network, self._connect_timeout_s)
 
     def opened(self, session: "_Session") -> None:
@@ -188,14 +201,13 @@ class PeerConnection:
         try:
             data = session.encode(call)
         except PeerError as error:
-            call.timer.cancel()
             self._fail_later(call, PeerCallError(self.address, error, was_sent=False, retriable=False))
             return
         self._sent.append(call)
         session.send(data)
 
     def _fail_later(self, call: _Call, error: PeerCallError) -> None:
-        call.timer = self._clock.call_later(0.0, lambda: call.end(error))
+        self._clock.call_later(0.0, lambda: call.end(error))
 
     # Outcomes
 
@@ -204,11 +216,28 @@ class PeerConnection:
         self._faults = 0
         self._sent.popleft().end(response)
 
-    def _expired(self, call: _Call, timeout_s: float) -> None:
-        reason = f"no response to {call.api_key.name.lower()} within {timeout_s:g} s"
+    def _look_at(self, due_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due_s = due_s
+        self._timer = self._clock.call_later(max(due_s - self._clock.monotonic(), 0.0), self._look)
+
+    def _look(self) -> None:
+        """End the calls whose time is over."""
+        self._timer, self._due_s = None, inf
+        now_s = self._clock.monotonic()
+        for call in [*self._sent, *self._waiting]:
+            if call.deadline_s <= now_s:
+                self._expired(call)
+        due_s = min((call.deadline_s for call in (*self._sent, *self._waiting)), default=inf)
+        if due_s < self._due_s:
+            self._look_at(due_s)
+
+    def _expired(self, call: _Call) -> None:
+        reason = f"no response to {call.api_key.name.lower()} within {call.timeout_s:g} s"
         if call in self._sent:
             self.lost(reason)
-        else:
+        elif call in self._waiting:
             self._waiting.remove(call)
             call.end(PeerCallError(self.address, f"{reason}: not connected", was_sent=False))
 
@@ -233,6 +262,9 @@ class PeerConnection:
         waiting, self._waiting = self._waiting, deque()
         if self._is_closed and self._pause is not None:
             self._pause.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._due_s = None, inf
         if session is not None:
             session.end()
         for call in sent:
@@ -311,15 +343,18 @@ class _Session:
         was_open = self._rpc.is_open
         try:
             answered = self._rpc.buffer_updated(count)
+            while answered is not None:
+                self._owner.answered(answered.response)
+                answered = None if self._is_over else self._rpc.next_response()
         except PeerError as error:
             self._lost(error, is_hostile=True)
             return
-        if answered is not None:
-            self._owner.answered(answered.response)
-        elif not was_open and self._rpc.is_open:
+        if was_open:
+            return
+        if self._rpc.is_open:
             self._timer.cancel()
             self._owner.opened(self)
-        elif not was_open and self._rpc.oldest is None:
+        elif self._rpc.oldest is None:
             self._hello()
 
     def queue_drained(self) -> None:
