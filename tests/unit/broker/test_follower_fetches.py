@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.handlers.fetch.operation import Fetch
+from moldau.broker.handlers.fetch.sessions import SessionPartition
 from moldau.broker.replicas import fetchers
 from moldau.broker.replicas.fetchers import SourceFetcher
 from moldau.model.errors import ErrorCode, PeerError
@@ -199,3 +200,20 @@ def test_what_is_no_longer_led_is_answered_at_once(read: list[int]) -> None:
     leader.lose_leadership(leader.hosted[TopicPartition("t", 5)], error)
     world.run(0.01)
     assert set(read) == {5}
+
+
+def test_a_fetch_that_has_waited_looks_at_what_has_changed_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of_ten()
+    looked: list[int] = []
+    resting = SessionPartition.resting
+
+    def note(self: SessionPartition, replica_id: int, replica_epoch: int) -> Any:
+        looked.append(self.wanted.partition)
+        return resting(self, replica_id, replica_epoch)
+
+    monkeypatch.setattr(SessionPartition, "resting", note)
+    client = world.append(1, b"a", partition=3)
+    assert looked == [3, 3], "once for either follower's fetch"
+    world.run(0.1)
+    assert produced(client) == [(0, 0)]
+    assert len(looked) == 22, "all when the next fetch comes"

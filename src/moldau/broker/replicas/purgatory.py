@@ -54,7 +54,7 @@ class DelayedFetch:
     raise, which is a bug, `give_up` is called: the requests of others continue.
     """
 
-    __slots__ = ("attempt", "attempted", "deadline", "done", "give_up", "isolation", "missing_bytes", "partitions", "weight")
+    __slots__ = ("attempt", "attempted", "changed", "deadline", "done", "give_up", "isolation", "missing_bytes", "partitions", "weight")
 
     def __init__(
         self,
@@ -73,6 +73,8 @@ class DelayedFetch:
         self.partitions = partitions
         self.missing_bytes = missing_bytes
         self.weight = weight
+        self.changed: dict[WatchedPartition, None] = {}
+        """Partitions to which something has happened while it waited."""
         self.deadline = 0.0
         self.attempted = False
         """Whether an attempt is under way. One that finds a disk broken takes partitions offline, which would attempt it again."""
@@ -122,6 +124,7 @@ class Purgatory:
                 FetchIsolation.LAST_STABLE: partition.stable_growth(shown) if shown else 0,
             }
             for request in partition.watchers:
+                request.changed[partition] = None
                 request.missing_bytes -= growth[request.isolation]
                 if request.missing_bytes <= 0:
                     enough[request] = None
@@ -129,7 +132,11 @@ class Purgatory:
 
     def changed(self, partitions: "Iterable[WatchedPartition]") -> None:
         """Something other than an append happened to partitions: attempt whatever waits for them."""
-        self._attempt_all(list(dict.fromkeys(request for partition in partitions for request in partition.watchers)))
+        woken: dict[DelayedFetch, None] = {}
+        for partition in partitions:
+            for request in partition.watchers:
+                request.changed[partition] = woken[request] = None
+        self._attempt_all(list(woken))
 
     def finish(self, request: DelayedFetch) -> None:
         """Let it wait no longer: it is answered with what there is."""

@@ -101,6 +101,8 @@ _PARTITION_12 = Struct(">iiqiqi")  # index, leader epoch, fetch offset, last fet
 # fields, no tags of partition and topic, forgotten topics (1 for none), length of the rack + 1.
 _ONE_13 = Struct(">iiiibiiB16sBiiqiqiBBBB")
 _ONE_15 = Struct(">iiibiiB16sBiiqiqiBBBB")
+# The tagged fields of a follower's request: one, number 1 of 13 bytes, the replica's id and epoch, none in it.
+_OF_FOLLOWER = Struct(">BBBiqB")
 # The same by name, in two parts: up to the length of the name, and from the number of partitions to the length of the rack.
 _HEAD_11 = Struct(">iiiibiiih")
 _BODY_11 = Struct(">iiiqqiih")
@@ -154,7 +156,7 @@ def decode_fetch(view: memoryview, position: int, version: int, elements_max: in
 
 
 def _decode_one_by_id(view: memoryview, position: int, version: int) -> FetchFrame | None:
-    """The whole request if it has the form that a consumer of one partition sends, else None."""
+    """The whole request if it has the form that a consumer or follower of one partition sends, else None."""
     layout = _ONE_15 if version >= _FIRST_WITH_REPLICA_STATE else _ONE_13
     end = position + layout.size
     if end >= len(view):
@@ -164,14 +166,21 @@ def _decode_one_by_id(view: memoryview, position: int, version: int) -> FetchFra
     ) = layout.unpack_from(view, position)  # fmt: skip
     if topics != 2 or partitions != 2 or tags or topic_tags or forgotten != 1:
         return None
-    if not 0 < rack_size < 0x80 or end + rack_size != len(view) or view[-1]:
+    stop, replica_id, replica_epoch = end + rack_size - 1, replica[0] if replica else -1, -1
+    if not 0 < rack_size < 0x80:
         return None
-    rack = bytes(view[end:-1])
+    if version >= _FIRST_WITH_REPLICA_STATE and stop + _OF_FOLLOWER.size == len(view):
+        count, number, size, replica_id, replica_epoch, inner = _OF_FOLLOWER.unpack_from(view, stop)
+        if count != 1 or number != 1 or size != 13 or inner:
+            return None
+    elif stop + 1 != len(view) or view[stop]:
+        return None
+    rack = bytes(view[end:stop])
     if not rack.isascii():
         return None
     wanted = (partition, leader_epoch, offset, last_fetched_epoch, log_start, partition_bytes)
     limits = (max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch)
-    return _frame_of_one(replica[0] if replica else -1, limits, topic, wanted, rack)
+    return _frame_of_one(replica_id, limits, topic, wanted, rack, replica_epoch)
 
 
 def _decode_one_by_name(view: memoryview, position: int, version: int) -> FetchFrame | None:
@@ -210,9 +219,11 @@ def _decode_one_by_name(view: memoryview, position: int, version: int) -> FetchF
     return _frame_of_one(replica_id, tuple(limits), topic, wanted, rack)
 
 
-def _frame_of_one(replica_id: int, limits: tuple[int, ...], topic: bytes, wanted: tuple[int, ...], rack: bytes) -> FetchFrame:
+def _frame_of_one(
+    replica_id: int, limits: tuple[int, ...], topic: bytes, wanted: tuple[int, ...], rack: bytes, replica_epoch: int = -1
+) -> FetchFrame:
     topics = [(topic, [_partition(wanted, NO_DIRECTORY, NO_HIGH_WATERMARK)])]
-    frame: FetchFrame = tuple.__new__(FetchFrame, (replica_id, -1, *limits, topics, [], rack.decode("ascii"), None))
+    frame: FetchFrame = tuple.__new__(FetchFrame, (replica_id, replica_epoch, *limits, topics, [], rack.decode("ascii"), None))
     return frame
 
 

@@ -173,6 +173,10 @@ class Fetch:
         self.begin()
         return [(topic, self.read_some(topic, wanted)) for topic, wanted in self.frame.topics]
 
+    def read_again(self, request: DelayedFetch | None) -> list[Results]:
+        """As `read`, for what waits as `request`, or for what waits no longer."""
+        return self.read()
+
     def begin(self) -> None:
         """Nothing is read."""
         self.reads += 1
@@ -349,7 +353,7 @@ class Fetch:
 
     def attempt(self, expired: bool, request: DelayedFetch | None = None) -> bool:
         """Answer if there is enough to send, or if the time is over."""
-        topics = self.read()
+        topics = self.read_again(None if expired else request)
         if not (expired or self.urgent) and (missing := self.missing_bytes()) > 0:
             if request is not None:
                 request.missing_bytes = missing

@@ -12,7 +12,10 @@ from moldau.model.steps import Pause, Suspension, drain
 from moldau.protocol.fast.fetch import NO_EPOCH, FetchFrame
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from moldau.broker.handlers.fetch.sessions import SessionPartition
+    from moldau.broker.replicas.purgatory import DelayedFetch
     from moldau.ports.transport import Part
     from moldau.protocol.fast.fetch import FetchPartitionResult
 
@@ -62,24 +65,31 @@ class FollowerFetch(SessionFetch):
     and what the fetch proves of the follower's progress is noted. A session of many partitions is read whole, in steps.
     """
 
-    __slots__ = ("_partitions", "_read")
+    __slots__ = ("_partitions", "_read", "_resting")
 
     def __init__(self, call: FetchCall, frame: FetchFrame, session: FetchSession) -> None:
         super().__init__(call, frame, session)
         self._partitions = session.partitions
         self._read: _Read = []
         """What did not rest."""
+        self._resting: dict[object, SessionPartition] = {}
+        """What did, by partition."""
 
     def read(self) -> list[Results]:
         """Results of what does not rest."""
+        self._resting.clear()
+        return self._read_those(self._partitions.values())
+
+    def _read_those(self, asked: "Iterable[SessionPartition]") -> list[Results]:
         self.begin()
         replica_id, replica_epoch = self.frame.replica_id, self.frame.replica_epoch
         now_s = self.started_s if self.reads == 1 else None
         led, self._read = self.led, []
-        for each in self._partitions.values():
+        for each in asked:
             partition = each.resting(replica_id, replica_epoch)
             if partition is not None:
                 led.append(partition)
+                self._resting[partition] = each
                 if now_s is not None:
                     partition.machine.followers[replica_id].fetched(each.wanted.fetch_offset, partition.log.log_end_offset, now_s)
                 continue
@@ -89,6 +99,17 @@ class FollowerFetch(SessionFetch):
                 each.was_read(led[-1], replica_id)
             self._read.append((each, result))
         return _by_topic(self._read)
+
+    def read_again(self, request: "DelayedFetch | None") -> list[Results]:
+        """Read what did not rest, and what rests no more since something has happened to it while the request waited."""
+        if request is None:
+            return self.read()
+        asked = [each for each, _ in self._read]
+        for partition in request.changed:
+            each = self._resting.pop(partition, None)
+            if each is not None:
+                asked.append(each)
+        return self._read_those(asked)
 
     def missing_bytes(self) -> int:
         """As of any fetch: what rests has nothing to be read."""
