@@ -13,7 +13,15 @@ from support.workload.world import NUMBERS, Worker, World, may_pass
 
 BACK = 3000
 """How many records a reader goes back at most when it seeks or is born again: else a long run would mostly read its beginning."""
-QUICK = {"fetch_wait_max_ms": 50, "auto_offset_reset": "error", "enable_auto_commit": False, "enable_partition_eof": False}
+QUICK = {
+    "fetch_wait_max_ms": 50,
+    "auto_offset_reset": "error",
+    "enable_auto_commit": False,
+    "enable_partition_eof": False,
+    # A commit that was out when the broker died drops each connection to the new coordinator until FindCoordinator is answered within this
+    # back-off (librdkafka issue 3645). On a loaded machine an answer takes a fifth of a second: with 20 ms that lasted for a minute.
+    "retry_backoff_ms": 1000,
+}
 SESSION_MS = 6_000
 
 

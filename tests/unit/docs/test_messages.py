@@ -19,6 +19,7 @@ OF_OTHERS = {"Connection refused", "_INVALID_DIFFERENT_RECORD", "BAD_MSG", "list
     "UnsupportedVersionException",
     "debug=cgrp",
     "ConsumerGroupHeartbeatRequest not supported by broker",
+    "marking the coordinator (...) dead",
 }
 """Of the system's, the clients' and HTTP's vocabulary."""
 A_WORD_OF_OURS = re.compile(r"[\w.]+|moldau .*|--[\w-]+")
