@@ -345,20 +345,26 @@ class LogAppender:
 
         Nothing is staged before or after. StorageError: those before `log_end_offset` are in the log.
         """
-        staged: list[FetchedBatch] = []
-        for batch in batches:
-            header, view = batch
-            if not self._segment_appender.ready:
-                self._segment_appender.prepare()
-            is_out_of_reach = header.last_offset > self._segment_appender.offset_limit
-            if is_out_of_reach or self._segment_appender.must_roll(header.size, header.last_offset, header.max_timestamp, now_ms):
-                self._write_replicated(staged, now_ms)
-                staged = []
-                self._roll_at(header.base_offset if is_out_of_reach else self._offsets.log_end_offset, now_ms)
-            self._segment_appender.stage(view, header)
-            self.staged_end_offset = header.last_offset + 1
-            staged.append(batch)
-        self._write_replicated(staged, now_ms)
+        first, appender = 0, self._segment_appender
+        for number, (header, view) in enumerate(batches):
+            size, last_offset, timestamp = len(view), header.last_offset, header.max_timestamp
+            if (
+                appender.position + size > appender.segment_limit
+                or timestamp > appender.roll_timestamp
+                or now_ms > appender.roll_ms
+                or last_offset > appender.offset_limit
+            ):
+                if not appender.ready:
+                    appender.prepare()
+                is_out_of_reach = last_offset > appender.offset_limit
+                if is_out_of_reach or appender.must_roll(size, last_offset, timestamp, now_ms):
+                    self._write_replicated(batches[first:number], now_ms)
+                    first = number
+                    self._roll_at(header.base_offset if is_out_of_reach else self._offsets.log_end_offset, now_ms)
+                    appender = self._segment_appender
+            appender.stage(view, header)
+            self.staged_end_offset = last_offset + 1
+        self._write_replicated(batches[first:], now_ms)
 
     def _write_replicated(self, staged: "Sequence[FetchedBatch]", now_ms: int) -> None:
         """Write these batches, which are all that is staged. StorageError."""
@@ -373,10 +379,11 @@ class LogAppender:
 
     def _note_replicated(self, staged: "Sequence[FetchedBatch]", now_ms: int) -> None:
         """These batches are written: note their epochs, producers and transactions, and where the log ends."""
-        epochs = self._epochs
+        epochs, latest = self._epochs, self._epochs.latest
         for header, view in staged:
-            if header.partition_leader_epoch > epochs.latest:
-                epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.partition_leader_epoch > latest:
+                latest = header.partition_leader_epoch
+                epochs.assign(latest, header.base_offset)
             if header.producer_id >= 0:
                 aborted = self._producers.replay(header, now_ms, marker_in(view) if header.is_control else None)
                 if aborted is not None:

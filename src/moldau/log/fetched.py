@@ -8,7 +8,9 @@ arrived whole, and that offsets and leader epochs continue those of the log. Com
 from typing import NamedTuple
 
 from moldau.model.errors import CorruptBatchError
-from moldau.protocol.records.header import HEADER_SIZE, BatchHeader, read_header, verify_crc
+from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header, verify_crc
+
+_new = tuple.__new__
 
 
 class FetchedBatch(NamedTuple):
@@ -33,25 +35,29 @@ def check_fetched(
     position, left, next_offset = 0, len(records), log_end_offset
     while left >= HEADER_SIZE:
         header = read_header(records, position)
-        if header.size > left:
+        base_offset, epoch, delta, size = header[0], header[2], header[6], header[1] + LOG_OVERHEAD
+        if size > left:
             break
-        view = records[position : position + header.size]
+        view = records[position : position + size]
+        last_offset = base_offset + delta
         if not verify_crc(view):
-            raise CorruptBatchError(f"{partition}: fetched batch at offset {header.base_offset}: checksum does not match")
-        reaches_end = is_empty and not found and header.last_offset >= log_end_offset
-        if header.last_offset_delta < 0 or (header.base_offset < next_offset and not reaches_end) or header.base_offset < 0:
+            raise CorruptBatchError(f"{partition}: fetched batch at offset {base_offset}: checksum does not match")
+        if base_offset != next_offset or delta < 0:
+            reaches_end = is_empty and not found and last_offset >= log_end_offset
+            if delta < 0 or (base_offset < next_offset and not reaches_end) or base_offset < 0:
+                raise CorruptBatchError(
+                    f"{partition}: fetched batch with offsets {base_offset} to {last_offset}, the log ends at {next_offset}"
+                )
+            has_holes |= base_offset > next_offset
+        if epoch < latest_epoch and epoch >= 0:
             raise CorruptBatchError(
-                f"{partition}: fetched batch with offsets {header.base_offset} to {header.last_offset}, the log ends at {next_offset}"
+                f"{partition}: fetched batch at offset {base_offset} has leader epoch {epoch}, the log has {latest_epoch}"
             )
-        if 0 <= header.partition_leader_epoch < latest_epoch:
-            raise CorruptBatchError(
-                f"{partition}: fetched batch at offset {header.base_offset} has leader epoch {header.partition_leader_epoch}, "
-                f"the log has {latest_epoch}"
-            )
-        found.append(FetchedBatch(header, view))
-        has_holes |= header.base_offset > next_offset
-        position, left = position + header.size, left - header.size
-        next_offset, latest_epoch = header.last_offset + 1, max(latest_epoch, header.partition_leader_epoch)
+        found.append(_new(FetchedBatch, (header, view)))
+        position, left = position + size, left - size
+        next_offset = last_offset + 1
+        if epoch > latest_epoch:
+            latest_epoch = epoch
     if left and not found:
         raise CorruptBatchError(f"{partition}: {left} bytes were fetched for offset {log_end_offset}, which are no whole batch")
     return found, has_holes
