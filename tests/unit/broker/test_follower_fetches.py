@@ -205,15 +205,25 @@ def test_what_is_no_longer_led_is_answered_at_once(read: list[int]) -> None:
 def test_a_fetch_that_has_waited_looks_at_what_has_changed_only(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_of_ten()
     looked: list[int] = []
-    resting = SessionPartition.resting
+    rests = SessionPartition.rests
 
-    def note(self: SessionPartition, replica_id: int, replica_epoch: int) -> Any:
+    def note(self: SessionPartition, replica_id: int, replica_epoch: int, now_s: float | None) -> Any:
         looked.append(self.wanted.partition)
-        return resting(self, replica_id, replica_epoch)
+        return rests(self, replica_id, replica_epoch, now_s)
 
-    monkeypatch.setattr(SessionPartition, "resting", note)
+    monkeypatch.setattr(SessionPartition, "rests", note)
     client = world.append(1, b"a", partition=3)
     assert looked == [3, 3], "once for either follower's fetch"
     world.run(0.1)
     assert produced(client) == [(0, 0)]
     assert len(looked) == 22, "all when the next fetch comes"
+
+
+def test_a_partition_that_is_served_from_another_log_is_read_while_a_fetch_waits() -> None:
+    world = world_of_ten()
+    replicas = world.worlds[1].broker.replicas
+    hosted = replicas.hosted[TopicPartition("t", 3)]
+    replicas.change_log(hosted, hosted.log)
+    client = world.append(1, b"a", partition=3)
+    world.run()
+    assert produced(client) == [(0, 0)], "with no time passing"

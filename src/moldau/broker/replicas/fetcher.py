@@ -148,6 +148,15 @@ class Fetcher:
     def step(self, event: FetcherEvent, now_s: float) -> list[FetcherEffect]:
         """What is to be done after `event`, in this order."""
         match event:
+            case ResponseArrived():
+                return self._arrived(event, now_s)
+            case PartitionAnswered():
+                return self._answered(event, now_s)
+            case RequestEnded(number):
+                self._applied.pop(number, None)
+                return self._next(now_s)
+            case Moved():
+                return self._moved(event, now_s)
             case Follow(topic_partition):
                 self._drop(topic_partition)
                 self.partitions[topic_partition] = followed = PartitionFetch(event)
@@ -156,13 +165,6 @@ class Fetcher:
             case Unfollow(topic_partition):
                 self._drop(topic_partition)
                 return []
-            case ResponseArrived():
-                return self._arrived(event, now_s)
-            case PartitionAnswered():
-                return self._answered(event, now_s)
-            case RequestEnded(number):
-                self._applied.pop(number, None)
-                return self._next(now_s)
             case RequestFailed(number):
                 return self._request_failed(number, now_s)
             case SessionLost(number):
@@ -172,8 +174,6 @@ class Fetcher:
                 return self._next(now_s)
             case EndFound():
                 return self._end_found(event, now_s)
-            case Moved():
-                return self._moved(event, now_s)
             case Resumed(topic_partition):
                 resumed = self.partitions.get(topic_partition)
                 if resumed is not None and resumed.state is FetchState.THROTTLED:

@@ -41,7 +41,7 @@ from moldau.broker.replicas.silence import SilenceWatch
 from moldau.model.errors import CorruptBatchError, ErrorCode, StorageError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
-from moldau.model.steps import UNFINISHED, Steps
+from moldau.model.steps import UNFINISHED, Steps, drain
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
 from moldau.protocol.messages.offset_lookups import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
@@ -65,6 +65,8 @@ _REASONS_LOGGED_MAX = 20
 _NOTHING = memoryview(b"")
 LARGE_BYTES = 256 * 1024
 """Records of an answer from which on the next Fetch is sent before they are appended."""
+SHORT_MAX = 4
+"""Partitions of an answer that is applied in one go, if it is not large."""
 _SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -314,15 +316,17 @@ class SourceFetcher:
             is_lost = response is not None and response.error_code in _SESSION_ERRORS
             self.step(SessionLost(number) if is_lost else RequestFailed(number))
         elif not self._is_closed:
-            self.step(ResponseArrived(number, response.session_id, _filled(response)))
+            filled = _filled(response)
+            self.step(ResponseArrived(number, response.session_id, filled))
 
             def ended(is_applied: bool) -> None:
                 self.step(RequestEnded(number) if is_applied else RequestFailed(number))
 
-            self._in_turns(self._apply(number, response), ended)
+            is_short = not filled and sum(len(topic.partitions) for topic in response.responses) <= SHORT_MAX
+            self._in_turns(self._apply(number, response), ended, is_short=is_short)
 
-    def _in_turns(self, steps: Steps, ended: "Callable[[bool], object]") -> None:
-        """Apply an answer in turns with other work; `ended` with False if a bug has ended that."""
+    def _in_turns(self, steps: Steps, ended: "Callable[[bool], object]", *, is_short: bool = False) -> None:
+        """Apply an answer in turns with other work, a short one at once; `ended` with False if a bug has ended that."""
 
         def done(error: Exception | None) -> None:
             if error is not None:
@@ -330,7 +334,10 @@ class SourceFetcher:
             ended(error is None)
 
         try:
-            if self._owner.slices.run(steps, done, droppable=False) is None:
+            if is_short:
+                drain(steps)
+                done(None)
+            elif self._owner.slices.run(steps, done, droppable=False) is None:
                 done(None)
         except Exception as error:
             done(error)

@@ -54,6 +54,11 @@ class FollowerProgress:
         self.fetched_s = now_s
         self.leader_end_offset = leader_end_offset
 
+    def has_all(self, leader_end_offset: int, now_s: float) -> None:
+        """Note a fetch from where it has fetched before, which is still the end of the leader's log."""
+        self.caught_up_s = self.fetched_s = now_s
+        self.leader_end_offset = leader_end_offset
+
 
 class LeaderView(PartitionView, Protocol):
     """The same of a leader."""

@@ -61,55 +61,56 @@ class FollowerFetch(SessionFetch):
     """A follower's request in its session: what rests is not read.
 
     The session has all partitions that the follower fetches from this broker, and of a message one or two of them have changed. To read the
-    others would take most of the time that it takes to replicate it. So each of them costs some comparisons (`SessionPartition.resting`),
+    others would take most of the time that it takes to replicate it. So each of them costs some comparisons (`SessionPartition.rests`),
     and what the fetch proves of the follower's progress is noted. A session of many partitions is read whole, in steps.
     """
 
-    __slots__ = ("_partitions", "_read", "_resting")
+    __slots__ = ("_known", "_partitions", "_read")
 
     def __init__(self, call: FetchCall, frame: FetchFrame, session: FetchSession) -> None:
         super().__init__(call, frame, session)
         self._partitions = session.partitions
         self._read: _Read = []
         """What did not rest."""
-        self._resting: dict[object, SessionPartition] = {}
-        """What did, by partition."""
+        self._known: dict[object, SessionPartition] = {}
+        """By partition."""
 
     def read(self) -> list[Results]:
         """Results of what does not rest."""
-        self._resting.clear()
+        self._known.clear()
         return self._read_those(self._partitions.values())
+
+    def read_again(self, request: "DelayedFetch | None") -> list[Results]:
+        """Read what did not rest, and that to which something has happened while the request waited."""
+        if request is None:
+            return self.read()
+        asked = {each: None for each, _ in self._read}
+        for partition in request.changed:
+            each = self._known.get(partition)
+            if each is None:  # its log was opened elsewhere
+                return self.read()
+            asked[each] = None
+        return self._read_those(asked)
 
     def _read_those(self, asked: "Iterable[SessionPartition]") -> list[Results]:
         self.begin()
         replica_id, replica_epoch = self.frame.replica_id, self.frame.replica_epoch
         now_s = self.started_s if self.reads == 1 else None
-        led, self._read = self.led, []
+        known, led, self._read = self._known, self.led, []
         for each in asked:
-            partition = each.resting(replica_id, replica_epoch)
+            partition = each.rests(replica_id, replica_epoch, now_s)
             if partition is not None:
                 led.append(partition)
-                self._resting[partition] = each
-                if now_s is not None:
-                    partition.machine.followers[replica_id].fetched(each.wanted.fetch_offset, partition.log.log_end_offset, now_s)
+                known[partition] = each
                 continue
             before = len(led)
             (result,) = self.read_some(each.topic, (each.wanted,))
-            if len(led) > before and not result.error_code and result.diverging_epoch is None:
-                each.was_read(led[-1], replica_id)
+            if len(led) > before:
+                known[led[-1]] = each
+                if not result.error_code and result.diverging_epoch is None:
+                    each.was_read(led[-1], replica_id)
             self._read.append((each, result))
         return _by_topic(self._read)
-
-    def read_again(self, request: "DelayedFetch | None") -> list[Results]:
-        """Read what did not rest, and what rests no more since something has happened to it while the request waited."""
-        if request is None:
-            return self.read()
-        asked = [each for each, _ in self._read]
-        for partition in request.changed:
-            each = self._resting.pop(partition, None)
-            if each is not None:
-                asked.append(each)
-        return self._read_those(asked)
 
     def missing_bytes(self) -> int:
         """As of any fetch: what rests has nothing to be read."""

@@ -86,23 +86,28 @@ class SessionPartition:
         self._partition = partition
         self._progress = machine.followers.get(replica_id) if replica_id in machine.isr else None
 
-    def resting(self, replica_id: int, replica_epoch: int) -> "HostedPartition | None":
+    def rests(self, replica_id: int, replica_epoch: int, now_s: float | None) -> "HostedPartition | None":
         """The partition, if a follower's fetch would find nothing new in it and no error: the follower has the whole log, knows its high
         watermark and start, and its progress is that of the last read. Another leader epoch, and leaving the in-sync set, drop progress.
+        `now_s`: when it has fetched, if that is to be noted.
         """
         partition, progress = self._partition, self._progress
-        if (
-            partition is None
-            or progress is None
-            or not (partition.is_led and partition.is_open)
-            or partition.machine.followers.get(replica_id) is not progress
-            or progress.broker_epoch != replica_epoch
-        ):
+        if partition is None or progress is None:
             return None
         log = partition.log
-        has_all = log.log_end_offset == self.wanted.fetch_offset
-        knows_all = log.high_watermark == self.high_watermark and log.start_offset == self.log_start_offset
-        return partition if has_all and knows_all else None
+        end_offset = log.log_end_offset
+        if (
+            end_offset != self.wanted.fetch_offset
+            or log.high_watermark != self.high_watermark
+            or log.start_offset != self.log_start_offset
+            or partition.machine.followers.get(replica_id) is not progress
+            or progress.broker_epoch != replica_epoch
+            or not (partition.is_led and partition.is_open)
+        ):
+            return None
+        if now_s is not None:
+            progress.has_all(end_offset, now_s)
+        return partition
 
     def learns(self, result: FetchPartitionResult) -> bool:
         """Note what is answered; whether any of it is news."""
