@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 from moldau.broker.replicas.appends import AppendBugError, AppendPipeline
 from moldau.broker.replicas.flusher import LogFlusher
 from moldau.broker.replicas.hosted import HostedPartition, PartitionTable
-from moldau.broker.replicas.partition import Partition
+from moldau.broker.replicas.partition import NO_LEADER, Partition
 from moldau.broker.replicas.partition_events import (
     BecomeFollower,
     BecomeLeader,
@@ -211,6 +211,18 @@ class ReplicaManager:
         if problem is not None:
             return PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{info.name}-{index} is offline: {problem}")
         return PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{info.name}-{index} is not led by broker {self._broker_id}")
+
+    def leader_elsewhere(self, topic: bytes, index: int, *, by_id: bool) -> tuple[int, int] | None:
+        """Broker and epoch of a partition's leader as known here; None if it is this broker, or not known."""
+        snapshot = self._metadata.snapshot
+        info = snapshot.topics_by_id.get(topic) if by_id else snapshot.topics.get(topic.decode())
+        if info is None or not 0 <= index < len(info.partitions):
+            return None
+        leader, epoch = info.partitions[index].leader, info.partitions[index].leader_epoch
+        hosted = self.hosted.get(TopicPartition(info.name, index))
+        if hosted is not None and hosted.machine.leader_epoch > epoch:  # the metadata comes after the role
+            leader, epoch = hosted.machine.leader_id, hosted.machine.leader_epoch
+        return None if leader in (NO_LEADER, self._broker_id) else (leader, epoch)
 
     def storage_lost(self) -> PeerError | None:
         """KAFKA_STORAGE_ERROR when no log directory is left."""

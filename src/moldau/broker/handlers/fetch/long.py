@@ -173,7 +173,10 @@ class LongFetch:
                     fetch.count(each)
                     yield None
                 throttle_ms = fetch.throttle_ms()
-                parts = yield from encode_fetch_response_in_steps(fetch.version, fetch.correlation_id, throttle_ms, 0, session_id, answered)
+                found, leaders = fetch.with_leaders(answered)
+                parts = yield from encode_fetch_response_in_steps(
+                    fetch.version, fetch.correlation_id, throttle_ms, 0, session_id, found, leaders
+                )
                 topics = []
             finally:
                 release_ranges(topics)

@@ -24,6 +24,7 @@ A request of many partitions is handled in steps: see `long`.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from moldau.broker.handlers.current_leaders import FETCH_FIRST, named
 from moldau.broker.handlers.fetch.call import ReadPermit
 from moldau.broker.quotas import NO_QUOTAS
 from moldau.broker.replicas.hosted import HostedPartition
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from moldau.broker.request import RequestSource
     from moldau.log.partition_log import PartitionLog
     from moldau.log.reader import ReadResult
+    from moldau.protocol.fast.writing import LeaderEndpoint
 
 FIRST_WITH_TOPIC_IDS = 13
 READ_COMMITTED = 1
@@ -137,7 +139,16 @@ class Fetch:
             self.count(each)
         throttle_ms = self.throttle_ms()
         self.answered(throttle_ms)
-        return encode_fetch_response(self.version, self.correlation_id, throttle_ms, 0, session_id, topics)
+        found, leaders = self.with_leaders(topics)
+        return encode_fetch_response(self.version, self.correlation_id, throttle_ms, 0, session_id, found, leaders)
+
+    def with_leaders(
+        self, topics: Sequence[Results]
+    ) -> "tuple[Sequence[tuple[bytes, Sequence[FetchPartitionResult]]], Sequence[LeaderEndpoint]]":
+        """Results that name to a consumer the leaders of what other brokers lead, and their addresses."""
+        if not self.urgent or self.version < FETCH_FIRST or self.frame.replica_id >= 0:
+            return topics, ()
+        return named(self.broker, self.source.channel, topics, by_id=True)
 
     def refuse(self, code: ErrorCode) -> list[Part]:
         """The answer to a request that is refused as a whole; it is counted."""

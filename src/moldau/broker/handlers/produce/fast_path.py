@@ -17,6 +17,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
+from moldau.broker.handlers.current_leaders import PRODUCE_FIRST, named
 from moldau.broker.quotas import NO_QUOTAS
 from moldau.broker.replicas.append_run import AppendRun
 from moldau.broker.replicas.appends import ACKS_NONE
@@ -29,9 +30,10 @@ from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BI
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from moldau.broker.handlers.produce.operation import ProduceOperation, Services
+    from moldau.broker.handlers.produce.operation import ProduceOperation, Results, Services
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.request import Exchange, RequestSource
+    from moldau.protocol.fast.writing import LeaderEndpoint
 
 HEADER_BYTES_MAX = 1024
 """A connection keeps a header to compare with, so a longer one goes the general way each time."""
@@ -295,8 +297,11 @@ class ProduceFastPath:
         """Responses with an error, which is counted."""
         code, text = (error.code, error.message) if isinstance(error, PeerError) else (ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         self._counters.failed([code] * len(tickets))
-        results = [(self._topic, [ProducePartitionResult(self._partition.index, code, error_message=text)])]
-        return [encode_produce_response(self.version, ticket, results) for ticket in tickets]
+        results: Sequence[Results] = [(self._topic, [ProducePartitionResult(self._partition.index, code, error_message=text)])]
+        leaders: Sequence[LeaderEndpoint] = ()
+        if self.version >= PRODUCE_FIRST:
+            results, leaders = named(self._broker, self._source.channel, results, by_id=self.version >= FIRST_WITH_TOPIC_IDS)
+        return [encode_produce_response(self.version, ticket, results, 0, leaders) for ticket in tickets]
 
     def abort(self) -> None:
         """As `RunOwner`."""

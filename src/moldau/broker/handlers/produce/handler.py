@@ -56,7 +56,8 @@ class _Work:
         try:
             throttle_ms = self.count()
             if operation.acks != ACKS_NONE:
-                answer = encode_produce_response(operation.version, operation.correlation_id, operation.counted_results(), throttle_ms)
+                results, leaders = operation.with_leaders(operation.counted_results())
+                answer = encode_produce_response(operation.version, operation.correlation_id, results, throttle_ms, leaders)
                 self.exchange.reply((answer,))
             elif (reason := operation.first_error) is not None:
                 operation.counted_results()

@@ -132,9 +132,9 @@ class LongProduce:
                 self._count()
                 return b""
             yield Suspension(self.acknowledgements.wait)
-            results = yield from self._results()
+            results, leaders = operation.with_leaders((yield from self._results()))
             throttle_ms = self._count()
-            return (yield from encode_produce_response_in_steps(self._version, self._correlation_id, results, throttle_ms))
+            return (yield from encode_produce_response_in_steps(self._version, self._correlation_id, results, throttle_ms, leaders))
         finally:
             del self._frame
             self._long.end()

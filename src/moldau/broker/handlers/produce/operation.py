@@ -15,6 +15,7 @@ UNSUPPORTED_VERSION.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from moldau.broker.handlers.current_leaders import PRODUCE_FIRST, named
 from moldau.broker.handlers.produce.validation import check_segment, prepare
 from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.appends import ACKS_NONE
@@ -26,7 +27,7 @@ from moldau.protocol.fast.produce import ProducePartitionResult
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
     from moldau.broker.handlers.produce.walks import BatchWalks, Walk
-    from moldau.broker.handlers.services import Guards, PartitionServices, TransactionServices
+    from moldau.broker.handlers.services import Guards, MetadataServices, PartitionServices, TransactionServices
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.appends import PendingAppend
     from moldau.broker.replicas.hosted import HostedPartition
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from moldau.broker.security import Channel
     from moldau.ports.clock import Clock
     from moldau.protocol.fast.produce import ProduceFrame
+    from moldau.protocol.fast.writing import LeaderEndpoint
     from moldau.protocol.records.header import BatchHeader
 
 FIRST_VERSION = 3
@@ -41,6 +43,7 @@ LAST_VERSION = 13
 FIRST_WITH_TOPIC_IDS = 13
 ACKS_LEADER = 1
 
+Results = tuple[bytes, Sequence[ProducePartitionResult]]
 TopicResults = list[tuple[bytes, list[ProducePartitionResult]]]
 
 
@@ -80,7 +83,7 @@ class ProducePart(AppendBatch):
 
 if TYPE_CHECKING:
 
-    class Services(PartitionServices, TransactionServices, Protocol):
+    class Services(MetadataServices, PartitionServices, TransactionServices, Protocol):
         """What Produce uses of the broker."""
 
         @property
@@ -211,6 +214,12 @@ class ProduceOperation:
         for topic, results in found:
             self.count_errors(topic, results)
         return found
+
+    def with_leaders(self, topics: TopicResults) -> "tuple[Sequence[Results], Sequence[LeaderEndpoint]]":
+        """Results that name the leaders of what other brokers lead, and their addresses."""
+        if self.version < PRODUCE_FIRST:
+            return topics, ()
+        return named(self._broker, self._channel, topics, by_id=self._by_id)
 
     def count_errors(self, topic: bytes, results: Sequence[ProducePartitionResult]) -> None:
         """Count the errors among results for a topic."""
