@@ -132,14 +132,14 @@ class LeaderThrottle(ReplicationThrottle):
 
     def holds_back(self, partition: "HostedPartition", follower_id: int) -> bool:
         """Whether a follower gets no records of a partition now."""
-        if not self.limits(partition.topic_partition) or self.room >= 0:
+        if self.limit == UNLIMITED or not self.limits(partition.topic_partition) or self.room >= 0:
             return False
         machine = partition.machine
         return follower_id not in machine.isr and follower_id not in (machine.proposed_isr or ())
 
     def sent(self, partition: "HostedPartition", count: int) -> None:
         """Records of a partition go to a follower."""
-        if self.limits(partition.topic_partition):
+        if self.limit != UNLIMITED and self.limits(partition.topic_partition):
             self.add(count)
 
 

@@ -307,7 +307,8 @@ class Fetch:
             if want.current_leader_epoch >= 0:
                 partition.machine.check_leader_epoch(want.current_leader_epoch)
             offset = want.fetch_offset
-            high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
+            high_watermark = log.high_watermark
+            stable_offset = log.last_stable_offset if log.unsettled else high_watermark
             if want.last_fetched_epoch >= 0:
                 epoch, end_offset = log.end_offset_for_epoch(want.last_fetched_epoch)
                 if epoch < 0 or end_offset < 0:
@@ -328,7 +329,8 @@ class Fetch:
                 self.broker.replicas.fetched_by_follower(
                     partition, self.frame.replica_id, self.frame.replica_epoch, offset, want.current_leader_epoch, want.log_start_offset
                 )
-                high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
+                if log.high_watermark != high_watermark:
+                    high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
             records: FileRange | bytes = b""
             aborted: Sequence[tuple[int, int]] | None = () if self.committed else None
             limit = stable_offset if self.committed else self._follower_limit(partition) if follows else high_watermark

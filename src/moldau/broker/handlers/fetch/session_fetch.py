@@ -116,10 +116,14 @@ class FollowerFetch(SessionFetch):
         """As of any fetch: what rests has nothing to be read."""
         if self.found >= self.enough:
             return 0
+        available = 0
         try:
-            return self.enough - max(self.found, sum(self.available_in(each.topic, (each.wanted,)) for each, _ in self._read))
+            for each, result in self._read:
+                if result.records or not each.has_all():
+                    available += self.available_in(each.topic, (each.wanted,))
         except StorageError:  # the next read reports it
             return 0
+        return self.enough - max(self.found, available)
 
     def encode(self, topics: list[Results], session_id: int = 0) -> "list[Part]":
         """The answer, which has what the follower does not know yet; it is counted."""

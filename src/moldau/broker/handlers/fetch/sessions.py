@@ -86,6 +86,10 @@ class SessionPartition:
         self._partition = partition
         self._progress = machine.followers.get(replica_id) if replica_id in machine.isr else None
 
+    def has_all(self) -> bool:
+        """Whether a follower has the whole log of the partition that was read for it."""
+        return self._partition is not None and self._partition.log.log_end_offset == self.wanted.fetch_offset
+
     def rests(self, replica_id: int, replica_epoch: int, now_s: float | None) -> "HostedPartition | None":
         """The partition, if a follower's fetch would find nothing new in it and no error: the follower has the whole log, knows its high
         watermark and start, and its progress is that of the last read. Another leader epoch, and leaving the in-sync set, drop progress.
