@@ -63,7 +63,7 @@ class AppendRun:
     Invariant: between turns of the loop it has no rows. The list stays the same object, which its owner may keep.
     """
 
-    __slots__ = ("_appends", "append_time_ms", "epoch", "last_offset", "level", "owner", "partition", "rows", "stage")
+    __slots__ = ("_appends", "append_time_ms", "epoch", "level", "owner", "partition", "rows", "stage")
 
     owner: "RunOwner | None"
     """While it has rows: it keeps the run."""
@@ -77,8 +77,6 @@ class AppendRun:
         self.level = level
         """What the acknowledgement of its rows waits for: WRITTEN or REPLICATED."""
         self.owner = None
-        self.last_offset = -1
-        """Of the last row."""
         self.append_time_ms = -1
         """Of all rows: those of one read have the same."""
         self.rows: list[tuple[int, int]] = []

@@ -198,15 +198,14 @@ class ProduceFastPath:
                 if first_batches is None or not first_batches.admit(header, now_ms):
                     return False
             stage = self._stage
-            base_offset, last_offset, append_time_ms, duplicate = stage(batch, header, now_ms)
+            base_offset, _, append_time_ms, duplicate = stage(batch, header, now_ms)
         except (PeerError, StorageError, IndexError, struct_error):  # also too short: the general way says where
             return False
         if duplicate:
             return False
-        rows, run = self._rows, self._run
+        rows = self._rows
         if not rows:
-            run.begin(append_time_ms, self)
-        run.last_offset = last_offset
+            self._run.begin(append_time_ms, self)
         self._partition.staged_bytes += size
         rows.append((correlation_id, base_offset))
         return True
@@ -267,7 +266,9 @@ class ProduceFastPath:
         """Have the first `written` rows, which are in the log, answered with the others once the in-sync replicas have them."""
         rows, source = run.rows, self._source
         count = len(rows)
-        last_offset = run.last_offset if written == count else rows[written - 1][1]
+        last_offset = (
+            self._log.log_end_offset - 1 if written == count else rows[written - 1][1]
+        )  # what was written with them has as far to go
         tickets = [ticket for ticket, _ in rows[:written]]
         rows.clear()
         received_s, started_s = source.received_s, source.started_s
