@@ -96,6 +96,21 @@ def test_partitions_in_turn_go_the_shortest_way_and_are_answered_in_order(staged
     assert found == [(index, OK, offset) for offset in (1, 2, 3) for index in (0, 1)]
 
 
+def test_ways_that_are_closed_are_forgotten(staged: list[bool]) -> None:
+    world = ReplicaWorld(2, partitions=2)
+    world.lead(1)
+    world.lead(1, index=1)
+    world.run(0.1)
+    client = world.client(1)
+    (*_, connection) = world.worlds[1].broker.connections
+    for index in (0, 1):
+        client.send(produce_request(TOPIC_ID, batch(client.world, b"x"), partition=index, acks=-1), 13)
+    assert len(connection._producing._paths) == 2
+    world.worlds[1].broker.replicas.appends.permits.value += 1
+    client.send(produce_request(TOPIC_ID, batch(client.world, b"x"), partition=0, acks=-1), 13)
+    assert len(connection._producing._paths) == 1
+
+
 def test_what_one_fetch_acknowledges_leaves_with_one_send(world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     client = known(world)
     sends: list[int] = []

@@ -153,6 +153,11 @@ class ProduceFastPath:
         return bytes(frame[_BODY : self._records_at])
 
     @property
+    def epoch(self) -> int:
+        """The permit epoch in which it was opened."""
+        return self._run.epoch
+
+    @property
     def rows(self) -> int:
         """Requests that are staged and not answered, without those whose place is reserved."""
         return len(self._rows)

@@ -7,6 +7,7 @@ the connection has no room for more.
 """
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from moldau.broker.handlers.produce.fast_path import ProduceFastPath
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 BYTES_AT_ONCE = 4 * 1024 * 1024
 """Bytes of a request of several batches that is handled in one go."""
-PATHS_MAX = 64
+PATHS_MAX = 256
 """Partitions that a connection produces to the shortest way."""
 
 
@@ -85,7 +86,9 @@ class ProduceHandler:
     def __init__(self, broker: "Services") -> None:
         self._broker = broker
         self._paths: dict[bytes, ProduceFastPath] = {}
-        """The shortest ways of the partitions that the connection produces to in turn, by their prefixes."""
+        """The shortest ways of the partitions that the connection produces to in turn, by their prefixes; all of one permit epoch, so that
+        none keeps the log of a partition that has long been deleted.
+        """
         self._walks: RunningWalks | None = None
 
     def handle(
@@ -142,7 +145,7 @@ class ProduceHandler:
             path = ProduceFastPath.of(broker, exchange.holder, frame, body, operation)
             exchange.remember(path)
             if path is not None:
-                if len(self._paths) >= PATHS_MAX:
+                if len(self._paths) >= PATHS_MAX or any(each.epoch != path.epoch for each in islice(self._paths.values(), 1)):
                     self._paths.clear()
                 self._paths[path.prefix] = path
 
