@@ -17,9 +17,10 @@ import pytest
 from moldau.adapters import outgoing
 from moldau.adapters.asyncio_transport import SocketTransport
 from moldau.adapters.event_loop import new_event_loop
+from moldau.adapters.outgoing import PREAD_MAX, read_short
 from moldau.adapters.posix_files import PosixFiles
 from moldau.ports.filesystem import File
-from moldau.ports.transport import FileRange, Part, Transport
+from moldau.ports.transport import FileRange, Part, Transport, release_parts
 from moldau.testing.clock import FakeClock
 from moldau.testing.network import MemoryTransport, Peer
 
@@ -286,15 +287,31 @@ def test_abort_drops_what_is_queued_and_gives_the_file_back(link: Link, file: Fi
     assert file.size() == 300_000, "still open for its other user"
 
 
-def test_a_range_closes_a_file_that_nobody_else_uses(link: Link, tmp_path: Path) -> None:
-    data = os.urandom(40_000)
+@pytest.mark.parametrize("size", [100, 40_000])
+def test_a_range_closes_a_file_that_nobody_else_uses(link: Link, tmp_path: Path, size: int) -> None:
+    data = os.urandom(size)
     (tmp_path / "gone").write_bytes(data)
     opened = PosixFiles().open(str(tmp_path / "gone"))
-    link.transport.send([FileRange(opened, 0, 40_000)])
+    link.transport.send([FileRange(opened, 0, size)])
     opened.release()
     (tmp_path / "gone").unlink()
-    assert read_all(link, 40_000) == data
+    assert read_all(link, size) == data
     assert opened.fileno() == -1, "the last user was the transport"
+
+
+def test_short_ranges_are_read_at_once_and_no_others(tmp_path: Path) -> None:
+    opened = PosixFiles().open(str(tmp_path / "short"), create=True)
+    opened.append([b"0123456789" * 2_000])
+    assert (
+        read_short([b"<", FileRange(opened, 8, 4), memoryview(b"|"), FileRange(opened, 0, 0), FileRange(opened, 20, 2), b">"])
+        == b"<8901|01>"
+    )
+    for ranges in ([(0, PREAD_MAX + 1)], [(0, 1), (1, PREAD_MAX)], [(19_999, 2)]):
+        parts = [FileRange(opened, position, length) for position, length in ranges]
+        assert read_short(parts) is None
+        release_parts(parts)
+    opened.release()
+    assert opened.fileno() == -1, "each range is released once"
 
 
 def test_the_receiver_hears_once_that_the_peer_is_gone(link: Link) -> None:

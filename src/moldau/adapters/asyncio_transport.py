@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from moldau.adapters.outgoing import OutgoingQueue, release_ranges
+from moldau.adapters.outgoing import OutgoingQueue, read_short, release_ranges
 from moldau.model.errors import StorageError
 from moldau.ports.transport import FileRange, Part, Receiver
 
@@ -112,12 +112,14 @@ class SocketTransport:
         if self._queue:
             self._queue.extend(parts)
             return
-        if len(parts) > PARTS_JOINED_MAX or FileRange in map(type, parts):
+        data = None
+        if len(parts) <= PARTS_JOINED_MAX:  # nearly all: one send, nothing queued
+            data = read_short(parts) if FileRange in map(type, parts) else b"".join(cast("Sequence[bytes]", parts))
+        if data is None:
             self._queue.extend(parts)
             if self._flush():
                 self._loop.add_writer(self._descriptor, self._writable)
             return
-        data = b"".join(cast("Sequence[bytes]", parts))  # answers without file ranges, the usual case: one send, nothing queued
         try:
             sent = self._socket.send(data)
         except (BlockingIOError, InterruptedError):

@@ -4,8 +4,8 @@ Bytes already taken by the socket are removed from the queue's head: a memoryvie
 
 How a fetch answer goes out: the header with MSG_MORE, so that it shares a segment with what follows, then `sendfile`, then whatever the
 next header is. A short range is cheaper to read and send along with its neighbours in one call: over loopback 4.8 us against 6.3 for 100
-bytes, equal at 32 KB, and 22 against 17 for 200 KB. Where there is no `sendfile`, or the file has no descriptor, ranges are read block by
-block as the socket takes them.
+bytes, equal at 32 KB, and 22 against 17 for 200 KB. An answer of short ranges only does not enter the queue, unless the socket is full.
+Where there is no `sendfile`, or the file has no descriptor, ranges are read block by block as the socket takes them.
 """
 
 import os
@@ -154,6 +154,23 @@ class OutgoingQueue:
                 else:
                     items[0] = memoryview(head)[taken:]
             sent -= taken
+
+
+def read_short(parts: Sequence[Part]) -> bytes | None:
+    """All bytes of an answer whose ranges of files are short together, which are released then; None for another one, and where a file
+    cannot be read, which the queue reports.
+    """
+    ranges = [part for part in parts if isinstance(part, FileRange)]
+    if sum(part.length for part in ranges) > PREAD_MAX:
+        return None
+    try:
+        chunks = [part.file.pread(part.length, part.position) if isinstance(part, FileRange) else part for part in parts]
+    except StorageError:
+        return None
+    if any(isinstance(part, FileRange) and len(chunk) < part.length for part, chunk in zip(parts, chunks, strict=True)):
+        return None
+    release_ranges(ranges)
+    return b"".join(chunks)
 
 
 def release_ranges(parts: Iterable[Part]) -> None:
