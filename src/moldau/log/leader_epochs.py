@@ -69,8 +69,11 @@ class LeaderEpochs:
 
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote `offset`, -1 if that is unknown."""
-        below = bisect_right(self.entries, offset, key=_start_of)
-        return self.entries[below - 1][0] if below else -1
+        entries = self.entries
+        if entries and offset >= entries[-1][1]:  # nearly always the newest is asked for
+            return entries[-1][0]
+        below = bisect_right(entries, offset, key=_start_of)
+        return entries[below - 1][0] if below else -1
 
     def truncate_end(self, end_offset: int) -> None:
         """The log ends at `end_offset` now, and is not led until the next `begin_term`."""

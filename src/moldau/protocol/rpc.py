@@ -23,6 +23,7 @@ take memory as they are filled. So nothing is copied, and the parts of a respons
 """
 
 from collections import deque
+from functools import lru_cache
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 from typing import Any, NamedTuple
@@ -41,6 +42,8 @@ WHOLE_BYTES_MAX = 32 * 1024 * 1024
 AHEAD_BYTES = 16 * 1024
 """Bytes that are received at once where responses are read ahead."""
 
+HELLOS_KEPT = 4
+"""Answers to `hello` that are kept decoded."""
 _SIZE = Struct(">i")
 _unpack_size = _SIZE.unpack_from
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
@@ -219,14 +222,16 @@ class Rpc:
         if correlation_id != call.correlation_id:
             raise ProtocolError(f"a response to request {correlation_id} came where that to {call.correlation_id} was due")
         version = 0 if _is_version_refusal(call, frame, position) else call.version
+        if call is self._hello:
+            response, versions = _versions_in(bytes(frame[position:]), version)
+            self._in_flight.popleft()
+            self._take_versions(response, versions)
+            return None
         response = decode(load(call.api_key).response, version, frame, position)
         self._in_flight.popleft()
-        if call is self._hello:
-            self._take_versions(response)
-            return None
         return RpcResponse(call, response)
 
-    def _take_versions(self, response: Any) -> None:
+    def _take_versions(self, response: Any, versions: dict[int, VersionRange]) -> None:
         """The answer to `hello`: the versions; or the one that the broker knows of the question, which is asked with once."""
         self._hello = None
         newest = CODEC[ApiKey.API_VERSIONS].max
@@ -236,7 +241,14 @@ class Rpc:
         elif response.error_code:
             raise PeerError(known_error(response.error_code), f"refused to tell its versions, error {response.error_code}")
         else:
-            self._versions = {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in response.api_keys}
+            self._versions = versions
+
+
+@lru_cache(HELLOS_KEPT)
+def _versions_in(body: bytes, version: int) -> tuple[Any, dict[int, VersionRange]]:
+    """An answer to `hello`, and the versions in it. It is the same for each connection to brokers of one version."""
+    response = decode(load(ApiKey.API_VERSIONS).response, version, body)
+    return response, {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in response.api_keys}
 
 
 def _room_for(size: int) -> memoryview:

@@ -1,12 +1,13 @@
 """The client of the protocol agrees on versions, numbers its requests, and takes responses in their order, however the bytes come."""
 
 from itertools import repeat
+from unittest.mock import Mock
 
 import pytest
 
 from moldau.model.errors import ErrorCode, PeerError, ProtocolError
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.codec import UnencodableError
+from moldau.protocol.codec import UnencodableError, decode
 from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -35,6 +36,18 @@ def test_a_connection_is_open_once_the_broker_has_told_its_versions() -> None:
     assert rpc.is_open
     assert rpc.oldest is None
     assert rpc.broker_versions == SERVED
+
+
+def test_what_brokers_of_one_version_serve_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly all connections are to such brokers, and each begins with it."""
+    decoded = Mock(side_effect=decode)
+    monkeypatch.setattr("moldau.protocol.rpc.decode", decoded)
+    own = ApiVersionsResponse(0, [ApiVersion(3, 5, 9)])
+    for told in (own, own, ApiVersionsResponse(0, [ApiVersion(3, 5, 10)]), own):
+        rpc = new_rpc()
+        feed(rpc, answer(asked(rpc.hello()), told))
+        assert rpc.broker_versions == {3: VersionRange(5, told.api_keys[0].max_version)}
+    assert decoded.call_count == 2
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode
 from moldau.model.value import Value
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec import element_writer
+from moldau.protocol.codec.encoded import EncodedArray
 from moldau.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -48,7 +50,7 @@ def handle(services: object, message: ApiVersionsRequest, request: Request, repl
     least = 0 if request.api_version >= FIRST_WITH_LEVEL_0 else 1
     reply(
         ApiVersionsResponse(
-            api_keys=_api_keys(),
+            api_keys=_encoded_api_keys(request.api_version),
             supported_features=[SupportedFeatureKey(name, max(each.least, least), each.most) for name, each in FEATURES.items()],
             finalized_features_epoch=FEATURES_EPOCH,
             finalized_features=[FinalizedFeatureKey(name, each.level, each.level) for name, each in FEATURES.items()],
@@ -66,6 +68,16 @@ def unsupported_version() -> ApiVersionsResponse:
 def _api_keys() -> list[ApiVersion]:
     """The same for every connection."""
     return [ApiVersion(key, versions.min, versions.max) for key, versions in sorted(served_versions().items())]
+
+
+@cache
+def _encoded_api_keys(version: int) -> list[ApiVersion]:
+    """The same as bytes: each connection of each client begins with them."""
+    encoded = EncodedArray(element_writer(ApiVersionsResponse, ApiVersion, version))
+    for item in _api_keys():
+        encoded.append(item)
+    encoded.join()
+    return encoded.as_list()
 
 
 def _is_valid(text: str) -> bool:

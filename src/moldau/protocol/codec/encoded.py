@@ -4,7 +4,6 @@ An element's part that many of them have in common can be an `EncodedArray` of i
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from moldau.protocol.codec.primitives import Writer
@@ -18,11 +17,17 @@ SHORT_PART = 1024
 
 def joined(parts: Iterable[Any]) -> Iterator[Any]:
     """The parts in their order, those that are short joined with their neighbours."""
-    for is_short, some in groupby(parts, lambda part: len(part) <= SHORT_PART):
-        if is_short:
-            yield b"".join(some)
-        else:
-            yield from some
+    short: list[Any] = []
+    for part in parts:
+        if len(part) <= SHORT_PART:
+            short.append(part)
+            continue
+        if short:
+            yield b"".join(short)
+            short = []
+        yield part
+    if short:
+        yield b"".join(short)
 
 
 class EncodedArray:
