@@ -102,10 +102,10 @@ class ForgetfulDisk:
         """The node of a name; links before it are followed."""
         node: Node | None = self._root
         for name in _names(path):
-            if isinstance(node, Special):
+            if type(node) is not Directory:
                 node = self._follow(node)
-            if not isinstance(node, Directory):
-                return None
+                if not isinstance(node, Directory):
+                    return None
             node = node.entries.get(name)
         return node
 

@@ -37,11 +37,19 @@ class QueuedTransport(ABC):
             elif isinstance(part, FileRange):
                 self._queue.append(part)
             elif part:
-                self._queue.append(memoryview(bytes(part)))
-        self._fill()
+                if self._queue or len(self.in_flight) + len(part) > self.window:
+                    self._queue.append(memoryview(bytes(part)))
+                else:
+                    self.in_flight += part
+        if self._queue:
+            self._fill()
+        else:
+            self._filled()
 
     def queued_bytes(self) -> int:
         """Bytes beyond the window."""
+        if not self._queue:
+            return 0
         return sum(RANGE_COST if isinstance(item, FileRange) else len(item) for item in self._queue)
 
     def pause_reading(self) -> None:

@@ -25,4 +25,5 @@ def test_events_of_a_process_that_has_ended_are_not_waited_for() -> None:
     schedule, group = Schedule(Random(1)), ActorGroup("process")
     schedule.post(schedule.actor("thread", group), lambda: None, 1.0)
     schedule.end(group)
-    assert schedule.next_due() is None
+    assert not schedule.step()
+    assert schedule.now == 0.0

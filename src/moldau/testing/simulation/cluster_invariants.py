@@ -41,6 +41,8 @@ class CommittedRecords:
 
     def epoch_of(self, offset: int) -> int:
         """The leader epoch that wrote a committed offset; -1 if it is not known."""
+        if self._starts and offset >= self._starts[-1]:
+            return self._epochs[-1]
         place = bisect_right(self._starts, offset)
         return self._epochs[place - 1] if place else -1
 
@@ -99,13 +101,14 @@ class ClusterInvariants:
         group = actor.group
         if group is None:
             return
-        self._tree.check()
+        if self._tree.violations:
+            self._tree.check()
         turn = self._turn_of.get(group)
         if turn is None:
             turn = self._turn_of[group] = self._turns[group.name.partition("/")[0]]
         found = turn.next(group)
-        if found is not None:
-            self._check(turn, found)
+        if found is not None and (broker := turn.host.broker) is not None:
+            self._check(turn, broker, found)
 
     def check_all(self) -> None:
         """Look at every replica."""
@@ -114,7 +117,7 @@ class ClusterInvariants:
             broker = turn.host.broker
             if broker is not None and turn.host.process is not None and turn.host.process.is_serving:
                 for hosted in list(broker.replicas.hosted.values()):
-                    self._check(turn, hosted)
+                    self._check(turn, broker, hosted)
 
     def check_read(self, topic_partition: TopicPartition, offset: int) -> None:
         """A client has read a record: it is committed."""
@@ -131,7 +134,7 @@ class ClusterInvariants:
             if committed is not None and hosted.log.high_watermark > committed.end:
                 committed.grow(hosted.log, hosted.log.high_watermark)
 
-    def _check(self, turn: "_Turn", hosted: HostedPartition) -> None:
+    def _check(self, turn: "_Turn", broker: "Broker", hosted: HostedPartition) -> None:
         machine, log, number = hosted.machine, hosted.log, turn.number
         topic_partition = hosted.topic_partition
         key = hosted.topic_id, hosted.index
@@ -153,20 +156,21 @@ class ClusterInvariants:
             )
         if high > committed.end:
             committed.grow(log, high)
-        committed.start = max(committed.start, start)
+        if start > committed.start:
+            committed.start = start
         leads = machine.role is ReplicaRole.LEADER and hosted.is_led
         if leads:
             self._check_leader(turn, hosted, key)
         self._check_watermark(turn, hosted, key, high)
-        self._check_fetcher(turn, hosted)
-        self._check_metadata(turn, hosted, key)
+        self._check_fetcher(turn, broker, hosted)
+        self._check_metadata(turn, broker, hosted, key)
         in_tree = self._tree.states.get((topic_partition.topic, hosted.index))
         behind, in_sync, eligible, is_in_sync = 0, 0, 0, False
         if in_tree is not None:
             is_in_sync = number in in_tree.isr
             behind, in_sync, eligible = min(in_tree.leader_epoch - machine.leader_epoch, 3), len(in_tree.isr), len(in_tree.elr)
             if self._tree.topic_ids.get(topic_partition.topic) == hosted.topic_id:
-                self._check_against_tree(turn, hosted, in_tree, committed, is_leader=leads and behind == 0)
+                self._check_against_tree(turn, hosted, in_tree, committed, agreed=shown, is_leader=leads and behind == 0)
         self._states.add(
             (
                 leads,
@@ -185,7 +189,7 @@ class ClusterInvariants:
         )
 
     def _check_against_tree(
-        self, turn: "_Turn", hosted: HostedPartition, in_tree: PartitionState, committed: CommittedRecords, *, is_leader: bool
+        self, turn: "_Turn", hosted: HostedPartition, in_tree: PartitionState, committed: CommittedRecords, *, agreed: int, is_leader: bool
     ) -> None:
         machine = hosted.machine
         if is_leader and in_tree.isr != machine.isr:
@@ -193,9 +197,9 @@ class ClusterInvariants:
             if any(replica not in maximal for replica in in_tree.isr):
                 raise InvariantError(f"{_name(turn, hosted)}: waits for {maximal}, and in sync in the tree are {in_tree.isr}")
         if is_leader:
-            self._check_complete(committed, turn, hosted, "leads")
+            self._check_complete(committed, agreed, turn, hosted, "leads")
         elif turn.number in in_tree.isr and not self._may_lack(turn.host):
-            self._check_complete(committed, turn, hosted, "is in sync")
+            self._check_complete(committed, agreed, turn, hosted, "is in sync")
 
     def _check_leader(self, turn: "_Turn", hosted: HostedPartition, key: Key) -> None:
         machine, epoch = hosted.machine, hosted.machine.leader_epoch
@@ -228,18 +232,18 @@ class ClusterInvariants:
             turn.watermarks[key] = epoch, high
 
     @staticmethod
-    def _check_complete(committed: CommittedRecords, turn: "_Turn", hosted: HostedPartition, why: str) -> None:
+    def _check_complete(committed: CommittedRecords, agreed: int, turn: "_Turn", hosted: HostedPartition, why: str) -> None:
+        """`agreed`: up to there the log is known to have what is committed."""
         log, end = hosted.log, committed.end
-        if log.log_end_offset < end or not committed.agrees(log, end):
+        if log.log_end_offset < end or (end != agreed and not committed.agrees(log, end)):
             raise InvariantError(
                 f"{_name(turn, hosted)}: {why} and lacks committed records: it ends at {log.log_end_offset} in epoch {log.latest_epoch}, "
                 f"committed are {end} up to epoch {committed.epoch_of(end - 1)}"
             )
 
     @staticmethod
-    def _check_metadata(turn: "_Turn", hosted: HostedPartition, key: Key) -> None:
-        broker = turn.host.broker
-        topic = None if broker is None else broker.metadata.topics.get(hosted.topic_partition.topic)
+    def _check_metadata(turn: "_Turn", broker: "Broker", hosted: HostedPartition, key: Key) -> None:
+        topic = broker.metadata.topics.get(hosted.topic_partition.topic)
         if topic is None or topic.topic_id != hosted.topic_id or hosted.index >= len(topic.partitions):
             return
         epoch = topic.partitions[hosted.index].leader_epoch
@@ -248,10 +252,9 @@ class ClusterInvariants:
         turn.known_epochs[key] = epoch
 
     @staticmethod
-    def _check_fetcher(turn: "_Turn", hosted: HostedPartition) -> None:
+    def _check_fetcher(turn: "_Turn", broker: "Broker", hosted: HostedPartition) -> None:
         """A replica is fetched from its leader, in its epoch, or from no broker; one that leads from none."""
-        broker = turn.host.broker
-        replication = None if broker is None else broker.replicas._replication
+        replication = broker.replicas._replication
         if not isinstance(replication, Replication):
             return  # nothing has been replicated yet
         machine = hosted.machine

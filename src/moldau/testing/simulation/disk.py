@@ -23,13 +23,17 @@ class DiskOptions:
     """How often one takes up to a hundred times as long."""
 
 
+def no_operation(_operation: str) -> None:
+    """No process looks at operations."""
+
+
 class SimulatedDisk(ForgetfulDisk):
     """See the module."""
 
     def __init__(self, random: Random, options: DiskOptions, now_ms: Callable[[], int]) -> None:
         super().__init__(now_ms=now_ms)
         self.options = options
-        self.on_operation: Callable[[str], object] = lambda _operation: None
+        self.on_operation: Callable[[str], object] = no_operation
         """Called before each operation; what it raises ends that before it has an effect."""
         self.failing: str | None = None
         """A directory whose operations fail, with all below it: the disk that holds it is broken."""
@@ -46,15 +50,19 @@ class SimulatedDisk(ForgetfulDisk):
     def enter(self, operation: str, path: str) -> None:
         """Begin an operation."""
         self.on_operation(operation)
-        is_sync = operation == "sync"
-        fails = self.failing is not None and path.startswith(self.failing)
-        if is_sync and self.failing_syncs and not fails:
-            self.failing_syncs -= 1
-            fails = True
-        if fails:
-            self.failed_syncs += is_sync
-            raise StorageError("input/output error", path=path)
-        super().enter(operation, path)
+        if self.failing is not None or self.failing_syncs:
+            is_sync = operation == "sync"
+            fails = self.failing is not None and path.startswith(self.failing)
+            if is_sync and self.failing_syncs and not fails:
+                self.failing_syncs -= 1
+                fails = True
+            if fails:
+                self.failed_syncs += is_sync
+                raise StorageError("input/output error", path=path)
+        if self.fail is not None:
+            super().enter(operation, path)
+        else:
+            self.operations[operation] += 1
 
     def flip(self, path: str, position: int, bit: int) -> None:
         """Change one bit of a file."""

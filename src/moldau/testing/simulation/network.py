@@ -113,8 +113,10 @@ class ConnectionEnd(QueuedTransport):
 
     def expect(self, *, at_once: bool = False) -> None:
         """Have what the other end has sent arrive; `at_once`: the next piece of what has come."""
-        if self._arrival is None or self._arrival.call is None:
-            self._arrival = self._network.schedule.post(self.actor, self._arrive, 0.0 if at_once else self._network.delay())
+        arrival = self._arrival
+        if arrival is None or arrival.call is None:
+            network = self._network
+            self._arrival = network.schedule.post(self.actor, self._arrive, 0.0 if at_once else network.delay())
 
     def _arrive(self) -> None:
         self._arrival = None
@@ -135,18 +137,18 @@ class ConnectionEnd(QueuedTransport):
             return
         piece_max = self._network.options.piece_max
         taken = 0
-        while source.in_flight and self.reading and self.receiver is not None and taken < piece_max:
-            room = self.receiver.get_buffer(-1)
-            count = min(len(room), len(source.in_flight), piece_max - taken)
-            room[:count] = source.in_flight[:count]
-            del source.in_flight[:count]
+        in_flight = source.in_flight
+        while in_flight and self.reading and (receiver := self.receiver) is not None and taken < piece_max:
+            room = receiver.get_buffer(-1)
+            count = min(len(room), len(in_flight), piece_max - taken)
+            room[:count] = in_flight[:count]
+            del in_flight[:count]
             taken += count
             self.taken += count
-            self._network.bytes_moved += count
-            self.receiver.buffer_updated(count)
-        if taken:
+            receiver.buffer_updated(count)
+        if taken and source._queue:
             source.room_made()
-        if source.in_flight:
+        if in_flight:
             if self.reading and not self.closed:
                 self.expect(at_once=True)
         elif self._fin is not False and not self.closed and (self.reading or self._fin is not None):
@@ -154,8 +156,7 @@ class ConnectionEnd(QueuedTransport):
 
     def room_made(self) -> None:
         """The other end has taken bytes: send what waits."""
-        if self._queue:
-            self._network.schedule.post(self.actor, lambda: self.party.run(self._drain))
+        self._network.schedule.post(self.actor, lambda: self.party.run(self._drain))
 
     def _drain(self) -> None:
         if not self._queue:
@@ -201,7 +202,6 @@ class SimulatedNetwork:
         self.schedule = schedule
         self.options = options
         self.connections: list[ConnectionPair] = []
-        self.bytes_moved = 0
         self.refuse_rate = 0.0
         """How many attempts to connect are refused, also by a server that listens."""
         self.on_arriving: Callable[[ConnectionEnd], object] | None = None
@@ -345,7 +345,7 @@ class SimulatedNetwork:
         """Whether something for this end is held; then it is noted."""
         if self.on_arriving is not None:
             self.on_arriving(end)
-        is_blocked = bool(self._blocked) and (end.other.party.host, end.party.host) in self._blocked
+        is_blocked = self._blocked and (end.other.party.host, end.party.host) in self._blocked
         if not is_blocked and (self._holding is None or not self._holding(end)):
             return False
         self._held[end] = None

@@ -23,7 +23,7 @@ from moldau.model.errors import WorldError
 from moldau.model.steps import Steps
 from moldau.ports.background import WorkerError
 from moldau.testing.background import FakeJob, FakeWorkers
-from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk, no_operation
 from moldau.testing.simulation.network import ClientNetwork, Party, SimulatedNetwork
 from moldau.testing.simulation.schedule import Actor, ActorGroup, Schedule, ScheduledCall
 from moldau.testing.simulation.tree import SimulatedTree
@@ -83,7 +83,6 @@ class Host:
         """Called when a process has started."""
         self.damage: Callable[[], object] | None = None
         """Called once, when the next process has ended, before anything looks at what it has left on the disk."""
-        disk.on_operation = self._on_operation
 
     @property
     def broker(self) -> Broker | None:
@@ -97,6 +96,7 @@ class Host:
         self.process = Incarnation(self, len(self.incarnations) + 1)
         process = self.process
         self.incarnations.append(process)
+        self.disk.on_operation = process.enter
         process.crash_at, process.crash_with_power = crash_at, power_cut
         process.begin()
         return process
@@ -120,10 +120,6 @@ class Host:
             self.schedule.post(others, partial(self.schedule.resume, process.group), seconds)
             if 0 < self.tree.session_s < seconds:
                 self.schedule.post(others, process.session.expire, self.tree.session_s)
-
-    def _on_operation(self, operation: str) -> None:
-        if self.process is not None:
-            self.process.enter(operation)
 
 
 class Incarnation:
@@ -173,6 +169,7 @@ class Incarnation:
         else:
             host.disk.process_ended()
         host.process = None
+        host.disk.on_operation = no_operation
         damage, host.damage = host.damage, None
         if damage is not None:
             damage()
@@ -307,6 +304,7 @@ class ProcessClock:
 
     def __init__(self, process: Incarnation) -> None:
         self._process = process
+        self._host = process.host
         self._schedule = process.host.schedule
 
     def time_ms(self) -> int:
@@ -316,7 +314,7 @@ class ProcessClock:
     def monotonic(self) -> float:
         """Seconds since the run began."""
         schedule = self._schedule
-        schedule.now += self._process.host.reading_cost_s
+        schedule.now += self._host.reading_cost_s
         return schedule.now
 
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> ScheduledCall:

@@ -85,7 +85,7 @@ class Schedule:
         """Of all that has happened so far: two runs of a seed differ in it as soon as they differ at all."""
         self.observer: Callable[[Actor], object] | None = None
         """Called after each step, with the actor that ran."""
-        self._random = random
+        self._draw = random.random
         self._later: list[tuple[float, int, ScheduledCall]] = []
         self._ready: list[Actor] = []
         self._posted = 0
@@ -115,30 +115,26 @@ class Schedule:
         """Have something count among what has happened."""
         self.crc = crc32(what.encode(), self.crc)
 
-    def next_due(self) -> float | None:
-        """When the next step happens; None if there is nothing to do."""
-        later = self._later
-        while later:
-            event = later[0][2]
-            group = event.actor.group
-            if event.call is not None and (group is None or not group.is_over):
-                break
-            heappop(later)
-        if self._ready:
-            return self.now
-        return max(self.now, later[0][0]) if later else None
-
     def step(self, until: float = inf) -> bool:
         """Run one event, if one is due now; else go to the time of the next. False, with nothing done, if there is none up to `until`.
 
         Not beyond that time, even if what is due there cannot run: an event of a process that stands still leaves it to the caller
         whether to continue.
         """
-        due = self.next_due()
-        if due is None or due > until:
+        later, ready, now = self._later, self._ready, self.now
+        if not ready:
+            while later:
+                due, _, event = later[0]
+                group = event.actor.group
+                if event.call is not None and (group is None or not group.is_over):
+                    now = max(now, due)
+                    break
+                heappop(later)
+            else:
+                return False
+        if now > until:
             return False
-        later, ready = self._later, self._ready
-        now = self.now = due
+        self.now = now
         while later and later[0][0] <= now:
             event = heappop(later)[2]
             actor = event.actor
@@ -150,9 +146,11 @@ class Schedule:
                 actor.place = len(ready)
                 ready.append(actor)
         while ready:
-            chosen = ready[int(self._random.random() * len(ready))] if len(ready) > 1 else ready[0]
-            event = chosen.due.popleft()
-            if not chosen.due:
+            count = len(ready)
+            chosen = ready[int(self._draw() * count)] if count > 1 else ready[0]
+            events = chosen.due
+            event = events.popleft()
+            if not events:
                 self._withdraw(chosen)
             call = event.call
             if call is None:
@@ -220,7 +218,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
         """Call in the next turn."""
         self._waker.is_awake = True
-        return super().call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]  # what the base does, without its checks of threads: a run calls it very often
+        return handle
 
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
