@@ -111,6 +111,25 @@ def test_ways_that_are_closed_are_forgotten(staged: list[bool]) -> None:
     assert len(connection._producing._paths) == 1
 
 
+def test_ways_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moldau.broker.handlers.produce.handler.PATHS_KEPT_MAX", 3)
+    world = ReplicaWorld(2, partitions=2)
+    world.lead(1)
+    world.lead(1, index=1)
+    world.run(0.1)
+    appends = world.worlds[1].broker.replicas.appends
+    clients = [world.client(1) for _ in range(3)]
+    for client in clients:
+        for index in (0, 1):
+            client.send(produce_request(TOPIC_ID, batch(client.world, b"x"), partition=index, acks=-1), 13)
+    world.run(0.1)
+    assert appends.paths_kept == 3
+    assert [len(client.answers()) for client in clients] == [2, 2, 2]
+    for connection in list(world.worlds[1].broker.connections):
+        connection.connection_lost(None)
+    assert appends.paths_kept == 0
+
+
 def test_what_one_fetch_acknowledges_leaves_with_one_send(world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     client = known(world)
     sends: list[int] = []

@@ -113,6 +113,7 @@ class AppendPipeline:
         "_woken",
         "completions",
         "dirty",
+        "paths_kept",
         "permits",
         "unwritten",
     )
@@ -133,6 +134,8 @@ class AppendPipeline:
         self.unwritten: list[PendingAppend | AppendRun] = []
         """Appends that are staged, in this order."""
         self.permits = PermitEpoch()
+        self.paths_kept = 0
+        """Shortest ways that connections keep for partitions that they produce to in turn."""
         self.completions = Completions()
         self._opened = self.completions.opened
         self._grown: list[tuple[HostedPartition, int, int]] = []

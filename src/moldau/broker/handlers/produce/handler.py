@@ -31,6 +31,8 @@ BYTES_AT_ONCE = 4 * 1024 * 1024
 """Bytes of a request of several batches that is handled in one go."""
 PATHS_MAX = 256
 """Partitions that a connection produces to the shortest way."""
+PATHS_KEPT_MAX = 16_384
+"""Of all connections, about a kilobyte each. Beyond, a connection has the one that it used last."""
 
 
 class _Work:
@@ -145,13 +147,25 @@ class ProduceHandler:
             path = ProduceFastPath.of(broker, exchange.holder, frame, body, operation)
             exchange.remember(path)
             if path is not None:
-                if len(self._paths) >= PATHS_MAX or any(each.epoch != path.epoch for each in islice(self._paths.values(), 1)):
-                    self._paths.clear()
-                self._paths[path.prefix] = path
+                self._keep(path)
+
+    def _keep(self, path: ProduceFastPath) -> None:
+        paths, appends = self._paths, self._broker.replicas.appends
+        if len(paths) >= PATHS_MAX or any(each.epoch != path.epoch for each in islice(paths.values(), 1)):
+            self._forget_paths()
+        if path.prefix not in paths:
+            if appends.paths_kept >= PATHS_KEPT_MAX:
+                return
+            appends.paths_kept += 1
+        paths[path.prefix] = path
+
+    def _forget_paths(self) -> None:
+        self._broker.replicas.appends.paths_kept -= len(self._paths)
+        self._paths.clear()
 
     def give_up(self) -> None:
         """The connection is lost: what its request still waited for is dropped by `release`."""
-        self._paths.clear()  # they refer to the connection
+        self._forget_paths()  # they refer to the connection
         if self._walks is not None:
             self._walks.drop()
 
