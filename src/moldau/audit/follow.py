@@ -23,14 +23,14 @@ _AGAIN_S: Final = 3600.0
 _CORRUPT_TRIES: Final = 3
 _BATCH_BYTES_MAX: Final = 64 << 20
 
-KeyFilter = Callable[[bytes | None], bool]
-"""Whether a record with this key is wanted."""
+RecordFilter = Callable[[bytes | None, bytes | None], bool]
+"""Whether a record with this key and value is wanted."""
 
 
-def read_audit(cluster: "Cluster", into: TierCounts | None = None, *, wanted: KeyFilter | None = None) -> TierCounts:
+def read_audit(cluster: "Cluster", into: TierCounts | None = None, *, wanted: RecordFilter | None = None) -> TierCounts:
     """Read the audit topic from its beginning, or from where `into` ends, up to what is there now; committed records only.
 
-    With `wanted` only records with such keys: those of counts are the names of their topics. Nothing if there is no audit topic. An audit
+    With `wanted` only such records; the keys of counts are the names of their topics. Nothing if there is no audit topic. An audit
     topic that was recreated, or whose log was cut, is read from its beginning, and so is one that has records about what `into` has
     forgotten. UnreachableError, ConnectionLostError, RequestFailedError.
     """
@@ -56,7 +56,7 @@ def read_audit(cluster: "Cluster", into: TierCounts | None = None, *, wanted: Ke
     return found
 
 
-def _read_up_to_now(cluster: "Cluster", partitions: list[TopicPartition], found: TierCounts, wanted: KeyFilter | None) -> None:
+def _read_up_to_now(cluster: "Cluster", partitions: list[TopicPartition], found: TierCounts, wanted: RecordFilter | None) -> None:
     from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED
 
     first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
@@ -85,7 +85,7 @@ def _read_up_to_now(cluster: "Cluster", partitions: list[TopicPartition], found:
 
 
 def _read_some(
-    cluster: "Cluster", partitions: set[TopicPartition], into: TierCounts, wanted: KeyFilter | None, tries: dict[TopicPartition, int]
+    cluster: "Cluster", partitions: set[TopicPartition], into: TierCounts, wanted: RecordFilter | None, tries: dict[TopicPartition, int]
 ) -> None:
     from moldau.client.partition_requests import READ_COMMITTED, FetchLimits
 
@@ -101,7 +101,7 @@ def _read_some(
                 _skip(cluster, where, error, into)
 
 
-def _take(where: TopicPartition, fetched: "FetchedBatches", into: TierCounts, wanted: KeyFilter | None) -> None:
+def _take(where: TopicPartition, fetched: "FetchedBatches", into: TierCounts, wanted: RecordFilter | None) -> None:
     """The records of a fetch; CorruptBatchError at a batch that is damaged, with all before it taken."""
     from moldau.client.fetched_batches import UnreadableBatchError, VisibleBatches, checked_batches
     from moldau.protocol.records.batch import iterate
@@ -112,7 +112,7 @@ def _take(where: TopicPartition, fetched: "FetchedBatches", into: TierCounts, wa
             at_ms = header.max_timestamp if header.timestamp_type_is_log_append else None
             try:
                 for record in iterate(batch, max_decompressed_bytes=_BATCH_BYTES_MAX, with_headers=False):
-                    if record.offset >= position and (wanted is None or wanted(record.key)):
+                    if record.offset >= position and (wanted is None or wanted(record.key, record.value)):
                         into.take_value(where.partition, record.offset, record.value, at_ms)
             except PeerError as error:  # its checksum is right, so it is known where it ends
                 raise UnreadableBatchError(where, position, header.last_offset + 1, error.message) from error

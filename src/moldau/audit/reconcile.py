@@ -65,6 +65,7 @@ def _lags(found: TierCounts) -> Iterable[tuple[HostKey, int]]:
 ByKey = dict[CountKey, TierCount]
 
 _ORDER = list(Verdict)
+_PLACES = {verdict: place for place, verdict in enumerate(Verdict)}
 _UNHEARD = TierCount()
 
 
@@ -82,7 +83,8 @@ class Neighbours:
     def windows(self, topic: str, upper: ByKey, lower: ByKey) -> list[WindowPair]:
         """All windows of a topic."""
         lines: dict[int, list[SourceLine]] = {}
-        for key in filter(self._is_whole, upper.keys() | lower.keys()):
+        keys: Iterable[CountKey] = upper.keys() | lower.keys()
+        for key in filter(self._is_whole, keys) if topic in self.found.forgotten_ms else keys:
             lines.setdefault(key.window_start_ms, []).append(self.line(key, upper.get(key, _UNHEARD), lower.get(key, _UNHEARD)))
         return [self._summed_up(topic, start_ms, found) for start_ms, found in lines.items()]
 
@@ -95,10 +97,12 @@ class Neighbours:
         return instance is not None and instance.opened_ms is not None and instance.opened_ms >= forgotten_ms
 
     def _summed_up(self, topic: str, start_ms: int, lines: list[SourceLine]) -> WindowPair:
-        lines.sort(key=lambda line: (_ORDER.index(line.verdict), not line.note, line.datacenter, line.service, line.host, line.instance))
-        upper, lower = sum((line.upper for line in lines), NOTHING), sum((line.lower for line in lines), NOTHING)
-        verdict = _worst({line.verdict for line in lines}, upper.count, lower.count)
-        settled = all(line.settled for line in lines)
+        lines.sort(key=lambda line: (_PLACES[line.verdict], not line.note, line.datacenter, line.service, line.host, line.instance))
+        upper, lower, verdicts, settled = NOTHING, NOTHING, set(), True
+        for line in lines:
+            upper, lower, settled = upper + line.upper, lower + line.lower, settled and line.settled
+            verdicts.add(line.verdict)
+        verdict = _worst(verdicts, upper.count, lower.count) if len(verdicts) > 1 else lines[0].verdict
         return WindowPair(topic, start_ms, self.upper, self.lower, upper, lower, verdict, settled, tuple(lines))
 
     def line(self, key: CountKey, upper: TierCount, lower: TierCount) -> SourceLine:
@@ -110,9 +114,10 @@ class Neighbours:
         due = self.rules.now_ms >= due_ms
         verdict, note = self._judge(key, upper, lower, due=due, ended=ended)
         settled = due or (verdict is Verdict.COMPLETE and self._final(key))
-        skewed = ahead or HostKey(key.topic, key.datacenter, key.service, key.host) in self.behind
-        judged_ms = key.window_start_ms + WINDOW_MS if _agree(upper.count, lower.count) else due_ms
-        until_ms = judged_ms if verdict is Verdict.NOT_DUE else None
+        skewed = ahead or (bool(self.behind) and HostKey(key.topic, key.datacenter, key.service, key.host) in self.behind)
+        until_ms = None
+        if verdict is Verdict.NOT_DUE:
+            until_ms = key.window_start_ms + WINDOW_MS if _agree(upper.count, lower.count) else due_ms
         return SourceLine(*key[2:], upper.count, lower.count, verdict, settled, note, skewed, lower.dead_letters, until_ms)
 
     def _judge(self, key: CountKey, upper: TierCount, lower: TierCount, *, due: bool, ended: bool) -> tuple[Verdict, str]:

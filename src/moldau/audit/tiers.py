@@ -275,7 +275,10 @@ class TierCounts:
             self.dead_letters[tier, key.topic] = self.dead_letters.get((tier, key.topic), 0) + record.dead_letters
             return True
         self._first_ms[tier] = min(time_ms, self._first_ms.get(tier, time_ms))
-        entry = self.counts.setdefault(tier, {}).setdefault(key, TierCount())
+        counts = self.counts.setdefault(tier, {})
+        entry = counts.get(key)
+        if entry is None:
+            entry = counts[key] = TierCount()
         entry.count = entry.count + record.count
         entry.dead_letters += record.dead_letters
         entry.changed_ms = max(entry.changed_ms, time_ms)

@@ -125,7 +125,7 @@ def _produced(bootstrap_servers: str, topic: str) -> dict[int, Count]:
     from moldau.tracking.audit_record import PRODUCER_TIER
 
     with Cluster(bootstrap_servers, client_id="moldau-report") as cluster:
-        found = read_audit(cluster, wanted=lambda key: key == topic.encode())
+        found = read_audit(cluster, wanted=lambda key, _value: key == topic.encode())
     windows: dict[int, Count] = {}
     for key, entry in found.counts.get(PRODUCER_TIER, {}).items():
         if key.topic == topic:

@@ -7,11 +7,12 @@ names, only add.
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from json.encoder import encode_basestring
 from typing import Any, Final, Literal, Self, get_args
-from uuid import uuid4
 
 from moldau.model.errors import MoldauError
 from moldau.tracking.counts import NOTHING, WINDOW_MS, Count, CountKey
@@ -28,6 +29,13 @@ _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 GapCause = Literal["gone", "cut"]
 _CAUSES: Final[tuple[GapCause, ...]] = get_args(GapCause)
 _HEX = re.compile("[0-9a-f]{16}")
+_PLAIN: Final = re.compile(
+    '{"bytes":N,"checksum":"([0-9a-f]{16})","count":N,"datacenter":T,(?:"epoch":T,)?"guid":T,"host":T,"instance":T,"kind":"counts",'
+    '"max_time_ms":N,"min_time_ms":N,"service":T,"tier":T,"time_ms":N,"topic":T,"version":1,"window_end_ms":[0-9]+,'
+    '"window_start_ms":N}'.replace("N", "(0|[1-9][0-9]{0,17})").replace("T", r'"([^"\\\x00-\x1f]*)"')
+)
+"""Nearly all records are increments without anything more, which we write in this form: a quarter of the time that JSON takes."""
+_COUNTED: Final = re.compile(rb'"count":[1-9]')
 
 
 class AuditRecordError(MoldauError):
@@ -113,11 +121,13 @@ class AuditRecord:
     @property
     def is_of_tier(self) -> bool:
         """Whether it counts nothing, and is about the tier and the topic."""
-        return self.kind == "counts" and not self.count and (bool(self.owner) or self.counted_ms is not None or self.forgets)
+        return (bool(self.owner) or self.counted_ms is not None or self.forgets) and self.kind == "counts" and not self.count
 
     def to_bytes(self) -> bytes:
         """The record's value."""
         key, count = self.key, self.count
+        if self.kind == "counts" and count and not (self.dead_letters or self.owner or self.counted_ms is not None or self.forgets):
+            return self._plain_bytes()
         written: dict[str, Any] = {
             "version": VERSION,
             "kind": self.kind,
@@ -145,11 +155,30 @@ class AuditRecord:
             written["epoch"] = self.epoch
         return json.dumps(written, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
+    def _plain_bytes(self) -> bytes:
+        """The same of an increment without anything more."""
+        key, count, text = self.key, self.count, encode_basestring
+        epoch = "" if self.epoch is None else f'"epoch":{text(self.epoch)},'
+        first, last = ("null" if time is None else time for time in (count.min_time_ms, count.max_time_ms))
+        return (
+            f'{{"bytes":{count.bytes},"checksum":"{count.checksum:016x}","count":{count.count},"datacenter":{text(key.datacenter)},'
+            f'{epoch}"guid":{text(self.guid)},"host":{text(key.host)},"instance":{text(key.instance)},"kind":"counts",'
+            f'"max_time_ms":{last},"min_time_ms":{first},"service":{text(key.service)},"tier":{text(self.tier)},'
+            f'"time_ms":{self.time_ms},"topic":{text(key.topic)},"version":{VERSION},"window_end_ms":{self.window_end_ms},'
+            f'"window_start_ms":{key.window_start_ms}}}'
+        ).encode()
+
     @classmethod
     def from_bytes(cls, value: bytes | None) -> Self:
         """Out of a record's value. AuditRecordError names the fault; unknown names are skipped."""
         try:
-            found = json.loads((value or b"").decode())
+            text = (value or b"").decode()
+            if plain := _PLAIN.fullmatch(text):
+                octets, checksum, size, where, epoch, guid, host, instance, last, first, service, tier, time, topic, start = plain.groups()
+                key = CountKey(topic, int(start), where, service, host, instance)
+                count = Count(int(size), int(octets), int(checksum, 16), int(first), int(last))
+                return cls("counts", guid, int(time), tier, key, count, epoch=epoch)
+            found = json.loads(text)
         except UnicodeDecodeError as error:
             raise AuditRecordError(f"an audit record is JSON in UTF-8; byte {error.start} is not") from None
         except RecursionError:
@@ -183,7 +212,14 @@ class AuditRecord:
 
 def new_guid() -> str:
     """A guid for a record that is made once."""
-    return uuid4().hex
+    return os.urandom(16).hex()
+
+
+def certainly_counts(value: bytes | None) -> bool:
+    """Whether the value of a record needs no closer look to know that it is an increment, and states nothing about tier and topic."""
+    if value is None or b'"kind":"counts"' not in value or not _COUNTED.search(value):
+        return False
+    return not (b'"owner"' in value or b'"counted_ms"' in value or b'"forgets"' in value)
 
 
 def ensure_audit_topic(bootstrap: str) -> None:

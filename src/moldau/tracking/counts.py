@@ -45,12 +45,13 @@ class Count:
             return other
         if not other.count:
             return self
+        first, other_first, last, other_last = self.min_time_ms, other.min_time_ms, self.max_time_ms, other.max_time_ms
         return Count(
             self.count + other.count,
             self.bytes + other.bytes,
             (self.checksum + other.checksum) & CHECKSUM_MASK,
-            min(_known(self.min_time_ms, other.min_time_ms), default=None),
-            max(_known(self.max_time_ms, other.max_time_ms), default=None),
+            first if other_first is None or (first is not None and first < other_first) else other_first,
+            last if other_last is None or (last is not None and last > other_last) else other_last,
         )
 
     def with_event(self, time_ms: int, value_bytes: int, guid_hash: int) -> "Count":
@@ -63,10 +64,6 @@ class Count:
 
 NOTHING: Final = Count()
 """The count of no events."""
-
-
-def _known(*times: int | None) -> list[int]:
-    return [time for time in times if time is not None]
 
 
 class RunningCount:

@@ -28,7 +28,7 @@ from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.format import TableCommit, TableFormat
 from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
-from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic
+from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, certainly_counts, ensure_audit_topic
 from moldau.tracking.clock import now_ms
 from moldau.tracking.counts import CountKey
 
@@ -128,12 +128,13 @@ def _is_still_ours(job: LoadJob, table_id: str, found: TierCounts, known: Claim)
 
 
 def _read(cluster: Cluster, job: LoadJob, known: Claim | None) -> TierCounts:
+    """What tiers state about themselves and the topic since `known`, without their counts."""
     into = TierCounts()
     if known is not None and known.audit_id:
         into.topic_id = bytes.fromhex(known.audit_id)
         into.positions = {TopicPartition(AUDIT_TOPIC, number): offset for number, offset in known.positions.items()}
     topic = job.topic.encode()
-    return read_audit(cluster, into, wanted=lambda key: key == topic)
+    return read_audit(cluster, into, wanted=lambda key, value: key == topic and not certainly_counts(value))
 
 
 def _publish_claim(job: LoadJob, table_id: str) -> None:
@@ -163,6 +164,8 @@ def _note_claim(job: LoadJob, table_id: str, claim: Claim) -> None:
 log = logging.getLogger(__name__)
 
 _DELIVERY_TIMEOUT_MS = 30_000
+_LINGER_MS = 20
+"""Without it a batch holds the few counts that were made while the one before it was sent; the last ones are flushed at once."""
 _TWICE_IS_ONCE = {"enable.idempotence": False}
 """Records have guids of their own, and to get a producer id takes librdkafka half a second."""
 
@@ -229,7 +232,7 @@ def records_of(job: LoadJob, table_id: str, version: TableCommit, epoch: str = "
     for key, count in {**counts_from_json(job.topic, counted), **untracked}.items():
         guid = _guid(job.tier, table_id, version.version, key, epoch)
         record = AuditRecord.of_counts(job.tier, key, count, time_ms=time_ms, guid=guid, epoch=epoch)
-        yield replace(record, dead_letters=dead.get(key, 0))
+        yield replace(record, dead_letters=dead[key]) if dead.get(key) else record
 
 
 def _guid(tier: str, table_id: str, version: int, key: CountKey, epoch: str) -> str:
@@ -245,7 +248,7 @@ def _publish(job: LoadJob, records: list[AuditRecord]) -> None:
     begun = time.monotonic()
     name = f"moldau-load-{job.name}"
     settings = {"client_id": name, "delivery_timeout_ms": _DELIVERY_TIMEOUT_MS, "settings": _TWICE_IS_ONCE}
-    with Producer(job.bootstrap_servers, linger_ms=0, **settings) as producer:  # type: ignore[arg-type]
+    with Producer(job.bootstrap_servers, linger_ms=_LINGER_MS, **settings) as producer:  # type: ignore[arg-type]
         for record in records:
             if record.is_of_tier:
                 producer.flush()  # no reader may see the mark before the counts

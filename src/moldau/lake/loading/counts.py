@@ -83,7 +83,7 @@ def aside_from_json(topic: str, value: Mapping[str, Any]) -> DeadLetterCounts:
     dead = value.get("dead", ())
     first = value.get("firstDead")
     return DeadLetterCounts(
-        {key: count for key, count in zip(counts_from_json(topic, value), dead, strict=bool(dead)) if count} if dead else {},
+        {key: count for key, count in zip(counts_from_json(topic, value), dead, strict=bool(dead)) if count} if any(dead) else {},
         value.get("untrackedDead", 0),
         None if first is None else (first[0], first[1], first[2]),
     )

@@ -1,10 +1,12 @@
 """Counts ride in the versions of a table, and come out of it as the same audit records however often they are asked for."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from moldau.audit.tiers import TierCounts
 from moldau.lake.loading import audit
-from moldau.lake.loading.audit import keep_counts, publish_counts
+from moldau.lake.loading.audit import keep_counts, own_tier, publish_counts
 from moldau.lake.loading.counts import COUNTS_KEY, Counts, added, counts_from_json, counts_to_json, untracked_from_json
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
@@ -49,6 +51,52 @@ def test_counts_of_tasks_add_up(one: Counts, other: Counts) -> None:
     both = added([one, other])
     assert both == added([other, one])
     assert sum(each.count for each in both.values()) == sum(each.count for part in (one, other) for each in part.values())
+
+
+def test_a_load_reads_of_the_audit_topic_only_what_concerns_its_claim(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each load reads what was published since the one before: nearly all of it are counts, to parse which took it seconds."""
+    filters: list[Callable[[bytes | None, bytes | None], bool]] = []
+
+    def read_audit(_cluster: object, into: TierCounts, wanted: Callable[[bytes | None, bytes | None], bool]) -> TierCounts:
+        filters.append(wanted)
+        return into
+
+    monkeypatch.setattr(audit, "read_audit", read_audit)
+    job = LoadJob("job", "b:1", "t", str(tmp_path / "t"), str(tmp_path / "dead"), registry="http://r", tier="lake")
+    monkeypatch.setattr(audit, "_publish_claim", lambda _job, _table_id: None)
+    own_tier(job, "id", cast("Any", None))
+    (wanted, *_) = filters
+    key, count = CountKey("t", 0, "dc", "s", "h", "00ff"), Count(7, 1, 1, 1, 1)
+    increment = AuditRecord.of_counts("local", key, count, time_ms=1)
+    of_tier = [
+        AuditRecord.of_tier("lake", "t", time_ms=1, owner="job"),
+        AuditRecord.of_tier("lake", "t", time_ms=1, counted_ms=1),
+        AuditRecord.of_tier("lake", "t", time_ms=1, forgets=True),
+        AuditRecord("open", "g", 1, "local", CountKey("t", 0, "", "", "", "id")),
+        replace(increment, owner="job"),
+        replace(increment, forgets=True),
+    ]
+    for counted in (increment, replace(increment, dead_letters=1), replace(increment, epoch="e")):
+        assert not wanted(b"t", counted.to_bytes())
+    for record in of_tier:
+        assert wanted(b"t", record.to_bytes())
+        assert not wanted(b"u", record.to_bytes())
+    assert wanted(b"t", json.dumps(json.loads(increment.to_bytes())).encode()), "of another's making: it has to be read to know"
+    assert wanted(b"t", None)
+
+
+def test_counts_are_not_sent_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand counts were 14,000 batches, each of which every replica had to take."""
+    made = MagicMock()
+    monkeypatch.setattr("moldau.client.producer.Producer", made)
+    job = LoadJob("job", "b:1", "t", "table", "dead", registry="http://r", tier="lake")
+    key = CountKey("t", 0, "dc", "s", "h", "00ff")
+    mark = AuditRecord.of_tier("lake", "t", time_ms=1, counted_ms=1)
+    monkeypatch.setattr(audit, "ensure_audit_topic", lambda _servers: None)
+    audit._publish(job, [AuditRecord.of_counts("lake", key, Count(7, 1, 1, 1, 1), time_ms=1), mark])
+    assert made.call_args.kwargs["linger_ms"] >= 10
+    sends = [name for name, _, _ in made.return_value.__enter__.return_value.method_calls]
+    assert sends == ["send", "flush", "send", "flush"], "and the last ones do not wait"
 
 
 class Table:
