@@ -1,12 +1,13 @@
 """How the demonstration is shown: bars while it runs at a terminal, a line for each step elsewhere, the report at the end."""
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -35,8 +36,11 @@ class _Silent:
 class _LineProgress(_Silent):
     """One line on standard error at the end of each step."""
 
+    def __init__(self, errors: TextIO) -> None:
+        self._errors = errors
+
     def end(self, name: str, events: int, seconds: float) -> None:
-        click.echo(f"{name}: {_summary(events, seconds)}", err=True)
+        click.echo(f"{name}: {_summary(events, seconds)}", file=self._errors)
 
 
 class _Bars:
@@ -72,9 +76,11 @@ def progress_view(*, quiet: bool) -> "Iterator[RunProgress]":
     """The progress view."""
     if quiet:
         yield _Silent()
-    elif not sys.stderr.isatty():
-        yield _LineProgress()
-    else:
+        return
+    with os.fdopen(os.dup(2), "w") as errors:  # stays standard error while that of this process is Spark's log, until Spark has started
+        if not errors.isatty():
+            yield _LineProgress(errors)
+            return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
@@ -84,7 +90,7 @@ def progress_view(*, quiet: bool) -> "Iterator[RunProgress]":
             BarColumn(30),
             TextColumn("{task.fields[summary]}"),
         )
-        with Progress(*columns, console=Console(stderr=True)) as bars:
+        with Progress(*columns, console=Console(file=errors)) as bars:
             yield _Bars(bars)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LINE_HEADER = "line"
 REJECT_HEADER = "moldau.bad"
 """Why a record is no event."""
-_REPORT_EVERY = 200
+_REPORT_EVERY = 500
 _BAD_LINES_SHOWN = 10
 _FLUSH_TIMEOUT_S = 120.0
 
@@ -137,7 +137,7 @@ class _Publisher:
                 datacenter=host.datacenter,
                 host=host.name,
                 compression=self._orders.compression,  # type: ignore[arg-type]
-                linger_ms=20,
+                linger_ms=100,
                 audit_publish_interval_ms=2_000,
             )
         return self._made

@@ -1,8 +1,10 @@
 """What the demonstration found: the audit's report, the independent proof by Spark SQL, the ready reports, times of the steps."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, datetime
+from itertools import islice
 from typing import Any
 
 from moldau.audit.verdicts import Report as AuditReport
@@ -10,7 +12,7 @@ from moldau.audit.verdicts import Verdict
 from moldau.demo.crash import CrashReport
 from moldau.demo.inputs import LINE_FIELD, BadInputLine, EventInput
 from moldau.demo.tiers import LAKE_TIER
-from moldau.lake.reports import COMPLETENESS, EVENTS_PER_HOUR, RAW_TOPIC, raw_report, run_report
+from moldau.lake.reports import COMPLETENESS, EVENTS_PER_HOUR, RAW_TOPIC, raw_report
 from moldau.tracking.counts import NOTHING, Count
 
 GUID_SUM = "pmod(sum(CAST(xxhash64(header.guid) AS DECIMAL(38, 0))), 18446744073709551616)"
@@ -46,12 +48,20 @@ def prove(spark: Any, table: Any, source: EventInput, without: tuple[int, ...]) 
     time = ["unix_millis(header.time) AS time_ms"] if source.timed else []
     flat = table.selectExpr(*(_filled(field) for field in fields), *time, "header")
     content = _SUM.format(columns=", ".join(f"`{name}`" for name in flat.columns if name != "header"))
-    different = (f"count(DISTINCT {LINE_FIELD})", "count(DISTINCT header.guid)")
-    sums = (f"CAST({GUID_SUM} AS STRING)", f"CAST({content} AS STRING)")
-    rows, lines, guids, checksum, found = flat.selectExpr("count(*)", *different, *sums).first()
     expected = _input_frame(spark, flat.drop("header"), source, fields, without)
-    expected_rows, wanted = expected.selectExpr("count(*)", f"CAST({content} AS STRING)").first()
+    with ThreadPoolExecutor(1) as beside:  # it is Python that reads the input, and Java that reads the table
+        reading = beside.submit(expected.selectExpr("count(*)", f"CAST({content} AS STRING)").first)
+        rows, lines, guids, checksum, found = _sums_of(flat, content)
+        expected_rows, wanted = reading.result()
     return Proof(rows, lines, guids, int(checksum or 0), int(found or 0), expected_rows, int(wanted or 0))
+
+
+def _sums_of(flat: Any, content: str) -> tuple[int, int, int, Any, Any]:
+    rows, checksum, found = flat.selectExpr("count(*)", f"CAST({GUID_SUM} AS STRING)", f"CAST({content} AS STRING)").first()
+    lines, guids = (  # of two in one query Spark would make three rows of each
+        flat.selectExpr(f"count(DISTINCT {name})").first()[0] for name in (LINE_FIELD, "header.guid")
+    )
+    return rows, lines, guids, checksum, found
 
 
 def _filled(field: Mapping[str, Any]) -> str:
@@ -62,7 +72,7 @@ def _filled(field: Mapping[str, Any]) -> str:
 
 def _input_frame(spark: Any, like: Any, source: EventInput, fields: list[Mapping[str, Any]], without: tuple[int, ...]) -> Any:
     """The events of the input with the columns of `like`, read by a task for each host."""
-    defaults = {field["name"]: field.get("default") for field in fields}
+    defaults = [(field["name"], field.get("default")) for field in fields if field["name"] != LINE_FIELD]
     hosts = len(source.hosts)
 
     def read(batches: Iterator[Any]) -> Iterator[Any]:
@@ -70,17 +80,18 @@ def _input_frame(spark: Any, like: Any, source: EventInput, fields: list[Mapping
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = to_arrow_schema(like_schema)
+        names = [LINE_FIELD, *(name for name, _ in defaults), "time_ms"]
+        types = [schema.field(name).type for name in schema.names]
         for batch in batches:
             for host in batch.column(0).to_pylist():
-                rows: list[dict[str, Any]] = []
-                for item in source.events(host):
-                    if isinstance(item, BadInputLine) or item.line in without:
-                        continue
-                    rows.append({**defaults, **item.fields, LINE_FIELD: item.line, "time_ms": item.time_ms})
-                    if len(rows) == _BATCH:
-                        yield pa.RecordBatch.from_pylist(rows, schema)
-                        rows = []
-                yield pa.RecordBatch.from_pylist(rows, schema)
+                events = (item for item in source.events(host) if not isinstance(item, BadInputLine) and item.line not in without)
+                while rows := [
+                    (item.line, *[item.fields.get(name, default) for name, default in defaults], item.time_ms)
+                    for item in islice(events, _BATCH)
+                ]:
+                    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+                    arrays = [pa.array(columns[name], kind) for name, kind in zip(schema.names, types, strict=True)]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     like_schema = like.schema
     return spark.range(0, hosts, 1, hosts).mapInArrow(read, like_schema)
@@ -200,19 +211,25 @@ _VERDICTS = (
 )
 
 
-def ask_all(spark: Any, table: str, bootstrap: str, topic: str, produced: Mapping[int, Count], *, flights: bool) -> list[ReportQuestion]:
-    """The answers; `produced` are the counts of the producers, by window. What Spark raises."""
-    from moldau.lake.table import read_table
+def ask_all(spark: Any, table: Any, bootstrap: str, topic: str, produced: Mapping[int, Count], *, flights: bool) -> list[ReportQuestion]:
+    """The answers, two questions at a time; `table` is a frame of the loaded table, `produced` are the counts of the producers, by window.
+    What Spark raises."""
 
-    answers = []
+    def completeness() -> Any:
+        windows = spark.sql(COMPLETENESS.sql, events=table, produced=_produced_frame(spark, produced))
+        return spark.sql(_VERDICTS, windows=windows)
+
+    questions: list[tuple[str, str, Callable[[], Any]]] = [
+        (EVENTS_PER_HOUR.question, EVENTS_PER_HOUR.sql, lambda: spark.sql(EVENTS_PER_HOUR.sql, events=table)),
+        ("How fast did each host publish?", _PACE, lambda: spark.sql(_PACE, events=table)),
+        (COMPLETENESS.question, COMPLETENESS.sql, completeness),
+        (RAW_TOPIC.question, RAW_TOPIC.sql, lambda: raw_report(spark, bootstrap, topic)),
+    ]
     if flights:
-        answers.append(_asked("Which airlines depart latest?", _AIRLINES, spark.sql(_AIRLINES, events=read_table(spark, table))))
-    answers.append(_asked(EVENTS_PER_HOUR.question, EVENTS_PER_HOUR.sql, run_report(spark, table, EVENTS_PER_HOUR.name)))
-    answers.append(_asked("How fast did each host publish?", _PACE, spark.sql(_PACE, events=read_table(spark, table))))
-    windows = spark.sql(COMPLETENESS.sql, events=read_table(spark, table), produced=_produced_frame(spark, produced))
-    answers.append(_asked(COMPLETENESS.question, COMPLETENESS.sql, spark.sql(_VERDICTS, windows=windows)))
-    answers.append(_asked(RAW_TOPIC.question, RAW_TOPIC.sql, raw_report(spark, bootstrap, topic)))
-    return answers
+        questions.insert(0, ("Which airlines depart latest?", _AIRLINES, lambda: spark.sql(_AIRLINES, events=table)))
+    with ThreadPoolExecutor(2) as askers:  # Spark plans a question on one thread, and waits long for the processes that read the topic
+        asked = [askers.submit(_asked, *question) for question in reversed(questions)]
+        return [each.result() for each in reversed(asked)]
 
 
 def _produced_frame(spark: Any, produced: Mapping[int, Count]) -> Any:
@@ -227,7 +244,8 @@ def _produced_frame(spark: Any, produced: Mapping[int, Count]) -> Any:
     return spark.createDataFrame(pa.table(columns))
 
 
-def _asked(title: str, sql: str, answer: Any) -> ReportQuestion:
+def _asked(title: str, sql: str, ask: Callable[[], Any]) -> ReportQuestion:
+    answer = ask()
     rows = answer.collect()
     return ReportQuestion(title, sql, answer.columns, [_cells(row) for row in rows[:_ROWS_SHOWN]], max(0, len(rows) - _ROWS_SHOWN))
 

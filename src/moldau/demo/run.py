@@ -7,13 +7,18 @@ second run finds all there and adds nothing; a run after one that was killed add
 import json
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from moldau.demo.inputs import BadInputLine
 from moldau.demo.options import BROKER_FOLDER, CLUSTER_FOLDER, DemoError, DemoOptions, check_description, sole_user, write_file
 from moldau.demo.report import DemoReport, GroupLag, ReportStep, Sizes
+
+if TYPE_CHECKING:
+    from moldau.audit.verdicts import Report as AuditReport
+    from moldau.demo.tiers import Timeline
 
 GROUP = "moldau-demo"
 """The load's consumer group."""
@@ -67,8 +72,13 @@ class _Run:
         servers = self._servers()
         with ExitStack() as going:
             going.callback(servers.stop)
+            beside = going.enter_context(ThreadPoolExecutor(1))
+            starting = beside.submit(self._step, "start Spark", None, lambda: (self._start_spark(), 0))
             self._step("start brokers and registry", None, lambda: (servers.start(), 0))
-            return self._pipeline(going, servers, schemas)
+            orders, there = self._step("look at the topic", None, lambda: self._orders(servers, schemas))
+            spark = starting.result()
+            going.callback(spark.stop)
+            return self._pipeline(going, servers, spark, orders, there)
 
     def _servers(self) -> Any:
         from moldau.demo.brokers import BrokerProcess, ClusterProcesses
@@ -77,8 +87,8 @@ class _Run:
             return BrokerProcess(self._directory / BROKER_FOLDER, self._directory / "broker.log")
         return ClusterProcesses(self._directory / CLUSTER_FOLDER, self._directory / "cluster.log", self._brokers)
 
-    def _pipeline(self, going: ExitStack, servers: Any, schemas: Any) -> DemoReport:
-        """Hosts, auditor and load side by side; then their reports."""
+    def _pipeline(self, going: ExitStack, servers: Any, spark: Any, orders: Any, there: int) -> DemoReport:
+        """Hosts, auditor and load side by side; then their reports. The topic holds `there` events."""
         from moldau.demo.loading import DemoLoads, group_lag
         from moldau.demo.publish import HostPublishers
         from moldau.demo.report import ask_all, prove
@@ -86,9 +96,6 @@ class _Run:
         from moldau.lake.table import read_table
 
         options, source, progress, topic = self._options, self._options.input, self._progress, self._topic
-        orders, there = self._step("look at the topic", None, lambda: self._orders(servers, schemas))
-        spark = self._step("start Spark", None, lambda: (self._start_spark(), 0))
-        going.callback(spark.stop)
         names = {tier: f"counted by tier {tier}" for tier in TIERS}
         for name in names.values():
             progress.begin(name, source.size_hint())
@@ -118,18 +125,25 @@ class _Run:
         self._ended("load", loading.rows, time.monotonic() - load_begun)
         self._note_planted(published.planted_lines)
         crashed = self._step("wait for the killed broker", None, lambda: (crash.finish(), 0)) if crash is not None else None
-        self._step("compact the table", None, lambda: _no_events(loading.compact))
-        self._step("let the auditor end", None, lambda: _no_events(lambda: self._end_auditor(auditor, servers.bootstrap)))
-        audit, timeline = self._step("compare the tiers", None, lambda: (watch.finish(), 0))
+
+        def compare() -> "tuple[AuditReport, Timeline]":
+            self._step("let the auditor end", None, lambda: _no_events(lambda: self._end_auditor(auditor, servers.bootstrap)))
+            found: tuple[AuditReport, Timeline] = self._step("compare the tiers", None, lambda: (watch.finish(), 0))
+            return found
+
+        with ThreadPoolExecutor(1) as beside:  # the audit and the check know nothing of each other
+            comparing = beside.submit(compare)
+            self._step("compact the table", None, lambda: _no_events(loading.compact))
+            table = read_table(spark, loading.job.table)
+            proof = self._step("check the table", None, lambda: _with_rows(prove(spark, table, source, published.planted_lines)))
+            audit, timeline = comparing.result()
         for tier, name in names.items():
             progress.end(name, timeline.moments[-1][1].get(tier, 0), timeline.moments[-1][0])
         loading.set_watermark(audit)
-        table = read_table(spark, loading.job.table)
-        proof = self._step("check the table", None, lambda: _with_rows(prove(spark, table, source, published.planted_lines)))
         questions = self._step(
             "ask the table",
             None,
-            lambda: (ask_all(spark, loading.job.table, servers.bootstrap, topic, watch.produced(), flights=options.file is None), 0),
+            lambda: (ask_all(spark, table, servers.bootstrap, topic, watch.produced(), flights=options.file is None), 0),
         )
         picture = self._directory / "tiers.svg"
         report = DemoReport(

@@ -22,7 +22,7 @@ from moldau.tracking.counts import NOTHING, WINDOW_MS, Count
 LOCAL_TIER = "local"
 LAKE_TIER = "lake"
 TIERS = (PRODUCER_TIER, LOCAL_TIER, LAKE_TIER)
-_LOOK_S = 1.0
+_LOOK_S = 2.0
 _DAY_MS = 86_400_000
 
 
