@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 
 GROUP = "moldau-demo"
 """The load's consumer group."""
-_SHORT_LIVED = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
-"""A session of a minute ends before the second compiler has earned what it costs."""
+_SHORT_LIVED = {
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.files.openCostInBytes": "0",
+}
+"""A session of a minute ends before the second compiler has earned what it costs. Its queries are small: plans are not changed while they
+run, and files of a few KB, of which each counts as 4 MB otherwise, are read by as many tasks as there are cores."""
 
 
 class RunProgress(Protocol):

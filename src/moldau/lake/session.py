@@ -121,7 +121,6 @@ def start_tasks(
     from pyspark import SparkConf, SparkContext
 
     settings = {"spark.driver.defaultJavaOptions": _QUICK_COMPILER, **_settings(directory, cores, memory)}
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _QUICK_COMPILER)
     with _starting(directory, processes) as found:
         conf = SparkConf().setMaster(f"local[{cores},{task_tries}]").setAppName(name).setAll(list(settings.items()))
         context = SparkContext.getOrCreate(conf)
@@ -138,6 +137,7 @@ def _starting(directory: str, given: SparkProcesses | None) -> Iterator[SparkPro
 
     os.makedirs(os.path.join(directory, "tmp"), exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _QUICK_COMPILER)  # of a Java that only composes the command of the other one
     processes = given or _until_exit(SparkProcesses(directory))
     silence_py4j(processes)
     spark_log = os.path.join(directory, "spark.log")
