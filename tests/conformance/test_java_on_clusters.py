@@ -1,19 +1,25 @@
 """Apache Kafka's own clients at three brokers of ours, which are killed and started again.
 
 The Java clients, an idempotent producer and a group that copies in transactions, and Kafka Streams with ``exactly_once_v2``: nothing is
-lost, nothing is doubled, and the order is kept. Connect and MirrorMaker 2 promise every record at least once: nothing is lost, and what
-arrives first is in order; these two take long to start, and run with MOLDAU_TORTURE=1.
+lost, nothing is doubled, and the order is kept. So with Connect's distributed workers and MirrorMaker 2 where exactly-once support for
+sources is enabled. By default both promise every record at least once: nothing is lost, and what arrives first is in order. These take long
+to start, and run with MOLDAU_TORTURE=1.
 """
 
 import contextlib
+import json
+import urllib.request
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from moldau.adapters.zookeeper_server import free_ports
 from moldau.testing.broker import Broker
 from moldau.testing.cluster.cluster import Cluster
 from support.committed import committed_values
@@ -22,6 +28,7 @@ from support.local_cluster import LIMIT_S, wait_for
 from support.maven import connect_libraries, kafka_libraries
 from support.sizes import TORTURE
 from support.steady_producer import SteadyProducer
+from support.supervised import Program
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 long = pytest.mark.skipif(not TORTURE, reason="long: make torture")
@@ -36,6 +43,14 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1000,
 }
+
+WORKER = {
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "offset.flush.interval.ms": "500",
+    "plugin.discovery": "service_load",
+}
+"""Of Connect; other ways to discover plugins read all jars for a long time."""
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +156,7 @@ def test_mirror_maker_brings_each_record_at_least_once(cluster: Cluster, tmp_pat
     with Broker() as other:
         mirror = {
             "clusters": "source, target",
+            "plugin.discovery": "service_load",
             "source.bootstrap.servers": cluster.bootstrap_servers,
             "target.bootstrap.servers": other.bootstrap_servers,
             "source->target.enabled": "true",
@@ -164,33 +180,129 @@ def test_mirror_maker_brings_each_record_at_least_once(cluster: Cluster, tmp_pat
 
 
 @long
+def test_mirror_maker_brings_each_record_exactly_once(cluster: Cluster, tmp_path: Path) -> None:
+    with Broker() as other:
+        topic = other.create_topic(cluster.unique_topic("mirrored"))
+        copy = cluster.create_topic(f"source.{topic}")
+        mirror = {
+            "clusters": "source, target",
+            "plugin.discovery": "service_load",
+            "source.bootstrap.servers": other.bootstrap_servers,
+            "target.bootstrap.servers": cluster.bootstrap_servers,
+            "source->target.enabled": "true",
+            "source->target.topics": topic,
+            "target->source.enabled": "false",
+            "target.exactly.once.source.support": "enabled",
+            "source.consumer.isolation.level": "read_committed",
+            "dedicated.mode.enable.internal.rest": "true",
+            "listeners": "http://127.0.0.1:0",
+            "replication.factor": "3",
+            **{f"source.{each}.storage.replication.factor": "1" for each in ("config", "offset", "status")},
+            "offset-syncs.topic.replication.factor": "1",
+        }
+        config = properties(tmp_path / "mirror", mirror)
+
+        def run() -> contextlib.AbstractContextManager[Program]:
+            return java_program(f"{connect_libraries(KAFKA)}/*", "org.apache.kafka.connect.mirror.MirrorMaker", config)
+
+        with contextlib.closing(Arrivals(cluster.bootstrap_servers, copy)) as arrivals:
+            with SteadyProducer(other.bootstrap_servers, topic) as producer, run():
+                for each in cluster.broker_ids:
+                    killed_and_started_again(cluster, each, arrivals.wait_further)
+            expected = [b"%d" % number for number in sorted(producer.acknowledged)]
+            with run():  # the first one was killed at work
+                arrivals.wait_until(lambda: expected[-1:] == arrivals.values[-1:])
+    assert committed_values(cluster.bootstrap_servers, copy) == [expected]
+
+
+class Lines:
+    """Lines that are added to a file, which Connect brings into a topic and from there into another file."""
+
+    def __init__(self, directory: Path, topic: str) -> None:
+        self.expected: list[str] = []
+        self._source, self._sink = directory / "source.txt", directory / "sink.txt"
+        self.reading = {"connector.class": "FileStreamSource", "file": f"{self._source}", "topic": topic}
+        self.writing = {"connector.class": "FileStreamSink", "file": f"{self._sink}", "topics": topic}
+
+    def wait_further(self) -> None:
+        """Until lines that are added arrive."""
+        more = [f"{number}" for number in range(len(self.expected), len(self.expected) + FURTHER)]
+        with self._source.open("a") as file:
+            file.writelines(f"{each}\n" for each in more)
+        self.expected += more
+        wait_for(lambda: self._sink.exists() and f"\n{more[-1]}\n" in self._sink.read_text())
+
+    def assert_each_arrived(self) -> None:
+        """Once or more, in order."""
+        assert list(dict.fromkeys(self._sink.read_text().split())) == self.expected
+
+
+@long
 def test_connect_brings_each_line_at_least_once(cluster: Cluster, tmp_path: Path) -> None:
     topic = cluster.create_topic(cluster.unique_topic("lines"))
-    source, sink = tmp_path / "source.txt", tmp_path / "sink.txt"
+    lines = Lines(tmp_path, topic)
     worker = {
+        **WORKER,
         "bootstrap.servers": cluster.bootstrap_servers,
         "listeners": "http://127.0.0.1:0",
-        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
         "offset.storage.file.filename": f"{tmp_path / 'offsets'}",
-        "offset.flush.interval.ms": "500",
     }
-    reading = {"name": "reading", "connector.class": "FileStreamSource", "file": f"{source}", "topic": topic}
-    writing = {"name": "writing", "connector.class": "FileStreamSink", "file": f"{sink}", "topics": topic}
+    reading, writing = {"name": "reading", **lines.reading}, {"name": "writing", **lines.writing}
     files = [properties(tmp_path / name, each) for name, each in (("worker", worker), ("reading", reading), ("writing", writing))]
-    expected: list[str] = []
-
-    def wait_further() -> None:
-        """Until lines that are added arrive."""
-        more = [f"{number}" for number in range(len(expected), len(expected) + FURTHER)]
-        with source.open("a") as file:
-            file.writelines(f"{each}\n" for each in more)
-        expected.extend(more)
-        wait_for(lambda: sink.exists() and f"\n{expected[-1]}\n" in sink.read_text())
-
     with java_program(f"{connect_libraries(KAFKA)}/*", "org.apache.kafka.connect.cli.ConnectStandalone", *files):
-        killed_and_started_again(cluster, cluster.leader_of(topic), wait_further)
-    assert list(dict.fromkeys(sink.read_text().split())) == expected
+        killed_and_started_again(cluster, cluster.leader_of(topic), lines.wait_further)
+    lines.assert_each_arrived()
+
+
+@long
+def test_connect_distributed_brings_each_line_exactly_once_into_a_topic(cluster: Cluster, tmp_path: Path) -> None:
+    """And from there at least once into a file, as sinks do."""
+    topic = cluster.create_topic(cluster.unique_topic("lines"))
+    lines = Lines(tmp_path, topic)
+    worker = {
+        **WORKER,
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": f"workers-of-{topic}",
+        **{f"{each}.storage.topic": f"{each}-of-{topic}" for each in ("config", "offset", "status")},
+        "exactly.once.source.support": "enabled",
+        "consumer.isolation.level": "read_committed",
+        "scheduled.rebalance.max.delay.ms": "1000",
+    }
+    addresses = [f"http://127.0.0.1:{port}" for port in free_ports("127.0.0.1", 2)]
+
+    def run(address: str) -> contextlib.AbstractContextManager[Program]:
+        config = properties(tmp_path / address.rpartition(":")[2], worker | {"listeners": address})
+        return java_program(f"{connect_libraries(KAFKA)}/*", "org.apache.kafka.connect.cli.ConnectDistributed", config)
+
+    with run(addresses[0]):
+        with run(addresses[1]):
+            configure(addresses[0], "reading", lines.reading | {"exactly.once.support": "required"})
+            configure(addresses[0], "writing", lines.writing)
+            for each in cluster.broker_ids:
+                killed_and_started_again(cluster, each, lines.wait_further)
+        lines.wait_further()  # the second one was killed
+    assert committed_values(cluster.bootstrap_servers, topic) == [[line.encode() for line in lines.expected]]
+    lines.assert_each_arrived()
+
+
+def configure(worker: str, name: str, connector: dict[str, str]) -> None:
+    """Create a connector. A worker that starts, or is in a rebalance, refuses, and is asked again."""
+    body, headers = json.dumps(connector).encode(), {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{worker}/connectors/{name}/config", body, headers, method="PUT")
+
+    def put() -> bool:
+        try:
+            with urllib.request.urlopen(request, timeout=LIMIT_S):
+                return True
+        except HTTPError as refusal:
+            refusal.close()
+            if refusal.code == HTTPStatus.BAD_REQUEST:
+                raise
+        except OSError:
+            pass
+        return False
+
+    wait_for(put)
 
 
 def properties(path: Path, settings: dict[str, str]) -> str:
