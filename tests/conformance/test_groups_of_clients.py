@@ -1,7 +1,7 @@
 """Groups of every mainstream client work as they do against Apache Kafka (mission B3, B4, C2).
 
 For each of them: two members share the partitions, a third joins, one is killed, one leaves, while records come in without pause; every
-record is taken once between them, by committed offsets. All groups are at work at the same time, on one broker.
+record is taken once between them, by committed offsets. All groups are at work at the same time, on one broker and on three.
 """
 
 import subprocess
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from support.brokers import bootstrap_of
 from support.group_dialogue import PARTITIONS, GroupDialogue
 from support.maven import kafka_libraries
 from support.node import node_modules
-from support.server import ServerProcess
 from support.supervised import Program
 
 pytestmark = [pytest.mark.system, pytest.mark.alone]
@@ -119,17 +119,18 @@ def converse(name: str, bootstrap: str, classes: Callable[[], Path]) -> None:
         dialogue.end()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[1, 3], ids=["one broker", "three brokers"])
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[None]]]:
     """The dialogues of the clients that were chosen, begun together: most of their time is waiting."""
-    chosen = {name for name in COMMANDS for item in request.session.items if item.name == f"{TEST}[{name}]"}
+    brokers = "one broker" if request.param == 1 else "three brokers"
+    chosen = {name for name in COMMANDS for item in request.session.items if item.name == f"{TEST}[{brokers}-{name}]"}
     with (
-        ServerProcess(tmp_path_factory.mktemp("groups"), settings={"group.min.session.timeout.ms": "1000"}) as server,
+        bootstrap_of(request.param, tmp_path_factory.mktemp("groups"), {"group.min.session.timeout.ms": "1000"}) as bootstrap,
         ThreadPoolExecutor(len(COMMANDS)) as pool,
         ThreadPoolExecutor(1) as compiler,
     ):
         classes = compiler.submit(compiled_java_member, tmp_path_factory.mktemp("classes")).result
-        yield {name: pool.submit(converse, name, server.bootstrap, classes) for name in COMMANDS if name in chosen}
+        yield {name: pool.submit(converse, name, bootstrap, classes) for name in COMMANDS if name in chosen}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
