@@ -35,7 +35,7 @@ class GroupDialogue:
         self._gone: list[Program] = []
         self.killed: list[Program] = []
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        for future in self.admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)]).values():
+        for future in self.admin.create_topics([NewTopic(self.topic, PARTITIONS)]).values():
             future.result(LIMIT_S)
         self._stopping = threading.Event()
         self._writing = threading.Event()
@@ -92,7 +92,7 @@ class GroupDialogue:
 
     def shares(self) -> list[list[int]]:
         """The partitions of each member, if the group is stable and all are given."""
-        found = self.admin.describe_consumer_groups([self.group])[self.group].result(10)
+        found = self.admin.describe_consumer_groups([self.group])[self.group].result(LIMIT_S)
         if found.state != ConsumerGroupState.STABLE:
             return []
         shares = [sorted(place.partition for place in member.assignment.topic_partitions) for member in found.members]
@@ -134,8 +134,8 @@ class GroupDialogue:
     # What was taken
 
     def check_that_each_record_was_taken_once(self) -> None:
-        """Of a member that was killed between a commit and its word about it, the last range counts if it is needed."""
-        sure, possible = self._ranges("took"), self._ranges("taking", self.killed)
+        """Of a member that was killed between a commit and its word about it, or is unsure, the last range counts if it is needed."""
+        sure, unsure, possible = self._ranges("took"), self._ranges("unsure"), self._ranges("taking", self.killed)
         for partition, end in enumerate(self.ends):
             at = 0
             ranges = iter(sorted(sure[partition]))
@@ -144,7 +144,7 @@ class GroupDialogue:
                 if follow is not None and follow[0] == at:
                     at, follow = follow[1], next(ranges, None)
                 else:
-                    unsaid = [last for first, last in possible[partition] if first == at]
+                    unsaid = [last for first, last in possible[partition] + unsure[partition] if first == at]
                     assert unsaid, f"{self.group}, partition {partition}: nobody took {at}, or two took it; next is {follow}"
                     at = unsaid[-1]
             assert follow is None, f"{self.group}, partition {partition}: {follow} was taken twice"

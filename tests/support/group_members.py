@@ -3,7 +3,7 @@
     python group_members.py CLIENT BOOTSTRAP TOPIC GROUP [ASSIGNOR [INSTANCE]]
 
 It says `assigned 0 2`: these partitions it has now; `taking 0 17 25`: it has polled the records of partition 0 from offset 17 to 24 and is
-about to commit 25; `took 0 17 25`: that is committed. SIGTERM: leave.
+about to commit 25; `took 0 17 25`: that is committed; `unsure 0 17 25`: it may be, the client lost the answer. SIGTERM: leave.
 """
 
 import asyncio

@@ -12,6 +12,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 
@@ -23,6 +24,7 @@ public class Member implements ConsumerRebalanceListener {
     final Map<TopicPartition, Long> untaken = new HashMap<>();
     /** And the offset behind the last. */
     final Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
+    final Metric closedConnections;
 
     Member(String bootstrap, String topic, String group, String assignor, String instance) {
         this.topic = topic;
@@ -39,6 +41,10 @@ public class Member implements ConsumerRebalanceListener {
         settings.put("key.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         settings.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         consumer = new KafkaConsumer<>(settings);
+        closedConnections = consumer.metrics().values().stream()
+                .filter(each -> each.metricName().name().equals("connection-close-total"))
+                .filter(each -> each.metricName().group().equals("consumer-metrics"))
+                .findFirst().orElseThrow();
         consumer.subscribe(List.of(topic), this);
     }
 
@@ -65,9 +71,12 @@ public class Member implements ConsumerRebalanceListener {
         }
         if (ends.isEmpty()) return;
         ends.forEach((partition, end) -> say("taking", partition, end));
+        Object closed = closedConnections.metricValue();
         try {
             consumer.commitSync(ends);
         } catch (CommitFailedException | RebalanceInProgressException failure) {
+            // A commit in flight on a connection that is closed is sent again: it may be stored the first time, and refused the second time.
+            if (!closedConnections.metricValue().equals(closed)) ends.forEach((partition, end) -> say("unsure", partition, end));
             return;
         }
         ends.forEach((partition, end) -> say("took", partition, end));
