@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 import confluent_kafka
-from confluent_kafka import ConsumerGroupState, TopicPartition
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -92,7 +92,12 @@ class GroupDialogue:
 
     def shares(self) -> list[list[int]]:
         """The partitions of each member, if the group is stable and all are given."""
-        found = self.admin.describe_consumer_groups([self.group])[self.group].result(LIMIT_S)
+        try:
+            found = self.admin.describe_consumer_groups([self.group])[self.group].result(LIMIT_S)
+        except KafkaException as error:  # librdkafka does not ask for the coordinator again
+            if error.args[0].code() in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
+                return []
+            raise
         if found.state != ConsumerGroupState.STABLE:
             return []
         shares = [sorted(place.partition for place in member.assignment.topic_partitions) for member in found.members]
@@ -111,8 +116,8 @@ class GroupDialogue:
         places = [TopicPartition(self.topic, partition) for partition in range(PARTITIONS)]
         deadline = time.monotonic() + LIMIT_S
         while True:
-            self.ends = [consumer.get_watermark_offsets(place, timeout=10)[1] for place in places]
-            committed = [place.offset for place in consumer.committed(places, 10)]
+            self.ends = [consumer.get_watermark_offsets(place, timeout=LIMIT_S)[1] for place in places]
+            committed = [place.offset for place in consumer.committed(places, LIMIT_S)]
             if committed == self.ends:
                 break
             self._check(deadline, f"committed {committed} of {self.ends}")

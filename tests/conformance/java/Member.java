@@ -33,7 +33,7 @@ public class Member implements ConsumerRebalanceListener {
         settings.put("group.id", group);
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "earliest");
-        settings.put("session.timeout.ms", "3000");
+        settings.put("session.timeout.ms", "10000");
         settings.put("heartbeat.interval.ms", "300");
         settings.put("fetch.max.wait.ms", "50");
         settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor);

@@ -7,7 +7,7 @@ const say = (...words) => process.stdout.write(words.join(" ") + "\n");
 async function main() {
   const retry = { initialRetryTime: 50, maxRetryTime: 500, retries: 50 };
   const kafka = new Kafka({ brokers: bootstrap.split(","), clientId: "member", logLevel: logLevel.NOTHING, retry });
-  const consumer = kafka.consumer({ groupId, sessionTimeout: 3000, rebalanceTimeout: 10000, heartbeatInterval: 300, maxWaitTimeInMs: 50 });
+  const consumer = kafka.consumer({ groupId, sessionTimeout: 10000, rebalanceTimeout: 10000, heartbeatInterval: 300, maxWaitTimeInMs: 50 });
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => say("assigned", ...(payload.memberAssignment[topic] || [])));
   consumer.on(consumer.events.CRASH, ({ payload }) => say("crashed", payload.error, payload.restart ? "and starts again" : "and ends"));
   await consumer.connect();
