@@ -87,9 +87,13 @@ def confluent(bootstrap: str, topic: str, group: str, assignor: str = "range", i
     consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
     leaving = Leaving()
     while not leaving.wished:
-        message = consumer.poll(0.1)
-        if message is not None and message.error() is None:
-            untaken.polled(message.partition() or 0, message.offset() or 0)
+        wait_s = 0.1
+        for _ in range(50):  # not `consume`: it may return records of partitions that are revoked meanwhile
+            if (message := consumer.poll(wait_s)) is None:
+                break
+            if message.error() is None:
+                untaken.polled(message.partition() or 0, message.offset() or 0)
+            wait_s = 0.0
         if not untaken.ranges:
             continue
         ranges = untaken.taking()
