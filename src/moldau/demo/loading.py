@@ -25,7 +25,7 @@ NAME = "demo"
 class DemoLoads:
     """The load job of one topic. With `bad_lines` records that a host has marked as bad become dead letters."""
 
-    def __init__(self, spark: Any, broker: Any, directory: Path, topic: str, *, bad_lines: bool) -> None:
+    def __init__(self, spark: Any, broker: Any, directory: Path, topic: str, *, bad_lines: bool, cores: int) -> None:
         jobs = LoadJobs(
             NAME,
             broker.bootstrap,
@@ -35,6 +35,7 @@ class DemoLoads:
             partition="day",
             tier=LAKE_TIER,
             group_id="moldau-demo",
+            writers=cores,  # by itself a load of so few events has one task; these are of 98,890 windows and 366 days
             settings={topic: {"reject_header": REJECT_HEADER}} if bad_lines else {},
         )
         self.job = jobs.job(topic)

@@ -117,7 +117,7 @@ class _Run:
         crash = self._crash(going, servers, there)
         publishing = HostPublishers(orders, self._directory, crash.progress if crash is not None else lambda _host, _sent: None)
         going.callback(publishing.stop)
-        loading = DemoLoads(spark, servers, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines)
+        loading = DemoLoads(spark, servers, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines, cores=options.cores)
         lag_before = group_lag(servers.bootstrap, GROUP, topic)
         load_begun = time.monotonic()
         published = None
