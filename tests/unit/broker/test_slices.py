@@ -77,6 +77,19 @@ def test_many_works_that_come_in_one_turn_of_the_loop_take_one_turn_together() -
     assert len(works.done) <= round(TURN_S / STEP_S)
 
 
+def test_a_turn_and_what_timers_begin_after_it_take_one_turn_together() -> None:
+    works = Works()
+    steps_of_a_turn = round(TURN_S / STEP_S)
+    works.run("a", 3 * steps_of_a_turn)
+    works.clock.call_later(0.0, lambda: works.run("timer", steps_of_a_turn))
+    before = len(works.done)
+    works.clock.settle()
+    assert len(works.done) - before <= steps_of_a_turn + 1
+    while works.scheduler.running:
+        works.clock.settle()
+    assert sorted(works.ended) == [("a", None), ("timer", None)]
+
+
 def test_dropped_work_does_no_further_step_and_frees_what_it_held() -> None:
     works = Works()
     freed = []

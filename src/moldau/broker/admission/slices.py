@@ -172,7 +172,7 @@ class SliceScheduler:
         self._scheduled = False
         self._first_turns_s = TURN_S
         monotonic = self._clock.monotonic
-        now = monotonic()
+        turn_began = now = monotonic()
         works, later = self._works, self._later
         waiting, until = len(later), now + (TURN_S / 2 if works else TURN_S)
         try:
@@ -188,5 +188,6 @@ class SliceScheduler:
                     self._put_back(work)
                 now = monotonic()
         finally:
-            if works or later:
+            self._first_turns_s -= monotonic() - turn_began  # timers that are due now, too, begin work in this turn of the loop
+            if works or later or self._first_turns_s < TURN_S / 2:
                 self._schedule()
