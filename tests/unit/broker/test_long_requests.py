@@ -260,7 +260,7 @@ def test_topics_are_made_all_the_same_when_the_connection_is_lost(world: BrokerW
     while not world.broker.metadata.topics:
         world.clock.settle()
     client.peer.disconnect()
-    for _ in range(1000):
+    for _ in range(3000):
         world.clock.settle()
     topics = world.broker.metadata.topics
     assert len(topics) == 1000

@@ -175,6 +175,7 @@ class SliceScheduler:
         turn_began = now = monotonic()
         works, later = self._works, self._later
         waiting, until = len(later), now + (TURN_S / 2 if works else TURN_S)
+        is_idle = not (works or later)
         try:
             for _ in range(waiting):
                 later.popleft()()
@@ -188,6 +189,7 @@ class SliceScheduler:
                     self._put_back(work)
                 now = monotonic()
         finally:
-            self._first_turns_s -= monotonic() - turn_began  # timers that are due now, too, begin work in this turn of the loop
+            if not is_idle:  # timers that are due now, too, begin work in this turn of the loop
+                self._first_turns_s -= monotonic() - turn_began
             if works or later or self._first_turns_s < TURN_S / 2:
                 self._schedule()
