@@ -171,17 +171,18 @@ class SliceScheduler:
     def _run_turn(self) -> None:
         self._scheduled = False
         self._first_turns_s = TURN_S
-        monotonic = self._clock.monotonic
-        turn_began = now = monotonic()
         works, later = self._works, self._later
+        if not (works or later):
+            return
+        monotonic = self._clock.monotonic
+        begun = now = monotonic()
         waiting, until = len(later), now + (TURN_S / 2 if works else TURN_S)
-        is_idle = not (works or later)
         try:
             for _ in range(waiting):
                 later.popleft()()
                 if monotonic() >= until:
                     break
-            begun, now = now, monotonic()
+            now = monotonic()
             until = now + (max(TURN_S - (now - begun), QUANTUM_S) if waiting else TURN_S)
             while works and now < until:
                 work = works.popleft()
@@ -189,7 +190,6 @@ class SliceScheduler:
                     self._put_back(work)
                 now = monotonic()
         finally:
-            if not is_idle:  # timers that are due now, too, begin work in this turn of the loop
-                self._first_turns_s -= monotonic() - turn_began
+            self._first_turns_s = TURN_S - (monotonic() - begun)  # timers that are due now, too, begin work in this turn of the loop
             if works or later or self._first_turns_s < TURN_S / 2:
                 self._schedule()
