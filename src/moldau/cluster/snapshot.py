@@ -105,6 +105,10 @@ class MetadataSnapshot:
         self.broker_configs = broker_configs
         """Dynamic configurations by broker, those of all brokers under None."""
 
+    def find(self, topic: bytes, *, by_id: bool) -> "TopicInfo | None":
+        """A topic as requests name it: by the UTF-8 bytes of its name, or by its id."""
+        return self.topics_by_id.get(topic) if by_id else self.topics.get(topic.decode())
+
     def topic_config(self, name: str) -> Mapping[str, str]:
         """What a topic sets itself."""
         return self.topic_configs.get(name, _NOTHING)

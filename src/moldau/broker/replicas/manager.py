@@ -199,8 +199,7 @@ class ReplicaManager:
 
     def missing(self, topic: bytes, index: int, *, by_id: bool) -> PeerError:
         """Why a partition cannot be served here, for a client."""
-        snapshot = self._metadata.snapshot
-        info = snapshot.topics_by_id.get(topic) if by_id else snapshot.topics.get(topic.decode())
+        info = self._metadata.snapshot.find(topic, by_id=by_id)
         if info is None:
             if by_id:
                 return PeerError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.hex()}")
@@ -214,8 +213,7 @@ class ReplicaManager:
 
     def leader_elsewhere(self, topic: bytes, index: int, *, by_id: bool) -> tuple[int, int] | None:
         """Broker and epoch of a partition's leader as known here; None if it is this broker, or not known."""
-        snapshot = self._metadata.snapshot
-        info = snapshot.topics_by_id.get(topic) if by_id else snapshot.topics.get(topic.decode())
+        info = self._metadata.snapshot.find(topic, by_id=by_id)
         if info is None or not 0 <= index < len(info.partitions):
             return None
         leader, epoch = info.partitions[index].leader, info.partitions[index].leader_epoch

@@ -52,7 +52,7 @@ def preferred_replica(broker: Services, channel: "Channel", partition: "HostedPa
 
 def followed_partition(broker: Services, topic: bytes, index: int, *, by_id: bool) -> "HostedPartition | None":
     """The partition, if this broker follows its leader."""
-    info = broker.metadata.topics_by_id.get(topic) if by_id else broker.metadata.topics.get(topic.decode())
+    info = broker.metadata.find(topic, by_id=by_id)
     if info is None:
         return None
     hosted = broker.replicas.hosted.get(TopicPartition(info.name, index))
