@@ -2,7 +2,7 @@
 .DELETE_ON_ERROR:
 .PHONY: demo test check check-types check-style quick torture properties simulate simulate-mutants faults bench dist setup clean
 
-PYTHON ?= python3
+PYTHON ?= $(shell tools/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
