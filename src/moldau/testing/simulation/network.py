@@ -104,7 +104,12 @@ class ConnectionEnd(QueuedTransport):
             self.other.expect()
 
     def vanish(self) -> None:
-        """The process ends without a notification of the other end, which notices it by its next bytes, if ever."""
+        """The process ends without a notification of the other end, which notices it by its next bytes: the host, once it has power again,
+        answers them with a reset.
+        """
+        self.party = Party(self.party.host, None, run_directly)
+        self.actor = self._network.schedule.actor(self.actor.name)
+        self._arrival = None
         self.closing = self.closed = self.is_mute = True
         self.reading = False
         self.receiver = None
@@ -130,9 +135,11 @@ class ConnectionEnd(QueuedTransport):
             return
         if self.closed:
             if source.in_flight and not source.closed:  # bytes for a connection that is no more
-                source.in_flight.clear()
                 hosts = self.party.host, source.party.host
-                if self._network.answers(hosts[0]) and not self.is_mute and not self._network.is_blocked(*hosts):
+                if not self._network.answers(hosts[0]):  # they are sent again
+                    return
+                source.in_flight.clear()
+                if not self.is_mute and not self._network.is_blocked(*hosts):
                     source.end(ConnectionResetError("reset by peer"), None)
             return
         piece_max = self._network.options.piece_max
@@ -248,6 +255,7 @@ class SimulatedNetwork:
             for end in connection.ends:
                 if end.party.host == host and end.closed:
                     end.is_mute = False
+                    end.expect()
 
     def answers(self, host: str) -> bool:
         """Whether a host has power."""
