@@ -433,6 +433,10 @@ class Broker:
         """The cluster as requests see it."""
         return self.cache.snapshot
 
+    def departed_brokers(self) -> "list[BrokerInfo]":
+        """Those that were live until a few seconds ago."""
+        return self.cache.departed(self.clock.monotonic())
+
     def reconfigured(self) -> None:
         """The broker's configuration has changed."""
         self.admission.configure(self.config)

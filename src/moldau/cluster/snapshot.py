@@ -4,7 +4,7 @@ A request takes one snapshot and answers from it alone, so it never sees half of
 not of the topics (2,000 topics: about a tenth of a millisecond).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,6 +12,10 @@ from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.value import Value
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+LISTED_S = 3.0
+"""Clients still find a departed broker for so long. librdkafka (2.16) that learns by one answer that a partition has a new leader and that
+the earlier leader's broker is not listed any more takes the partition from both, and looks again a second later.
+"""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -157,6 +161,19 @@ class MetadataCache:
         """Called once it has."""
         self._learned: dict[bytes, dict[int, PartitionInfo]] = {}
         """By topic id, states of partitions that the controller may not have sent yet."""
+        self._departed: dict[int, tuple[BrokerInfo, float]] = {}
+        """Brokers that were live lately, and until when clients find them in Metadata."""
+
+    def note_departed(self, live: Sequence[BrokerInfo], now: float) -> None:
+        """Compare the brokers that the snapshot will have with those it has. `now`: seconds of a monotonic clock."""
+        until = now + LISTED_S
+        self._departed |= {broker_id: (info, until) for broker_id, info in self.snapshot.brokers.items()}
+        for each in live:
+            self._departed.pop(each.broker_id, None)
+
+    def departed(self, now: float) -> list[BrokerInfo]:
+        """Brokers that were live less than `LISTED_S` ago."""
+        return [info for info, until in self._departed.values() if now < until]
 
     def config_of(self, topic: str) -> Mapping[str, str]:
         """What a topic sets itself."""

@@ -1,6 +1,7 @@
 """Metadata: brokers, topics, leaders. A topic that a client asks about by name may be created for it."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices, PartitionServices
@@ -23,6 +24,7 @@ from moldau.protocol.messages.metadata import (
 if TYPE_CHECKING:
     from moldau.broker.metadata.admin import ClusterAdmin
     from moldau.cluster.controller.requests import PlannedTopic
+    from moldau.cluster.snapshot import BrokerInfo
 
 
 class Addresses(ConfigServices, MetadataServices, Protocol):
@@ -35,6 +37,9 @@ class TopicView(MetadataServices, PartitionServices, Protocol):
 
 class Services(AdminServices, Addresses, TopicView, Protocol):
     """What these handlers use of the broker."""
+
+    def departed_brokers(self) -> "list[BrokerInfo]":
+        """Those that were live until a few seconds ago."""
 
     @property
     def admin(self) -> "ClusterAdmin":
@@ -59,7 +64,7 @@ class WithoutListener(NamedTuple):
 
 
 def describe_metadata(services: Services, message: MetadataRequest, request: Request, reply: Reply) -> Steps:
-    """Tell of all topics (null, or an empty list in version 0), or of some.
+    """Tell of all topics (null, or an empty list in version 0), or of some. Brokers that have just departed are listed for a while.
 
     Codes by topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST for an id in a version that
     knows none and for neither name nor id, and those of creating a topic.
@@ -78,7 +83,7 @@ def describe_metadata(services: Services, message: MetadataRequest, request: Req
     snapshot = services.metadata
     reply(
         MetadataResponse(
-            brokers=[MetadataResponseBroker(*each) for each in broker_addresses(services, request)],
+            brokers=[MetadataResponseBroker(*each) for each in broker_addresses(services, request, services.departed_brokers())],
             cluster_id=snapshot.cluster_id,
             controller_id=snapshot.controller_id,
             topics=topics,
@@ -87,11 +92,14 @@ def describe_metadata(services: Services, message: MetadataRequest, request: Req
     )
 
 
-def broker_addresses(services: Addresses, request: Request) -> list[tuple[int, str, int, str | None]]:
-    """Number, host, port and rack of every live broker that has the client's listener, as clients of that listener reach it."""
+def broker_addresses(
+    services: Addresses, request: Request, departed: "Iterable[BrokerInfo]" = ()
+) -> list[tuple[int, str, int, str | None]]:
+    """Number, host, port and rack of every live broker, and of those departed, that has the client's listener, as clients of that listener
+    reach it."""
     listener, host, port = request.channel.advertised
     addresses = [(services.broker_id, host, port, services.config.optional_string("broker.rack"))]
-    for each in services.metadata.brokers.values():
+    for each in chain(services.metadata.brokers.values(), departed):
         endpoint = None if each.broker_id == services.broker_id else each.endpoint(listener)
         if endpoint is not None:
             addresses.append((each.broker_id, endpoint.host, endpoint.port, each.rack))

@@ -235,6 +235,7 @@ class MetadataApplier:
         if control.everything is not None:
             existing = dict.fromkeys(each.topic_id for each in control.everything)
             missed = [name for name, topic in cache.snapshot.topics.items() if name not in topics and topic.topic_id not in existing]
+        cache.note_departed(control.brokers, self._clock.monotonic())
         cache.snapshot = cache.snapshot.updated(
             control.brokers,
             control.controller_id,
