@@ -40,6 +40,8 @@ class Broker:
         self.is_up = True
         self.is_clean = True
         """Whether it has lost nothing when it registers again."""
+        self.earlier: tuple[int, ...] = ()
+        """Its registrations since which it has lost nothing."""
         self.floors: dict[TopicPartition, int] = {}
         self.offline: dict[TopicPartition, None] = {}
         """Partitions whose log directory has failed."""
@@ -53,8 +55,8 @@ class Broker:
         self.store.listen(self._heard)
 
     def register(self) -> None:
-        previous = self.epoch if self.is_clean else -1
-        node = BrokerNode((Endpoint("PLAINTEXT", "h", 9000 + self.broker_id),), self.cluster.racks.get(self.broker_id), 0, previous)
+        self.earlier = (*self.earlier, self.epoch) if self.is_clean else ()
+        node = BrokerNode((Endpoint("PLAINTEXT", "h", 9000 + self.broker_id),), self.cluster.racks.get(self.broker_id), 0, self.earlier)
         self.store.write([Register(self.broker_id, node)], self._registered)
 
     def _registered(self, outcome: WriteResult | CoordinationError) -> None:

@@ -72,7 +72,7 @@ class LiveBroker(Value):
 
     info: BrokerInfo
     epoch: int
-    previous_epoch: int = -1
+    previous_epochs: tuple[int, ...] = ()
     """As of `moldau.cluster.znodes.BrokerNode`."""
 
 
@@ -202,7 +202,7 @@ def brokers() -> Query[dict[int, LiveBroker]]:
                 _LOG.error("broker counts as not live until its registration is replaced: reason=%s", node)
                 continue
             info = BrokerInfo(int(name), node.endpoints, node.rack)
-            live[int(name)] = LiveBroker(info, each.stat.created_id, node.previous_epoch)
+            live[int(name)] = LiveBroker(info, each.stat.created_id, node.previous_epochs)
     return live
 
 

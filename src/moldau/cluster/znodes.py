@@ -124,8 +124,10 @@ class BrokerNode(Value):
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     timestamp_ms: int
-    previous_epoch: int = -1
-    """The registration before this one, if the broker has lost nothing since: it stopped cleanly, or went on in another session."""
+    previous_epochs: tuple[int, ...] = ()
+    """The registrations before this one since which the broker has lost nothing: it stopped cleanly, or continued in other sessions. The
+    controller may have taken account of none but the first of them.
+    """
 
 
 class TopicNode(Value):
@@ -179,14 +181,14 @@ def _load(path: str, data: bytes, build: Callable[[Any], T]) -> T:
 
 
 def _ids(value: Any) -> tuple[int, ...]:
-    """Ids of brokers; a text is iterable too, and is none."""
+    """A list of numbers; a text is iterable too, and is none."""
     if not isinstance(value, list):
         raise TypeError(value)
     return tuple(map(int, value))
 
 
 def encode_broker(broker: BrokerNode) -> bytes:
-    """Format 5. `host` and `port` are those of the first endpoint; `previous_broker_epoch` is a key of ours."""
+    """Format 5. `host` and `port` are those of the first endpoint; `previous_broker_epochs` is a key of ours."""
     first = broker.endpoints[0]
     value: dict[str, Any] = {
         "version": 5,
@@ -200,8 +202,8 @@ def encode_broker(broker: BrokerNode) -> bytes:
     }
     if broker.rack is not None:
         value["rack"] = broker.rack
-    if broker.previous_epoch >= 0:
-        value["previous_broker_epoch"] = broker.previous_epoch
+    if broker.previous_epochs:
+        value["previous_broker_epochs"] = list(broker.previous_epochs)
     return _dump(value)
 
 
@@ -213,7 +215,8 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
         if not endpoints:
             endpoints = [Endpoint(PLAINTEXT, str(node["host"]), int(node["port"]))]
         endpoints.sort(key=lambda each: (each.host, each.port) != (node["host"], node["port"]))
-        return BrokerNode(tuple(endpoints), node.get("rack"), int(node.get("timestamp", -1)), int(node.get("previous_broker_epoch", -1)))
+        previous = _ids(node.get("previous_broker_epochs", []))
+        return BrokerNode(tuple(endpoints), node.get("rack"), int(node.get("timestamp", -1)), previous)
 
     return _load(path, data, build)
 

@@ -6,6 +6,10 @@ from types import MappingProxyType
 import pytest
 
 from moldau.cluster import znodes
+from moldau.cluster.controller.election_rules import TopicRules, elect
+from moldau.cluster.controller.image import ClusterImage
+from moldau.cluster.queries import LiveBroker
+from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.cluster.znodes import PartitionState, decode_incarnations, encode_isr_change, encode_state
 from moldau.ports.coordination import Create, Multi, SetData, Write
 from support.controllers import Cluster
@@ -76,6 +80,18 @@ def test_an_unclean_restart_while_there_is_no_controller_is_seen_by_the_next_one
     bounce(cluster, 2, is_clean=False)
     assert cluster.controllers()[0].broker_id != 0
     assert seen(cluster) == (1, (1,), ())
+
+
+def test_sessions_that_end_one_after_the_other_before_a_controller_looks_are_no_unclean_restart() -> None:
+    """Or a replica that has lost nothing counts no more than one that has."""
+    image, endpoints = ClusterImage(), (Endpoint("PLAINTEXT", "h", 9000),)
+    image.incarnations = {1: 4, 2: 5}
+    image.set_brokers({1: LiveBroker(BrokerInfo(1, endpoints), 9), 2: LiveBroker(BrokerInfo(2, endpoints), 8, (5, 7))})
+    assert image.lossy == {1: 9}
+    state = PartitionState(1, 0, (1, 2), 1, leader_broker_epoch=4)
+    elected = elect(state, (1, 2), image.candidates(), TopicRules(min_isr=2), controller_epoch=2)
+    assert elected is not None
+    assert (elected.leader, elected.isr, elected.elr) == (2, (2,), ())
 
 
 def test_a_restart_ends_eligibility_unless_it_was_clean() -> None:

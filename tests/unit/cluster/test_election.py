@@ -1,6 +1,6 @@
 """A partition is led by a replica that has all committed records, in an epoch of its own for each incarnation of the leader."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -25,7 +25,7 @@ def among(
     shutting_down: tuple[int, ...] = (),
     lossy: tuple[int, ...] = (),
     moved: tuple[int, ...] = (),
-    previous: Mapping[int, int] = NO_EPOCHS,
+    previous: Mapping[int, Sequence[int]] = NO_EPOCHS,
     suspected: tuple[int, ...] = (),
 ) -> Candidates:
     """Live brokers; those that have restarted uncleanly are in another incarnation, and so are those that have `moved` to one."""
@@ -88,7 +88,8 @@ CASES = [
     Case("but for the last one", state(4, (4,)), among(4, 5, lossy=(4,)), (4, (4,), ())),
     Case("none is at today's minimum", state(-1, (4,), (5,)), among(5), None, min_isr=1),
     Case("one that has restarted since it joined", joined(state(4, (4, 5)), 5), among(4, 5, moved=(5,)), (4, (4,), ())),
-    Case("but not with what it had", joined(state(4, (4, 5)), 5), among(4, 5, moved=(5,), previous={5: INCARNATION}), None),
+    Case("but not with what it had", joined(state(4, (4, 5)), 5), among(4, 5, moved=(5,), previous={5: (INCARNATION,)}), None),
+    Case("nor in several sessions", joined(state(4, (4, 5)), 5), among(4, 5, moved=(5,), previous={5: (INCARNATION, 2)}), None),
     Case("one that has joined since it restarted", joined(state(4, (4, 5)), 5), among(4, 5)._replace(lossy=(5,)), None),
     Case("one that has ended since", joined(state(4, (4, 5)), 5), among(4), (4, (4,), ())),
     Case("one that is eligible", joined(state(4, (4,), (5,)), 5), among(4, 5, moved=(5,)), (4, (4,), ()), min_isr=2),
@@ -147,7 +148,7 @@ def situations(draw: st.DrawFn) -> tuple[PartitionState, tuple[int, ...], Candid
     shutting_down, lossy, suspected = ([each for each in draw(some) if each in live] for _ in range(3))
     added = draw(st.lists(st.sampled_from(held[:eligible]), max_size=2, unique=True))
     before = before._replace(joined=tuple((each, draw(st.integers(1, 3))) for each in added if each != leader))
-    previous = {each: draw(st.integers(-1, 2)) for each in live}
+    previous = {each: draw(st.lists(st.integers(0, 2), max_size=2)) for each in live}
     rules = TopicRules(draw(st.integers(1, 4)), draw(st.booleans()))
     return before, tuple(replicas), Candidates(live, shutting_down, lossy, previous, suspected), rules
 
@@ -158,7 +159,7 @@ def is_sound_in(before: PartitionState, candidates: Candidates, replica: int) ->
     if replica == before.leader and live.get(replica) == before.leader_broker_epoch:
         return True
     epoch = dict(before.joined).get(replica)
-    return replica not in lossy if epoch is None else replica not in live or epoch in (live[replica], previous[replica])
+    return replica not in lossy if epoch is None else replica not in live or epoch in (live[replica], *previous[replica])
 
 
 def may_lead(before: PartitionState, replicas: tuple[int, ...], candidates: Candidates, rules: TopicRules) -> list[int]:

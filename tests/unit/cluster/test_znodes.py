@@ -55,11 +55,11 @@ def test_an_ipv6_endpoint_has_brackets() -> None:
     ]
 
 
-def test_the_registration_before_is_named_only_by_a_broker_that_lost_nothing_since() -> None:
-    node = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), None, 0, 17)
-    assert json.loads(znodes.encode_broker(node))["previous_broker_epoch"] == 17
+def test_the_registrations_before_are_named_only_by_a_broker_that_lost_nothing_since() -> None:
+    node = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), None, 0, (17, 20))
+    assert json.loads(znodes.encode_broker(node))["previous_broker_epochs"] == [17, 20]
     assert znodes.decode_broker("/x", znodes.encode_broker(node)) == node
-    assert b"previous" not in znodes.encode_broker(node._replace(previous_epoch=-1))
+    assert b"previous" not in znodes.encode_broker(node._replace(previous_epochs=()))
 
 
 def test_incarnations_and_notifications_of_leaders() -> None:

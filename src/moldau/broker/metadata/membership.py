@@ -203,7 +203,7 @@ class ClusterMembership:
             registered=self._registered,
             failed=self._failed,
             made=self._registration,
-            previous_epoch=logs.clean_epoch(),
+            clean_epoch=logs.clean_epoch(),
         )
 
     def serve(self) -> None:

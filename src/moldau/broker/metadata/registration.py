@@ -21,14 +21,14 @@ _LOG = logging.getLogger(__name__)
 TAKEN_MAX_S = 30.0
 """How long a registration by another session is waited for: that of this broker's last process ends with its session."""
 AGAIN_S = 1.0
-
-
 NO_EPOCH = -1
+PREVIOUS_MAX = 100
+"""Earlier registrations that one names: sessions that may end one after the other before a controller takes account of a broker."""
 
 
-def registration_of(info: BrokerInfo, clock: Clock, previous_epoch: int = NO_EPOCH) -> Register:
+def registration_of(info: BrokerInfo, clock: Clock, previous_epochs: tuple[int, ...] = ()) -> Register:
     """The change that registers a broker."""
-    return Register(info.broker_id, BrokerNode(info.endpoints, info.rack, clock.time_ms(), previous_epoch))
+    return Register(info.broker_id, BrokerNode(info.endpoints, info.rack, clock.time_ms(), previous_epochs))
 
 
 class Registration:
@@ -43,11 +43,11 @@ class Registration:
         registered: Callable[[int, int], object],
         failed: Callable[[CoordinationError], object],
         made: tuple[int, int] | None = None,
-        previous_epoch: int = NO_EPOCH,
+        clean_epoch: int = NO_EPOCH,
     ) -> None:
         """`registered` is called with the incarnation and the session's id, `failed` with what keeps this broker from it: at its start it
         is not registered then, later it tries again, for it serves. `made`: those of a registration that was made before.
-        `previous_epoch`: the incarnation after whose clean stop the logs were opened. In a further session that is the one before.
+        `clean_epoch`: the incarnation after whose clean stop the logs were opened.
         """
         self._store = store
         self._clock = clock
@@ -55,7 +55,7 @@ class Registration:
         self._registered = registered
         self._failed = failed
         self._made = made
-        self._previous_epoch = previous_epoch
+        self._previous_epochs = () if clean_epoch == NO_EPOCH else (clean_epoch,)
         self._session_id = 0
         """The session in which this broker is registered, or registers."""
         self._taken_since_s: float | None = None
@@ -82,7 +82,7 @@ class Registration:
 
     def _write(self, session_id: int) -> None:
         if session_id == self._session_id:
-            self._store.write([registration_of(self._info, self._clock, self._previous_epoch)], partial(self._written, session_id))
+            self._store.write([registration_of(self._info, self._clock, self._previous_epochs)], partial(self._written, session_id))
 
     def _written(self, session_id: int, outcome: WriteResult | CoordinationError) -> None:
         if session_id != self._session_id:
@@ -98,7 +98,7 @@ class Registration:
                 self._clock.call_later(AGAIN_S, partial(self._write, session_id))
 
     def _end(self, broker_epoch: int, session_id: int) -> None:
-        self._previous_epoch = broker_epoch
+        self._previous_epochs = (*self._previous_epochs, broker_epoch)[-PREVIOUS_MAX:]
         self._is_first = False
         self._registered(broker_epoch, session_id)
 

@@ -27,7 +27,7 @@ from moldau.cluster.znodes import PartitionState
 from moldau.model.min_insync import effective_minimum
 
 NO_LEADER = -1
-NO_EPOCHS: Mapping[int, int] = MappingProxyType({})
+NO_EPOCHS: Mapping[int, Sequence[int]] = MappingProxyType({})
 
 
 class Candidates(NamedTuple):
@@ -39,8 +39,8 @@ class Candidates(NamedTuple):
     """Live brokers that are about to end."""
     lossy: Collection[int] = ()
     """Live brokers that have restarted uncleanly: what they had may be lost."""
-    previous: Mapping[int, int] = NO_EPOCHS
-    """Of live brokers, the incarnation before theirs, since which they have lost nothing; -1 or none where they may have."""
+    previous: Mapping[int, Sequence[int]] = NO_EPOCHS
+    """Of live brokers, the incarnations before theirs since which they have lost nothing."""
     suspected: Collection[int] = ()
     """Live brokers that do not answer: of several that may be elected one of the others is."""
 
@@ -77,7 +77,7 @@ def _lost(state: PartitionState, candidates: Candidates) -> Sequence[int]:
     is_led = live.get(state.leader) == state.leader_broker_epoch and state.leader in state.isr
     joined = dict(state.joined)
     lost = [replica for replica in candidates.lossy if replica not in joined]
-    lost += (replica for replica, epoch in state.joined if epoch not in (live.get(replica, epoch), previous.get(replica)))
+    lost += (replica for replica, epoch in state.joined if epoch not in (live.get(replica, epoch), *previous.get(replica, ())))
     return [replica for replica in lost if not (is_led and replica == state.leader)]
 
 

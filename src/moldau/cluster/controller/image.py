@@ -135,7 +135,7 @@ class ClusterImage:
         self.brokers: dict[int, LiveBroker] = {}
         self.live: dict[int, int] = {}
         """The incarnation of each live broker."""
-        self._previous: dict[int, int] = {}
+        self._previous: dict[int, tuple[int, ...]] = {}
         """As of `LiveBroker`."""
         self.incarnations: dict[int, int] = {}
         """The last incarnation of each broker, live or not, that elections have taken account of."""
@@ -166,14 +166,14 @@ class ClusterImage:
         before = self.live
         self.brokers = brokers
         self.live = {broker_id: broker.epoch for broker_id, broker in brokers.items()}
-        self._previous = {broker_id: broker.previous_epoch for broker_id, broker in brokers.items()}
+        self._previous = {broker_id: broker.previous_epochs for broker_id, broker in brokers.items()}
         self.shutting_down = {each: epoch for each, epoch in self.shutting_down.items() if self.live.get(each) == epoch}
         self.offline = {each: partitions for each, partitions in self.offline.items() if before.get(each) == self.live.get(each)}
         self.suspected = {each: epoch for each, epoch in self.suspected.items() if self.live.get(each) == epoch}
         self.drained = {each: epoch for each, epoch in self.drained.items() if each in self.shutting_down}
         self.lossy = {}
         for broker_id, broker in brokers.items():
-            if self.incarnations.setdefault(broker_id, broker.epoch) not in (broker.epoch, broker.previous_epoch):
+            if self.incarnations.setdefault(broker_id, broker.epoch) not in (broker.epoch, *broker.previous_epochs):
                 self.lossy[broker_id] = broker.epoch
             else:
                 self.incarnations[broker_id] = broker.epoch

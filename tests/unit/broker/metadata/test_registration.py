@@ -29,14 +29,14 @@ class World:
         self.session = self.tree.session()
         self.registered: list[tuple[int, int]] = []
         self.failures: list[CoordinationError] = []
-        self.previous_epoch = -1
+        self.clean_epoch = -1
 
     def start(self) -> None:
         store = MetadataStore(self.session)
         info = BrokerInfo(3, ENDPOINTS, "rack")
         Registration(
             store, self.clock, info,
-            registered=lambda *each: self.registered.append(each), failed=self.failures.append, previous_epoch=self.previous_epoch,
+            registered=lambda *each: self.registered.append(each), failed=self.failures.append, clean_epoch=self.clean_epoch,
         )  # fmt: skip
 
     def take_id(self, session: FakeSession) -> None:
@@ -96,11 +96,13 @@ def test_a_lost_answer_is_one_registration(world: World, expires: bool) -> None:
     world.assert_registered_once_more(1)
 
 
-def test_it_names_the_registration_since_which_it_has_lost_nothing(world: World) -> None:
-    """That of its last clean stop, and then, as long as it runs, the one before."""
-    world.previous_epoch = 17
-    for _ in range(2):
-        expected = world.previous_epoch if not world.registered else world.registered[-1][0]
+@pytest.mark.parametrize("clean_epoch", [17, -1])
+def test_it_names_the_registrations_since_which_it_has_lost_nothing(world: World, clean_epoch: int) -> None:
+    """That of its last clean stop, and as long as it runs all that it had: the controller may have seen none but the first."""
+    world.clean_epoch = clean_epoch
+    expected = [17] if clean_epoch == 17 else []
+    for _ in range(3):
+        expected += [each[0] for each in world.registered[-1:]]
         if not world.registered:
             world.start()
         else:
@@ -109,7 +111,7 @@ def test_it_names_the_registration_since_which_it_has_lost_nothing(world: World)
         world.clock.settle()
         node = world.node()
         assert node is not None
-        assert decode_broker(PATH, node.data).previous_epoch == expected
+        assert decode_broker(PATH, node.data).previous_epochs == tuple(expected)
 
 
 def test_what_this_session_has_registered_already_counts(world: World) -> None:
