@@ -182,5 +182,5 @@ time.sleep(0.5)
 
 def test_a_spark_that_is_ended_while_tasks_run_prints_no_traceback() -> None:
     """Ctrl-C while a load is at work."""
-    done = subprocess.run([sys.executable, "-c", ENDED_SPARK], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([sys.executable, "-c", ENDED_SPARK], capture_output=True, text=True, check=False, timeout=LIMIT_S)
     assert (done.stdout, done.stderr) == ("ended\n", "")
