@@ -29,7 +29,7 @@ from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVER
 from moldau.log.config import UNLIMITED, LogConfig
 from moldau.log.directory import LogDirectory
 from moldau.log.housekeeping import Removals
-from moldau.log.loading import Loader, format_move_mark, unmark_copy
+from moldau.log.loading import Loader, format_move_mark, mark_dropped
 from moldau.log.log_set import FutureLog, LogSet, Placement
 from moldau.log.names import MOVE_MARK, FolderKind, marked_name
 from moldau.log.partition_log import FlushJob, PartitionLog
@@ -262,7 +262,7 @@ class FutureLogs:
         try:
             self._finish(future, log)
         except (StorageError, PeerError) as error:
-            self._unmark(future)
+            self._mark_dropped(future)
             self.failed(future, error, now_ms)
             return None
         del self._logs.futures[future.topic_partition]
@@ -286,9 +286,9 @@ class FutureLogs:
         future.log = None
         self._files.write_atomically(f"{future.folder}/{MOVE_MARK}", format_move_mark(future.topic_partition, is_whole=True))
 
-    def _unmark(self, future: FutureLog) -> None:
+    def _mark_dropped(self, future: FutureLog) -> None:
         with contextlib.suppress(StorageError):
-            unmark_copy(self._files, future.folder)
+            future.folder = mark_dropped(self._files, future.directory, future.folder)
 
     def _leave(self, placement: Placement, future: FutureLog, now_ms: int) -> None:
         """Have the next start find the copy. StorageError: the log is offline; where it is still in its folder, the copy goes."""
@@ -298,7 +298,7 @@ class FutureLogs:
         except StorageError as error:
             future.directory.forget(placement.topic_partition)
             if self._files.exists(placement.folder):
-                self._unmark(future)
+                self._mark_dropped(future)
                 self._remove(future, now_ms)
             self._logs.storage_failed(placement.directory, error)
             raise

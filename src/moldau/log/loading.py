@@ -46,10 +46,12 @@ def parse_move_mark(content: bytes) -> tuple[TopicPartition, bool] | None:
     return folder.topic_partition, state == _WHOLE
 
 
-def unmark_copy(files: FileSystem, folder: str) -> None:
-    """Have no start take a copy for a log, durably: it may outlive the partition. StorageError."""
-    files.remove(f"{folder}/{MOVE_MARK}")
-    files.sync_directory(folder)
+def mark_dropped(files: FileSystem, directory: LogDirectory, folder: str) -> str:
+    """Have no start take a copy for a log, durably: it may outlive the partition. Its new path, which a start removes. StorageError."""
+    path = folder.removesuffix(FolderKind.FUTURE.value) + FolderKind.DELETE.value
+    files.rename(folder, path)
+    files.sync_directory(directory.path)
+    return path
 
 
 class DuplicateFolderError(WorldError):
@@ -116,13 +118,13 @@ class Loader:
         for path in self._futures.pop(directory.path, ()):
             mark = f"{path}/{MOVE_MARK}"
             found = parse_move_mark(self._files.read(mark)) if self._files.exists(mark) else None
+            is_empty = set(self._files.list(path)) <= {f"{MOVE_MARK}.tmp"}  # a crash came before the mark
             is_log = found is not None and found[1] and found[0] not in self._logs.placements
             if found is not None and is_log and sees_all:
                 self._take_over(directory, found[0], path, now_ms)
-            elif found is not None and not is_log and finish_deletions:
-                if found[1]:
-                    unmark_copy(self._files, path)
-                self._removals.add_copy(now_ms, directory, path, self._files)
+            elif (is_empty or (found is not None and not is_log)) and finish_deletions:
+                dropped = mark_dropped(self._files, directory, path) if found is not None and found[1] else path
+                self._removals.add_copy(now_ms, directory, dropped, self._files)
             else:
                 _LOG.warning("folder left alone: path=%s", path)
 

@@ -395,7 +395,7 @@ def test_a_power_cut_at_any_operation_of_a_move_leaves_one_log_with_everything()
             assert values_of(world.log) == [*found, b"more"], (seed, number)
             world.keep_house()
             world.keep_house()
-            assert len(world.folders()) <= 2, "a folder without a mark is left alone"
+            assert len(world.folders()) == 1, (seed, number)
         assert number > 40, "the disk was used"
 
 
@@ -433,6 +433,15 @@ def test_a_whole_copy_waits_for_the_directory_that_may_have_the_log() -> None:
         world.crash()
         assert world.log.directory == ("/b/t-0" if is_renamed else "/a/t-0")
         assert values_of(world.log) == TEN
+
+
+def test_a_whole_copy_whose_log_is_there_is_removed_also_after_another_crash() -> None:
+    world = cut_while_taken_over("/t-0")
+    world.start()
+    world.crash()
+    world.keep_house()
+    assert world.folders() == ["/a/t-0"]
+    assert values_of(world.log) == TEN
 
 
 def test_a_log_whose_folder_cannot_be_renamed_is_offline_until_a_start_finds_it() -> None:
