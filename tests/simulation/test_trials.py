@@ -16,6 +16,7 @@ from moldau.testing.simulation.nemesis import Fault
 from moldau.testing.simulation.options import Options, draw_options
 from moldau.testing.simulation.trial import Script, TrialResult, run_trial
 from moldau.testing.simulation.workloads import Workload
+from moldau.testing.simulation.workloads.moving_logs import move_logs
 from moldau.testing.simulation.workloads.plain import read, write
 
 pytestmark = pytest.mark.system
@@ -34,6 +35,21 @@ def test_a_run_is_repeated_with_all_its_faults() -> None:
     verdicts = [run_trial(draw_options(38), WORKLOADS) for _ in range(2)]
     assert verdicts[0].crc == verdicts[1].crc
     assert len(verdicts[0].done) > 10
+
+
+def test_a_run_is_repeated_with_its_moves_between_directories() -> None:
+    options = Options(5, faults={"kill": 3.0}, faults_s=20.0, operations=200, directories=2)
+    verdicts = [run_trial(options, [*WORKLOADS, ("move_logs", move_logs)]) for _ in range(2)]
+    assert verdicts[0].crc == verdicts[1].crc
+    assert not verdicts[0].failures, str(verdicts[0])
+    assert verdicts[0].reached["log: a copy took the place of its log"] > 5
+
+
+def test_many_but_not_all_of_the_seeds_with_two_directories_move_logs() -> None:
+    seeds = [options for seed in range(300) if (options := options_of(seed)).directories == 2]
+    for several in (False, True):
+        moving = ["move_logs" in options.clients for options in seeds if (options.brokers > 1) is several]
+        assert 0.5 < sum(moving) / len(moving) < 0.9
 
 
 def power_cuts(**settings: object) -> TrialResult:

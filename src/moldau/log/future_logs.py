@@ -191,7 +191,6 @@ class FutureLogs:
             if records:
                 copy.append_as_follower(memoryview(records), now_ms)
             elif copy.log_end_offset < log.log_end_offset:
-                reached("log: a copy ended before a hole")
                 copy.skip_to(log.log_end_offset, now_ms)
         except (StorageError, PeerError) as error:
             self.failed(future, error, now_ms)
@@ -326,6 +325,7 @@ class FutureLogs:
             raise
         moved.take_high_watermark()
         moved.high_watermark = None
+        reached("log: a copy took the place of its log")
         mark = f"{folder}/{MOVE_MARK}"
         self._removals.add(now_ms, directory, mark, partial(_remove_mark, self._files, directory.path, mark))
         _LOG.info("log moved to another directory: partition=%s path=%s", key, folder)

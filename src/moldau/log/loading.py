@@ -22,6 +22,7 @@ from moldau.log.producer_bound import ProducerBound
 from moldau.model.errors import CorruptBatchError, MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem, MissingFileError, NotRegularError
+from moldau.ports.probe import reached
 
 _LOG = logging.getLogger(__name__)
 
@@ -133,6 +134,7 @@ class Loader:
         folder = f"{directory.path}/{name}"
         self._files.rename(path, folder)
         self._files.sync_directory(directory.path)
+        reached("log: a start took a copy for the log")
         _LOG.warning("log moved from another directory, which a crash has interrupted: path=%s", folder)
         self._load_log(directory, Folder(name, FolderKind.LOG, topic_partition), folder, now_ms, is_directory=True)
         self._files.remove(f"{folder}/{MOVE_MARK}")

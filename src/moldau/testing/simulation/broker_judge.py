@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from moldau.testing.history.history import Outage
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.invariants import Invariants
+from moldau.testing.simulation.moving import check_directories, moved
 from moldau.testing.simulation.power_cuts import PowerCuts
 from moldau.testing.simulation.replay import check_coordinators, logs_of, replay
 from moldau.testing.simulation.simulation import Simulation
@@ -39,6 +40,7 @@ class BrokerJudge:
         if not can_hang:
             simulation.history.healed(outage)
         await clients_end()
+        await moved(simulation, simulation.hosts)
         await decided(simulation, cuts.may_hang)
         await _abort_hanging(simulation)
         if can_hang:  # until then records may wait for such a transaction
@@ -50,6 +52,7 @@ class BrokerJudge:
     def finish(self) -> None:
         """All has been read."""
         self._invariants.check_all()
+        check_directories(self._simulation.hosts)
 
 
 async def _abort_hanging(simulation: Simulation) -> None:

@@ -13,13 +13,27 @@ from moldau.testing.simulation.cluster_faults import ClusterFaults
 from moldau.testing.simulation.cluster_invariants import ClusterInvariants
 from moldau.testing.simulation.convergence import check_replicas, converge
 from moldau.testing.simulation.loss_budget import LossBudget
+from moldau.testing.simulation.moving import check_directories, moved
 from moldau.testing.simulation.nemesis import Nemesis
 from moldau.testing.simulation.replay import check_coordinators, logs_of_leaders, replay
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.tree_invariants import TreeInvariants
 from moldau.testing.simulation.waiting import decided
 
-PATIENT = ("commit_plainly", "compact", "copy", "delete", "join", "look", "read", "succeed", "transact", "write", "write_carelessly")
+PATIENT = (
+    "commit_plainly",
+    "compact",
+    "copy",
+    "delete",
+    "join",
+    "look",
+    "move_logs",
+    "read",
+    "succeed",
+    "transact",
+    "write",
+    "write_carelessly",
+)
 """Clients that wait for no broker in particular."""
 LOSING = ("flip_bit", "fail_sync", "misdirect_write", "power_cut")
 """Faults that may take what was not synced."""
@@ -67,6 +81,7 @@ class ClusterJudge:
             simulation.history.healed(outage)
             budget.left = 0
         await clients_end()
+        await moved(simulation, self._hosts.values())
         await converge(simulation, self._hosts)
         await self._check_coordinators()
 
@@ -109,6 +124,7 @@ class ClusterJudge:
         """All has been read."""
         self._invariants.check_all()
         check_replicas(self._simulation, self._hosts)
+        check_directories(self._hosts.values())
 
 
 def _minimum(settings: dict[str, object]) -> int:

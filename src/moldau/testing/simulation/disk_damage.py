@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator
 from random import Random
 
 from moldau.testing.simulation.process import Host
-from moldau.testing.simulation.reader import folders_of, unsynced_batches
+from moldau.testing.simulation.reader import logs_on, unsynced_batches
 
 _CHECKED_FROM = 21
 """Where a batch begins to be covered by its checksum."""
@@ -17,15 +17,14 @@ def damage(host: Host, topics: Collection[str], random: Random, harm: Harm) -> l
     """Harm a record of these topics that is not known to be synced, or an index or a snapshot, which can be made again; what was hurt."""
     disk = host.disk
     places = [
-        (folder, place)
-        for directory in host.directories
-        for folder in folders_of(disk, directory)
-        if folder.rpartition("-")[0] in topics
-        for place in unsynced_batches(disk, directory, folder)
+        (log.partition, place)
+        for log in logs_on(disk, host.directories)
+        if log.partition.rpartition("-")[0] in topics
+        for place in unsynced_batches(disk, log)
     ]
     if places and random.random() < 0.7:
-        folder, (path, position, size) = random.choice(places)
-        disk.damaged[folder] = None
+        partition, (path, position, size) = random.choice(places)
+        disk.damaged[partition] = None
         harm(host, random, path, position + _CHECKED_FROM, size - _CHECKED_FROM)
         return ["records damaged"]
     if derived := [path for path in _derived_files(host) if disk.contents(path)]:
@@ -46,9 +45,7 @@ def misdirect(host: Host, random: Random, path: str, position: int, _length: int
 
 
 def _derived_files(host: Host) -> Iterator[str]:
-    disk = host.disk
-    for directory in host.directories:
-        for folder in folders_of(disk, directory):
-            for name in disk.names(f"{directory}/{folder}"):
-                if name.endswith(_DERIVED):
-                    yield f"{directory}/{folder}/{name}"
+    for log in logs_on(host.disk, host.directories):
+        for name in host.disk.names(log.path):
+            if name.endswith(_DERIVED):
+                yield f"{log.path}/{name}"

@@ -2,15 +2,29 @@
 
 from collections.abc import Collection
 
-from moldau.testing.simulation.options import MANY_PRODUCERS, Options, draw_cluster, draw_options, draw_racks, generator
-from moldau.testing.simulation.workloads import OF_A_CLUSTER, TRANSACTIONAL, WORKLOADS, Workload
+from moldau.broker.replicas.directory_moves import RATE
+from moldau.testing.simulation.options import (
+    MANY_PRODUCERS,
+    Options,
+    draw_cluster,
+    draw_options,
+    draw_racks,
+    generator,
+    log_uniform,
+)
+from moldau.testing.simulation.workloads import OF_A_CLUSTER, OF_TWO_DIRECTORIES, TRANSACTIONAL, WORKLOADS, Workload
 
 CLIENTS_MIN, CLIENTS_MAX = 2, 8
 CLUSTERS = 0.5
 """So many of the runs have several brokers."""
+MOVING = 0.75
+"""So many of the runs with two directories move logs."""
+COPYING_BYTES = 20, 5_000
+"""A second, of the logs that move slowly."""
 LOSING = ("power_cut", "fail_sync", "fail_directory")
 """Faults that may take what was not synced."""
-ALONE = tuple(name for name in WORKLOADS if name not in OF_A_CLUSTER)
+OF_ALL = tuple(name for name in WORKLOADS if name not in OF_TWO_DIRECTORIES)
+ALONE = tuple(name for name in OF_ALL if name not in OF_A_CLUSTER)
 
 
 def draw_clients(seed: int, workloads: Collection[str] = ALONE) -> list[str]:
@@ -31,14 +45,25 @@ def options_of(seed: int) -> Options:
     if generator(seed, "brokers").random() < CLUSTERS:
         draw_cluster(options)
         draw_racks(options)
-        options.clients = draw_clients(seed, WORKLOADS)
+        options.clients = draw_clients(seed, OF_ALL)
         options.damaged_topics = ["plain", "copies", "__consumer_offsets", "__transaction_state"]
     else:
         options.clients = draw_clients(seed)
         settle(options)
     if "administrate" in options.clients and _is_transactional(options):
         options.settings["producer.ids.max"] = MANY_PRODUCERS
+    if options.directories > 1:
+        draw_moves(options)
     return options
+
+
+def draw_moves(options: Options) -> None:
+    """Have logs move between directories in many of the runs, slowly in some: a copy then sees more of what happens to its log."""
+    random = generator(options.seed, "options/moves")
+    if random.random() < MOVING:
+        options.clients.append("move_logs")
+        if random.random() < 0.5:
+            options.settings[RATE] = int(log_uniform(random, *COPYING_BYTES))
 
 
 def _is_transactional(options: Options) -> bool:

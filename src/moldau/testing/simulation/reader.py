@@ -6,7 +6,7 @@ do not fall.
 """
 
 from base64 import urlsafe_b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ _BATCH = Struct(">qiiBIhi")
 """Base offset, length, leader epoch, magic, checksum, attributes, last offset delta."""
 _LENGTH_FROM, _CHECKED_FROM, _BYTES_MIN = 12, 21, 61
 _RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+_FUTURE, _MOVE_MARK = "-future", "moldau-move"
 
 
 class DiskLogEnd(NamedTuple):
@@ -29,31 +30,57 @@ class DiskLogEnd(NamedTuple):
     """The newest leader epoch of its records; -1 without any."""
 
 
-def ends_of_logs(disk: SimulatedDisk, directories: Iterable[str], *, cached: bool = True) -> dict[tuple[bytes, int], DiskLogEnd]:
+def ends_of_logs(disk: SimulatedDisk, directories: Collection[str], *, cached: bool = True) -> dict[tuple[bytes, int], DiskLogEnd]:
     """By topic id and index where the log of a partition ends after recovery. A folder where compaction has not ended is left out, and so
     is one that never held a record beside one of the same partition that did.
 
     `cached`: see `SimulatedDisk.contents`.
     """
     ends: dict[tuple[bytes, int], DiskLogEnd] = {}
-    for directory in directories:
-        points = recovery_points(disk, directory)
-        for folder in folders_of(disk, directory):
-            path = f"{directory}/{folder}"
-            bases, topic_id = bases_of(disk, path), _topic_id(disk, path)
-            if bases and topic_id is not None:
-                key, end = (topic_id, int(folder.rpartition("-")[2])), _end_of(disk, path, bases, points.get(folder, 0), cached=cached)
-                ends[key] = max(ends.get(key, end), end)
+    points = {directory: recovery_points(disk, directory) for directory in directories}
+    for log in logs_on(disk, directories):
+        bases, topic_id = bases_of(disk, log.path), _topic_id(disk, log.path)
+        if bases and topic_id is not None:
+            point = points[log.directory].get(log.partition, 0)
+            key, end = (topic_id, int(log.partition.rpartition("-")[2])), _end_of(disk, log.path, bases, point, cached=cached)
+            ends[key] = max(ends.get(key, end), end)
     return ends
+
+
+class LogOnDisk(NamedTuple):
+    """A folder that a start takes for a log."""
+
+    directory: str
+    path: str
+    partition: str
+    """Topic and number; its name, but for a copy."""
+
+
+def logs_on(disk: SimulatedDisk, directories: Collection[str]) -> Iterator[LogOnDisk]:
+    """The folders of partitions; and of those that have none in any directory the copies that are whole, which take their places."""
+    found = [LogOnDisk(each, f"{each}/{folder}", folder) for each in directories for folder in folders_of(disk, each)]
+    yield from found
+    names = dict.fromkeys(log.partition for log in found)
+    for directory in directories:
+        for path in copies_in(disk, directory):
+            state, _, partition = _contents_of(disk, f"{path}/{_MOVE_MARK}").decode().partition(" ")
+            if state == "whole" and partition not in names:
+                yield LogOnDisk(directory, path, partition)
+
+
+def copies_in(disk: SimulatedDisk, directory: str) -> Iterator[str]:
+    """The paths of copies that have not taken the place of a log."""
+    return (f"{directory}/{folder}" for folder in disk.names(directory) if folder.endswith(_FUTURE))
+
+
+def _contents_of(disk: SimulatedDisk, path: str) -> bytes:
+    return disk.contents(path) if disk.exists(path) else b""
 
 
 def _topic_id(disk: SimulatedDisk, path: str) -> bytes | None:
     """The topic's id that a folder carries."""
-    metadata = f"{path}/partition.metadata"
-    if not disk.exists(metadata):
-        return None
-    lines = disk.contents(metadata).decode().split("\n")
-    return urlsafe_b64decode(lines[1].removeprefix("topic_id: ") + "==")
+    lines = _contents_of(disk, f"{path}/partition.metadata").decode().split("\n")
+    return urlsafe_b64decode(lines[1].removeprefix("topic_id: ") + "==") if len(lines) > 1 else None
 
 
 class Place(NamedTuple):
@@ -64,12 +91,11 @@ class Place(NamedTuple):
     size: int
 
 
-def unsynced_batches(disk: SimulatedDisk, directory: str, folder: str) -> Iterator[Place]:
+def unsynced_batches(disk: SimulatedDisk, log: LogOnDisk) -> Iterator[Place]:
     """The batches of a log that are not known to be on disk: those after its recovery point, which a start after a crash checks."""
-    point = recovery_points(disk, directory).get(folder, 0)
-    path = f"{directory}/{folder}"
-    for base in bases_of(disk, path):
-        file = f"{path}/{base:020}.log"
+    point = recovery_points(disk, log.directory).get(log.partition, 0)
+    for base in bases_of(disk, log.path):
+        file = f"{log.path}/{base:020}.log"
         data, position = disk.contents(file), 0
         while position + _BYTES_MIN <= len(data):
             offset, length, *_ = _BATCH.unpack_from(data, position)
@@ -111,10 +137,8 @@ def bases_of(disk: SimulatedDisk, path: str) -> list[int]:
 
 def recovery_points(disk: SimulatedDisk, directory: str) -> dict[str, int]:
     """The recovery points of a directory, by folder."""
-    if not disk.exists(f"{directory}/{_RECOVERY_POINTS}"):
-        return {}
     points = {}
-    for line in disk.contents(f"{directory}/{_RECOVERY_POINTS}").decode().split("\n")[2:]:
+    for line in _contents_of(disk, f"{directory}/{_RECOVERY_POINTS}").decode().split("\n")[2:]:
         words = line.split()
         if len(words) == 3:
             points[f"{words[0]}-{words[1]}"] = int(words[2])

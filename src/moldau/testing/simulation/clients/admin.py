@@ -6,6 +6,12 @@ from typing import Any
 from moldau.model.errors import ErrorCode, known_error
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.cluster import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from moldau.protocol.messages.configs import IncrementalAlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResource
 from moldau.protocol.messages.group_admin import DescribeGroupsRequest
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -44,15 +50,15 @@ from moldau.protocol.messages.transaction_admin import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Brokers, CoordinatorType, check
+from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Address, Brokers, CoordinatorType, check
 from moldau.testing.simulation.clients.context import ClientContext
 
 INSIST_S = 120.0
 """Twice as long as faults happen in a run: who gives up has asked for a minute without faults."""
 LATEST = -1
 EARLIEST = -2
-_TOPIC = 2
-"""The kind of resource whose configurations are altered."""
+_TOPIC, _BROKER = 2, 4
+"""Kinds of resources whose configurations are altered."""
 _SET, _DELETE = 0, 1
 _DEFAULT = -1
 """Of the brokers, for the number of replicas."""
@@ -130,12 +136,19 @@ class SimulatedAdmin:
 
     async def configure_topic(self, name: str, configs: Mapping[str, object | None]) -> None:
         """Set configurations; None: back to the default."""
+        await self._configure(_TOPIC, name, configs)
+
+    async def configure_brokers(self, configs: Mapping[str, object | None]) -> None:
+        """The same of all brokers."""
+        await self._configure(_BROKER, "", configs)
+
+    async def _configure(self, kind: int, name: str, configs: Mapping[str, object | None]) -> None:
         changes = [
             IncrementalAlterableConfig(key, _DELETE if value is None else _SET, None if value is None else str(value))
             for key, value in configs.items()
         ]
-        request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(_TOPIC, name, changes)])
-        await self._change(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, name, None)
+        request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(kind, name, changes)])
+        await self._change(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, name or "brokers", None)
 
     # Replicas
 
@@ -211,6 +224,32 @@ class SimulatedAdmin:
             return len((await self.brokers.topic(topic)).leaders)
 
         return await self.brokers.insist(ask, INSIST_S)
+
+    # Log directories of one broker, which is asked once
+
+    async def log_dirs(self, broker: Address) -> dict[str, list[TopicPartition]]:
+        """The directories that are in service, and whose replicas they have: copies that grow there are left out. WorldError."""
+        connection = await self.brokers.connection(broker)
+        response = await connection.send(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(None), timeout_s=REQUEST_TIMEOUT_S)
+        return {
+            found.log_dir: [
+                TopicPartition(topic.name, each.partition_index)
+                for topic in found.topics
+                for each in topic.partitions
+                if not each.is_future_key
+            ]
+            for found in response.results
+            if not found.error_code
+        }
+
+    async def move_log(self, broker: Address, partition: TopicPartition, path: str) -> None:
+        """Begin to move a replica to a directory; to the one that it is in: call off what was begun. PeerError, WorldError."""
+        request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(partition.topic, [partition.partition])])])
+        connection = await self.brokers.connection(broker)
+        response = await connection.send(ApiKey.ALTER_REPLICA_LOG_DIRS, request, timeout_s=REQUEST_TIMEOUT_S)
+        for topic in response.results:
+            for found in topic.partitions:
+                check(found.error_code, f"partition {partition}")
 
     # Look-ups
 

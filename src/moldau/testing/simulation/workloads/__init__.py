@@ -7,6 +7,7 @@ from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.workloads.administrating import administrate, look
 from moldau.testing.simulation.workloads.joining import commit_plainly, join
 from moldau.testing.simulation.workloads.keeping import compact, delete
+from moldau.testing.simulation.workloads.moving_logs import move_logs
 from moldau.testing.simulation.workloads.plain import read, write, write_carelessly
 from moldau.testing.simulation.workloads.rearranging import rearrange
 from moldau.testing.simulation.workloads.transactional import copy, succeed, transact
@@ -21,6 +22,7 @@ WORKLOADS: Mapping[str, Workload] = {
     "delete": delete,
     "join": join,
     "look": look,
+    "move_logs": move_logs,
     "read": read,
     "rearrange": rearrange,
     "succeed": succeed,
@@ -30,5 +32,7 @@ WORKLOADS: Mapping[str, Workload] = {
 }
 OF_A_CLUSTER = ("rearrange",)
 """Those that need several brokers."""
+OF_TWO_DIRECTORIES = ("move_logs",)
+"""Those that need several log directories. They are drawn apart from the others."""
 TRANSACTIONAL = ("copy", "succeed", "transact")
 """Those that rely on the coordinator of transactions."""
