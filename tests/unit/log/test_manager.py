@@ -514,6 +514,9 @@ def test_what_is_no_partition_is_left_alone() -> None:
     restart(disk).shutdown()
     for name in ("lost+found", "__cluster_metadata-0", "t-0.0123-future", "t-1.0123-stray"):
         disk.make_directory(f"/data/{name}")
+    disk.write_atomically(
+        "/data/t-0.0123-future/00000000000000000000.log", b"of another system: an empty folder is ours, from before a crash"
+    )
     disk.write_atomically("/data/notes-1", b"a file, not a folder")
     before = [name for name in disk.list("/data") if not name.startswith(".")]
     manager = restart(disk)
