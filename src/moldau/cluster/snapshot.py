@@ -13,8 +13,8 @@ from moldau.model.value import Value
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 LISTED_S = 3.0
-"""Clients still find a departed broker for so long. librdkafka (2.16) that learns by one answer that a partition has a new leader and that
-the earlier leader's broker is not listed any more takes the partition from both, and looks again a second later.
+"""Clients that look for leaders still find a departed broker for so long. librdkafka (2.16) that learns by one answer that a partition has
+a new leader and that the earlier leader's broker is not listed any more takes the partition from both, and looks again a second later.
 """
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

@@ -64,7 +64,8 @@ class WithoutListener(NamedTuple):
 
 
 def describe_metadata(services: Services, message: MetadataRequest, request: Request, reply: Reply) -> Steps:
-    """Tell of all topics (null, or an empty list in version 0), or of some. Brokers that have just departed are listed for a while.
+    """Tell of all topics (null, or an empty list in version 0), or of some. To a client that looks for the leaders of some, brokers that
+    have just departed are listed for a while: others, as administrators, want to know which are live.
 
     Codes by topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST for an id in a version that
     knows none and for neither name nor id, and those of creating a topic.
@@ -81,9 +82,10 @@ def describe_metadata(services: Services, message: MetadataRequest, request: Req
     if message.include_topic_authorized_operations:
         topics = [_with_operations(topic) for topic in topics]
     snapshot = services.metadata
+    departed = services.departed_brokers() if message.topics else ()
     reply(
         MetadataResponse(
-            brokers=[MetadataResponseBroker(*each) for each in broker_addresses(services, request, services.departed_brokers())],
+            brokers=[MetadataResponseBroker(*each) for each in broker_addresses(services, request, departed)],
             cluster_id=snapshot.cluster_id,
             controller_id=snapshot.controller_id,
             topics=topics,

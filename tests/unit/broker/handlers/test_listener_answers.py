@@ -63,22 +63,25 @@ def test_brokers_are_named_by_the_clients_listener_and_left_out_without_it(
 
 
 def test_a_broker_that_has_departed_is_listed_in_metadata_for_three_seconds_more(broker: Administered) -> None:
-    """A client learns first of the new leaders, and then that there is no such broker; who describes the cluster wants those that live."""
+    """A client that looks for leaders learns first of new ones, and then that there is no such broker; others want those that live."""
 
-    def listed() -> list[int]:
-        return [each.node_id for each in broker.ask(MetadataRequest([]), 13, MetadataResponse).brokers]
+    def listed(*, topics: list[MetadataRequestTopic] | None) -> list[int]:
+        return [each.node_id for each in broker.ask(MetadataRequest(topics, False), 13, MetadataResponse).brokers]
+
+    named = [MetadataRequestTopic(name="t")]
 
     came_in_by(broker, "INTERNAL")
     cache, clock = broker.broker.cache, broker.clock
     live = [each for each in broker.metadata.brokers.values() if each.broker_id != BOTH.broker_id]
     cache.note_departed(live, clock.monotonic())
     cache.snapshot = broker.metadata.updated(live, 0, (), (), {})
-    assert listed() == [0, 2, 1]
+    assert listed(topics=named) == [0, 2, 1]
     assert [each.broker_id for each in broker.ask(DescribeClusterRequest(), 1, DescribeClusterResponse).brokers] == [0, 2]
+    assert listed(topics=[]) == listed(topics=None) == [0, 2]
     broker.clock.advance(2.9)
-    assert listed() == [0, 2, 1]
+    assert listed(topics=named) == [0, 2, 1]
     broker.clock.advance(0.1)
-    assert listed() == [0, 2]
+    assert listed(topics=named) == [0, 2]
     cache.note_departed([*live, BOTH], clock.monotonic())
     assert cache.departed(clock.monotonic()) == [], "it is back"
 
