@@ -21,6 +21,8 @@ MOVING = 0.75
 """So many of the runs with two directories move logs."""
 COPYING_BYTES = 20, 5_000
 """A second, of the logs that move slowly."""
+BUSY_TWICE = {"administrate", "move_logs"}
+"""Workloads beside which one open transaction counts in several logs: a new producer could be refused at a small bound."""
 LOSING = ("power_cut", "fail_sync", "fail_directory")
 """Faults that may take what was not synced."""
 OF_ALL = tuple(name for name in WORKLOADS if name not in OF_TWO_DIRECTORIES)
@@ -50,10 +52,10 @@ def options_of(seed: int) -> Options:
     else:
         options.clients = draw_clients(seed)
         settle(options)
-    if "administrate" in options.clients and _is_transactional(options):
-        options.settings["producer.ids.max"] = MANY_PRODUCERS
     if options.directories > 1:
         draw_moves(options)
+    if _is_transactional(options) and not BUSY_TWICE.isdisjoint(options.clients):
+        options.settings["producer.ids.max"] = MANY_PRODUCERS
     return options
 
 

@@ -76,9 +76,10 @@ COORDINATORS = table(
         integer(
             "producer.ids.max",
             30_000,
-            "Most producers that all partitions remember together; one counts in each partition that it writes to, and takes 600 bytes "
-            "there, 1,600 once it has written five batches. A new one evicts the one that has been idle for longest; those "
-            "with an open transaction are never forgotten, and where there are only such a new one is refused with POLICY_VIOLATION.",
+            "Most producers that all partitions remember together; one counts in each partition that it writes to, twice while the log "
+            "moves to another directory, and takes 600 bytes there, 1,600 once it has written five batches. A new one evicts the one that "
+            "has been idle for longest; those with an open transaction are never forgotten, and where there are only such a new one is "
+            "refused with POLICY_VIOLATION.",
             allowed=at_least(1),
             mode=CLUSTER,
             own=True,
