@@ -33,6 +33,8 @@ KILLS = 20 if TORTURE else 2
 CORES = 2 if TORTURE else 1
 """For Spark: with so few events a second one only makes the first wait."""
 
+BROKER = {b"serve", b"moldau.assembly.local_cluster.broker_process"}
+"""What is among the words of a broker's process: one alone, one of a cluster."""
 AWAY = r"producer \S+: broker \S+ is away: .+; the connection is retried"
 
 LASTING = ("input", "topic", "read", "bad_lines", "dead_letters", "planted_lines", "complete")
@@ -93,7 +95,7 @@ def brokers_of(directory: Path) -> list[int]:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"serve" in words and any(word.startswith(str(directory).encode()) for word in words):
+            if BROKER.intersection(words) and any(str(directory).encode() in word for word in words):
                 found.append(int(entry.name))
     return found
 

@@ -5,11 +5,13 @@ broker serves the rest.
 """
 
 import os
+from collections.abc import Iterable
 
 from moldau.adapters.usable_directory import check_usable
 from moldau.log.checkpoints import OFFSET_CHECKPOINTS
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.names import METADATA_FOLDER, parse_folder
+from moldau.model.errors import StorageError
 
 ROOM_BYTES = 256 * 1024
 """A new directory has to take this much: metadata store, identity, checkpoints."""
@@ -18,6 +20,21 @@ ROOM_BYTES = 256 * 1024
 _OF_DATA_DIRECTORIES = (META_PROPERTIES, *OFFSET_CHECKPOINTS, METADATA_FOLDER, "bootstrap.checkpoint")
 """What the names of files begin with that only brokers write, Kafka's too; those of a start that was killed are longer."""
 _OF_FILE_SYSTEMS = ("lost+found",)
+
+
+def check_given(paths: Iterable[str], store: str, *, strangers: bool = False) -> None:
+    """StorageError for what cannot be meant: a file, and without `strangers` a directory of other files, as that of a program."""
+    for path in paths:
+        if os.path.isfile(path):
+            raise StorageError("is a file, not a directory", path=path)
+        found = [] if strangers else strangers_in(path, store)
+        if found:
+            names = ", ".join([*found[:2], *(["..."] if len(found) > 2 else [])])
+            raise StorageError(
+                f"is no data directory and not empty ({names}); choose another one with --data (log.dirs), "
+                "or start with --adopt to keep data among these files",
+                path=path,
+            )
 
 
 def strangers_in(path: str, store: str) -> list[str]:

@@ -63,6 +63,12 @@ OLDEST = 2
 Phase = Literal["start", "stop"]
 
 
+def collect_again() -> None:
+    """Collect garbage, from here on without a look at what was made until now: called when a start, which collects none, has ended."""
+    gc.freeze()
+    gc.enable()
+
+
 class Collector(Protocol):
     """What is needed of the module `gc`."""
 

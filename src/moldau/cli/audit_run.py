@@ -53,7 +53,7 @@ def run(
     """
     import signal
 
-    from moldau.cli.server_log import set_up_logging
+    from moldau.assembly.server_log import set_up_logging
     from moldau.client.failures import FencedError
     from moldau.model.extras import require
 

@@ -93,7 +93,7 @@ def registry(
     """
     from moldau.assembly.exposure import warn_if_exposed
     from moldau.assembly.interpreter import SWITCH_INTERVAL_S, use_one_heap
-    from moldau.cli.server_log import set_up_logging
+    from moldau.assembly.server_log import set_up_logging
     from moldau.model.extras import require
 
     require("registry", "a schema registry")

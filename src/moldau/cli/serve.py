@@ -2,7 +2,6 @@
 
 import gc
 import os
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -95,9 +94,10 @@ def serve(
         config = _config(listen, advertise, directories, file, settings, zookeeper, metadata)
     except InvalidConfigError as error:
         raise click.UsageError(error.message) from error
-    for directory in config.list("log.dirs"):
-        if os.path.isfile(directory):
-            raise click.ClickException(f"{directory}: is a file, not a directory")
+    from moldau.assembly.data_directory import check_given
+    from moldau.assembly.tree_store import STORE
+
+    check_given(config.list("log.dirs"), STORE, strangers=adopt)
     if registry is not None:
         from moldau.model.extras import require
 
@@ -108,11 +108,9 @@ def serve(
         require("metrics", "--metrics")
     gc.disable()  # until it listens: what is made while starting stays
     from moldau.assembly.process import serve as run
+    from moldau.assembly.server_log import set_up_logging
     from moldau.cli.output import is_output_error
-    from moldau.cli.server_log import set_up_logging
 
-    if not adopt:
-        _refuse_strangers(config.list("log.dirs"))
     set_up_logging(log_level, log_format)
     if registry is not None:
         from moldau.assembly.exposure import warn_if_exposed
@@ -155,21 +153,6 @@ def serve(
             failure = beside.failure
             raise listen_error(failure.strerror or str(failure), failure, "--registry") from failure
         raise beside.failure
-
-
-def _refuse_strangers(directories: Sequence[str]) -> None:
-    """click.ClickException for a directory of other files, as that of a program: most often the name is a slip."""
-    from moldau.assembly.data_directory import strangers_in
-    from moldau.assembly.tree_store import STORE
-
-    for directory in directories:
-        found = strangers_in(directory, STORE)
-        if found:
-            names = ", ".join([*found[:2], *(["..."] if len(found) > 2 else [])])
-            raise click.ClickException(
-                f"{directory}: is no data directory and not empty ({names}); choose another one with --data (log.dirs), "
-                "or start with --adopt to keep data among these files"
-            )
 
 
 def _config(
@@ -227,7 +210,9 @@ def _start_beside(beside: "RegistryBeside", addresses: list[tuple[str, int]], me
     """
     import logging
 
-    _collect_again()
+    from moldau.assembly.interpreter import collect_again
+
+    collect_again()
     where = ",".join(f"{_shown(host)}:{port}" for host, port in addresses)
     logging.getLogger(__name__).info("broker takes requests, its schema registry is starting: addresses=%s", where)
     beside.start(_connectable(*addresses[0]), partial(_print_addresses, addresses, metrics_url))
@@ -255,8 +240,10 @@ def _connectable(host: str, port: int) -> str:
 
 def _announce(addresses: list[tuple[str, int]], metrics_url: str) -> None:
     """The broker has started."""
+    from moldau.assembly.interpreter import collect_again
+
     _print_addresses(addresses, metrics_url)
-    _collect_again()
+    collect_again()
 
 
 def _print_addresses(addresses: list[tuple[str, int]], metrics_url: str) -> None:
@@ -269,12 +256,6 @@ def _print_addresses(addresses: list[tuple[str, int]], metrics_url: str) -> None
 
 def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host or "0.0.0.0"
-
-
-def _collect_again() -> None:
-    """Collections from here on do not look again at what was made until now."""
-    gc.freeze()
-    gc.enable()
 
 
 def _reason(error: OSError) -> str:

@@ -52,6 +52,7 @@ LEFTOVERS_END_S = 10.0
 STOP_LIMIT_S = 120.0
 """Brokers end by themselves within their `shutdown.timeout.ms` and `shutdown.forced.after.ms`."""
 LAST_LINE_BYTES = 4096
+_BROKER = "moldau.assembly.local_cluster.broker_process"
 
 
 class Supervisor:
@@ -86,6 +87,8 @@ class Supervisor:
 
         Processes that it has left are ended. None where no broker has ever served: what was chosen then does not count.
         """
+        if "," in self.directory:
+            raise LocalClusterError(f"{self.directory}: a comma separates directories in log.dirs, so none can have one in its name")
         try:
             os.makedirs(self.directory, exist_ok=True)
             self._lock = os.open(os.path.join(self.directory, LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o600)
@@ -126,12 +129,11 @@ class Supervisor:
         if before is not None:
             before.wait()
             _close_guard(before)
-        command = [sys.executable, "-I", "-S", guarded_child.__file__, sys.executable, "-P", "-m", "moldau.cli.main", "serve"]
-        command += ["--data", os.path.join(self.directory, BROKER_FOLDER, str(broker_id))]
+        command = [sys.executable, "-I", "-S", guarded_child.__file__, sys.executable, "-P", "-m", _BROKER]
         address = f"PLAINTEXT://{broker.address}"
+        directory = os.path.join(self.directory, BROKER_FOLDER, str(broker_id))
         given = (f"broker.id={broker_id}", f"listeners={address}", f"advertised.listeners={address}", self._metadata())
-        for setting in (*self._settings, *given, *self._own_settings.get(broker_id, ())):
-            command += ["--set", setting]
+        command += [*self._settings, *given, *self._own_settings.get(broker_id, ()), f"log.dirs={directory}"]
         with open(log_of(self.directory, broker_id), "ab") as log:
             child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0)
         self._children[broker_id] = child

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from moldau.cli.server_log import JsonFormatter, TextFormatter
+from moldau.assembly.server_log import JsonFormatter, TextFormatter
 
 
 def record(template: str, *fields: object, error: BaseException | None = None) -> logging.LogRecord:
