@@ -22,10 +22,11 @@ from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.manager import LeaderState
 from moldau.broker.replicas.partition_events import ReplicaRole
-from moldau.cluster.controller.requests import PlannedTopic, TopicSpec
+from moldau.cluster.controller.requests import PlannedTopic, TopicChoice, TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
+from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Pause, Suspension, drain
 from moldau.ports.background import InlineBackground
@@ -133,8 +134,8 @@ class BrokerWorld:
 
     def delete_topics(self, *names: str) -> None:
         """Delete topics, and what waits for that."""
-        outcomes = self.finish(self.broker.admin.delete([self.broker.metadata.topics[name] for name in names]))
-        assert not any(outcomes.values()), outcomes
+        outcomes = self.finish(self.broker.admin.delete([TopicChoice(name) for name in names]))
+        assert not any(isinstance(each, PeerError) for each in outcomes.values()), outcomes
 
     def configure(self, topic: str | None, **configs: object) -> None:
         """Set configurations, given with underscores, of a topic or of all brokers."""

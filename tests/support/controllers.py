@@ -9,7 +9,7 @@ from moldau.cluster.changes import NewCluster, Register
 from moldau.cluster.control import Control, ControlReply, LeaderAndIsr, StopReplica, UpdateMetadata
 from moldau.cluster.controller.events import BrokerRegistered
 from moldau.cluster.controller.machine import Controller, ControllerRole
-from moldau.cluster.controller.requests import CreateTopics, DeleteTopics, GrowthSpec, GrowTopics, Request, TopicSpec
+from moldau.cluster.controller.requests import CreateTopics, DeleteTopics, GrowthSpec, GrowTopics, Request, TopicChoice, TopicSpec
 from moldau.cluster.controller.runner import ControllerRunner
 from moldau.cluster.queries import LiveBroker
 from moldau.cluster.snapshot import Endpoint, MetadataSnapshot
@@ -139,7 +139,7 @@ class Broker:
         return self.ask(GrowTopics([GrowthSpec(name, total)]))
 
     def delete(self, *names: str) -> list[Any]:
-        return self.ask(DeleteTopics([(name, self.controller.image.topics[name].topic_id) for name in names]))
+        return self.ask(DeleteTopics([TopicChoice(name) for name in names]))
 
 
 class Cluster:
@@ -205,5 +205,5 @@ class Cluster:
 def error_of(outcome: Any, name: str | None = None) -> str:
     """The name of the code that a request ended with; of one topic of it."""
     if name is not None and isinstance(outcome, dict):
-        outcome = outcome[name]
+        outcome = outcome[name] if name in outcome else outcome[TopicChoice(name)]
     return outcome.code.name if isinstance(outcome, PeerError) else "NONE"

@@ -26,7 +26,7 @@ from moldau.adapters.worker_process import LoopWorkers
 from moldau.assembly.interpreter import GarbagePauses
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.configs import Change, IncrementalChange, Resource, ResourceType
-from moldau.cluster.controller.requests import GrowthSpec, PlannedTopic, TopicSpec
+from moldau.cluster.controller.requests import DeletedTopic, GrowthSpec, PlannedTopic, TopicChoice, TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
@@ -190,8 +190,8 @@ async def serve(loop: asyncio.AbstractEventLoop, turns: TurnTimes, directory: Pa
         assert led.log.config.retention_ms == 12345
 
     async def delete() -> None:
-        topics = [broker.metadata.topics["many"], broker.metadata.topics["one"]]
-        assert await slow.run(broker.admin.delete(topics)) == {"many": None, "one": None}
+        outcomes = await slow.run(broker.admin.delete([TopicChoice("many"), TopicChoice("one")]))
+        assert [isinstance(each, DeletedTopic) for each in outcomes.values()] == [True, True]
 
     try:
         await measured.during("after a start with 1,001 partitions", lambda: asyncio.sleep(5 * LATENCY_S))

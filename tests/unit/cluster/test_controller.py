@@ -13,8 +13,10 @@ from moldau.cluster.controller.requests import (
     ConfigOperation,
     ConfigTarget,
     CreateTopics,
+    DeletedTopic,
     DeleteTopics,
     PlannedTopic,
+    TopicChoice,
     TopicSpec,
 )
 from moldau.cluster.znodes import PartitionState, decode_config, decode_controller, decode_topic, encode_topic
@@ -228,7 +230,7 @@ def test_however_many_wait_for_one_topic_all_are_answered_and_its_name_is_free_a
     assert {error_of(each[0], "t") for each in asked[1:]} == {"TOPIC_ALREADY_EXISTS"}
     gone = [broker.delete("t") for _ in range(500)]
     cluster.settle(60)
-    assert gone[0] == [{"t": None}]
+    assert error_of(gone[0][0], "t") == "NONE"
     assert {error_of(each[0], "t") for each in gone[1:]} == {"UNKNOWN_TOPIC_OR_PARTITION"}
     assert broker.controller.image.is_free("t")
 
@@ -409,9 +411,14 @@ def test_a_deletion_knows_the_topic_by_its_id(cluster: Cluster) -> None:
     broker = active(cluster)
     broker.create("t")
     cluster.settle(30)
-    deleted = broker.ask(DeleteTopics([("t", b"x" * 16)]))
+    by_both, by_id = TopicChoice("t", b"x" * 16), TopicChoice(None, b"y" * 16)
+    refused = broker.ask(DeleteTopics([by_both, by_id]))
     cluster.settle(30)
-    assert error_of(deleted[0], "t") == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert [refused[0][choice].code.name for choice in (by_both, by_id)] == ["UNKNOWN_TOPIC_ID"] * 2
+    topic_id = broker.controller.image.topics["t"].topic_id
+    deleted = broker.ask(DeleteTopics([TopicChoice(None, topic_id)]))
+    cluster.settle(30)
+    assert deleted == [{TopicChoice(None, topic_id): DeletedTopic("t", topic_id, 1)}]
 
 
 def test_what_a_tool_writes_is_completed(cluster: Cluster) -> None:

@@ -1,13 +1,11 @@
 """CreateTopics, DeleteTopics, CreatePartitions."""
 
-from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices
 from moldau.broker.request import Reply, Request
-from moldau.cluster.controller.requests import GrowthSpec, PlannedTopic, TopicSpec
-from moldau.cluster.internal_topics import check_unprotected
-from moldau.cluster.snapshot import TopicInfo, twice, unknown_topic
+from moldau.cluster.controller.requests import DeletedTopic, GrowthSpec, PlannedTopic, TopicChoice, TopicSpec
+from moldau.cluster.snapshot import twice
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import format_id
 from moldau.model.steps import Steps
@@ -109,53 +107,44 @@ def delete_topics(services: Services, message: DeleteTopicsRequest, request: Req
         reply(DeleteTopicsResponse(responses=[_not_deleted(each.name, each.topic_id, error) for each in wanted]))
         return
     results: list[DeletableTopicResult] = []
-    found: Counter[TopicInfo] = Counter()
+    chosen: dict[str | bytes | None, list[TopicChoice]] = {}
     for each in wanted:
         try:
-            topic = _find(services, each)
-            check_unprotected(services.config, topic.name, "delete it")
-            found[topic] += 1
+            choice = _chosen(services, each)
+            chosen.setdefault(choice.topic_id if choice.name is None else choice.name, []).append(choice)
         except PeerError as error:
             results.append(_not_deleted(each.name, each.topic_id, error))
         yield None
-    once = [topic for topic, times in found.items() if times == 1]
+    once = [choices[0] for choices in chosen.values() if len(choices) == 1]
 
-    def note(topic: TopicInfo) -> None:
-        services.admin_log.note(request, "topic deleted", topic=topic.name, partitions=len(topic.partitions))
+    def note(topic: DeletedTopic) -> None:
+        services.admin_log.note(request, "topic deleted", topic=topic.name, partitions=topic.partitions)
 
-    failures = yield from services.admin.delete(once, note, timeout_ms=message.timeout_ms)
-    for topic, times in found.items():
-        problem = failures[topic.name] if times == 1 else twice(topic.name)
-        if problem is None:
-            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+    outcomes = yield from services.admin.delete(once, note, timeout_ms=message.timeout_ms)
+    for choices in chosen.values():
+        choice = max(choices, key=lambda each: each.topic_id or NO_ID)  # one with the id, if there is one
+        outcome = twice(_shown(choice)) if len(choices) > 1 else outcomes[choice]
+        if isinstance(outcome, PeerError):
+            results.append(_not_deleted(choice.name, choice.topic_id or NO_ID, outcome))
         else:
-            results.append(_not_deleted(topic.name, topic.topic_id, problem))
+            results.append(DeletableTopicResult(name=outcome.name, topic_id=outcome.topic_id))
     reply(DeleteTopicsResponse(responses=results))
 
 
-def _find(services: Services, wanted: DeleteTopicState) -> TopicInfo:
-    snapshot = services.metadata
-    if wanted.topic_id != NO_ID:
-        if wanted.name is not None:
-            raise PeerError(ErrorCode.INVALID_REQUEST, f"topic '{wanted.name}' is named both by name and by id")
-        topic = snapshot.topics_by_id.get(wanted.topic_id)
-        if topic is None:
-            _check_controller(services)
-            raise PeerError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {format_id(wanted.topic_id)}")
-        return topic
-    if wanted.name is None:
-        raise PeerError(ErrorCode.INVALID_REQUEST, "a topic is named neither by name nor by id")
-    topic = snapshot.topics.get(wanted.name)
-    if topic is None:
-        _check_controller(services)
-        raise unknown_topic(wanted.name)
-    return topic
+def _shown(choice: TopicChoice) -> str:
+    return format_id(choice.topic_id or NO_ID) if choice.name is None else choice.name
 
 
-def _check_controller(services: Services) -> None:
-    """NOT_CONTROLLER if this broker is not the controller: then a topic that it does not know may exist all the same."""
-    if services.metadata.controller_id != services.broker_id:
-        raise PeerError(ErrorCode.NOT_CONTROLLER, f"broker {services.broker_id} is not controller")
+def _chosen(services: Services, wanted: DeleteTopicState) -> TopicChoice:
+    """With the name where this broker knows it. The controller decides whether there is such a topic: what this broker knows may be old."""
+    if wanted.topic_id == NO_ID:
+        if wanted.name is None:
+            raise PeerError(ErrorCode.INVALID_REQUEST, "a topic is named neither by name nor by id")
+        return TopicChoice(wanted.name)
+    if wanted.name is not None:
+        raise PeerError(ErrorCode.INVALID_REQUEST, f"topic '{wanted.name}' is named both by name and by id")
+    known = services.metadata.topics_by_id.get(wanted.topic_id)
+    return TopicChoice(None if known is None else known.name, wanted.topic_id)
 
 
 def _not_deleted(name: str | None, topic_id: bytes, error: PeerError) -> DeletableTopicResult:

@@ -4,7 +4,7 @@ A wait ends with the request's timeout (REQUEST_TIMED_OUT); the change may still
 """
 
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from moldau.cluster.controller.requests import (
@@ -12,6 +12,7 @@ from moldau.cluster.controller.requests import (
     AlteredConfig,
     AlterReassignments,
     CreateTopics,
+    DeletedTopic,
     DeleteTopics,
     ElectLeaders,
     GrowthSpec,
@@ -19,9 +20,10 @@ from moldau.cluster.controller.requests import (
     ListReassignments,
     PlannedTopic,
     Request,
+    TopicChoice,
     TopicSpec,
 )
-from moldau.cluster.snapshot import TopicInfo, unknown_topic
+from moldau.cluster.snapshot import unknown_topic
 from moldau.model.config import TOPIC, ConfigDefinition, without_effect
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+K = TypeVar("K")
 T = TypeVar("T")
 CREATED_AT_ONCE_MAX = 100
 """Topics that one Metadata request creates: about 1 ms each."""
@@ -138,27 +141,28 @@ class ClusterAdmin:
         return outcomes if validate_only else self._unless_lost(outcomes)
 
     def delete(
-        self, topics: Sequence[TopicInfo], deleted: Callable[[TopicInfo], object] = _nothing, *, timeout_ms: int = NO_TIMEOUT
-    ) -> Generator[Pause, None, dict[str, PeerError | None]]:
-        """Delete topics, and call `deleted` for each; by name why one is not deleted, or None. What is begun is completed by the next
-        controller if need be.
+        self, topics: Sequence[TopicChoice], deleted: Callable[[DeletedTopic], object] = _nothing, *, timeout_ms: int = NO_TIMEOUT
+    ) -> Generator[Pause, None, dict[TopicChoice, DeletedTopic | PeerError]]:
+        """Delete topics, and call `deleted` for each. What is begun is completed by the next controller if need be.
 
-        The bytes go after `file.delete.delay.ms`. Codes: UNKNOWN_TOPIC_OR_PARTITION for one that was deleted meanwhile;
-        KAFKA_STORAGE_ERROR when the store of metadata fails or no log directory is left.
+        The bytes go after `file.delete.delay.ms`. Codes: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, POLICY_VIOLATION for a protected
+        topic; KAFKA_STORAGE_ERROR when the store of metadata fails or no log directory is left.
         """
-        by_name = {topic.name: topic for topic in topics}
         lost = self._replicas.storage_lost()
         if lost is not None:
-            return dict.fromkeys(by_name, lost)
+            return dict.fromkeys(topics, lost)
 
-        def ended(outcomes: dict[str, PeerError | None]) -> None:
-            for name, outcome in outcomes.items():
-                if outcome is None:
-                    deleted(by_name[name])
+        def ended(outcomes: dict[TopicChoice, DeletedTopic | PeerError]) -> None:
+            for outcome in outcomes.values():
+                if isinstance(outcome, DeletedTopic):
+                    deleted(outcome)
 
-        request = DeleteTopics([(topic.name, topic.topic_id) for topic in topics])
-        outcomes: dict[str, PeerError | None] = yield from self._ask(request, by_name, ended, timeout_ms)
-        return self._unless_lost(outcomes)
+        outcomes: dict[TopicChoice, DeletedTopic | PeerError]
+        outcomes = yield from self._ask(DeleteTopics(topics), topics, ended, timeout_ms)
+        lost = self._replicas.storage_lost()
+        if lost is None:
+            return outcomes
+        return {choice: lost if isinstance(outcome, DeletedTopic) else outcome for choice, outcome in outcomes.items()}
 
     def alter(
         self,
@@ -196,18 +200,18 @@ class ClusterAdmin:
     def _ask(
         self,
         request: Request,
-        names: "Sequence[str] | Mapping[str, Any]",
-        ended: Callable[[dict[str, T]], object],
+        names: "Iterable[K]",
+        ended: Callable[[dict[K, T]], object],
         timeout_ms: int,
         *,
         forwards: bool = False,
-    ) -> Generator[Pause, None, dict[str, T]]:
+    ) -> Generator[Pause, None, dict[K, T]]:
         """The outcomes by name; `ended` is called with them also after the request's deadline."""
         most = self._config.int("admin.requests.max")
         if self._waiting >= most:
             busy = PeerError(ErrorCode.REQUEST_TIMED_OUT, f"{most} changes of the cluster are waited for; admin.requests.max")
             return dict.fromkeys(names, busy)  # type: ignore[arg-type]
-        outcomes: list[dict[str, T]] = []
+        outcomes: list[dict[K, T]] = []
         resumes: list[Callable[[], object]] = []
 
         def done(outcome: Any) -> None:
@@ -217,7 +221,7 @@ class ClusterAdmin:
                 ended(by_name)
             finish(by_name)
 
-        def finish(by_name: dict[str, T]) -> None:
+        def finish(by_name: dict[K, T]) -> None:
             if not outcomes:
                 outcomes.append(by_name)
                 for resume in resumes:

@@ -119,7 +119,7 @@ class ClusterChanges:
         if self._deletions is None:
             from moldau.cluster.controller.deletions import TopicDeletions
 
-            self._deletions = TopicDeletions(self._image, self._outbox, self._broadcast, self._works, self._wake)
+            self._deletions = TopicDeletions(self._image, self._outbox, self._broadcast, self._works, self._config, self._wake)
         return self._deletions
 
     @property

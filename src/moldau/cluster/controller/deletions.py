@@ -12,11 +12,14 @@ from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, 
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, Replicas
 from moldau.cluster.controller.planning import Outcomes, not_stored
-from moldau.cluster.controller.requests import DeleteTopics
+from moldau.cluster.controller.requests import DeletedTopic, DeleteTopics, TopicChoice
+from moldau.cluster.internal_topics import check_unprotected
 from moldau.cluster.queries import FoundTopic, TopicNodes
 from moldau.cluster.snapshot import unknown_topic
 from moldau.cluster.store import WriteResult
-from moldau.model.errors import CoordinationError, PeerError
+from moldau.model.config import BrokerConfig
+from moldau.model.errors import CoordinationError, ErrorCode, PeerError
+from moldau.model.identity import format_id
 from moldau.ports.coordination import NodeError, NodeExistsError
 
 DELETED_TOGETHER_MAX = 1000
@@ -30,18 +33,29 @@ class _Deletion(NamedTuple):
     replicas: tuple[int, ...]
     """Brokers that have replicas."""
     partitions: int
-    outcomes: Outcomes | None
+    choice: TopicChoice | None = None
+    """What the request called it."""
+    outcomes: Outcomes | None = None
 
 
 class TopicDeletions:
     """See the module."""
 
-    def __init__(self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, works: StepRotation, wake: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        image: ClusterImage,
+        outbox: Outbox,
+        broadcast: Broadcast,
+        works: StepRotation,
+        config: BrokerConfig,
+        wake: Callable[[], object],
+    ) -> None:
         """`wake` has `resume_unfinished` called after a while."""
         self._image = image
         self._outbox = outbox
         self._broadcast = broadcast
         self._works = works
+        self._config = config
         self._waiting: deque[_Deletion] = deque()
         self._is_marking = False
         self._unreached: list[_Deletion] = []
@@ -52,32 +66,46 @@ class TopicDeletions:
 
     def delete(self, ticket: int, request: DeleteTopics) -> None:
         """Delete topics; answer."""
-        outcomes = Outcomes(self._outbox, ticket, [name for name, _ in request.topics])
+        outcomes = Outcomes(self._outbox, ticket, request.topics)
 
         def steps() -> Iterator[None]:
-            for name, topic_id in request.topics:
-                self._image.when_free(name, partial(self._delete, name, topic_id, outcomes))
+            by_id: dict[bytes, str] | None = None
+            for choice in request.topics:
+                name = choice.name
+                if name is None:
+                    if by_id is None:
+                        by_id = {topic.topic_id: topic.name for topic in self._image.topics.values()}
+                    name = by_id.get(choice.topic_id or b"")
+                if name is None:
+                    outcomes.settle(choice, _unknown("", choice))
+                else:
+                    self._image.when_free(name, partial(self._delete, name, choice, outcomes))
                 yield None
 
         self._works.add(steps())
 
-    def _delete(self, name: str, topic_id: bytes, outcomes: Outcomes) -> None:
+    def _delete(self, name: str, choice: TopicChoice, outcomes: Outcomes) -> None:
         topic = self._image.topics.get(name)
-        if topic is None or topic.topic_id != topic_id:
-            self._end(outcomes, name, unknown_topic(name))
+        try:
+            if topic is None or choice.topic_id not in (None, topic.topic_id):
+                raise _unknown(name, choice)
+            check_unprotected(self._config, name, "delete it")
+        except PeerError as error:
+            outcomes.settle(choice, error)
+            self._image.free(name)
             return
-        self._begin(_Deletion(name, topic_id, _brokers_of(topic.replicas), len(topic.replicas), outcomes))
+        self._begin(_Deletion(name, topic.topic_id, _brokers_of(topic.replicas), len(topic.replicas), choice, outcomes))
 
     def remove_empty(self, name: str) -> None:
         """Delete a topic whose node names no partitions, as an interrupted creation of an earlier version leaves it."""
 
-        self._image.when_free(name, partial(self._begin, _Deletion(name, None, (), 0, None)))
+        self._image.when_free(name, partial(self._begin, _Deletion(name, None, (), 0)))
 
     def resume(self, name: str, found: FoundTopic | None) -> None:
         """Continue a deletion from its mark on. `found` is what is left of the topic."""
         topic_id = None if found is None else found.node.topic_id
         replicas = () if found is None else _brokers_of(found.node.replicas)
-        deletion = _Deletion(name, topic_id, replicas, 0 if found is None else len(found.states), None)
+        deletion = _Deletion(name, topic_id, replicas, 0 if found is None else len(found.states))
 
         def run() -> None:
             self._image.remove(name)
@@ -141,7 +169,7 @@ class TopicDeletions:
             if each.name in self._image.deleting:
                 self._unfinished.append(each._replace(outcomes=None))
                 self._wake()
-            self._end(each.outcomes, each.name, error)
+            self._end(each, error)
 
     def _close(self, batch: Sequence[_Deletion], error: PeerError) -> None:
         """Serve topics no more of which it is not known whether they are marked: the next controller may find the marks, and delete what
@@ -177,7 +205,7 @@ class TopicDeletions:
                 reached.append(each)
             else:
                 self._unreached.append(each._replace(outcomes=None))
-                self._end(each.outcomes, each.name, None)
+                self._end(each, None)
         left: dict[str, TopicNodes] = {}
         read = Countdown(len(reached), lambda: self._drop(reached, left))
 
@@ -223,13 +251,22 @@ class TopicDeletions:
             return
         for each in ended:
             self._image.deleting.pop(each.name, None)
-            self._end(each.outcomes, each.name, None)
+            self._end(each, None)
 
-    def _end(self, outcomes: Outcomes | None, name: str, outcome: PeerError | None) -> None:
+    def _end(self, deletion: _Deletion, error: PeerError | None) -> None:
         """What was done for a topic has ended."""
-        if outcomes is not None:
-            outcomes.settle(name, outcome)
-        self._image.free(name)
+        if deletion.outcomes is not None:
+            assert deletion.choice is not None
+            assert deletion.topic_id is not None
+            done = DeletedTopic(deletion.name, deletion.topic_id, deletion.partitions)
+            deletion.outcomes.settle(deletion.choice, done if error is None else error)
+        self._image.free(deletion.name)
+
+
+def _unknown(name: str, choice: TopicChoice) -> PeerError:
+    if choice.topic_id is None:
+        return unknown_topic(name)
+    return PeerError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {format_id(choice.topic_id)}")
 
 
 def _brokers_of(replicas: Iterable[Replicas]) -> tuple[int, ...]:

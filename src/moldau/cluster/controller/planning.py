@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, TopicImage
-from moldau.cluster.controller.requests import USE_DEFAULT, CreateTopics, GrowthSpec, PlannedTopic, TopicSpec
+from moldau.cluster.controller.requests import USE_DEFAULT, CreateTopics, DeletedTopic, GrowthSpec, PlannedTopic, TopicChoice, TopicSpec
 from moldau.cluster.internal_topics import INTERNAL, check_unprotected, internal_topic_spec
 from moldau.cluster.snapshot import twice
 from moldau.model.config import BrokerConfig, InvalidConfigError, check_topic, format_value, parse_value, topic_definition
@@ -280,15 +280,15 @@ def _given(spec: TopicSpec) -> dict[str, str]:
 class Outcomes:
     """The answer to a request for several topics, as they come to an end one by one."""
 
-    def __init__(self, outbox: Outbox, ticket: int, names: Sequence[str]) -> None:
+    def __init__(self, outbox: Outbox, ticket: int, names: Sequence[str | TopicChoice]) -> None:
         self._outbox = outbox
         self._ticket = ticket
-        self._by_name: dict[str, PlannedTopic | PeerError | None] = dict.fromkeys(names)
+        self._by_name: dict[str | TopicChoice, PlannedTopic | DeletedTopic | PeerError | None] = dict.fromkeys(names)
         self._left = dict.fromkeys(names)
         if not self._left:
             outbox.answer(ticket, {})
 
-    def settle(self, name: str, outcome: PlannedTopic | PeerError | None) -> None:
+    def settle(self, name: str | TopicChoice, outcome: PlannedTopic | DeletedTopic | PeerError | None) -> None:
         """One topic has come to an end."""
         self._by_name[name] = outcome
         del self._left[name]

@@ -61,10 +61,25 @@ class GrowTopics(NamedTuple):
     validate_only: bool = False
 
 
-class DeleteTopics(NamedTuple):
-    """Delete topics, each by its name and its id. Answer by name: None or PeerError."""
+class TopicChoice(NamedTuple):
+    """The topic that has this name, this id, or both."""
 
-    topics: Sequence[tuple[str, bytes]]
+    name: str | None
+    topic_id: bytes | None = None
+
+
+class DeletedTopic(NamedTuple):
+    """A topic that was deleted."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+
+
+class DeleteTopics(NamedTuple):
+    """Delete topics. Answer by choice: DeletedTopic or PeerError."""
+
+    topics: Sequence[TopicChoice]
 
 
 class ConfigTarget(NamedTuple):

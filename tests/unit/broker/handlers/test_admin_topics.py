@@ -249,8 +249,8 @@ def test_a_deleted_topic_is_gone_with_its_logs(broker: Administered) -> None:
 def test_every_version_can_delete(broker: Administered, version: int) -> None:
     create(broker, topic("t"))
     assert [error for _, _, error in delete(broker, DeleteTopicState("t"), DeleteTopicState("no"), version=version)] == [
-        "UNKNOWN_TOPIC_OR_PARTITION",
         "NONE",
+        "UNKNOWN_TOPIC_OR_PARTITION",
     ]
     assert broker.metadata.topics == {}
 
@@ -272,6 +272,15 @@ def test_a_topic_has_to_be_named_once_and_in_one_way(broker: Administered) -> No
         ("u", other_id, "NONE"),
     ]
     assert list(broker.metadata.topics) == ["t"]
+
+
+def test_the_controller_decides_whether_there_is_a_topic(broker: Administered) -> None:
+    """Claim: what its broker knows may be older, as that of one which was controller before and has become it once more."""
+    before = broker.broker.cache.snapshot
+    create(broker, topic("t"), topic("u"))
+    u_id = broker.metadata.topics["u"].topic_id
+    broker.broker.cache.snapshot = before
+    assert [error for *_, error in delete(broker, DeleteTopicState("t"), DeleteTopicState(None, u_id))] == ["NONE", "NONE"]
 
 
 def test_deleting_can_be_turned_off() -> None:
