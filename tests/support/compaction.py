@@ -44,11 +44,19 @@ KeyValue = tuple[bytes | None, bytes | None]
 class CompactionWorld:
     """`now_ms` is the time; it moves when somebody sets it."""
 
-    def __init__(self, config: LogConfig = CONFIG, *, map_bytes: int = MAP_BYTES, files: Any = None, directory: str = "/data") -> None:
-        """On the disk that forgets, or on `files`."""
+    def __init__(
+        self,
+        config: LogConfig = CONFIG,
+        *,
+        map_bytes: int = MAP_BYTES,
+        files: Any = None,
+        directory: str = "/data",
+        others: Sequence[str] = (),
+    ) -> None:
+        """On the disk that forgets, or on `files`. `others`: directories beside that of the log."""
         self.now_ms = NOW_MS
         self.disk = ForgetfulDisk(now_ms=lambda: self.now_ms) if files is None else files
-        self.directory = directory
+        self.directories = [directory, *others]
         self.config = config
         self.settings = CleanerSettings(map_bytes=map_bytes, map_load_factor=1.0, io_bytes=4096)
         self.start()
@@ -58,7 +66,7 @@ class CompactionWorld:
         self.workers = FakeWorkers(self.disk)
         self.manager = LogManager(
             self.disk,
-            [self.directory],
+            self.directories,
             self.config,
             broker_id=0,
             cluster_id=CLUSTER,

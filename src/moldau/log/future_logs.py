@@ -16,6 +16,9 @@ directory is offline it leaves alone what is whole. So there is one log at any t
 step on the broker's thread, but for its end: nothing is appended to the log meanwhile. The caller does the steps in their order, and what
 takes long in the background.
 
+The leader epochs that the copied batches carry do not say where each began, once compaction has removed batches: a leader that went by them
+would agree with records that were never committed. So the copy gets the epochs of its log in the end.
+
 A copy is begun again, in another folder, where its log was cut, opened again, or begins after the copy's end now. It is dropped where
 either of both cannot be used any more.
 """
@@ -272,6 +275,7 @@ class FutureLogs:
         copy = future.log
         assert copy is not None
         _trim(copy, log)
+        copy.take_epochs_from(log)
         copy.seal()
         job = copy.flush_job()
         if job is not None:

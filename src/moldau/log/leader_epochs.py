@@ -89,6 +89,14 @@ class LeaderEpochs:
             self.entries[:below] = [(self.entries[below - 1][0], start_offset)]
             self.changed = True
 
+    def take_from(self, other: "LeaderEpochs") -> None:
+        """Know of each epoch what another log with the same records does. Compaction may have removed an epoch's first records, or all:
+        what is known without them cannot be had from batches.
+        """
+        if self.entries != other.entries:
+            self.entries = list(other.entries)
+            self.changed = True
+
     def clear(self) -> None:
         """Forget every epoch."""
         self.changed = self.changed or bool(self.entries)

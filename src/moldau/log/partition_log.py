@@ -225,6 +225,10 @@ class PartitionLog(LogOffsets):
         """The leader epoch that wrote `offset`, -1 if unknown."""
         return self._epochs.epoch_of(offset)
 
+    def take_epochs_from(self, log: "PartitionLog") -> None:
+        """As :meth:`moldau.log.leader_epochs.LeaderEpochs.take_from`; on disk with the next flush."""
+        self._epochs.take_from(log._epochs)
+
     @property
     def latest_epoch(self) -> int:
         """The newest leader epoch that has records, -1 without any."""

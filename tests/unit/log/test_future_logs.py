@@ -17,6 +17,8 @@ from moldau.protocol.records.batch import Record, encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.protocol.records.header import check_batch, read_header, stamp
 from moldau.testing.disk import ForgetfulDisk
+from support import compaction
+from support.compaction import CompactionWorld
 from support.log_moves import copy_all, made, settle, take_over
 from support.logs import CLUSTER, NOW_MS, append, append_values, flush, make_batch, ongoing, values_of
 
@@ -247,6 +249,25 @@ def test_offsets_that_compaction_has_left_out_are_left_out_of_the_copy_also_at_i
     read = world.log.read(6, 1000, 10, at_least_one=True)
     assert read.records is not None
     assert read_header(read.records.file.pread(read.records.length, read.records.position)).base_offset == 9
+
+
+def test_a_copy_knows_where_an_epoch_ended_of_which_compaction_has_left_it_no_record() -> None:
+    """A leader that takes an epoch for longer than it was agrees with records that were never committed (seed 752)."""
+    world = CompactionWorld(others=["/more"])
+    for epoch, count in ((1, 1), (2, 2), (3, 1)):
+        world.log.lead_epoch(epoch)
+        for _ in range(count):
+            world.append((b"key", b"%d" % epoch))
+    world.roll_and_clean()
+    assert list(world.content()) == [3]
+    ends = [(1, 1), (2, 3), (3, 4)]
+    assert [world.log.end_offset_for_epoch(epoch) for epoch in (1, 2, 3)] == ends
+    world.manager.futures.begin(compaction.KEY, "/more", world.now_ms)
+    moved = take_over(world.manager, compaction.KEY, world.now_ms)
+    assert (moved.directory, [moved.end_offset_for_epoch(epoch) for epoch in (1, 2, 3)]) == ("/more/c-0", ends)
+    world.disk.crash()
+    world.start()
+    assert (world.log.directory, [world.log.end_offset_for_epoch(epoch) for epoch in (1, 2, 3)]) == ("/more/c-0", ends)
 
 
 def test_a_partition_whose_name_is_too_long_for_the_mark_of_its_folder_moves_too() -> None:

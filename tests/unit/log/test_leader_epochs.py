@@ -100,6 +100,15 @@ def test_truncating_the_start_keeps_the_epoch_that_wrote_it(start: int, left: li
     assert epochs.changed == (left != ENTRIES)
 
 
+@pytest.mark.parametrize(("entries", "changed"), [([(3, 7)], True), ([(0, 0), (2, 5), (3, 7)], False)])
+def test_a_log_takes_over_what_another_with_its_records_knows(entries: list[tuple[int, int]], *, changed: bool) -> None:
+    epochs, other = LeaderEpochs(entries), LeaderEpochs([(0, 0), (2, 5), (3, 7)])
+    epochs.take_from(other)
+    assert (epochs.entries, epochs.changed) == (other.entries, changed)
+    epochs.truncate_end(6)
+    assert other.latest == 3
+
+
 def test_the_file_is_kafkas() -> None:
     data = LeaderEpochs(ENTRIES).encode()
     assert data.rstrip() == b"0\n3\n0 0\n2 10\n5 20"
