@@ -85,9 +85,9 @@ class Cluster:
         self._isr: tuple[int, ...] = ()
         self.tree = TreeInvariants(self.sim.tree, self.sim.hosts)
         self.sim.tree.nodes.on_written.append(self._written)
-        self._invariants = None
+        self.invariants = None
         if checks:
-            self._invariants = ClusterInvariants(self.sim.hosts, self.tree, lambda host: self.sim.hosts.index(host) + 1 in self.lossy)
+            self.invariants = ClusterInvariants(self.sim.hosts, self.tree, lambda host: self.sim.hosts.index(host) + 1 in self.lossy)
         for host, broker_id in zip(self.sim.hosts, IDS, strict=True):
             host.settings = {**host.settings, **own[broker_id]}
 
@@ -103,8 +103,8 @@ class Cluster:
             await self.create("t", (LEADER, CONTROLLER, FOLLOWER))
             await self.in_sync(*IDS)
             await main(self)
-            if self._invariants is not None:
-                self._invariants.check_all()
+            if self.invariants is not None:
+                self.invariants.check_all()
 
         try:
             with SimulatedProbe(1, ()) as probe:

@@ -147,6 +147,18 @@ class ClusterInvariants:
         if committed is not None and offset >= committed.end:
             raise InvariantError(f"{topic_partition}: offset {offset} was read, committed are {committed.end}")
 
+    def deposed_since(self, topic_partition: TopicPartition) -> float | None:
+        """Since when a broker has taken itself for the leader of a partition that has another one; None if none does.
+
+        It may answer a look-up with what it had then, as Kafka's does.
+        """
+        times = []
+        for host in self._hosts:
+            hosted = None if host.broker is None else host.broker.replicas.hosted.get(topic_partition)
+            if hosted is not None and hosted.is_led and hosted.machine.role is ReplicaRole.LEADER:
+                times.append(self._tree.over_since((topic_partition.topic, topic_partition.partition), hosted.machine.leader_epoch))
+        return min((each for each in times if each is not None), default=None)
+
     def _note_committed(self, broker: "Broker | None") -> None:
         """Note what a broker shows, also where it is not its turn."""
         for hosted in () if broker is None else broker.replicas.hosted.values():

@@ -57,6 +57,7 @@ class ClusterJudge:
         tree = TreeInvariants(simulation.tree, simulation.hosts)
         self._invariants = ClusterInvariants(simulation.hosts, tree, self._budget.may_lack)
         simulation.on_read = self._invariants.check_read
+        simulation.deposed_since = self._invariants.deposed_since
 
     @property
     def states(self) -> set[str]:

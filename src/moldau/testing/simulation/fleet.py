@@ -21,8 +21,10 @@ MOVING = 0.75
 """So many of the runs with two directories move logs."""
 COPYING_BYTES = 20, 5_000
 """A second, of the logs that move slowly."""
+SEVERAL_PRODUCERS = 40
+"""More than have a transaction open in some partition at a time: where only such are remembered, a new producer is refused."""
 BUSY_TWICE = {"administrate", "move_logs"}
-"""Workloads beside which one open transaction counts in several logs: a new producer could be refused at a small bound."""
+"""Workloads beside which one open transaction counts in several logs."""
 LOSING = ("power_cut", "fail_sync", "fail_directory")
 """Faults that may take what was not synced."""
 OF_ALL = tuple(name for name in WORKLOADS if name not in OF_TWO_DIRECTORIES)
@@ -54,8 +56,9 @@ def options_of(seed: int) -> Options:
         settle(options)
     if options.directories > 1:
         draw_moves(options)
-    if _is_transactional(options) and not BUSY_TWICE.isdisjoint(options.clients):
-        options.settings["producer.ids.max"] = MANY_PRODUCERS
+    if _is_transactional(options):
+        least = SEVERAL_PRODUCERS if BUSY_TWICE.isdisjoint(options.clients) else MANY_PRODUCERS
+        options.settings["producer.ids.max"] = max(least, int(str(options.settings["producer.ids.max"])))
     return options
 
 

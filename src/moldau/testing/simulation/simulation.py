@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from moldau.cluster import znodes
 from moldau.testing.history.history import History
 from moldau.testing.simulation.clients.context import ClientContext, OperationBudget, PartitionNumbers
 from moldau.testing.simulation.disk import SimulatedDisk
@@ -67,6 +68,7 @@ class Simulation:
         self.partitions = PartitionNumbers(self.history)
         self.budget = OperationBudget(options.operations)
         self.on_read: Callable[[TopicPartition, int], object] = lambda _partition, _offset: None
+        self.deposed_since: Callable[[TopicPartition], float | None] = lambda _partition: None
         """See `ClientContext`."""
         self._clients = 0
 
@@ -113,8 +115,20 @@ class Simulation:
             partitions=self.partitions,
             budget=self.budget,
             on_read=lambda partition, offset: self.on_read(partition, offset),
+            told_of=self._told_of,
+            is_controller=self._is_controller,
             rack=self._rack_of(name),
         )
+
+    def _told_of(self, partition: "TopicPartition") -> float:
+        since = self.deposed_since(partition)
+        return self.history.now() - (0.0 if since is None else self.schedule.now - since)
+
+    def _is_controller(self, address: tuple[str, int]) -> bool:
+        if len(self.hosts) == 1:
+            return True
+        node = self.tree.get(znodes.CONTROLLER)
+        return node is not None and self.hosts[znodes.decode_controller(znodes.CONTROLLER, node.data) - 1].name == address[0]
 
     def _rack_of(self, client: str) -> str:
         """Where a client is; one in three does not say."""

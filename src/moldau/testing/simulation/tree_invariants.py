@@ -21,6 +21,8 @@ class TreeInvariants:
         self.states: dict[Place, PartitionState] = {}
         """As they stand in the tree."""
         self.topic_ids: dict[str, bytes] = {}
+        self._elections: dict[Place, list[tuple[int, float]]] = {}
+        """Leader epochs, and when each began."""
         self._targets: dict[Place, tuple[int, ...]] = {}
         """Of partitions that are being reassigned: the replicas that shall remain."""
         self._arrived: dict[Place, None] = {}
@@ -30,6 +32,11 @@ class TreeInvariants:
         self._tree = tree
         self._hosts = hosts
         tree.nodes.on_written.append(self._written)
+
+    def over_since(self, place: Place, leader_epoch: int) -> float | None:
+        """When a leader epoch of a partition ended, None if it is the newest."""
+        later = (since for epoch, since in self._elections.get(place, ()) if epoch > leader_epoch)
+        return next(later, None)
 
     def check(self) -> None:
         """Raise what was found."""
@@ -45,6 +52,7 @@ class TreeInvariants:
                 place = name, int(rest.split("/")[1])
                 if data is None:
                     self.states.pop(place, None)
+                    self._elections.pop(place, None)
                 else:
                     self._take(place, decode_state(path, data), session_id)
             elif not rest and data is None:
@@ -83,6 +91,7 @@ class TreeInvariants:
         if before is not None and state.leader_epoch < before.leader_epoch:
             self._fail(f"{name}: leader epoch {state.leader_epoch} after {before.leader_epoch}")
         if before is None or state.leader_epoch > before.leader_epoch:
+            self._elections.setdefault(place, []).append((state.leader_epoch, self._hosts[0].schedule.now))
             epoch = self._tree.get(znodes.CONTROLLER_EPOCH)
             if epoch is None or decode_epoch(znodes.CONTROLLER_EPOCH, epoch.data) != state.controller_epoch:
                 self._fail(f"{name}: written by controller epoch {state.controller_epoch}, which is not the newest")

@@ -50,7 +50,7 @@ from moldau.protocol.messages.transaction_admin import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Address, Brokers, CoordinatorType, check
+from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Address, Brokers, ClientConnection, CoordinatorType, check
 from moldau.testing.simulation.clients.context import ClientContext
 
 INSIST_S = 120.0
@@ -128,6 +128,7 @@ class SimulatedAdmin:
         connection = await self.brokers.controller()
         request = CreateTopicsRequest([CreatableTopic(name, 1, _DEFAULT)], _TIMEOUT_MS, True)
         response = await connection.send(ApiKey.CREATE_TOPICS, request, timeout_s=REQUEST_TIMEOUT_S)
+        self._check_controller(connection)
         (found,) = response.topics
         if found.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
             return False
@@ -196,6 +197,10 @@ class SimulatedAdmin:
             response = await connection.send(api_key, request, timeout_s=REQUEST_TIMEOUT_S * 2)
             (found,) = getattr(response, _RESULTS[api_key])
             code = known_error(found.error_code)
+            if code is not ErrorCode.NONE and not code.retriable:
+                was_asked = again  # what it refuses it has not done
+                self._check_controller(connection)
+                was_asked = True
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 passes = api_key is ApiKey.INCREMENTAL_ALTER_CONFIGS and len(self.brokers.context.servers) > 1  # a broker that lags says so
             else:
@@ -207,6 +212,11 @@ class SimulatedAdmin:
 
         check(await self.brokers.insist(ask, INSIST_S), f"topic {name}")
         return is_inferred
+
+    def _check_controller(self, connection: ClientConnection) -> None:
+        """PeerError NOT_CONTROLLER, with which one asks again, for what a deposed controller says."""
+        if not self.brokers.context.is_controller(connection.address):
+            check(ErrorCode.NOT_CONTROLLER, "a controller that was deposed has answered")
 
     async def delete_records(self, partition: TopicPartition, before_offset: int) -> int:
         """Delete a partition's records before an offset, -1: all that are committed; its first offset now."""

@@ -69,5 +69,9 @@ class ClientContext:
     budget: OperationBudget
     on_read: Callable[[TopicPartition, int], object]
     """Called with the last record of each partition that a recorded reader has read."""
+    told_of: Callable[[TopicPartition], float]
+    """The time of which a look-up that begins now may tell: now, or when a leader was deposed that does not know it yet."""
+    is_controller: Callable[[tuple[str, int]], bool]
+    """Whether the broker at an address is the controller. One that was deposed and does not know it yet refuses by what it knew."""
     rack: str
     """Where it is, if it wants to read from replicas near it; else empty."""

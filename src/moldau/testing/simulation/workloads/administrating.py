@@ -77,7 +77,7 @@ async def look(context: ClientContext) -> None:
         try:
             match random.randrange(4):
                 case 0 | 1:
-                    begun, is_committed = history.now(), random.random() < 0.5
+                    begun, is_committed = context.told_of(partition), random.random() < 0.5
                     end = await admin.offset(partition, LATEST, committed=is_committed)
                     history.saw_end(context.partitions.number(*partition), end, begun, committed=is_committed)
                 case 2:
