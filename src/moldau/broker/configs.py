@@ -141,7 +141,7 @@ class Configs:
 
         Raises as `describe`.
         """
-        self._check_resource(resource)
+        self._check_known(resource)
         return resource if resource.type != ResourceType.TOPIC else tuple(sorted(self._current(resource).items()))
 
     def describe(self, resource: Resource, names: Container[str] | None = None) -> list[ConfigDescription]:
@@ -149,7 +149,7 @@ class Configs:
 
         Of all brokers together only what is set for all of them.
         """
-        self._check_resource(resource)
+        self._check_known(resource)
         if resource.type == ResourceType.TOPIC:
             return topic_view(self._config.topic(self._current(resource)), names)
         return broker_view(self._config, names) if resource.name else defaults_view(self._current(resource), names)
@@ -162,13 +162,17 @@ class Configs:
             return [str(broker) for broker in self._cache.snapshot.brokers]
         return []
 
+    def _check_known(self, resource: Resource) -> None:
+        """As `_check_resource`, of what is shown here. Of a change the controller decides whether there is the topic: it may know more."""
+        self._check_resource(resource)
+        if resource.type == ResourceType.TOPIC and resource.name not in self._cache.snapshot.topics:
+            raise unknown_topic(resource.name)
+
     def _check_resource(self, resource: Resource, *, is_forwarded: bool = False) -> None:
         if resource.type == ResourceType.TOPIC:
             if not resource.name:
                 raise PeerError(ErrorCode.INVALID_REQUEST, "topics have no configurations in common: a topic has to be named")
             check_name(resource.name)
-            if resource.name not in self._cache.snapshot.topics:
-                raise unknown_topic(resource.name)
         elif resource.type == ResourceType.BROKER:
             allowed = map(str, self._cache.snapshot.brokers) if is_forwarded else (str(self._broker_id),)
             if resource.name and resource.name not in allowed:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from moldau.cluster.controller.requests import TopicSpec
+from moldau.cluster.snapshot import MetadataSnapshot
 from moldau.model.config import BROKER, TOPIC, ConfigDefinition, ConfigType, UpdateMode
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages import configs
@@ -159,6 +160,15 @@ def test_what_is_not_there_is_refused_whatever_is_wanted_of_it(broker: Administe
     assert edit(broker, kind, name, [("retention.ms", SET, "5")]) == expected
     assert replace(broker, kind, name, []) == expected
     assert broker.host.take() == []
+
+
+def test_the_controller_decides_whether_there_is_a_topic_to_change(broker: Administered) -> None:
+    """Claim: what its broker knows may be older, as that of one which has just become controller once more."""
+    cache = broker.broker.cache
+    cache.snapshot = MetadataSnapshot(cache.snapshot.cluster_id)
+    assert edit(broker, TOPICS, "t", [("retention.ms", SET, "5")]) == "NONE"
+    broker.restart()
+    assert value(broker, TOPICS, "t", "retention.ms") == ("5", 1)
 
 
 def test_a_secret_is_never_told(broker: Administered, monkeypatch: pytest.MonkeyPatch) -> None:
