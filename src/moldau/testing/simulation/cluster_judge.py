@@ -35,7 +35,7 @@ PATIENT = (
     "write_carelessly",
 )
 """Clients that wait for no broker in particular."""
-LOSING = ("flip_bit", "fail_sync", "misdirect_write", "power_cut")
+LOSING = ("fail_directory", "flip_bit", "fail_sync", "misdirect_write", "power_cut")
 """Faults that may take what was not synced."""
 AFTERWARDS_MAX = 40
 """Operations that clients may still begin when one broker is gone for ever."""
@@ -53,6 +53,7 @@ class ClusterJudge:
         loses = any(kind in LOSING for kind in options.faults)
         self._budget = LossBudget(simulation.tree, simulation.hosts, _minimum(options.settings) - 1 if loses else None)
         nemesis.may_crash = self._budget.take
+        nemesis.may_crash_next = self._budget.take_until_restart
         ClusterFaults(nemesis, simulation.tree, self._budget)
         tree = TreeInvariants(simulation.tree, simulation.hosts)
         self._invariants = ClusterInvariants(simulation.hosts, tree, self._budget.may_lack)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from moldau.testing.simulation.disk_damage import Harm, damage, flip, misdirect
 from moldau.testing.simulation.host_keeper import HostKeeper
 from moldau.testing.simulation.options import FAULTS, Options, generator, log_uniform
-from moldau.testing.simulation.process import Host
+from moldau.testing.simulation.process import Host, Incarnation
 
 if TYPE_CHECKING:
     from moldau.testing.simulation.schedule import ScheduledCall
@@ -73,6 +73,8 @@ class Nemesis:
         """Called when the faults end."""
         self.kinds: dict[str, Strike] = {kind: getattr(self, f"_{kind}") for kind in FAULTS}
         self.may_crash: Callable[[Host], bool] = lambda _host: True
+        self.may_crash_next: Callable[[Incarnation], bool] = lambda _process: True
+        """Whether the process may end in an orderly way, and the one after it during its start."""
         """Whether the process of a host may end without an orderly stop, now or soon."""
         self.keepers = [HostKeeper(host, may_cut_power=may_cut_power) for host in hosts]
         self._script = script
@@ -155,7 +157,7 @@ class Nemesis:
         if process is None or not process.is_serving:
             return False
         keeper.falls(random)
-        if keeper.start_crash is not None and not self.may_crash(keeper.host):
+        if keeper.start_crash is not None and not self.may_crash_next(process):
             keeper.start_crash = None
         process.stop()
         return True
