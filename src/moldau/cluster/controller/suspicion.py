@@ -6,8 +6,9 @@ same write where others stay, or records with acks all would wait for it until i
 follower: all who stay have every committed record. Where too few stay it becomes eligible, as at any election. If it lives it truncates by
 epochs, fetches, and joins again by the leader's rules.
 
-A leader that answers the controller is suspected for a partition where most of the other brokers in sync report that they get nothing from
-it: they would leave its in-sync set, or it commits nothing. Reports are repeated while they hold, and expire.
+A leader that answers the controller is suspected for a partition where most of the other brokers in sync, and at least two, report that
+they get nothing from it: they would leave its in-sync set, or it commits nothing. One alone may itself be cut off, and would be the only
+one in sync. Reports are repeated while they hold, and expire.
 
 It must not flap where some connections work and others do not: for each partition at most one such election in a back-off, which is a
 second, doubled by each election up to a minute, and halved for each back-off of quiet.
@@ -99,10 +100,11 @@ class SuspicionElections:
             self._elections.elect(wanted, preferred=False, unclean=False, without=(leader_id,))
 
     def _is_reported(self, info: PartitionInfo, reporters: Collection[int]) -> bool:
-        """Whether most of the live followers in sync report the leader."""
+        """Whether most of the live followers in sync report the leader: two at least, for of two brokers nothing says which is cut off."""
         live, suspected = self._image.live, self._image.suspected
         others = [each for each in info.isr if each != info.leader and each in live and each not in suspected]
-        return 2 * sum(each in reporters for each in others) > len(others)
+        reported = sum(each in reporters for each in others)
+        return reported > 1 and 2 * reported > len(others)
 
     def _partitions(self) -> Iterator[tuple[TopicPartition, PartitionInfo]]:
         """Those with others in sync than the leader."""
