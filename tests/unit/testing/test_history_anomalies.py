@@ -519,6 +519,29 @@ def test_a_record_that_a_careless_producer_has_stored_twice_is_copied_twice_and_
     assert told.anomalies() == (set() if times == 2 else {Kind.COPY_DOUBLED, Kind.COPY_REORDERED})
 
 
+@pytest.mark.parametrize("doubled", [False, True])
+def test_copies_of_records_that_are_stored_twice_may_stand_in_any_order_that_the_log_has(told: Told, doubled: bool) -> None:
+    """Two records stand there in one order and then in the other, in which they were acknowledged; the group has copied two or all four."""
+    careless = told.history.add_producer("careless", idempotent=False)
+    first, second = told.stored(3, by=careless), told.stored(2, by=careless)
+    told.polled((0, first), (1, second), (2, second), (3, first))
+    producer = told.transactional("copier", "id", copies_for="g")
+    originals = (first, second, second, first) if doubled else (first, second)
+    copies = [copy(told, producer, original, offset, offset + 1) for offset, original in enumerate(originals)]
+    told.polled(*enumerate(copies), of=told.right)
+    assert told.anomalies() == set()
+
+
+def test_copy_reordered_though_the_original_is_stored_twice(told: Told) -> None:
+    careless = told.history.add_producer("careless", idempotent=False)
+    twice, later, last = told.stored(1, by=careless), told.stored(2), told.stored(3)
+    told.polled((0, twice), (1, twice), (2, later), (3, last))
+    producer = told.transactional("copier", "id", copies_for="g")
+    copies = [copy(told, producer, original, offset, 4) for offset, original in enumerate((later, twice, last))]
+    told.polled(*enumerate(copies), of=told.right)
+    assert told.anomalies() == {Kind.COPY_REORDERED}
+
+
 def test_copy_lost(told: Told) -> None:
     """T2: the group's offset went past a record of which there is no copy."""
     producer, (_, second) = copying(told)

@@ -134,6 +134,8 @@ class Evidence:
         """Per partition, loss and offset: the value that was there."""
         self.place = array("q", repeat(NONE, values))
         """Per value: its offset in the partition it was sent to, the first that became known."""
+        self.further: dict[int, list[int]] = {}
+        """Per value that may stand at several offsets: those that became known later, in any order."""
         self.seen = bytearray(values)
         """Per value: SEEN, SEEN_COMMITTED."""
         self.polled_to = [NONE] * partitions
@@ -254,7 +256,11 @@ class Evidence:
             return
         if self.place[value] == NONE:
             self.place[value] = offset
-        elif self.place[value] != offset and self.is_once(value):
+        elif self.place[value] == offset:
+            return
+        elif not self.is_once(value):
+            self.further.setdefault(value, []).append(offset)
+        else:
             self._found(Kind.DUPLICATE, f"also at offset {offset} of {self.name(partition)} ({how}): {self.describe(value)}")
 
     def _found_phantom(self, reader: str, partition: int, offset: int, value: int, at: float) -> None:
@@ -291,9 +297,10 @@ class Evidence:
         first = bisect_left(evictions, sends.begun[value], key=lambda eviction: eviction.at)
         return first == len(evictions) or evictions[first].at > sends.ended[value]
 
-    def places(self, value: int) -> int:
-        """At how many offsets the value is known to stand."""
-        return 1 if self.is_once(value) else self.stored[self.history.sends.partition[value]].count(value)
+    def places(self, value: int) -> list[int]:
+        """The offsets at which the value is known to stand, in their order; one at most if it is stored once."""
+        place = self.place[value]
+        return [] if place == NONE else sorted((place, *self.further.get(value, ())))
 
     def must_be_kept(self, value: int) -> bool:
         """Whether the broker promised to keep the value."""

@@ -3,6 +3,7 @@ order of their originals; an original that a producer without idempotence has st
 transactions of which each read what the next one wrote (G1c by write-read edges only).
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from math import inf
@@ -52,7 +53,7 @@ def _copies(evidence: Evidence) -> dict[str, dict[int, list[int]]]:
 
 def _doubled(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Iterator[Anomaly]:
     for source, found in copies.items():
-        if len(found) > 1 and len(found) > evidence.places(source):
+        if len(found) > 1 and len(found) > len(evidence.places(source)):
             which = "; ".join(evidence.describe(copy) for copy in found)
             yield Anomaly(Kind.COPY_DOUBLED, f"group {group} copied {evidence.describe(source)} {len(found)} times: {which}")
 
@@ -67,20 +68,26 @@ def _lost(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Itera
 
 
 def _reordered(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Iterator[Anomaly]:
+    """An original at several offsets: the first of them that is possible counts, so that only what has no order at all is reported.
+
+    It may have fewer copies than offsets, those up to the group's; which of its offsets became known first says nothing.
+    """
     sends, place = evidence.history.sends, evidence.place
     stored = sorted(
-        (sends.partition[copy], place[copy], source, copy)
-        for source, found in copies.items()
-        if len(found) == 1 or evidence.places(source) == 1
-        for copy in found
-        if place[copy] != NONE
+        (sends.partition[copy], place[copy], source, copy) for source, found in copies.items() for copy in found if place[copy] != NONE
     )
     last: dict[tuple[int, int], tuple[int, int]] = {}
     for partition, _, source, copy in stored:
+        places = evidence.places(source)
+        if not places:
+            continue
         key = (partition, sends.partition[source])
-        if key in last and last[key][0] > place[source] != NONE:
-            yield Anomaly(Kind.COPY_REORDERED, f"group {group}: {evidence.describe(copy)} stands after {evidence.describe(last[key][1])}")
-        last[key] = (place[source], copy)
+        reached, before = last.get(key, (0, NONE))
+        following = bisect_left(places, reached)
+        if following == len(places):
+            yield Anomaly(Kind.COPY_REORDERED, f"group {group}: {evidence.describe(copy)} stands after {evidence.describe(before)}")
+            following = 0
+        last[key] = (places[following], copy)
 
 
 Edges = dict[int, set[int]]
