@@ -1,5 +1,7 @@
 """The parts of a simulated cluster: cuts between hosts, sessions of the tree, the bound on losses, what is checked of the tree."""
 
+from random import Random
+
 import pytest
 
 from moldau.cluster import znodes
@@ -7,8 +9,10 @@ from moldau.cluster.znodes import PartitionState, encode_state, encode_topic
 from moldau.ports.coordination import Create, GetData, Multi, MultiDone, SessionEvent, SessionState, SetData, TooManyRequestsError
 from moldau.testing.coordination import FakeSession
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
+from moldau.testing.simulation.cluster_judge import ClusterJudge
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.loss_budget import LossBudget
+from moldau.testing.simulation.nemesis import Nemesis
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.tree_invariants import TreeInvariants
@@ -116,6 +120,57 @@ def test_so_many_brokers_may_have_lost_something_until_they_are_in_sync_again(si
 
     run(sim, main)
     assert all(LossBudget(sim.tree, sim.hosts, None).take(host) for host in sim.hosts)
+
+
+class Lowest(Random):
+    """Draws the first of all, and the lowest."""
+
+    def random(self) -> float:
+        """The lowest."""
+        return 0.0
+
+
+def judged(sim: Simulation, *faults: str) -> Nemesis:
+    """What may go wrong in a run with these kinds of faults, where one broker may lose something at a time."""
+    sim.options.faults = dict.fromkeys(faults, 1.0)
+    nemesis = Nemesis(sim.hosts, (), may_cut_power=True)
+    ClusterJudge(sim, nemesis)
+    return nemesis
+
+
+def test_a_broker_whose_next_start_crashes_has_not_recovered_while_it_stops(sim: Simulation) -> None:
+    nemesis = judged(sim, "stop", "power_cut")
+    stopped, other = sim.hosts[:2]
+
+    async def main() -> None:
+        await SimulatedAdmin(sim.client()).create_topic("t")
+        await sim.until(lambda: in_sync(sim) == [1, 2, 3])
+        assert nemesis.kinds["stop"](Lowest())
+        assert stopped.process is not None, "it hands over first"
+        assert nemesis.keepers[0].start_crash is not None
+        assert not nemesis.may_crash(other)
+        for processes in (2, 3):
+            await sim.until(lambda: len(stopped.incarnations) == processes)  # noqa: B023
+            assert not nemesis.may_crash(other)
+        await sim.until(lambda: nemesis.may_crash(other))
+        (partition,) = partitions_in(sim.tree)
+        assert partition.state is not None
+        assert sorted(partition.state.isr) == [1, 2, 3]
+
+    run(sim, main)
+
+
+def test_a_directory_that_fails_is_a_loss_and_a_broker_that_is_killed_beside_nothing_else_is_none(sim: Simulation) -> None:
+    killed, losing = judged(sim, "kill"), judged(sim, "kill", "fail_directory")
+
+    async def main() -> None:
+        await SimulatedAdmin(sim.client()).create_topic("t")
+        await sim.until(lambda: in_sync(sim) == [1, 2, 3])
+        assert losing.kinds["fail_directory"](Lowest())
+        assert [losing.may_crash(host) for host in sim.hosts] == [True, False, False], "it may end, and none but it"
+        assert all(killed.may_crash(host) for host in sim.hosts)
+
+    run(sim, main)
 
 
 GOOD = PartitionState(1, 3, (1, 2), 7)

@@ -22,7 +22,7 @@ class LossBudget:
         self._fallen: dict[str, Host] = {}
         """Brokers that may have lost something, or will."""
         self._failing: dict[str, Incarnation] = {}
-        """Processes whose disks fail: they may lose something for as long as they run."""
+        """Processes whose disks fail, or whose successors crash in their start: their hosts cannot recover for as long as they run."""
 
     def take(self, host: Host) -> bool:
         """Whether a broker may end now, or soon. It is counted from then on."""

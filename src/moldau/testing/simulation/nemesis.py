@@ -73,9 +73,9 @@ class Nemesis:
         """Called when the faults end."""
         self.kinds: dict[str, Strike] = {kind: getattr(self, f"_{kind}") for kind in FAULTS}
         self.may_crash: Callable[[Host], bool] = lambda _host: True
-        self.may_crash_next: Callable[[Incarnation], bool] = lambda _process: True
-        """Whether the process may end in an orderly way, and the one after it during its start."""
         """Whether the process of a host may end without an orderly stop, now or soon."""
+        self.may_crash_next: Callable[[Incarnation], bool] = lambda _process: True
+        """Whether the process after this one, which is about to stop in order, may crash in its start."""
         self.keepers = [HostKeeper(host, may_cut_power=may_cut_power) for host in hosts]
         self._script = script
         self._may_cut_power = may_cut_power
