@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 
 from moldau.cluster import queries, znodes
-from moldau.cluster.changes import Change, DropNotifications, PutBrokerConfig, PutState, PutTopicConfig
+from moldau.cluster.changes import Change, DropNotifications, PutBrokerConfig, PutTopicConfig
 from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP
 from moldau.cluster.controller.elections import Elections
 from moldau.cluster.controller.events import Outbox
@@ -21,7 +21,7 @@ from moldau.cluster.internal_topics import check_change
 from moldau.cluster.queries import FoundState
 from moldau.cluster.snapshot import unknown_topic
 from moldau.cluster.store import WriteResult
-from moldau.cluster.znodes import MalformedNodeError, PartitionState
+from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config import (
     BROKER,
     TOPIC,
@@ -97,14 +97,14 @@ class ConfigChanges:
             ended = {} if topic is None else self._ended_eligibility(topic, before, after)
             changes: list[Change] = [_change(resource, after, version)]
             if topic is not None:
-                changes += (PutState(topic.name, index, state, topic.info(index).state_version) for index, state in ended.items())
+                changes += (topic.change(index, after) for index, after in ended.items())
             self._outbox.write(changes, partial(written, before, after, topic, ended))
 
         def written(
             before: Mapping[str, str],
             after: Mapping[str, str],
             topic: TopicImage | None,
-            ended: Mapping[int, PartitionState],
+            ended: Mapping[int, FoundState],
             outcome: WriteResult | CoordinationError,
         ) -> None:
             if isinstance(outcome, WriteResult):
@@ -141,18 +141,18 @@ class ConfigChanges:
         else:
             self._outbox.read(queries.config(path), read)
 
-    def _ended_eligibility(self, topic: TopicImage, before: Mapping[str, str], after: Mapping[str, str]) -> dict[int, PartitionState]:
+    def _ended_eligibility(self, topic: TopicImage, before: Mapping[str, str], after: Mapping[str, str]) -> dict[int, FoundState]:
         """The states of partitions that have eligible replicas without them, if the minimum changes."""
         if self._elections.rules_of(before).min_isr == self._elections.rules_of(after).min_isr:
             return {}
         eligible = (index for index, info in enumerate(topic.partitions) if info is not None and info.elr)
-        return {index: self._elections.without_eligible(topic, index) for index in islice(eligible, PARTITIONS_PER_STEP)}
+        return {index: topic.next(index, self._elections.without_eligible(topic, index)) for index in islice(eligible, PARTITIONS_PER_STEP)}
 
-    def _eligibility_ended(self, topic: TopicImage, states: Mapping[int, PartitionState]) -> None:
+    def _eligibility_ended(self, topic: TopicImage, states: Mapping[int, FoundState]) -> None:
         if self._image.topics.get(topic.name) is topic:
-            for index, state in states.items():
-                topic.put(index, state, topic.info(index).state_version + 1)
-            self._elections.announce([(topic, index, state) for index, state in states.items()])
+            for index, after in states.items():
+                topic.take(index, after)
+            self._elections.announce([(topic, index) for index in states])
 
     def _remove_old(self, now_ms: int) -> None:
         """Remove notifications that brokers have had the time to see."""

@@ -10,7 +10,6 @@ from functools import partial
 from typing import NamedTuple
 
 from moldau.cluster import queries
-from moldau.cluster.changes import PutState
 from moldau.cluster.control import LedPartition
 from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Floors, StepRotation
 from moldau.cluster.controller.election_rules import TopicRules, elect, is_settled
@@ -41,7 +40,7 @@ class _Wanted(NamedTuple):
 class _ElectedLeader(NamedTuple):
     topic: TopicImage
     partition: int
-    state: PartitionState
+    after: FoundState
 
 
 class Elections:
@@ -118,10 +117,10 @@ class Elections:
         """Elect for all partitions, before any is sent."""
         _Run(self, floors, per_write, lambda _moved: None, failed, then).begin(list(self._image.topics))
 
-    def announce(self, moved: Sequence[tuple[TopicImage, int, PartitionState]]) -> None:
+    def announce(self, moved: Sequence[tuple[TopicImage, int]]) -> None:
         """Send states of partitions that were written, each to its replicas, and to all brokers what clients are answered."""
-        led = [LedPartition(topic.name, topic.topic_id, topic.info(index), False) for topic, index, _ in moved]
-        topics = dict.fromkeys(topic for topic, _, _ in moved)
+        led = [LedPartition(topic.name, topic.topic_id, topic.info(index), False) for topic, index in moved]
+        topics = dict.fromkeys(topic for topic, _ in moved)
         self._broadcast.lead(led, self.again)
         self._broadcast.update([served for topic in topics if (served := topic.served()) is not None])
 
@@ -152,7 +151,7 @@ class _Run:
         elections: Elections,
         floors: Floors,
         per_write: int,
-        elected: Callable[[Sequence[_ElectedLeader]], object],
+        elected: Callable[[Sequence[tuple[TopicImage, int]]], object],
         failed: Callable[[CoordinationError], object],
         then: Callable[[], object],
         *,
@@ -267,9 +266,9 @@ class _Run:
                 elif state.leader < 0 <= before.leader:
                     reached("cluster: a partition lost its last leader")
                 self._raised += floor > before.leader_epoch
-                moved.append(_ElectedLeader(topic, index, state))
+                moved.append(_ElectedLeader(topic, index, topic.next(index, state)))
         if moved:
-            changes = [PutState(topic.name, index, state, topic.info(index).state_version) for topic, index, state in moved]
+            changes = [topic.change(index, after) for topic, index, after in moved]
             self._outbox.write(changes, partial(self._written, moved))
         else:
             self._end()
@@ -277,9 +276,9 @@ class _Run:
     def _written(self, moved: Sequence[_ElectedLeader], outcome: WriteResult | CoordinationError) -> None:
         if isinstance(outcome, WriteResult):
             moved = [each for each in moved if self._image.topics.get(each.topic.name) is each.topic]
-            for topic, index, state in moved:
-                topic.put(index, state, topic.info(index).state_version + 1)
-            self._elected(moved)
+            for topic, index, after in moved:
+                topic.take(index, after)
+            self._elected([(topic, index) for topic, index, _ in moved])
             self._end()
         elif isinstance(outcome, NodeError):
             self._read_again(moved, outcome)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import cast
 
+from moldau.cluster.changes import PutState
 from moldau.cluster.controller.election_rules import Candidates
 from moldau.cluster.queries import FoundState, FoundTopic, LiveBroker
 from moldau.cluster.snapshot import PartitionInfo, TopicInfo
@@ -99,6 +100,16 @@ class TopicImage:
         if is_later:
             self.put(index, found.state, found.version)
         return is_later
+
+    def next(self, index: int, state: PartitionState) -> FoundState:
+        """A state as it will be found when it has been written in the place of the one that is known now. Until the write is answered, that
+        one may change.
+        """
+        return FoundState(state, self.info(index).state_version + 1)
+
+    def change(self, index: int, after: FoundState) -> PutState:
+        """The change that leads to what `next` has returned."""
+        return PutState(self.name, index, after.state, after.version - 1)
 
     def state(self, index: int, controller_epoch: int) -> PartitionState:
         """The state of a partition that has one."""

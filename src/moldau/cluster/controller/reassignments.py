@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from moldau.cluster import queries
-from moldau.cluster.changes import Change, PutState, PutTopic
+from moldau.cluster.changes import Change, PutTopic
 from moldau.cluster.control import LedPartition, StoppedTopic
 from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown
 from moldau.cluster.controller.election_rules import NO_LEADER, can_lead
@@ -166,22 +166,22 @@ class Reassignments:
             end((), None)
             return
         moves = chunks[0]
-        states: dict[int, PartitionState] = {}
+        states: dict[int, FoundState] = {}
         for index, move in moves.items():
             state = self._state_among(topic, index, move.replicas)
             if state is None:  # since it was planned
                 end([index for chunk in chunks for index in chunk], CoordinationError("in-sync replicas have changed", retriable=True))
                 return
-            states[index] = state
+            states[index] = topic.next(index, state)
 
         def written(outcome: WriteResult | CoordinationError) -> None:
             if isinstance(outcome, WriteResult):
                 chunks.popleft()
                 dropped = {index: [each for each in topic.replicas[index] if each not in move.replicas] for index, move in moves.items()}
                 self._put(topic, moves)
-                for index, state in states.items():
-                    topic.put(index, state, topic.info(index).state_version + 1)
-                self._elections.announce([(topic, index, state) for index, state in states.items()])
+                for index, after in states.items():
+                    topic.take(index, after)
+                self._elections.announce([(topic, index) for index in states])
                 self._stop(topic, dropped, lambda: None)
                 self._write_begin(topic, chunks, end)
             elif self._is_of_state(topic, moves, outcome):
@@ -203,13 +203,13 @@ class Reassignments:
                 self._completing[topic.name] = None
                 self._image.when_free(topic.name, partial(self._complete, topic))
 
-    def _ready(self, topic: TopicImage) -> dict[int, PartitionState]:
+    def _ready(self, topic: TopicImage) -> dict[int, FoundState]:
         """Some of the partitions whose remaining replicas are all in sync, with the states in which these alone remain."""
-        ready: dict[int, PartitionState] = {}
+        ready: dict[int, FoundState] = {}
         for index in dict.fromkeys((*topic.adding, *topic.removing)):
             state = self._state_of_target(topic, index)
             if state is not None and len(ready) < PARTITIONS_PER_STEP:
-                ready[index] = state
+                ready[index] = topic.next(index, state)
         return ready
 
     def _state_of_target(self, topic: TopicImage, index: int) -> PartitionState | None:
@@ -259,7 +259,7 @@ class Reassignments:
             end()
 
     def _targets_written(
-        self, topic: TopicImage, states: Mapping[int, PartitionState], end: Callable[[CoordinationError | None], object]
+        self, topic: TopicImage, states: Mapping[int, FoundState], end: Callable[[CoordinationError | None], object]
     ) -> None:
         """The remaining replicas are led by one of them: stop the others, then forget them. From now on nothing is sent to those that
         would have them begin the replica again: an election, or all states at a registration.
@@ -268,9 +268,9 @@ class Reassignments:
         removed = {index: move_of(topic, index).removing for index in states}
         named = {index: topic.replicas[index] for index in states}
         led = []
-        for index, state in states.items():
+        for index, after in states.items():
             topic.reassign(index, moves[index].replicas)
-            topic.put(index, state, topic.info(index).state_version + 1)
+            topic.take(index, after)
             led.append(LedPartition(topic.name, topic.topic_id, topic.info(index), False))
 
         def written(outcome: WriteResult | CoordinationError) -> None:
@@ -316,8 +316,9 @@ class Reassignments:
             _set_or_drop(removing, index, move.removing)
         return PutTopic(topic.name, topic.topic_id, replicas, topic.version, adding, removing)
 
-    def _put_states(self, topic: TopicImage, states: Mapping[int, PartitionState]) -> list[Change]:
-        return [PutState(topic.name, index, state, topic.info(index).state_version) for index, state in states.items()]
+    @staticmethod
+    def _put_states(topic: TopicImage, states: Mapping[int, FoundState]) -> list[Change]:
+        return [topic.change(index, after) for index, after in states.items()]
 
     def _put(self, topic: TopicImage, moves: Mapping[int, Move]) -> None:
         """The topic's node names these moves."""
