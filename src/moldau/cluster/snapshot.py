@@ -188,7 +188,8 @@ class MetadataCache:
         read = known._replace(leader=leader, leader_epoch=leader_epoch, isr=isr, state_version=state_version)
         if _age(read) > _age(known):
             self._learned.setdefault(topic_id, {})[index] = read
-            changed = [self.with_learned(topic)]
+            partitions = (read if each is known else each for each in topic.partitions)
+            changed = [TopicInfo(topic.name, topic.topic_id, tuple(partitions))]
             self.snapshot = self.snapshot.updated(self.snapshot.brokers.values(), self.snapshot.controller_id, changed, (), {})
 
     def with_learned(self, topic: TopicInfo) -> TopicInfo:

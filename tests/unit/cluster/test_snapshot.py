@@ -46,3 +46,12 @@ def test_what_is_not_later_or_of_another_topic_changes_nothing() -> None:
     for topic_id, index, epoch, version in ((ID, 1, 4, 9), (ID, 1, 5, 7), (ID, 2, 6, 8), (OTHER, 1, 6, 8)):
         known.learn(topic_id, index, leader=3, leader_epoch=epoch, isr=(3,), state_version=version)
     assert known.snapshot is before
+
+
+def test_what_is_learned_of_one_partition_is_not_forgotten_when_another_is_learned_of() -> None:
+    """A message of before that comes after both takes neither back."""
+    known = cache()
+    sent = known.snapshot.topics["t"]
+    for index in (0, 1):
+        known.learn(ID, index, leader=2, leader_epoch=6, isr=(2,), state_version=8)
+    assert [each.leader_epoch for each in known.with_learned(sent).partitions] == [6, 6]

@@ -153,6 +153,10 @@ class MetadataApplier:
         """Epochs of the controller and of this broker, and number of the latest message that came over a connection."""
         self._queue = StepQueue(slices)
         self._removals = StepQueue(slices)
+        self._forgetting = StepQueue(slices)
+        """What is kept of deleted topics is dropped: this waits until coordinators have committed what they have written, for which they may
+        need what the controller sends after the answer to a deletion.
+        """
         """What is left to do of deletions when nothing of the topics is served any more."""
         self._knows_configs = True
         """Whether the configurations of all topics were read: those of the first ones, before the start."""
@@ -165,11 +169,13 @@ class MetadataApplier:
         """From now on take turns with requests; before, everything is done as soon as it can be."""
         self._queue.serve()
         self._removals.serve()
+        self._forgetting.serve()
 
     def close(self) -> None:
         """Apply nothing any more, and answer nothing: the broker stops, and what came later would open what is being closed."""
         self._queue.close()
         self._removals.close()
+        self._forgetting.close()
 
     def apply(self, broker_epoch: int, control: Control, done: Callable[[ControlReply], object]) -> None:
         """Apply what the controller has sent to an incarnation of this broker."""
@@ -257,7 +263,7 @@ class MetadataApplier:
         """
         if topics:
             _LOG.warning("topics were deleted while this broker was not registered: topics=%s", ",".join(topics))
-            self._removals.run(self._topics_deleted(topics))
+            self._forgetting.run(self._topics_deleted(topics))
         logs = self._replicas.logs
         assigned = {each.topic_id: dict.fromkeys(each.partitions) for each in everything}
         removed: list[TopicPartition] = []
@@ -429,13 +435,14 @@ class MetadataApplier:
             yield UNFINISHED
 
     def _remove(self, names: Sequence[str], done: Callable[[ControlReply], object]) -> Steps:
-        """Bring to disk that logs are deleted, and drop what is kept of these topics, which are."""
+        """Bring to disk that logs are deleted; then have dropped what is kept of these topics, which are."""
         try:
             yield from self._replicas.logs.settle_deleted()
-            yield from self._topics_deleted(names)
         except Exception as error:  # the controller continues all the same
             _LOG.error("deletion not completed because of a bug: topics=%s", ",".join(names), exc_info=error)
         done(ControlReply())
+        if names:
+            self._forgetting.run(self._topics_deleted(names))
 
 
 def _is_one(found: bytes | None, wanted: bytes | None) -> bool:

@@ -1,9 +1,12 @@
 """Topics are created, grown and deleted as Kafka 4.3 does it; an error concerns its topic alone, and nothing is ever half done."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from moldau.cluster import znodes
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import Steps, Suspension
 from moldau.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -281,6 +284,23 @@ def test_the_controller_decides_whether_there_is_a_topic(broker: Administered) -
     u_id = broker.metadata.topics["u"].topic_id
     broker.broker.cache.snapshot = before
     assert [error for *_, error in delete(broker, DeleteTopicState("t"), DeleteTopicState(None, u_id))] == ["NONE", "NONE"]
+
+
+def test_a_deletion_is_answered_while_a_coordinator_has_something_to_commit(broker: Administered) -> None:
+    """Claim: what is kept of a deleted topic is dropped later. The controller sends a broker nothing more before it has the answer, and the
+    coordinator may need that to commit.
+    """
+    begun: list[Sequence[str]] = []
+
+    def never_ends(names: Sequence[str]) -> Steps:
+        begun.append(names)
+        yield Suspension(lambda _resume: None)
+
+    broker.broker.applier._topics_deleted = never_ends
+    create(broker, topic("t"), topic("u"))
+    assert [error for *_, error in delete(broker, DeleteTopicState("t"))] == ["NONE"]
+    assert [error for *_, error in delete(broker, DeleteTopicState("u"))] == ["NONE"]
+    assert begun == [["t"]], "one after the other"
 
 
 def test_deleting_can_be_turned_off() -> None:
