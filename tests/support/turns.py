@@ -1,11 +1,12 @@
 """For tests of work that takes several turns of the broker's thread."""
 
+from collections.abc import Callable
 from typing import Any
 
 from moldau.broker.admission.slices import TURN_S
 from moldau.protocol.messages.group_members import HeartbeatRequest
 from moldau.testing.clock import FakeClock
-from support.broker_world import BrokerWorld, Client
+from support.broker_world import Answer, BrokerWorld, Client
 
 
 def slow_down(clock: FakeClock, reading_s: float = TURN_S / 10) -> None:
@@ -21,11 +22,21 @@ def slow_down(clock: FakeClock, reading_s: float = TURN_S / 10) -> None:
 
 def served_before_answer(world: BrokerWorld, client: Client) -> tuple[int, Any]:
     """How many requests of another client are answered before the one that `client` has sent, and its answer."""
+    answers: list[Answer] = []
+
+    def has_come() -> bool:
+        answers.extend(client.answers())
+        return bool(answers)
+
+    return served_until(world, has_come), answers[0].body
+
+
+def served_until(world: BrokerWorld, holds: Callable[[], bool]) -> int:
+    """How many requests of another client are answered until something holds."""
     other = world.connect()
     for served in range(10_000):
-        answers = client.answers()
-        if answers:
-            return served, answers[0].body
+        if holds():
+            return served
         other.ask(HeartbeatRequest("g", 1, "m"), 4)
         world.clock.settle()
-    raise AssertionError("no answer")
+    raise AssertionError("it has not come to hold")
