@@ -450,7 +450,7 @@ def test_once_with_a_pattern_that_matches_nothing_says_so(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(auditor, "Auditor", Counted)
     monkeypatch.setattr(audit_run, "open_cluster", lambda *_: nullcontext(None))
-    monkeypatch.setattr("moldau.cli.server_log.set_up_logging", lambda *_: None)
+    monkeypatch.setattr("moldau.assembly.server_log.set_up_logging", lambda *_: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     partitions = 0
     done = run("run", "--tier", "local", "--once", "--topics", "typo")
@@ -466,7 +466,7 @@ def test_once_without_brokers_is_an_error_and_no_count(monkeypatch: pytest.Monke
         raise ConnectionLostError(Address("kafka-1", 9092), "no answer in time")
 
     monkeypatch.setattr(audit_run, "open_cluster", refuse)
-    monkeypatch.setattr("moldau.cli.server_log.set_up_logging", lambda *_: None)
+    monkeypatch.setattr("moldau.assembly.server_log.set_up_logging", lambda *_: None)
     done = run("run", "--tier", "local", "--once")
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", "Error: kafka-1:9092: no answer in time\n")
 
