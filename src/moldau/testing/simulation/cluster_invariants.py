@@ -2,11 +2,12 @@
 
 After each step of a broker one of its replicas is looked at, in turn; nearly all violations last. What was ever shown as committed anywhere
 is kept here, as the *true* high watermark of a partition, with the leader epochs of the records before it: no leader, and no replica in
-sync, may lack any of it.
+sync, may lack any of it. What a replica has shown since it was looked at is noted when a client reads, when the replica is stopped or goes
+offline, and when the process ends.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.replicas.hosted import HostedPartition
@@ -109,7 +110,7 @@ class ClusterInvariants:
         """Who led a partition in each epoch."""
         hosts[0].schedule.observer = self.after_step
         for host in hosts:
-            host.on_ending.append(lambda process, _power_cut: self._note_committed(process.broker))
+            host.on_ending.append(lambda process, _power_cut: self._note_committed(_replicas(process.broker)))
 
     @property
     def states(self) -> set[str]:
@@ -126,6 +127,7 @@ class ClusterInvariants:
         turn = self._turn_of.get(group)
         if turn is None:
             turn = self._turn_of[group] = self._turns[group.name.partition("/")[0]]
+        self._note_committed(turn.gone())
         found = turn.next(group)
         if found is not None and (broker := turn.host.broker) is not None:
             self._check(turn, broker, found)
@@ -142,7 +144,7 @@ class ClusterInvariants:
     def check_read(self, topic_partition: TopicPartition, offset: int) -> None:
         """A client has read a record: it is committed."""
         for host in self._hosts:
-            self._note_committed(host.broker)
+            self._note_committed(_replicas(host.broker))
         committed = self.committed.get((self._tree.topic_ids.get(topic_partition.topic, b""), topic_partition.partition))
         if committed is not None and offset >= committed.end:
             raise InvariantError(f"{topic_partition}: offset {offset} was read, committed are {committed.end}")
@@ -159,9 +161,9 @@ class ClusterInvariants:
                 times.append(self._tree.over_since((topic_partition.topic, topic_partition.partition), hosted.machine.leader_epoch))
         return min((each for each in times if each is not None), default=None)
 
-    def _note_committed(self, broker: "Broker | None") -> None:
-        """Note what a broker shows, also where it is not its turn."""
-        for hosted in () if broker is None else broker.replicas.hosted.values():
+    def _note_committed(self, replicas: Iterable[HostedPartition]) -> None:
+        """Note what replicas show, or have shown, also where it is not their turn."""
+        for hosted in replicas:
             committed = self.committed.get((hosted.topic_id, hosted.index))
             if committed is not None and hosted.log.high_watermark > committed.end:
                 committed.grow(hosted.log, hosted.log.high_watermark)
@@ -302,6 +304,10 @@ class ClusterInvariants:
                 )
 
 
+def _replicas(broker: "Broker | None") -> Iterable[HostedPartition]:
+    return () if broker is None else broker.replicas.hosted.values()
+
+
 def _name(turn: "_Turn", hosted: HostedPartition) -> str:
     return f"{hosted.topic_partition} on broker {turn.number}"
 
@@ -318,6 +324,17 @@ class _Turn:
         """The newest leader epoch of each partition in the broker's metadata."""
         self._process: Incarnation | None = None
         self._replicas: Iterator[HostedPartition] = iter(())
+        self._held: dict[TopicPartition, HostedPartition] = {}
+        """The replicas that it had after its last step."""
+
+    def gone(self) -> list[HostedPartition]:
+        """The replicas that its process had before its last step and has no more: stopped, offline, or with another log since."""
+        broker = self.host.broker
+        hosted = {} if broker is None else broker.replicas.hosted
+        if hosted == self._held:
+            return []
+        before, self._held = self._held, dict(hosted)
+        return [each for topic_partition, each in before.items() if hosted.get(topic_partition) is not each]
 
     def next(self, group: ActorGroup) -> HostedPartition | None:
         """The replica whose turn it is, after a step of this group."""
