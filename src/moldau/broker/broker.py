@@ -244,7 +244,7 @@ class Broker:
         if self._end_earlier_session is None:
             join()
         else:
-            self._end_earlier_session(self.logs.clean_epoch() >= 0, join)
+            self._end_earlier_session(bool(self.logs.clean_epochs()), join)
 
     def _log_config(self, topic: str) -> "LogConfig | None":
         """What the logs of a topic obey; None for one that is not known."""

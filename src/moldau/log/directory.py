@@ -13,7 +13,7 @@ import contextlib
 import json
 import logging
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from moldau.log.checkpoints import (
     ACCEPTED_LOSS,
@@ -80,8 +80,8 @@ class LogDirectory:
         """Why it is offline."""
         self.clean = False
         """Whether the last stop was clean: everything in the logs is on disk and whole."""
-        self.clean_epoch = NO_EPOCH
-        """The broker's registration at that stop."""
+        self.clean_epochs: tuple[int, ...] = ()
+        """The broker's registrations up to that stop, since which it has lost nothing."""
         self.adopted = False
         """Whether another system once wrote it."""
         self.failed_before = False
@@ -123,17 +123,18 @@ class LogDirectory:
         self.failed_before = self._files.exists(f"{self.path}/{FAILED_MARK}")
         self.clean = self._files.exists(f"{self.path}/{CLEAN_MARK}")
         if self.clean:
-            self.clean_epoch = self._read_clean_epoch()
+            self.clean_epochs = self._read_clean_epochs()
             self._files.remove(f"{self.path}/{CLEAN_MARK}")
             self._files.sync_directory(self.path)
 
-    def _read_clean_epoch(self) -> int:
+    def _read_clean_epochs(self) -> tuple[int, ...]:
         """What the mark of a clean stop says; it counts as one whatever it says."""
         try:
-            epoch = json.loads(self._files.read(f"{self.path}/{CLEAN_MARK}"))["brokerEpoch"]
+            first, *more = self._files.read(f"{self.path}/{CLEAN_MARK}").splitlines()
+            epochs = [*(json.loads(more[0])["previousBrokerEpochs"] if more else ()), json.loads(first)["brokerEpoch"]]
         except (StorageError, ValueError, KeyError, TypeError):
-            return NO_EPOCH
-        return epoch if isinstance(epoch, int) else NO_EPOCH
+            return ()
+        return tuple(epochs) if all(isinstance(each, int) for each in epochs) and epochs[-1] != NO_EPOCH else ()
 
     def _read_checkpoints(self) -> None:
         written = [name for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS) if self._files.exists(f"{self.path}/{name}")]
@@ -222,9 +223,15 @@ class LogDirectory:
 
         return contents
 
-    def mark_clean(self, broker_epoch: int) -> None:
-        """Say, durably, that all logs are closed and flushed and the checkpoints written, by the broker in this registration."""
-        self._files.write_atomically(f"{self.path}/{CLEAN_MARK}", b'{"version":0,"brokerEpoch":%d}' % broker_epoch)
+    def mark_clean(self, broker_epochs: Sequence[int]) -> None:
+        """Say, durably, that all logs are closed and flushed and the checkpoints written, by the broker in the last of these registrations,
+        and that it has lost nothing since the first. Kafka reads the first line, and no further.
+        """
+        *previous, last = broker_epochs or (NO_EPOCH,)
+        mark = b'{"version":0,"brokerEpoch":%d}' % last
+        if previous:
+            mark += b'\n{"previousBrokerEpochs":%s}' % json.dumps(previous, separators=(",", ":")).encode()
+        self._files.write_atomically(f"{self.path}/{CLEAN_MARK}", mark)
 
     def mark_failed(self) -> None:
         """Say that its files are to be read from the disk at the next start. Does what it can: the disk has failed."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError
-from moldau.log.directory import NO_EPOCH, Identity, LogDirectory
+from moldau.log.directory import Identity, LogDirectory
 from moldau.log.housekeeping import Housekeeping, Removals
 from moldau.log.lifecycle import Lifecycle
 from moldau.log.loading import Loader, TopicConfig
@@ -69,8 +69,8 @@ class LogManager:
         """`producers_max`: how many producers all logs remember together, at the moment; `epoch_given`: the epoch that the transaction
         coordinator gave a producer last, None for one that has none from it."""
         self._files = files
-        self.broker_epoch = NO_EPOCH
-        """The broker's registration, for the mark of a clean stop."""
+        self.broker_epochs: tuple[int, ...] = ()
+        """The broker's registrations since which it has lost nothing, the present one last: for the mark of a clean stop."""
         self._identity = Identity(broker_id, cluster_id)
         self._random_bytes = random_bytes
         self._cache = SegmentCache(files) if cache is None else cache
@@ -152,10 +152,10 @@ class LogManager:
 
         return adopt_topics(self._files, self._logs.placements.values(), self._random_bytes)
 
-    def clean_epoch(self) -> int:
-        """The registration in which this broker stopped, if it has lost nothing since; -1 unless all directories say the same."""
-        epochs = dict.fromkeys(each.clean_epoch if each.online and each.clean else NO_EPOCH for each in self._logs.directories)
-        return next(iter(epochs)) if len(epochs) == 1 else NO_EPOCH
+    def clean_epochs(self) -> tuple[int, ...]:
+        """The registrations since which this broker has lost nothing, if it stopped in order; none unless all directories say the same."""
+        epochs = dict.fromkeys(each.clean_epochs if each.online and each.clean else () for each in self._logs.directories)
+        return next(iter(epochs)) if len(epochs) == 1 else ()
 
     def shutdown(self) -> None:
         """Do all of `shutting_down` at once, on this thread."""
@@ -186,7 +186,7 @@ class LogManager:
                 if closing.failed:
                     directory.mark_failed()
                 elif not closing.left:
-                    directory.mark_clean(self.broker_epoch)
+                    directory.mark_clean(self.broker_epochs)
 
             try:
                 yield from run_all(background, [end])

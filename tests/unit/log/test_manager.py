@@ -70,28 +70,33 @@ def test_records_and_watermarks_survive_a_clean_stop() -> None:
     assert all(log.recovery is None for _, log in manager.logs())
 
 
-def test_the_registration_at_a_clean_stop_is_known_at_the_next_start_and_at_no_other() -> None:
+def test_the_registrations_up_to_a_clean_stop_are_known_at_the_next_start_and_at_no_other() -> None:
     disk = ForgetfulDisk()
     manager = restart(disk, "/a", "/b")
-    assert manager.clean_epoch() == -1
-    manager.broker_epoch = 42
+    assert manager.clean_epochs() == ()
+    manager.broker_epochs = (42,)
     manager.shutdown()
     assert disk.read("/b/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":42}'
-    assert restart(disk, "/a", "/b").clean_epoch() == 42
+    manager = restart(disk, "/a", "/b")
+    assert manager.clean_epochs() == (42,)
+    manager.broker_epochs = (42, 50, 77)
+    manager.shutdown()
+    assert disk.read("/b/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":77}\n{"previousBrokerEpochs":[42,50]}'
+    assert restart(disk, "/a", "/b").clean_epochs() == (42, 50, 77)
     disk.crash()
-    assert restart(disk, "/a", "/b").clean_epoch() == -1, "the marks were removed when they were read"
+    assert restart(disk, "/a", "/b").clean_epochs() == (), "the marks were removed when they were read"
 
 
 @pytest.mark.parametrize("mark", [b"", b"{", b"[]", b'{"version":0,"brokerEpoch":41}', b'{"brokerEpoch":"42"}', None])
 def test_a_registration_that_one_directory_does_not_know_is_no_clean_stop(mark: bytes | None) -> None:
     disk = ForgetfulDisk()
     manager = restart(disk, "/a", "/b")
-    manager.broker_epoch = 42
+    manager.broker_epochs = (42,)
     manager.shutdown()
     disk.remove("/b/.kafka_cleanshutdown")
     if mark is not None:
         disk.write_atomically("/b/.kafka_cleanshutdown", mark)
-    assert restart(disk, "/a", "/b").clean_epoch() == -1
+    assert restart(disk, "/a", "/b").clean_epochs() == ()
 
 
 @pytest.mark.parametrize("crashes", [True, False])

@@ -154,8 +154,8 @@ class MetadataApplier:
         self._queue = StepQueue(slices)
         self._removals = StepQueue(slices)
         self._forgetting = StepQueue(slices)
-        """What is kept of deleted topics is dropped: this waits until coordinators have committed what they have written, for which they may
-        need what the controller sends after the answer to a deletion.
+        """What is kept of deleted topics is dropped: that waits until coordinators have committed what they have written, for which they
+        may need what the controller sends after the answer to a deletion.
         """
         """What is left to do of deletions when nothing of the topics is served any more."""
         self._knows_configs = True

@@ -203,7 +203,7 @@ class ClusterMembership:
             registered=self._registered,
             failed=self._failed,
             made=self._registration,
-            clean_epoch=logs.clean_epoch(),
+            clean_epochs=logs.clean_epochs(),
         )
 
     def serve(self) -> None:
@@ -213,7 +213,8 @@ class ClusterMembership:
         self._apply_missed()
 
     def _registered(self, broker_epoch: int, session_id: int) -> None:
-        self._applier.broker_epoch = self._logs.broker_epoch = broker_epoch
+        self._applier.broker_epoch = broker_epoch
+        self._logs.broker_epochs = self._registrar.epochs
         self._runner.take(BrokerRegistered(broker_epoch, session_id))
 
     def _failed(self, error: CoordinationError) -> None:

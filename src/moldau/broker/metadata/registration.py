@@ -43,11 +43,11 @@ class Registration:
         registered: Callable[[int, int], object],
         failed: Callable[[CoordinationError], object],
         made: tuple[int, int] | None = None,
-        clean_epoch: int = NO_EPOCH,
+        clean_epochs: tuple[int, ...] = (),
     ) -> None:
         """`registered` is called with the incarnation and the session's id, `failed` with what keeps this broker from it: at its start it
         is not registered then, later it tries again, for it serves. `made`: those of a registration that was made before.
-        `clean_epoch`: the incarnation after whose clean stop the logs were opened.
+        `clean_epochs`: the incarnations since which nothing was lost when the logs were opened.
         """
         self._store = store
         self._clock = clock
@@ -55,7 +55,8 @@ class Registration:
         self._registered = registered
         self._failed = failed
         self._made = made
-        self._previous_epochs = () if clean_epoch == NO_EPOCH else (clean_epoch,)
+        self.epochs = clean_epochs
+        """Registrations since which this broker has lost nothing, the last one last."""
         self._session_id = 0
         """The session in which this broker is registered, or registers."""
         self._taken_since_s: float | None = None
@@ -82,7 +83,7 @@ class Registration:
 
     def _write(self, session_id: int) -> None:
         if session_id == self._session_id:
-            self._store.write([registration_of(self._info, self._clock, self._previous_epochs)], partial(self._written, session_id))
+            self._store.write([registration_of(self._info, self._clock, self.epochs)], partial(self._written, session_id))
 
     def _written(self, session_id: int, outcome: WriteResult | CoordinationError) -> None:
         if session_id != self._session_id:
@@ -98,7 +99,7 @@ class Registration:
                 self._clock.call_later(AGAIN_S, partial(self._write, session_id))
 
     def _end(self, broker_epoch: int, session_id: int) -> None:
-        self._previous_epochs = (*self._previous_epochs, broker_epoch)[-PREVIOUS_MAX:]
+        self.epochs = (*self.epochs, broker_epoch)[-PREVIOUS_MAX:]
         self._is_first = False
         self._registered(broker_epoch, session_id)
 

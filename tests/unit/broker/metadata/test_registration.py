@@ -29,14 +29,14 @@ class World:
         self.session = self.tree.session()
         self.registered: list[tuple[int, int]] = []
         self.failures: list[CoordinationError] = []
-        self.clean_epoch = -1
+        self.clean_epochs: tuple[int, ...] = ()
 
     def start(self) -> None:
         store = MetadataStore(self.session)
         info = BrokerInfo(3, ENDPOINTS, "rack")
         Registration(
             store, self.clock, info,
-            registered=lambda *each: self.registered.append(each), failed=self.failures.append, clean_epoch=self.clean_epoch,
+            registered=lambda *each: self.registered.append(each), failed=self.failures.append, clean_epochs=self.clean_epochs,
         )  # fmt: skip
 
     def take_id(self, session: FakeSession) -> None:
@@ -96,11 +96,11 @@ def test_a_lost_answer_is_one_registration(world: World, expires: bool) -> None:
     world.assert_registered_once_more(1)
 
 
-@pytest.mark.parametrize("clean_epoch", [17, -1])
-def test_it_names_the_registrations_since_which_it_has_lost_nothing(world: World, clean_epoch: int) -> None:
-    """That of its last clean stop, and as long as it runs all that it had: the controller may have seen none but the first."""
-    world.clean_epoch = clean_epoch
-    expected = [17] if clean_epoch == 17 else []
+@pytest.mark.parametrize("clean_epochs", [(11, 17), ()])
+def test_it_names_the_registrations_since_which_it_has_lost_nothing(world: World, clean_epochs: tuple[int, ...]) -> None:
+    """Those up to its last clean stop, and as long as it runs all that it had: the controller may have seen none but the first."""
+    world.clean_epochs = clean_epochs
+    expected = [*clean_epochs]
     for _ in range(3):
         expected += [each[0] for each in world.registered[-1:]]
         if not world.registered:
