@@ -3,7 +3,10 @@
 And one whose full disk has kept logs closed leads when it has opened them.
 """
 
-from moldau.model.errors import ErrorCode
+import pytest
+
+from moldau.broker.replicas.manager import FollowerState
+from moldau.model.errors import ErrorCode, MoldauError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.records.batch import RecordBatchBuilder
@@ -66,3 +69,30 @@ def test_the_last_one_in_sync_leads_again_when_its_disk_has_room_to_open_the_log
     disk.capacity = None
     cluster.until(lambda: cluster.partition("t", on=last).leader == last)
     assert produce(cluster, topic_id, last, 0) == 0
+
+
+def test_a_log_that_a_full_disk_kept_from_being_made_is_made_though_another_directory_fails_meanwhile() -> None:
+    """Claim: it is known to be in no directory, also not in one that cannot be read any more."""
+    cluster = World(1, 2)
+    cluster.create_topic("first", 2, 2)
+    cluster.until(cluster.agrees)
+    replicas, disk, partition = cluster.broker(2).replicas, cluster.disks[2], TopicPartition("t", 0)
+
+    def full(_operation: str, path: str) -> bool:
+        if "/t-0" in path:
+            raise StorageError("no space left on device", path=path, no_space=True)
+        return False
+
+    disk.fail = full
+    topic_id = cluster.create_topic("t", 1, 2)
+    cluster.until(lambda: partition in replicas._offline)
+    offline = replicas._offline[partition]
+    assert isinstance(offline.state, FollowerState)
+    placed = replicas.hosted[TopicPartition("first", 0)].log.directory.rpartition("/")[0]
+    disk.fail = lambda operation, path: path.startswith(placed) or full(operation, path)
+    cluster.advance(1.0)
+    assert not cluster.broker(2).logs.all_failed
+    with pytest.raises(MoldauError):
+        replicas.become_follower(partition, offline.state, topic_id, offline.settings)
+    disk.fail = lambda _operation, path: path.startswith(placed)
+    cluster.until(lambda: partition in replicas.hosted)

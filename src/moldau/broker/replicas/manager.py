@@ -381,6 +381,8 @@ class ReplicaManager:
             machine = Partition(topic_partition, self._broker_id, settings.rules.min_insync_replicas, shows_flushed=settings.shows_flushed)
         else:
             machine = offline.machine
+            if offline.no_room and offline.topic_id == topic_id:
+                is_new = is_new or offline.is_new  # it was not made, so no directory has it, whichever fail meanwhile
         try:
             log = self.logs.create(topic_partition, topic_id, settings.log, self._clock.time_ms(), is_new=is_new)
             self.logs.decide_high_watermark(topic_partition, is_replicated=len(state.replicas) > 1)
