@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+FORGETTING_S = 1.0
+"""The answer to a deletion waits for so long until what is kept of its topics is dropped."""
 REMOVED_PER_STEP = 10
 """Partitions whose folders are renamed before other work runs: each takes about 0.1 ms."""
 READ_AGAIN_S = 1.0
@@ -155,7 +157,7 @@ class MetadataApplier:
         self._removals = StepQueue(slices)
         self._forgetting = StepQueue(slices)
         """What is kept of deleted topics is dropped: that waits until coordinators have committed what they have written, for which they
-        may need what the controller sends after the answer to a deletion.
+        may need what the controller sends after the answer to a deletion. So answers do not wait for all of it.
         """
         """What is left to do of deletions when nothing of the topics is served any more."""
         self._knows_configs = True
@@ -435,14 +437,30 @@ class MetadataApplier:
             yield UNFINISHED
 
     def _remove(self, names: Sequence[str], done: Callable[[ControlReply], object]) -> Steps:
-        """Bring to disk that logs are deleted; then have dropped what is kept of these topics, which are."""
+        """Bring to disk that logs are deleted, and drop what is kept of these topics, which are. The answer waits for that too, so that it
+        is not done to a topic that is created again; but only for a while.
+        """
         try:
             yield from self._replicas.logs.settle_deleted()
         except Exception as error:  # the controller continues all the same
             _LOG.error("deletion not completed because of a bug: topics=%s", ",".join(names), exc_info=error)
-        done(ControlReply())
-        if names:
-            self._forgetting.run(self._topics_deleted(names))
+        if not names:
+            done(ControlReply())
+            return
+        waiting = [done]
+
+        def answer() -> None:
+            if waiting:
+                waiting.pop()(ControlReply())
+
+        timer = self._clock.call_later(FORGETTING_S, answer)
+
+        def forget() -> Steps:
+            yield from self._topics_deleted(names)
+            timer.cancel()
+            answer()
+
+        self._forgetting.run(forget())
 
 
 def _is_one(found: bytes | None, wanted: bytes | None) -> bool:
