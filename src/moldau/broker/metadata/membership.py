@@ -212,10 +212,10 @@ class ClusterMembership:
         self._applier.serve()
         self._apply_missed()
 
-    def _registered(self, broker_epoch: int, session_id: int) -> None:
-        self._applier.broker_epoch = broker_epoch
-        self._logs.broker_epochs = self._registrar.epochs
-        self._runner.take(BrokerRegistered(broker_epoch, session_id))
+    def _registered(self, epochs: tuple[int, ...], session_id: int) -> None:
+        self._applier.broker_epoch = epochs[-1]
+        self._logs.broker_epochs = epochs
+        self._runner.take(BrokerRegistered(epochs[-1], session_id))
 
     def _failed(self, error: CoordinationError) -> None:
         if self._joined is None:

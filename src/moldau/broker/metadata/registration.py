@@ -40,14 +40,15 @@ class Registration:
         clock: Clock,
         info: BrokerInfo,
         *,
-        registered: Callable[[int, int], object],
+        registered: Callable[[tuple[int, ...], int], object],
         failed: Callable[[CoordinationError], object],
         made: tuple[int, int] | None = None,
         clean_epochs: tuple[int, ...] = (),
     ) -> None:
-        """`registered` is called with the incarnation and the session's id, `failed` with what keeps this broker from it: at its start it
-        is not registered then, later it tries again, for it serves. `made`: those of a registration that was made before.
-        `clean_epochs`: the incarnations since which nothing was lost when the logs were opened.
+        """`registered` is called, perhaps at once, with the incarnations since which this broker has lost nothing, the present one last, and
+        the session's id; `failed` with what keeps it from that: at its start it is not registered then, later it tries again.
+        `made`: incarnation and session of a registration that was made before. `clean_epochs`: the incarnations since which nothing was
+        lost when the logs were opened.
         """
         self._store = store
         self._clock = clock
@@ -55,8 +56,8 @@ class Registration:
         self._registered = registered
         self._failed = failed
         self._made = made
-        self.epochs = clean_epochs
-        """Registrations since which this broker has lost nothing, the last one last."""
+        self._epochs = clean_epochs
+        """Registrations since which this broker has lost nothing."""
         self._session_id = 0
         """The session in which this broker is registered, or registers."""
         self._taken_since_s: float | None = None
@@ -83,7 +84,7 @@ class Registration:
 
     def _write(self, session_id: int) -> None:
         if session_id == self._session_id:
-            self._store.write([registration_of(self._info, self._clock, self.epochs)], partial(self._written, session_id))
+            self._store.write([registration_of(self._info, self._clock, self._epochs)], partial(self._written, session_id))
 
     def _written(self, session_id: int, outcome: WriteResult | CoordinationError) -> None:
         if session_id != self._session_id:
@@ -99,9 +100,9 @@ class Registration:
                 self._clock.call_later(AGAIN_S, partial(self._write, session_id))
 
     def _end(self, broker_epoch: int, session_id: int) -> None:
-        self.epochs = (*self.epochs, broker_epoch)[-PREVIOUS_MAX:]
+        self._epochs = (*self._epochs, broker_epoch)[-PREVIOUS_MAX:]
         self._is_first = False
-        self._registered(broker_epoch, session_id)
+        self._registered(self._epochs, session_id)
 
     def _taken(self, session_id: int, found: tuple[int, int] | CoordinationError | None) -> None:
         """There is a registration: this session's, or another's, which may end soon."""

@@ -36,7 +36,8 @@ class World:
         info = BrokerInfo(3, ENDPOINTS, "rack")
         Registration(
             store, self.clock, info,
-            registered=lambda *each: self.registered.append(each), failed=self.failures.append, clean_epochs=self.clean_epochs,
+            registered=lambda epochs, session_id: self.registered.append((epochs[-1], session_id)),
+            failed=self.failures.append, clean_epochs=self.clean_epochs,
         )  # fmt: skip
 
     def take_id(self, session: FakeSession) -> None:
