@@ -45,7 +45,7 @@ class Registration:
         made: tuple[int, int] | None = None,
         clean_epochs: tuple[int, ...] = (),
     ) -> None:
-        """`registered` is called, perhaps at once, with the incarnations since which this broker has lost nothing, the present one last, and
+        """`registered` is called, perhaps at once, with the incarnations since which this broker has lost nothing, its own last, and
         the session's id; `failed` with what keeps it from that: at its start it is not registered then, later it tries again. `made`:
         incarnation and session of a registration that was made before. `clean_epochs`: the incarnations since which nothing was lost when
         the logs were opened.
