@@ -14,6 +14,7 @@ from moldau.broker.groups.offsets import NO_TOPIC_ID, Commit, CommittedOffset
 from moldau.broker.groups.records import offset_key, offset_value
 from moldau.model.config import BrokerConfig, read_static
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Steps
 from moldau.testing.clock import FakeClock
 from support.state_logs import ListStateLog
 
@@ -27,6 +28,7 @@ class Coordinated:
     def __init__(self, log: ListStateLog | None = None, **settings: int) -> None:
         """`settings`: of the broker, with underscores for dots."""
         self.clock = FakeClock()
+        self.topic_ids: dict[str, bytes] = {}
         self.log = log or ListStateLog(PARTITIONS)
         self.log.clock = self.clock
         config = BrokerConfig(read_static(settings=[f"{name.replace('_', '.')}={value}" for name, value in settings.items()]))
@@ -57,6 +59,11 @@ class Coordinated:
         self.groups.commit(found, [Commit("t", partition, offset, -1, metadata, NO_TOPIC_ID)], outcomes.append, producer=producer)
         (error,) = outcomes
         return ErrorCode.NONE if error is None else error.code
+
+    def forget_topics(self, names: Sequence[str]) -> Steps:
+        """The steps that remove what is committed in deleted topics, one partition after the other; `topic_ids` are there again."""
+        for steps in self.groups.forget_topics(names, self.topic_ids.get):
+            yield from steps
 
     def offset(self, group: str, partition: int = 0) -> int | None:
         """What is committed."""

@@ -298,11 +298,13 @@ class Broker:
         self.membership.serve()
         self._started(None)
 
-    def _topics_deleted(self, names: Sequence[str]) -> Steps:
-        """Drop what is kept of deleted topics."""
+    def _topics_deleted(self, names: Sequence[str], done: Callable[[], object]) -> None:
+        """Drop what is kept of deleted topics, and call `done` then."""
         self.counters.forget_topics(names)
-        if self._coordinators is not None:
-            yield from self._coordinators.topics_deleted(names)
+        if self._coordinators is None:
+            done()
+        else:
+            self._coordinators.topics_deleted(names, done)
 
     def _raised_epochs(self, partitions: int) -> None:
         """The metadata store knows less than the logs. Neither leader epochs nor producer ids are used twice: recovery would take what is

@@ -4,7 +4,8 @@ Made when the first partition of such a topic is opened, or when a client first 
 transactions imports nothing of them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.state_topic import StateTopic
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from moldau.broker.transactions.remote import PartitionCodes, Question, RemoteCoordinators
     from moldau.cluster.producer_ids import ProducerIds
     from moldau.model.identity import TopicPartition
-    from moldau.model.steps import Steps
 
     class Services(MarkerServices, StateTopicServices, Protocol):
         """What they use of the broker."""
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
         @property
         def random_bytes(self) -> Callable[[int], bytes]:
             """So many of them."""
+
+
+_LOG = logging.getLogger(__name__)
 
 
 class Coordinators:
@@ -140,9 +143,27 @@ class Coordinators:
             self._remote = RemoteCoordinators(self._broker, self.transactions_topic)
         self._remote.ask(question, done)
 
-    def topics_deleted(self, names: Iterable[str]) -> "Steps":
-        """Topics are deleted: remove the offsets that groups have committed there."""
-        return self.groups.forget_topics(names)
+    def topics_deleted(self, names: Sequence[str], done: Callable[[], object]) -> None:
+        """Topics are deleted: remove the offsets that groups have committed there, beside the rest, and call `done` then."""
+        removals = self.groups.forget_topics(names, self._topic_id)
+        left = len(removals)
+
+        def ended(error: Exception | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                _LOG.error("offsets in deleted topics not removed because of a bug: topics=%s", ",".join(names), exc_info=error)
+            if left == 0:
+                done()
+
+        for steps in removals:
+            self.groups.runtime.run_steps(steps, ended, droppable=False)
+        if not removals:
+            done()
+
+    def _topic_id(self, name: str) -> bytes | None:
+        topic = self._broker.metadata.topics.get(name)
+        return None if topic is None else topic.topic_id
 
     def statistics(self) -> dict[str, int]:
         """Numbers for a person who looks into a running broker."""

@@ -7,14 +7,14 @@ What is in memory is what the committed records say: a change is written, made w
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.coordinators.partition_coordinator import Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.coordinators.state_log import EncodedRecords
-from moldau.broker.groups.deletion import GroupExpiry, delete_group, delete_offsets, delete_topics
+from moldau.broker.groups.deletion import GroupExpiry, TopicId, delete_group, delete_offsets, delete_topics
 from moldau.broker.groups.group import Group, GroupMemory, group_size
 from moldau.broker.groups.members import ROSTER_COST
 from moldau.broker.groups.offsets import NOT_SET, Commit, CommittedOffset
@@ -241,11 +241,10 @@ class GroupCoordinator:
         coordinator = self.runtime.coordinator(partition)
         return no_steps() if coordinator is None else coordinator.state.transaction_ended(producer_id, committed=committed)
 
-    def forget_topics(self, names: Iterable[str]) -> Steps:
-        """Topics are deleted, and what is committed there with them, as in Kafka."""
-        deleted = dict.fromkeys(names)  # not a set: the tombstones' order does not depend on hashes
-        for coordinator in self.runtime.coordinators():
-            yield from coordinator.state.when_loaded(partial(delete_topics, coordinator.state, deleted))
+    def forget_topics(self, names: "Sequence[str]", topic_id: TopicId) -> list[Steps]:
+        """Topics are deleted, and what is committed there with them, as in Kafka: steps for each partition, of which one may wait long."""
+        partitions = [each.state for each in self.runtime.coordinators()]
+        return [each.when_loaded(partial(delete_topics, each, names, topic_id)) for each in partitions]
 
     def close(self) -> None:
         """The broker stops."""

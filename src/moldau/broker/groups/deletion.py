@@ -48,6 +48,8 @@ PENDING_AT_ONCE = 1000
 
 Place = tuple[str, int]
 """Topic and partition of an offset."""
+TopicId = Callable[[str], bytes | None]
+"""The id of the topic that has a name now; None if there is none."""
 
 
 def delete_offsets(partition: "GroupPartition", group: "Group", places: Collection[Place], done: "Done") -> None:
@@ -120,25 +122,51 @@ def _delete_last(
         answer(None)
 
 
-def delete_topics(partition: "GroupPartition", names: Collection[str]) -> Steps:
+def delete_topics(partition: "GroupPartition", names: Collection[str], topic_id: TopicId) -> Steps:
     """These topics were deleted: what is committed there is removed, one group after the other, in steps of `OFFSETS_AT_ONCE` offsets,
     those that wait for a transaction in other topics among them. A group that is deleted meanwhile, or coordinated elsewhere, is left
-    alone, and so is a later one of its id.
+    alone, and so is a later one of its id. There is one removal at a time, which removes what was committed in the topics of later calls
+    too.
 
-    One pass finds every offset that is there at its beginning, because those that wait come first: between two steps an offset moves
-    from those to the committed ones when its transaction ends, never back. Nothing is added after the beginning: a commit is checked
-    again when it is written (`Verdict.check_topics`). Passes until one finds nothing would need a bound: they would not end where
-    tombstones cannot be written.
+    It waits until the writes before it are committed, which may take as long as a follower is away. A topic may be created again
+    meanwhile: what is committed in that one stays.
+    """
+    partition.deleted_topics.update(dict.fromkeys(names))  # not a set: the tombstones' order does not depend on hashes
+    if partition.is_forgetting:
+        return
+    partition.is_forgetting = True
+    try:
+        while deleted := partition.deleted_topics:
+            partition.deleted_topics = {}
+            yield from _delete_topics(partition, deleted, topic_id)
+    finally:
+        partition.is_forgetting = False
+
+
+def _delete_topics(partition: "GroupPartition", names: Collection[str], topic_id: TopicId) -> Steps:
+    """One pass finds every offset that is there at its beginning, because those that wait come first: between two steps an offset moves
+    from those to the committed ones when its transaction ends, never back. Nothing is added to a deleted topic after the beginning: a
+    commit is checked again when it is written (`Verdict.check_topics`). Passes until one finds nothing would need a bound: they would not
+    end where tombstones cannot be written.
     """
     yield from partition.coordinator.applied()
     for group in list(partition.groups.values()):
         places = chain(group.offsets.each_pending_place(), group.offsets.each_committed_place(names))
         while partition.has(group):
             some, at_end = next_places(places, group.offsets)
-            delete_offsets(partition, group, [place for place in some if place[0] in names], ignore)
+            delete_offsets(partition, group, [place for place in some if place[0] in names and _is_left(group, place, topic_id)], ignore)
             yield UNFINISHED
             if at_end:
                 break
+
+
+def _is_left(group: "Group", place: Place, topic_id: TopicId) -> bool:
+    """Whether what is committed there is left from a deleted topic. Where there is one of its name again it has to be certain that
+    nothing is committed in that: the tombstone would come after a commit that is being written. What is not removed therefore is not
+    shown either, since it has the id of the deleted topic, and expires.
+    """
+    present = topic_id(place[0])
+    return present is None or not (group.queued or group.offsets.is_of(*place, present))
 
 
 class CompletionCounter:

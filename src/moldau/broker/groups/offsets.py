@@ -239,6 +239,13 @@ class GroupOffsets:
         found = None if partitions is None else partitions.get(partition)
         return None if found is None or is_other_topic(found.topic_id, topic_id) else found
 
+    def is_of(self, topic: str, partition: int, topic_id: bytes) -> bool:
+        """Whether the offset, or one that waits to take its place, was committed for the topic with this id."""
+        place = topic, partition
+        committed = self.committed.get(topic, {}).get(partition)
+        waiting = (self.pending.get(transaction, {}).get(place) for transaction in self._transactions_at(place))
+        return any(each is not None and each.topic_id == topic_id for each in (committed, *waiting))
+
     def is_pending(self, topic: str, partition: int) -> bool:
         """Whether a transaction that has not ended will change it."""
         return any(transaction in self.pending for transaction in self._transactions_at((topic, partition)))

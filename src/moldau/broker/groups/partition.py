@@ -75,8 +75,10 @@ class GroupPartition:
         "_until_loaded",
         "_waiting",
         "coordinator",
+        "deleted_topics",
         "deleting",
         "groups",
+        "is_forgetting",
         "offsets_loaded",
         "partition",
         "runner_if_any",
@@ -88,6 +90,9 @@ class GroupPartition:
         self.groups: dict[str, Group] = {}
         self.deleting: set[str] = set()
         """Ids of groups that are being deleted with all of their offsets; nothing may be added to them."""
+        self.deleted_topics: dict[str, None] = {}
+        """Topics that were deleted since the removal began which is under way, if `is_forgetting`."""
+        self.is_forgetting = False
         self.offsets_loaded = 0
         """How many there were in the log."""
         self._parts = parts

@@ -1,8 +1,8 @@
 """Applies what the controller sends: the metadata that clients are answered, roles of partitions, deletions. And changed configurations.
 
-One thing after the other, in steps; only what a deletion has to bring to disk is done beside the rest, one deletion after the other. What
-comes from a controller or for an incarnation of this broker that is over is not applied. To apply something twice does nothing the second
-time.
+One thing after the other, in steps; only what a deletion has to bring to disk is done beside the rest, one deletion after the other, and
+what is kept elsewhere of deleted topics is dropped beside both. What comes from a controller or for an incarnation of this broker that is
+over is not applied. To apply something twice does nothing the second time.
 """
 
 import logging
@@ -36,7 +36,7 @@ from moldau.model.steps import UNFINISHED, Pause, Steps, Suspension
 if TYPE_CHECKING:
     from moldau.broker.admission.slices import SliceScheduler
     from moldau.broker.replicas.rules import SettingsCache, TopicSettings
-    from moldau.ports.clock import Clock
+    from moldau.ports.clock import Clock, Timer
 
 _LOG = logging.getLogger(__name__)
 
@@ -137,9 +137,9 @@ class MetadataApplier:
         settings: "SettingsCache",
         slices: "SliceScheduler",
         clock: "Clock",
-        topics_deleted: Callable[[Sequence[str]], Steps],
+        topics_deleted: Callable[[Sequence[str], Callable[[], object]], object],
     ) -> None:
-        """`topics_deleted` gives the steps that drop what is kept of deleted topics elsewhere."""
+        """`topics_deleted` drops what is kept of deleted topics elsewhere, and then makes the call."""
         self.broker_epoch = 0
         """This broker's incarnation."""
         self._broker_id = broker_id
@@ -155,11 +155,9 @@ class MetadataApplier:
         """Epochs of the controller and of this broker, and number of the latest message that came over a connection."""
         self._queue = StepQueue(slices)
         self._removals = StepQueue(slices)
-        self._forgetting = StepQueue(slices)
-        """What is kept of deleted topics is dropped: that waits until coordinators have committed what they have written, for which they
-        may need what the controller sends after the answer to a deletion. So answers do not wait for all of it.
-        """
         """What is left to do of deletions when nothing of the topics is served any more."""
+        self._answers: dict[Callable[[], object], Timer] = {}
+        """Those to deletions of which something is not dropped yet, and when they are given all the same."""
         self._knows_configs = True
         """Whether the configurations of all topics were read: those of the first ones, before the start."""
 
@@ -171,13 +169,14 @@ class MetadataApplier:
         """From now on take turns with requests; before, everything is done as soon as it can be."""
         self._queue.serve()
         self._removals.serve()
-        self._forgetting.serve()
 
     def close(self) -> None:
         """Apply nothing any more, and answer nothing: the broker stops, and what came later would open what is being closed."""
         self._queue.close()
         self._removals.close()
-        self._forgetting.close()
+        for timer in self._answers.values():
+            timer.cancel()
+        self._answers.clear()
 
     def apply(self, broker_epoch: int, control: Control, done: Callable[[ControlReply], object]) -> None:
         """Apply what the controller has sent to an incarnation of this broker."""
@@ -265,7 +264,7 @@ class MetadataApplier:
         """
         if topics:
             _LOG.warning("topics were deleted while this broker was not registered: topics=%s", ",".join(topics))
-            self._forgetting.run(self._topics_deleted(topics))
+            self._topics_deleted(topics, lambda: None)
         logs = self._replicas.logs
         assigned = {each.topic_id: dict.fromkeys(each.partitions) for each in everything}
         removed: list[TopicPartition] = []
@@ -437,8 +436,8 @@ class MetadataApplier:
             yield UNFINISHED
 
     def _remove(self, names: Sequence[str], done: Callable[[ControlReply], object]) -> Steps:
-        """Bring to disk that logs are deleted, and drop what is kept of these topics, which are. The answer waits for that too, so that it
-        is not done to a topic that is created again; but only for a while.
+        """Bring to disk that logs are deleted, and drop what is kept of these topics, which are. The answer waits for that too, but only
+        for a while: coordinators have to commit first what they have written, for which they may need what the controller sends after it.
         """
         try:
             yield from self._replicas.logs.settle_deleted()
@@ -447,20 +446,15 @@ class MetadataApplier:
         if not names:
             done(ControlReply())
             return
-        waiting = [done]
 
         def answer() -> None:
-            if waiting:
-                waiting.pop()(ControlReply())
+            timer = self._answers.pop(answer, None)
+            if timer is not None:
+                timer.cancel()
+                done(ControlReply())
 
-        timer = self._clock.call_later(FORGETTING_S, answer)
-
-        def forget() -> Steps:
-            yield from self._topics_deleted(names)
-            timer.cancel()
-            answer()
-
-        self._forgetting.run(forget())
+        self._answers[answer] = self._clock.call_later(FORGETTING_S, answer)
+        self._topics_deleted(names, answer)
 
 
 def _is_one(found: bytes | None, wanted: bytes | None) -> bool:

@@ -133,7 +133,7 @@ def test_what_is_deleted_makes_room() -> None:
     assert group is not None
     drain(one.groups.delete(group, lambda _: None))
     assert one.commit("h", 1, metadata=TEXT) is ErrorCode.NONE
-    drain(one.groups.forget_topics(["t"]))
+    drain(one.forget_topics(["t"]))
     assert one.groups.memory.offsets.held == 0
     check_group_budgets(one.groups)
 

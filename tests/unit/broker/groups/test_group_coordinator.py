@@ -1,6 +1,7 @@
 """Groups are read back from their partition, also past records that nobody understands, and change hands with it."""
 
 import struct
+from functools import partial
 from itertools import islice, pairwise
 
 import pytest
@@ -13,13 +14,14 @@ from moldau.broker.groups.offsets import NO_TOPIC_ID, PENDING_COST, TRANSACTION_
 from moldau.broker.groups.records import group_key, group_value, offset_key
 from moldau.broker.groups.states import GroupSnapshot, Join, JoinResult, MemberState
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.steps import UNFINISHED, Steps, drain
+from moldau.model.steps import UNFINISHED, Steps, Suspension, drain
 from support.budgets import check_group_budgets
 from support.coordinated_groups import EPOCH, Coordinated, committed
 from support.memberships import RANGE, subscription
 from support.turns import slow_down
 
 PRODUCER = TransactionalProducer(7, 0)
+OLD_ID, NEW_ID = b"o" * 16, b"n" * 16
 NOT_HERE = ErrorCode.NOT_COORDINATOR
 MEMBER = MemberState("m-1", None, "client", "/host", 60_000, 10_000, subscription("t"), b"all")
 STABLE = GroupSnapshot("consumer", 4, "range", "m-1", 1, (MEMBER,))
@@ -80,7 +82,7 @@ def test_a_topic_that_is_deleted_while_a_partition_is_read_is_forgotten_then() -
     one = Coordinated()
     one.write("g", committed("g", 5))
     one.groups.become_coordinator(one.log.partition_for("g"), EPOCH)
-    drain(one.groups.forget_topics(["t"]))
+    drain(one.forget_topics(["t"]))
     one.clock.settle()
     assert one.offset("g") is None
     assert one.log.newest(one.log.partition_for("g")) == {}
@@ -96,7 +98,7 @@ def test_what_came_while_a_partition_was_read_is_done_in_turns_before_its_groups
     one = Coordinated(first.log)
     partition = one.log.partition_for("g")
     one.groups.become_coordinator(partition, EPOCH)
-    drain(one.groups.forget_topics(["t"]))
+    drain(one.forget_topics(["t"]))
     slow_down(one.clock)
     left: list[int] = []
     turns = 0
@@ -379,7 +381,7 @@ def test_a_group_of_many_offsets_is_deleted_in_steps() -> None:
 
 def forgetting(one: Coordinated, topic: str, steps: int) -> Steps:
     """The removal of what is committed in a topic, after so many of its steps."""
-    removal = one.groups.forget_topics([topic])
+    removal = one.forget_topics([topic])
     for _ in range(steps):
         next(removal, None)
     return removal
@@ -425,11 +427,89 @@ def test_they_go_also_while_the_transaction_is_being_ended() -> None:
     assert one.log.newest(group.coordinator.partition) == {}
 
 
+def commit_in(one: Coordinated, group_id: str, topic_id: bytes, offset: int, producer: TransactionalProducer | None = None) -> Group:
+    """Commit in partition 0 of the topic "t" that has this id."""
+    group = one.groups.group_for(group_id, create=True)
+    assert group is not None
+    one.groups.commit(group, [Commit("t", 0, offset, -1, "", topic_id)], lambda _: None, producer=producer)
+    return group
+
+
+@pytest.mark.parametrize("before", [NO_TOPIC_ID, OLD_ID])
+@pytest.mark.parametrize("producer", [None, PRODUCER])
+@pytest.mark.parametrize("commits", ["before the removal", "while it waits", "after that"])
+def test_what_is_committed_in_a_topic_that_is_created_again_stays(
+    commits: str, producer: TransactionalProducer | None, before: bytes
+) -> None:
+    """Claim: also when the removal of what is left from the deleted one has waited long, for a commit in another topic."""
+    one = Coordinated().lead()
+    group = commit_in(one, "g", before, 5)
+    beside = next(name for name in map(str, range(100)) if one.log.partition_for(name) == group.coordinator.partition)
+    commit_in(one, beside, before, 5)
+    one.log.hold()
+    commit_many(one, "other", range(1))
+    one.topic_ids["t"] = NEW_ID
+    if commits == "before the removal":
+        commit_in(one, "g", NEW_ID, 7, producer)
+    removal = one.forget_topics(["t"])
+    waits = next(removal)
+    assert isinstance(waits, Suspension)
+    if commits == "while it waits":
+        commit_in(one, "g", NEW_ID, 7, producer)
+    one.log.release()
+    if commits == "after that":
+        one.log.hold()
+        commit_in(one, "g", NEW_ID, 7, producer)
+    drain(removal)
+    if commits == "after that":
+        one.log.release()
+    one.clock.settle()
+    if producer is not None:
+        one.log.mark(group.coordinator.partition, PRODUCER, committed=True)
+        drain(one.groups.transaction_ended(group.coordinator.partition, PRODUCER.producer_id, committed=True))
+    for each in (one, Coordinated(one.log).lead()):
+        assert each.offset("g") == 7
+        assert each.offset(beside) is None, "what is left where nothing is committed again goes"
+
+
+def test_a_partition_that_cannot_commit_keeps_neither_others_nor_later_deletions_waiting() -> None:
+    """Claim: its own removal removes, when it can, what was committed in all topics that were deleted meanwhile."""
+    one = Coordinated().lead()
+    stuck = one.log.partition_for("g")
+    other = next(name for name in map(str, range(100)) if one.log.partition_for(name) != stuck)
+    commit_in(one, "g", OLD_ID, 5)
+    commit_many(one, "u", range(1))
+    commit_in(one, other, OLD_ID, 5)
+    one.log.hold()
+    commit_many(one, "v", range(1))
+    ended: list[str] = []
+
+    def note(what: str, _error: Exception | None) -> None:
+        ended.append(what)
+
+    for name in ("t", "u"):
+        for partition, steps in enumerate(one.groups.forget_topics([name], lambda _name: None)):
+            one.groups.runtime.run_steps(steps, partial(note, f"{name} {'stuck' if partition == stuck else 'other'}"), droppable=False)
+    one.clock.settle()
+    assert "t stuck" not in ended
+    assert "t other" in ended
+    assert "u stuck" in ended, "the one that waits does that too"
+    one.log.release()
+    one.clock.settle()
+    assert "t stuck" in ended
+    assert set(committed_places(one)) == {("v", 0)}
+
+
+def committed_places(one: Coordinated) -> list[tuple[str, int]]:
+    """Of all groups."""
+    return [place for partition in one.groups.partitions() for group in partition.groups.values() for place in group.offsets.each_place()]
+
+
 def test_no_step_of_their_removal_examines_more_than_some_offsets() -> None:
     """Those that wait for a transaction are all examined, also in topics that exist."""
     one = Coordinated().lead()
     commit_many(one, "other", range(10 * OFFSETS_AT_ONCE), PRODUCER)
-    assert len(list(one.groups.forget_topics(["t"]))) >= 10
+    assert len(list(one.forget_topics(["t"]))) >= 10
 
 
 @pytest.mark.parametrize("what", ["topics", "group"])
@@ -440,7 +520,7 @@ def test_no_step_of_a_removal_removes_more_than_some_pending_offsets(what: str) 
     for producer_id in range(transactions):
         group = commit_many(one, "t", range(50), TransactionalProducer(producer_id, 0))
     memory = one.groups.memory.offsets
-    steps = one.groups.forget_topics(["t"]) if what == "topics" else one.groups.delete(group, lambda _: None)
+    steps = one.forget_topics(["t"]) if what == "topics" else one.groups.delete(group, lambda _: None)
     held = memory.held
     for _ in steps:
         assert held - memory.held <= (PENDING_AT_ONCE + transactions) * (PENDING_COST + TRANSACTION_COST)
@@ -452,7 +532,7 @@ def test_no_step_of_a_removal_removes_more_than_some_pending_offsets(what: str) 
 def test_their_removal_ends_also_when_a_client_commits_at_every_step() -> None:
     one = Coordinated().lead()
     commit_many(one, "t", range(5 * OFFSETS_AT_ONCE))
-    removal = one.groups.forget_topics(["t"])
+    removal = one.forget_topics(["t"])
     for _ in range(20):
         if next(removal, None) is None:
             break
@@ -466,7 +546,7 @@ def test_their_removal_ends_also_when_no_tombstone_can_be_appended() -> None:
     one = Coordinated().lead()
     group = commit_many(one, "t", range(5 * OFFSETS_AT_ONCE))
     one.log.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE, times=20)
-    steps = one.groups.forget_topics(["t"])
+    steps = one.forget_topics(["t"])
     assert sum(1 for _ in islice(steps, 20)) < 20
     assert len(group.offsets) == 5 * OFFSETS_AT_ONCE
 
