@@ -256,6 +256,8 @@ class RunningBroker:
             await self._starting
             tree.started()
         except BaseException as error:
+            if hasattr(self, "broker"):
+                self.broker.abandon_start()
             with contextlib.suppress(MoldauError):
                 await tree.close()
             self._background.close()

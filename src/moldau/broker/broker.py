@@ -194,7 +194,7 @@ class Broker:
         try:
             self.membership.read(info, self._cluster_to_join() if adopt else None, partial(self._open_logs, info, adopt))
         except BaseException:
-            self._close_logs()
+            self.abandon_start()
             raise
         if outcomes and outcomes[0] is not None:
             raise outcomes[0]
@@ -282,10 +282,11 @@ class Broker:
             self._end_start()
 
     def _fail_start(self, error: WorldError) -> None:
-        self._close_logs()
+        self.abandon_start()
         self._started(error)
 
-    def _close_logs(self) -> None:
+    def abandon_start(self) -> None:
+        """Close the logs in order, if a start that came to nothing, or is given up, has opened them."""
         if self._are_logs_open:
             self._are_logs_open = False
             self.logs.shutdown()

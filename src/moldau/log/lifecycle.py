@@ -174,7 +174,8 @@ class Lifecycle:
                     _make_folders(self._files, [_Folder(directory, placement.folder, topic_id)])
                 log = self._loader.open_log(placement, config, now_ms, clean=True)
             except StorageError as error:
-                failure = error
+                if not (isinstance(failure, StorageError) and failure.no_space):  # that is tried again when there is room
+                    failure = error
                 _remove_folders(self._files, [_Folder(directory, placement.folder, topic_id)])
                 self._logs.storage_failed(directory, error)
                 continue

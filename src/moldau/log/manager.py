@@ -118,6 +118,7 @@ class LogManager:
             self._load(lambda directory: self._loader.load(directory, now_ms, finish_deletions=not adopt))
             self._load(lambda directory: self._loader.finish_moves(directory, now_ms, finish_deletions=not adopt))
         self._load(self._loader.settle)
+        self.broker_epochs = self.clean_epochs()  # of a broker that stops before it has registered
         if self.all_failed:
             raise AllDirectoriesFailedError(self._logs.directories)
         paths = ",".join(directory.path for directory in self._logs.online())

@@ -96,3 +96,28 @@ def test_a_log_that_a_full_disk_kept_from_being_made_is_made_though_another_dire
         replicas.become_follower(partition, offline.state, topic_id, offline.settings)
     disk.fail = lambda _operation, path: path.startswith(placed)
     cluster.until(lambda: partition in replicas.hosted)
+
+
+def test_a_log_that_a_full_disk_kept_from_being_made_is_made_though_the_next_directory_fails_then() -> None:
+    """Claim: what is said of the last directory that was tried is not all that is known."""
+    cluster = World(1, 2)
+    cluster.create_topic("first", 2, 2)
+    cluster.until(cluster.agrees)
+    replicas, disk, partition = cluster.broker(2).replicas, cluster.disks[2], TopicPartition("t", 0)
+    tried: list[str] = []
+
+    def full_then_broken(_operation: str, path: str) -> bool:
+        directory, is_of_it, _ = path.partition("/t-0")
+        if is_of_it and directory not in tried:
+            tried.append(directory)
+        if is_of_it and directory == tried[0]:
+            raise StorageError("no space left on device", path=path, no_space=True)
+        return len(tried) > 1 and path.startswith(tried[1])
+
+    disk.fail = full_then_broken
+    cluster.create_topic("t", 1, 2)
+    cluster.until(lambda: partition in replicas._offline)
+    assert len(tried) == 2
+    assert not cluster.broker(2).logs.all_failed
+    disk.fail = lambda _operation, path: path.startswith(tried[1])
+    cluster.until(lambda: partition in replicas.hosted)

@@ -82,7 +82,10 @@ def test_the_registrations_up_to_a_clean_stop_are_known_at_the_next_start_and_at
     manager.broker_epochs = (42, 50, 77)
     manager.shutdown()
     assert disk.read("/b/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":77}\n{"previousBrokerEpochs":[42,50]}'
-    assert restart(disk, "/a", "/b").clean_epochs() == (42, 50, 77)
+    manager = restart(disk, "/a", "/b")
+    assert manager.clean_epochs() == (42, 50, 77)
+    manager.shutdown()
+    assert restart(disk, "/a", "/b").clean_epochs() == (42, 50, 77), "after a start that was given up before the broker registered"
     disk.crash()
     assert restart(disk, "/a", "/b").clean_epochs() == (), "the marks were removed when they were read"
 
