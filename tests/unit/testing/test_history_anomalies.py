@@ -542,6 +542,17 @@ def test_copy_reordered_though_the_original_is_stored_twice(told: Told) -> None:
     assert told.anomalies() == {Kind.COPY_REORDERED}
 
 
+def test_copy_reordered_though_the_original_is_stored_twice_around_another(told: Told) -> None:
+    """Claim: two copies of it are of two of its offsets, and one of those comes after the other record."""
+    careless = told.history.add_producer("careless", idempotent=False)
+    twice, between = told.stored(2, by=careless), told.stored(1, by=careless)
+    told.polled((0, twice), (1, between), (2, twice))
+    producer = told.transactional("copier", "id", copies_for="g")
+    copies = [copy(told, producer, original, offset, 3) for offset, original in enumerate((twice, twice, between))]
+    told.polled(*enumerate(copies), of=told.right)
+    assert told.anomalies() == {Kind.COPY_REORDERED}
+
+
 def test_copy_lost(told: Told) -> None:
     """T2: the group's offset went past a record of which there is no copy."""
     producer, (_, second) = copying(told)

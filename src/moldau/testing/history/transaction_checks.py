@@ -3,7 +3,7 @@ order of their originals; an original that a producer without idempotence has st
 transactions of which each read what the next one wrote (G1c by write-read edges only).
 """
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from math import inf
@@ -68,26 +68,30 @@ def _lost(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Itera
 
 
 def _reordered(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Iterator[Anomaly]:
-    """An original at several offsets: the first of them that is possible counts, so that only what has no order at all is reported.
+    """An original at several offsets: for each of its copies the first of them counts that is possible, so that only what has no order at
+    all is reported.
 
-    It may have fewer copies than offsets, those up to the group's; which of its offsets became known first says nothing.
+    It may have fewer copies than offsets, those up to the group's; which of its offsets became known first says nothing. One that follows
+    on another of the same original, which has too many, is reported as COPY_DOUBLED.
     """
     sends, place = evidence.history.sends, evidence.place
     stored = sorted(
         (sends.partition[copy], place[copy], source, copy) for source, found in copies.items() for copy in found if place[copy] != NONE
     )
-    last: dict[tuple[int, int], tuple[int, int]] = {}
+    last: dict[tuple[int, int], tuple[int, int, int]] = {}
     for partition, _, source, copy in stored:
         places = evidence.places(source)
         if not places:
             continue
         key = (partition, sends.partition[source])
-        reached, before = last.get(key, (0, NONE))
-        following = bisect_left(places, reached)
+        reached, before, its_source = last.get(key, (NONE, NONE, NONE))
+        following = bisect_right(places, reached)
         if following == len(places):
+            if its_source == source and len(copies[source]) > len(places):
+                continue
             yield Anomaly(Kind.COPY_REORDERED, f"group {group}: {evidence.describe(copy)} stands after {evidence.describe(before)}")
             following = 0
-        last[key] = (places[following], copy)
+        last[key] = (places[following], copy, source)
 
 
 Edges = dict[int, set[int]]
