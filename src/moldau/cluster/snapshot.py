@@ -205,6 +205,13 @@ class MetadataCache:
         partitions = (later[each.partition]._replace(replicas=each.replicas) if each.partition in later else each for each in sent)
         return TopicInfo(topic.name, topic.topic_id, tuple(partitions))
 
+    def forget(self, topics: Iterable[str]) -> None:
+        """Topics that the snapshot still has are deleted: what was learned of them is of no use any more."""
+        for name in topics:
+            topic = self.snapshot.topics.get(name)
+            if topic is not None:
+                self._learned.pop(topic.topic_id, None)
+
     def complete(self) -> None:
         """The snapshot has all of the cluster."""
         self.is_complete = True

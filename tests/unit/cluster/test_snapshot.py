@@ -55,3 +55,11 @@ def test_what_is_learned_of_one_partition_is_not_forgotten_when_another_is_learn
     for index in (0, 1):
         known.learn(ID, index, leader=2, leader_epoch=6, isr=(2,), state_version=8)
     assert [each.leader_epoch for each in known.with_learned(sent).partitions] == [6, 6]
+
+
+def test_what_was_learned_of_a_deleted_topic_is_forgotten() -> None:
+    known = cache()
+    sent = known.snapshot.topics["t"]
+    known.learn(ID, 1, leader=2, leader_epoch=6, isr=(2,), state_version=8)
+    known.forget(["u", "t"])
+    assert known.with_learned(sent) is sent

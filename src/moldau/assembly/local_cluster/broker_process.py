@@ -53,7 +53,7 @@ def _announce(addresses: list[tuple[str, int]]) -> None:
 
 
 def _failed(message: str, code: int) -> int:
-    sys.stderr.write(f"Error: {message}\n")
+    sys.stderr.write(f"Error: {' '.join(message.splitlines())}\n")  # one line, which `moldau cluster up` repeats
     return code
 
 

@@ -243,6 +243,7 @@ class MetadataApplier:
             existing = dict.fromkeys(each.topic_id for each in control.everything)
             missed = [name for name, topic in cache.snapshot.topics.items() if name not in topics and topic.topic_id not in existing]
         cache.note_departed(control.brokers, self._clock.monotonic())
+        cache.forget((*control.deleted, *missed))
         cache.snapshot = cache.snapshot.updated(
             control.brokers,
             control.controller_id,

@@ -21,7 +21,6 @@ _LOG = logging.getLogger(__name__)
 TAKEN_MAX_S = 30.0
 """How long a registration by another session is waited for: that of this broker's last process ends with its session."""
 AGAIN_S = 1.0
-NO_EPOCH = -1
 PREVIOUS_MAX = 100
 """Earlier registrations that one names: sessions that may end one after the other before a controller takes account of a broker."""
 

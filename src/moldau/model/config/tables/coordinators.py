@@ -248,7 +248,7 @@ COORDINATORS = table(
             1500,
             "How long a broker may leave the controller's questions unanswered before others lead what it leads, while it is registered "
             "still; and the controller those of another broker before that one replaces it. A connection that is refused counts at once. "
-            "Where most followers in sync have got nothing from a leader for that long another one leads.",
+            "Where most followers in sync, two at least, have got nothing from a leader for that long another one leads.",
             allowed=at_least(100),
             own=True,
             deviation="Kafka waits for the end of the session (`zookeeper.session.timeout.ms`).",
