@@ -410,8 +410,11 @@ class SimulatedConsumer:
             found, after = messages_of(partition, fetched, offset, committed=self.is_committed)
             self._buffer.extend(found)
             self._fetch_at[partition] = after
-            if fetched.preferred_read_replica >= 0:
-                self._near.note(partition, self.brokers.addresses.get(fetched.preferred_read_replica), asyncio.get_running_loop().time())
+            if fetched.preferred_read_replica in self.brokers.addresses:
+                address = self.brokers.addresses[fetched.preferred_read_replica]
+                self._near.note(partition, address, asyncio.get_running_loop().time())
+            elif fetched.preferred_read_replica >= 0:  # live since it has asked for metadata
+                self._forget(partition)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._near.forget(partition)
             if self._on_reset is not None:

@@ -72,10 +72,9 @@ class NearReplicas:
     def __init__(self) -> None:
         self._found: dict[TopicPartition, tuple[Address, float]] = {}
 
-    def note(self, partition: TopicPartition, address: Address | None, now_s: float) -> None:
-        """The leader has named the broker at this address; None for one that the consumer does not know."""
-        if address is not None:
-            self._found[partition] = address, now_s + NEAR_S
+    def note(self, partition: TopicPartition, address: Address, now_s: float) -> None:
+        """The leader has named the broker at this address."""
+        self._found[partition] = address, now_s + NEAR_S
 
     def address(self, partition: TopicPartition, now_s: float) -> Address | None:
         """Where to read a partition, if not from its leader."""
