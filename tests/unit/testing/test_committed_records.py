@@ -1,12 +1,7 @@
 """What the checks of a simulated cluster take for the same committed records."""
 
-from random import Random
-
-from moldau.log.config import LogConfig
-from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk
 from moldau.testing.simulation.cluster_invariants import CommittedRecords
-from moldau.testing.simulation.disk import DiskOptions, SimulatedDisk
 from support.one_log import append, flush, make_batch, open_log
 
 
@@ -53,23 +48,3 @@ def test_records_that_are_deleted_before_they_are_looked_at_may_be_of_any_epoch(
     append(leader, make_batch(b"x"))
     committed.grow(leader, 3)
     assert (committed.epoch_of(0), committed.epoch_of(1), committed.epoch_of(2)) == (2, -1, 3)
-
-
-def test_a_follower_that_ends_in_a_hole_of_compaction_is_judged_by_its_last_record() -> None:
-    """Seed 752: its leader knew less of epochs than it did itself, and it truncated to where an epoch of both ended, after a hole."""
-    committed, leader = CommittedRecords(), open_log(ForgetfulDisk(), leader_epoch=1)
-    for epoch in (1, 2, 3):
-        leader.lead_epoch(epoch)
-        append(leader, make_batch(b"x"), make_batch(b"x"))
-    committed.grow(leader, 6)
-    for epoch, agrees in ((1, True), (0, False)):
-        disk = SimulatedDisk(Random(0), DiskOptions(), lambda: 0)
-        follower = open_log(disk, LogConfig(cleanup_policy=frozenset({"compact"})))
-        for offset, of_epoch in ((1, epoch), (5, 3)):
-            batch = make_batch(b"x")
-            stamp(batch, offset, of_epoch)
-            follower.append_as_follower(batch, 0)
-        follower.truncate_to(5)
-        assert (follower.log_end_offset, follower.epoch_at(4), committed.epoch_of(4)) == (5, epoch, 3)
-        assert not committed.agrees(follower, 5)
-        assert committed.agrees_before_hole(disk, follower, 5) is agrees

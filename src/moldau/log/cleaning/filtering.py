@@ -4,7 +4,9 @@ A batch goes when no record of it stays, unless it is needed for what its header
 
 * the last batch of a producer with state: it has the sequence that the next one must follow;
 * the last batch of a group of segments: the new segment ends where the old ones did, and after a crash that shows which segments
-  it replaces (Kafka keeps the last one of the whole pass).
+  it replaces (Kafka keeps the last one of the whole pass);
+* the first batch of a leader epoch: a replica that is made later learns from it where the epoch begins. From a later one it would take the
+  records that an earlier leader had in that place, and which were never committed, for the epoch before's (Kafka keeps none).
 
 In a batch with fewer records, or with a delete horizon, what is kept is copied, in stretches where it can be. Offsets never change, so base
 offset and last offset delta stay, also where the first or the last record goes, and with them the last sequence of the producer. Timestamps
@@ -243,6 +245,8 @@ class BatchFilter:
         self._horizon_ms = min(now_ms + delete_retention_ms, TIMESTAMP_MAX)
         self._decompressed_bytes_max = decompressed_bytes_max
         self._counts = counts
+        self._epoch = -1
+        """The latest leader epoch."""
         self._next = 0
         """The next batch in the map."""
         self._number = 0
@@ -250,16 +254,18 @@ class BatchFilter:
 
     def pass_batch(self, data: bytes, at: int, header: BatchHeader, *, last: bool) -> bytearray | bool:
         """What becomes of the batch `at` this place: True, it stays; False, it goes; or what takes its place. `last`: of its group."""
+        bounds = last or header.partition_leader_epoch > self._epoch
+        self._epoch = max(self._epoch, header.partition_leader_epoch)
         if header.is_control:
-            return self._pass_marker(data, at, header, last)
+            return self._pass_marker(data, at, header, bounds)
         aborted = self._transactions.pass_data(header)
         states = self._states(data, at, header, aborted)
         count = header.record_count
         self._counts.records_read += count
         if not count:
-            return self._is_needed(header, last)
+            return self._is_needed(header, bounds)
         if aborted:
-            return self._is_needed(header, last) and emptied(header)
+            return self._is_needed(header, bounds) and emptied(header)
         if states is None:
             self._counts.records_kept += count
             return True
@@ -267,7 +273,7 @@ class BatchFilter:
             states = states.replace(_TOMBSTONE, _REPLACED)
         kept = count - states.count(REPLACED)
         if not kept:
-            return self._is_needed(header, last) and emptied(header)
+            return self._is_needed(header, bounds) and emptied(header)
         self._counts.records_kept += kept
         horizon_ms = self._horizon_ms if TOMBSTONE in states and not header.has_delete_horizon else None
         if kept == count and horizon_ms is None:
@@ -279,15 +285,15 @@ class BatchFilter:
             self._counts.records_kept += count - kept
             return True
 
-    def _pass_marker(self, data: bytes, at: int, header: BatchHeader, last: bool) -> bytearray | bool:
+    def _pass_marker(self, data: bytes, at: int, header: BatchHeader, bounds: bool) -> bytearray | bool:
         try:
             may_go = self._transactions.pass_marker(header, marker_kind(data, at) if header.record_count else None)
             if not header.record_count:
-                return self._is_needed(header, last)
+                return self._is_needed(header, bounds)
             if not may_go or (header.has_delete_horizon and header.base_timestamp > self._now_ms):
                 return True
             if header.has_delete_horizon:
-                return self._is_needed(header, last) and emptied(header)
+                return self._is_needed(header, bounds) and emptied(header)
             records = data[at + HEADER_SIZE : at + header.size]
             return rebuilt(header, records, header.record_count, header.max_timestamp - header.base_timestamp, self._horizon_ms)
         except (ProtocolError, UnreadableRecordsError):
@@ -319,13 +325,13 @@ class BatchFilter:
         stretches, newest = select(records, start, end, states, with_timestamps=not header.timestamp_type_is_log_append)
         return rebuilt(header, b"".join(stretches), kept, newest, horizon_ms)
 
-    def _is_needed(self, header: BatchHeader, last: bool) -> bool:
+    def _is_needed(self, header: BatchHeader, bounds: bool) -> bool:
         producer = self._producers.get(header.producer_id) if header.producer_id >= 0 else None
         if producer is None:
-            return last
+            return bounds
         if producer.last_offset >= 0:
-            return last or header.last_offset == producer.last_offset
-        return last or (header.is_control and header.producer_epoch == producer.epoch)
+            return bounds or header.last_offset == producer.last_offset
+        return bounds or (header.is_control and header.producer_epoch == producer.epoch)
 
 
 def records_of(data: bytes, at: int, header: BatchHeader, decompressed_bytes_max: int) -> tuple[bytes, int, int]:

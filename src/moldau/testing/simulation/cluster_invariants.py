@@ -16,11 +16,8 @@ from moldau.broker.replicas.replication import Replication
 from moldau.cluster.znodes import PartitionState
 from moldau.log.partition_log import PartitionLog
 from moldau.model.identity import TopicPartition
-from moldau.protocol.records.header import read_header
-from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.process import Host, Incarnation
-from moldau.testing.simulation.reader import batches_of
 from moldau.testing.simulation.schedule import Actor, ActorGroup
 from moldau.testing.simulation.tree_invariants import TreeInvariants
 
@@ -60,23 +57,6 @@ class CommittedRecords:
             return True
         found, known = log.epoch_at(end - 1), self.epoch_of(end - 1)
         return found == known or known < 0 or (found < 0 and end <= self.start)
-
-    def agrees_before_hole(self, disk: SimulatedDisk, log: PartitionLog, end: int) -> bool:
-        """Whether the last record before `end` is of the epoch that wrote its offset, by its bytes on the disk.
-
-        For a follower of a compacted log: it knows of epochs by the batches that it has fetched, and takes a hole for a part of the epoch
-        before. Where it ends in a hole, no record is of the epoch that it knows there.
-        """
-        directory, _, folder = log.directory.rpartition("/")
-        last = None
-        for offset, batch in batches_of(disk, [directory], folder):
-            if offset >= end:
-                break
-            last = batch
-        if last is None:
-            return True
-        header = read_header(last)
-        return self.epoch_of(min(header.last_offset, end - 1)) in (header.partition_leader_epoch, -1)
 
     def grow(self, log: PartitionLog, end: int) -> None:
         """A log shows its records up to `end`."""
@@ -183,8 +163,7 @@ class ClusterInvariants:
         if committed is None:
             committed = self.committed[key] = CommittedRecords()
         shown = min(high, committed.end)
-        refetches = machine.role is ReplicaRole.FOLLOWER and log.config.compacts
-        if not committed.agrees(log, shown) and not (refetches and committed.agrees_before_hole(turn.host.disk, log, shown)):
+        if not committed.agrees(log, shown):
             raise InvariantError(
                 f"{_name(turn, hosted)}: shows offset {shown - 1} of epoch {log.epoch_at(shown - 1)}, "
                 f"committed is epoch {committed.epoch_of(shown - 1)}"

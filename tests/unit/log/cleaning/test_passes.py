@@ -152,7 +152,7 @@ def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
     world.append((b"a", b"3"), (b"b", b"3"))
     world.roll_and_clean()
     assert world.content() == kept((4, (b"a", b"3")), (5, (b"b", b"3")))
-    header = headers(world)[0]
+    header = headers(world)[1]
     assert (header.base_offset, header.last_offset, header.producer_id, header.producer_epoch) == (2, 3, 5, 2)
     assert (header.base_sequence, header.last_sequence, header.record_count, header.size) == (2, 3, 0, 61)
     for name in world.names(names.SNAPSHOT):
@@ -162,7 +162,7 @@ def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
     world.start()
     assert world.append((b"c", b"1"), producer=(5, 2, 4)) == 6, "the sequence goes on from what the log says"
     world.roll_and_clean()
-    assert [header.base_offset for header in headers(world)] == [4, 6], "a newer batch has the sequence now"
+    assert [header.base_offset for header in headers(world)] == [0, 4, 6], "a newer batch has the sequence now"
 
 
 def test_the_last_batch_of_a_group_stays_so_that_its_end_is_known() -> None:
@@ -173,10 +173,31 @@ def test_the_last_batch_of_a_group_stays_so_that_its_end_is_known() -> None:
             world.roll()
     world.append((b"a", b"new"))
     world.roll_and_clean()
-    assert [(header.base_offset, header.record_count) for header in headers(world)] == [(1, 0), (3, 0), (4, 1)]
+    assert [(header.base_offset, header.record_count) for header in headers(world)] == [(0, 0), (1, 0), (3, 0), (4, 1)]
     world.append((b"b", b"1"))
     world.roll_and_clean()
-    assert [(header.base_offset, header.record_count) for header in headers(world)] == [(4, 1), (5, 1)], "only as long as it is the last"
+    assert [(header.base_offset, header.record_count) for header in headers(world)] == [(0, 0), (3, 0), (4, 1), (5, 1)], (
+        "only while it is the last"
+    )
+
+
+def test_the_first_batch_of_a_leader_epoch_stays_so_that_its_start_is_known() -> None:
+    """Claim: to whatever reads the batches alone, as a follower that is new does; not more of them."""
+    world = CompactionWorld()
+    world.append((b"a", b"1"))
+    world.append((b"a", b"2"))
+    for _ in range(2):
+        world.log.lead_epoch(world.log.latest_epoch + 1)
+        for _ in range(3):
+            world.append((b"a", b"3"), (b"b", b"3"))
+    first = world.log.latest_epoch - 2
+    for newest in (12, 14):
+        world.roll_and_clean()
+        assert [(header.base_offset, header.partition_leader_epoch) for header in headers(world) if not header.record_count] == [
+            (0, first), (2, first + 1), (8, first + 2),
+        ]  # fmt: skip
+        assert [header.base_offset for header in headers(world) if header.record_count] == [newest]
+        world.append((b"a", b"4"), (b"b", b"4"))
 
 
 # Transactions
@@ -197,27 +218,28 @@ def test_committed_records_count_and_aborted_ones_go() -> None:
 
 def test_a_marker_goes_when_its_records_are_gone_and_time_has_passed() -> None:
     world = CompactionWorld(CONFIG._replace(delete_retention_ms=1000))
+    world.append((b"c", b"0"))
     world.append((b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
     world.end_transaction(7, 0, commit=False)
     world.append((b"a", b"committed"), producer=(7, 0, 1), transactional=True)
     world.end_transaction(7, 0, commit=True)
     world.append((b"b", b"1"), producer=(7, 0, 2), transactional=True)
     world.end_transaction(7, 0, commit=True)
-    assert world.log.aborted_transactions(0, 6) == [(7, 0)]
+    assert world.log.aborted_transactions(0, 7) == [(7, 1)]
     world.roll_and_clean()
     markers = [(header.base_offset, header.has_delete_horizon) for header in headers(world) if header.is_control]
-    assert markers == [(1, False), (3, False), (5, False)], "this pass has met their records"
-    assert world.log.aborted_transactions(0, 6) == [(7, 0)], "for readers that met them too"
+    assert markers == [(2, False), (4, False), (6, False)], "this pass has met their records"
+    assert world.log.aborted_transactions(0, 7) == [(7, 1)], "for readers that met them too"
     world.append((b"a", b"newer"))
     world.roll_and_clean()
     markers = [(header.base_offset, header.has_delete_horizon) for header in headers(world) if header.is_control]
-    assert markers == [(1, True), (3, False), (5, False)]
-    assert world.log.aborted_transactions(0, 6) == []
+    assert markers == [(2, True), (4, False), (6, False)]
+    assert world.log.aborted_transactions(0, 7) == []
     world.now_ms += 1000
     world.append((b"c", b"1"))
     world.roll_and_clean()
-    assert [(header.base_offset, header.has_delete_horizon) for header in headers(world) if header.is_control] == [(3, True), (5, False)]
-    assert world.content() == kept((4, (b"b", b"1")), (6, (b"a", b"newer")), (7, (b"c", b"1")))
+    assert [(header.base_offset, header.has_delete_horizon) for header in headers(world) if header.is_control] == [(4, True), (6, False)]
+    assert world.content() == kept((5, (b"b", b"1")), (7, (b"a", b"newer")), (8, (b"c", b"1")))
     assert_sound(world)
 
 
@@ -476,11 +498,11 @@ def test_a_batch_whose_records_are_malformed_stays_and_is_told_of(caplog: pytest
     stamp_crc(batch)
     file.pwrite(batch, 70)
     world.roll_and_clean()
-    assert [header.base_offset for header in headers(world)] == [1, 2]
+    assert [header.base_offset for header in headers(world)] == [0, 1, 2]
     assert "malformed records left as they are by compaction: partition=c-0 batches=1" in caplog.text
     world.append((b"a", b"3"))
     world.roll_and_clean()
-    assert [header.base_offset for header in headers(world)] == [1, 3]
+    assert [header.base_offset for header in headers(world)] == [0, 1, 3]
 
 
 def test_a_damaged_batch_ends_compaction_of_that_log(caplog: pytest.LogCaptureFixture) -> None:
