@@ -287,7 +287,7 @@ class SimulatedNetwork:
                 failed(ConnectError(host, port, "connection refused", is_refused=True))
 
         def arrive() -> None:
-            if connecting.is_over:
+            if connecting.is_over or not self.answers(party.host):  # of a client that has died no packet comes
                 return
             if not self.answers(host) or self.is_blocked(party.host, host) or self.is_blocked(host, party.host):
                 self.schedule.post(self._connects, refuse, CONNECT_TIMEOUT_S)
