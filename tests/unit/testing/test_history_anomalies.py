@@ -407,6 +407,14 @@ def test_stuck_reader(told: Told) -> None:
     assert told.anomalies() == {Kind.STUCK}
 
 
+def test_a_reader_that_has_much_to_read_is_not_stuck(told: Told) -> None:
+    """Seed 7742: thousands of records from segments of one record each."""
+    values = [told.stored(offset) for offset in range(int(STUCK_S) + 3)]
+    for offset, value in enumerate(values):
+        told.polled((offset, value))
+    assert told.anomalies() == set()
+
+
 # A13: offsets of 0 and -1
 
 

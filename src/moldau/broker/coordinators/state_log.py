@@ -84,6 +84,6 @@ class StateLog(Protocol):
         """
 
     def settled(self, partition: int, done: Done) -> None:
-        """``done(None)`` once all that the partition has now is on every in-sync replica, inside the call if it is. ``done(error)`` as in
-        `append` for records that will not be.
+        """``done(None)`` once all that the partition has now is on every in-sync replica, and where the topic is written to disk at once
+        (`flush.messages`) also there, inside the call if it is. ``done(error)`` as in `append` for records that will not be.
         """

@@ -13,6 +13,7 @@ from moldau.broker.coordinators.loading import StateLoads
 from moldau.broker.coordinators.state_log import EncodedRecords
 from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.isr import is_followed, silence_max_s
+from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.broker.replicas.partition_events import Level
 from moldau.cluster.internal_topics import InternalTopic, internal_topic_spec
 from moldau.model.errors import ErrorCode, PeerError, StorageError
@@ -216,10 +217,15 @@ class StateTopic:
         led = self._broker.replicas.partitions.of_topic(self._topic, by_id=False).get(partition)
         if led is None:
             done(self._not_led(partition))
-        elif led.log.log_end_offset <= led.machine.committed_offset:
-            done(None)
+            return
+        last_offset = led.log.log_end_offset - 1
+        level = led.level_for(ACKS_ALL, last_offset) & Level.FLUSHED
+        if last_offset >= led.machine.committed_offset:
+            level |= Level.REPLICATED
+        if level:
+            self._wait(led, last_offset, level, done)
         else:
-            self._wait(led, led.log.log_end_offset - 1, Level.REPLICATED, done)
+            done(None)
 
     def _not_led(self, partition: int) -> PeerError:
         return PeerError(ErrorCode.NOT_COORDINATOR, f"{self.name}-{partition} is not led by broker {self._broker.broker_id}")

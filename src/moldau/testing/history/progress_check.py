@@ -64,14 +64,22 @@ def check_progress(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _late_records(evidence: Evidence, calm: _Calm) -> Iterator[Anomaly]:
-    """From the time a record could be had to its first sight by any read_committed reader, if that one polled already."""
+    """From the time a record could be had to its first sight by any read_committed reader, if that one polled already. A reader that has
+    much to read is late only where it is given nothing of the partition for long.
+    """
     sends = evidence.history.sends
     waiting = bytearray(flags & SEEN_COMMITTED for flags in evidence.seen)
     for reader in evidence.history.readers:
         if reader.committed and reader.poll_begun:
-            began = reader.poll_begun[0]
-            for value, poll in zip(reader.value, reader.poll, strict=True):
-                if poll == NONE or not 0 <= value < len(waiting) or not waiting[value]:
+            given: dict[int, tuple[int, float]] = {}
+            for partition, value, poll in zip(reader.partition, reader.value, reader.poll, strict=True):
+                if poll == NONE:
+                    continue
+                latest, began = given.get(partition, (NONE, reader.poll_begun[0]))
+                if latest not in (NONE, poll):
+                    began = reader.poll_ended[latest]
+                given[partition] = poll, began
+                if not 0 <= value < len(waiting) or not waiting[value]:
                     continue
                 waiting[value] = 0
                 transaction = sends.transaction[value]

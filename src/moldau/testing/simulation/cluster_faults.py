@@ -141,7 +141,7 @@ class ClusterFaults:
         processes = [keeper.host.process for keeper in self._nemesis.keepers]
         if not self._is_rolling or not left:
             self._is_rolling = False
-        elif all(process is not None and process.is_serving for process in processes):
+        elif all(process is not None and process.is_serving for process in processes) and self._nemesis.may_stop(left[0].host):
             keeper = left.pop(0)
             keeper.down_s = log_uniform(random, 0.01, 2.0)
             assert keeper.host.process is not None

@@ -50,13 +50,13 @@ class CommittedRecords:
     def agrees(self, log: PartitionLog, end: int) -> bool:
         """Whether a log has the committed records before `end`. Logs that have a record of the same epoch agree up to there.
 
-        Epochs of what is deleted are forgotten, and that may be on disk when the new start is not: after a crash a log may begin again with
-        records that were deleted, of unknown epochs.
+        Records that are deleted, all of them, may be there again after a crash, of unknown epochs; or in their place what an earlier leader
+        had alone, since a leader that has deleted them has forgotten their epochs. Its followers delete them when it says so.
         """
-        if end <= log.start_offset:
+        if end <= max(self.start, log.start_offset):
             return True
         found, known = log.epoch_at(end - 1), self.epoch_of(end - 1)
-        return found == known or known < 0 or (found < 0 and end <= self.start)
+        return known in (found, -1)
 
     def grow(self, log: PartitionLog, end: int) -> None:
         """A log shows its records up to `end`."""

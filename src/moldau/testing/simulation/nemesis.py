@@ -154,13 +154,17 @@ class Nemesis:
     def _stop(self, random: Random) -> bool:
         keeper = self.keeper(random)
         process = keeper.host.process
-        if process is None or not process.is_serving:
+        if process is None or not process.is_serving or not self.may_stop(keeper.host):
             return False
         keeper.falls(random)
         if keeper.start_crash is not None and not self.may_crash_next(process):
             keeper.start_crash = None
         process.stop()
         return True
+
+    def may_stop(self, host: Host) -> bool:
+        """Whether a broker may stop in order. On a full disk it may find no room to say that it has."""
+        return host.disk.capacity is None or self.may_crash(host)
 
     def _pause(self, random: Random) -> bool:
         keeper = self.keeper(random)
@@ -187,7 +191,10 @@ class Nemesis:
         return True
 
     def _disk_full(self, random: Random) -> bool:
-        disk = self.keeper(random).host.disk
+        host = self.keeper(random).host
+        disk, process = host.disk, host.process
+        if process is not None and process.is_stopping and not self.may_crash(host):
+            return False
         disk.fill_up(int(log_uniform(random, 1, 100_000)))
         self.later(disk.make_room, log_uniform(random, 0.1, 10.0))
         return True

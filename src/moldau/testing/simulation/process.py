@@ -144,7 +144,8 @@ class Incarnation:
         self.workers = SimulatedWorkers(self)
         self.session = host.tree.session(self.enter, partial(self.post, self.thread))
         self._is_over = False
-        self._is_stopping = False
+        self.is_stopping = False
+        """Whether an orderly stop has begun."""
 
     # Life
 
@@ -178,8 +179,8 @@ class Incarnation:
 
     def stop(self) -> None:
         """Begin an orderly stop, at whose end the process is gone."""
-        if self.is_serving and not self._is_stopping:
-            self._is_stopping = True
+        if self.is_serving and not self.is_stopping:
+            self.is_stopping = True
             self.run(self._hand_over)
 
     def run(self, call: Callable[[], object]) -> object:
