@@ -5,7 +5,7 @@ import pytest
 from moldau.broker.configs import Change, IncrementalChange, Resource, ResourceType
 from moldau.broker.replicas.flusher import SYNCS_MAX
 from moldau.log.partition_log import PartitionLog
-from moldau.model.errors import ErrorCode, StorageError
+from moldau.model.errors import ErrorCode, PeerError, StorageError
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
 
 
@@ -271,3 +271,21 @@ def test_no_sync_begins_after_a_stop_was_asked_for(world: BrokerWorld) -> None:
     world.stop()
     assert world.disk.exists("/data/.kafka_cleanshutdown")
     assert world.partition("safe").log.flushed_offset == 2
+
+
+def test_what_a_coordinator_has_read_is_served_when_it_is_on_disk() -> None:
+    """Claim: also a record that was not acknowledged, which a process that was killed has left to the system. What a coordinator decides by
+    it would be acknowledged without it.
+    """
+    world = BrokerWorld(immediate=False, log_flush_interval_messages=1)
+    world.create_topic("__consumer_offsets")
+    topic = world.broker.coordinators.offsets_topic
+    stored: list[PeerError | None] = []
+    served: list[PeerError | None] = []
+    topic.append(0, [(b"key", b"value")], stored.append)
+    topic.settled(0, served.append)
+    assert (stored, served) == ([], [])
+    world.background.run_all()
+    assert (stored, served) == ([None], [None])
+    topic.settled(0, served.append)
+    assert served == [None, None], "at once"
