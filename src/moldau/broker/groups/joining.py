@@ -215,7 +215,8 @@ def _replace(group: "RebalanceMachine", member: Member, event: Join) -> None:
 def replacement_stored(group: "RebalanceMachine", replacement: Replacement, error: ErrorCode) -> None:
     """The new id is stored, or is not.
 
-    If a rebalance has begun meanwhile the member waits for its end like the others, and the next generation is stored with the new id.
+    If a rebalance has begun meanwhile the member waits for its end like the others, and the next generation is stored with the new id. A
+    request was answered before if the member has come back once more, as a later request says, of which the id was not stored.
     """
     member = replacement.member
     settled = group.state is GroupState.STABLE and group.generation == replacement.generation
@@ -233,19 +234,20 @@ def replacement_stored(group: "RebalanceMachine", replacement: Replacement, erro
         skip = leader == member_id
     else:
         leader = replacement.leader
-    group.do(
-        JoinResult(
-            token,
-            error,
-            member_id,
-            group.generation,
-            group.protocol_type,
-            group.protocol,
-            leader,
-            skip_assignment=skip,
-            members=group.roster.joined_members(group.protocol) if skip else (),
+    if token is not None:
+        group.do(
+            JoinResult(
+                token,
+                error,
+                member_id,
+                group.generation,
+                group.protocol_type,
+                group.protocol,
+                leader,
+                skip_assignment=skip,
+                members=group.roster.joined_members(group.protocol) if skip else (),
+            )
         )
-    )
     group.begin_session(member)
 
 

@@ -267,6 +267,11 @@ class ClusterMembership:
             self._applier.forget_configs()
             self._end_start(None)
 
+    @property
+    def suspects(self) -> bool:
+        """Whether the controller, if it is here, suspects a broker that is registered."""
+        return self._suspicions is not None and self._suspicions.suspects
+
     def _watch(self) -> "Suspicions":
         """Loaded when there is first another broker."""
         if self._suspicions is None:

@@ -89,6 +89,11 @@ class Suspicions:
         else:
             self._of_controller = self._watch(found, partial(self._controller_changed, found.broker_id))
 
+    @property
+    def suspects(self) -> bool:
+        """Whether a broker is suspected that the controller on this one watches."""
+        return any(watch.is_suspected for watch in self._watches.values())
+
     def close(self) -> None:
         """Watch nothing any more."""
         self.watch({})

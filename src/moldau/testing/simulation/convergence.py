@@ -40,6 +40,8 @@ def _missing(simulation: Simulation, hosts: dict[int, Host]) -> Iterator[str]:
             yield f"broker {number} does not serve"
         elif found is None or found[1] != process.session.session_id:
             yield f"broker {number} is not registered"
+        elif host.broker.membership.suspects:
+            yield f"the controller, broker {number}, suspects another one"
     partitions = list(partitions_in(tree))
     minimum = int(str(simulation.options.settings.get("min.insync.replicas", 1)))
     for partition in partitions:
