@@ -7,6 +7,7 @@ import pytest
 from moldau.cluster import znodes
 from moldau.cluster.changes import PutState, PutTopicConfig, writes_of
 from moldau.cluster.controller.requests import AlterConfig, ConfigEdit, ConfigOperation, ConfigTarget, ElectLeaders, ShutDownBroker
+from moldau.cluster.queries import FoundState
 from moldau.cluster.znodes import PartitionState, decode_state, encode_config, encode_config_change, encode_isr_change, encode_state
 from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
@@ -228,6 +229,18 @@ def test_notifications_are_read_by_the_next_controller() -> None:
     cluster.brokers[0].session.expire()
     cluster.settle(10)
     assert cluster.children(znodes.ISR_CHANGES) == []
+    assert active(cluster).snapshot.topics["t"].partitions[0].isr == (1,)
+
+
+def test_an_in_sync_set_that_an_election_has_read_before_its_notification_is_sent_all_the_same() -> None:
+    """Seed 8356: a reassignment did not end, since the controller took nothing for new that it was notified of."""
+    cluster = cluster_with((1, 2))
+    put_isr(cluster, (1,), notifies=False)
+    state, image = cluster.states("t")[0], active(cluster).controller.image.topics["t"]
+    assert state is not None
+    assert image.take(0, FoundState(state, image.info(0).state_version + 1))
+    assert active(cluster).snapshot.topics["t"].partitions[0].isr == (1, 2)
+    write(cluster, Create(f"{znodes.ISR_CHANGES}/isr_change_", encode_isr_change([("t", 0)]), sequential=True))
     assert active(cluster).snapshot.topics["t"].partitions[0].isr == (1,)
 
 

@@ -156,8 +156,9 @@ class Notifications:
             elif state is not None and self._image.topics.get(topic.name) is topic:
                 before = topic.info(partition.partition).isr
                 if topic.take(partition.partition, state):
-                    changed[topic] = None
                     self._image.note_joined(partition, before, state.state.isr)
+                if topic.info(partition.partition).state_version == state.version:  # also where an election has read it first
+                    changed[topic] = None
         if changed:
             self._broadcast.update([served for topic in changed if (served := topic.served()) is not None])
             self._isr_changed(list(changed))
