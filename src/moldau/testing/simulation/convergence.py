@@ -40,8 +40,6 @@ def _missing(simulation: Simulation, hosts: dict[int, Host]) -> Iterator[str]:
             yield f"broker {number} does not serve"
         elif found is None or found[1] != process.session.session_id:
             yield f"broker {number} is not registered"
-        elif host.broker.membership.suspects:
-            yield f"the controller, broker {number}, suspects another one"
     partitions = list(partitions_in(tree))
     minimum = int(str(simulation.options.settings.get("min.insync.replicas", 1)))
     for partition in partitions:
@@ -55,6 +53,8 @@ def _missing(simulation: Simulation, hosts: dict[int, Host]) -> Iterator[str]:
             yield f"broker {number} knows the topics {sorted(host.broker.metadata.topics)}, in the tree are {sorted(names)}"
         if sorted(host.broker.metadata.brokers) != sorted(hosts):
             yield f"broker {number} knows the brokers {sorted(host.broker.metadata.brokers)}"
+        if host.broker.membership.suspects:
+            yield f"the controller, broker {number}, suspects another one"
 
 
 def _missing_of(partition: PartitionInTree, hosts: dict[int, Host], minimum: int) -> Iterator[str]:
