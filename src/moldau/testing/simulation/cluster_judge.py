@@ -110,6 +110,7 @@ class ClusterJudge:
         """Have a broker go, with what it has not shared."""
         number = self._random.choice(list(self._hosts))
         host = self._hosts.pop(number)
+        self._simulation.gone.append(host)
         process = host.process
         if process is None or self._random.random() < 0.5:
             self._nemesis.keepers[number - 1].is_kept = False

@@ -64,6 +64,8 @@ class Simulation:
         self.tree.session_s = options.session_s
         self.hosts = [self._host(number) for number in range(1, options.brokers + 1)]
         """By broker id from 1 on, where there are several."""
+        self.gone: list[Host] = []
+        """Brokers that clients made later do not know: cut off from the others, such a one may not know that it was deposed."""
         self.history = History(clock=lambda: self.schedule.now)
         self.partitions = PartitionNumbers(self.history)
         self.budget = OperationBudget(options.operations)
@@ -102,13 +104,13 @@ class Simulation:
         return host
 
     def client(self, name: str = "client") -> ClientContext:
-        """The world for one more client."""
+        """The world for one more client, which asks no broker that is gone for ever."""
         self._clients += 1
         name = f"{name}-{self._clients}"
         return ClientContext(
             name=name,
             network=self.network.client(name),
-            servers=tuple((host.name, PORT) for host in self.hosts),
+            servers=tuple((host.name, PORT) for host in self.hosts if host not in self.gone),
             clock=self.clock,
             random=self.random(f"client/{name}"),
             history=self.history,
