@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.state_topic import StateTopic
 from moldau.broker.groups.coordinator import GroupCoordinator
+from moldau.broker.groups.deletion import CompletionCounter
 from moldau.cluster.internal_topics import OFFSETS, TRANSACTIONS
 
 if TYPE_CHECKING:
@@ -146,20 +147,15 @@ class Coordinators:
     def topics_deleted(self, names: Sequence[str], done: Callable[[], object]) -> None:
         """Topics are deleted: remove the offsets that groups have committed there, beside the rest, and call `done` then."""
         removals = self.groups.forget_topics(names, self._topic_id)
-        left = len(removals)
+        one_ended = CompletionCounter(len(removals), lambda _error: done())
 
         def ended(error: Exception | None) -> None:
-            nonlocal left
-            left -= 1
             if error is not None:
                 _LOG.error("offsets in deleted topics not removed because of a bug: topics=%s", ",".join(names), exc_info=error)
-            if left == 0:
-                done()
+            one_ended(None)
 
         for steps in removals:
             self.groups.runtime.run_steps(steps, ended, droppable=False)
-        if not removals:
-            done()
 
     def _topic_id(self, name: str) -> bytes | None:
         topic = self._broker.metadata.topics.get(name)

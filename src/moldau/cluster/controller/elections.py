@@ -300,9 +300,7 @@ class _Run:
                 if isinstance(found, MalformedNodeError):
                     _LOG.error("no leader elected until the state is repaired: partition=%s-%d reason=%s", topic.name, index, found)
                 elif found is not None:
-                    before = topic.info(index).isr
-                    if topic.take(index, found):
-                        self._image.note_joined(TopicPartition(topic.name, index), before, found.state.isr)
+                    self._image.take_read(topic, index, found)
                     wanted.append(_Wanted(topic, index, self._floors.get(TopicPartition(topic.name, index), 0)))
             self._decide(wanted)
             self._end()

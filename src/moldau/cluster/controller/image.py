@@ -220,11 +220,13 @@ class ClusterImage:
                 del self.offline[broker_id]
         return True
 
-    def note_joined(self, partition: TopicPartition, before: Sequence[int], isr: Sequence[int]) -> None:
-        """The leader has changed the in-sync set: who joins is not offline any more."""
-        for broker_id in isr if self.offline else ():
-            if broker_id not in before:
-                self.offline.get(broker_id, {}).pop(partition, None)
+    def take_read(self, topic: TopicImage, index: int, found: FoundState) -> None:
+        """Take a state that a leader may have written, if it is later: who has joined the in-sync set is not offline any more."""
+        before = topic.info(index).isr
+        if topic.take(index, found) and self.offline:
+            for broker_id in found.state.isr:
+                if broker_id not in before:
+                    self.offline.get(broker_id, {}).pop(TopicPartition(topic.name, index), None)
 
     def racks(self) -> dict[int, str | None]:
         """Where live brokers are."""

@@ -154,9 +154,7 @@ class Notifications:
             if isinstance(state, MalformedNodeError):
                 _LOG.error("in-sync set not taken: partition=%s reason=%s", partition, state)
             elif state is not None and self._image.topics.get(topic.name) is topic:
-                before = topic.info(partition.partition).isr
-                if topic.take(partition.partition, state):
-                    self._image.note_joined(partition, before, state.state.isr)
+                self._image.take_read(topic, partition.partition, state)
                 if topic.info(partition.partition).state_version == state.version:  # also where an election has read it first
                     changed[topic] = None
         if changed:
