@@ -11,6 +11,8 @@ from moldau.model.errors import StorageError
 from moldau.testing.disk import ForgetfulDisk
 
 SECTOR = 512
+JOB_MAX_S = 30.0
+"""The longest a job in the background takes: it begins on a slow disk, and a cluster that has been healed waits for it."""
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ class SimulatedDisk(ForgetfulDisk):
         """How long the next job in the background takes."""
         draw = self._random.random
         seconds = self.options.sync_s * self.slowness * draw()
-        return seconds * (1 + 99 * draw()) if draw() < self.options.slow_rate else seconds
+        return min(seconds * (1 + 99 * draw()) if draw() < self.options.slow_rate else seconds, JOB_MAX_S)
 
     def power_cut(self) -> list[str]:
         """Lose what was not synced, or a part of it; what became of each file that had something unsynced."""
