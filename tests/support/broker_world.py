@@ -53,6 +53,9 @@ TURNS_MAX = 20
 CHECKED_MAX = 20
 """Partitions whose offsets are checked after each event."""
 
+FEW_PARTITIONS = {"offsets_topic_num_partitions": 5, "transaction_state_log_num_partitions": 5}
+"""Of the coordinators' topics, so that a test does not open fifty logs."""
+
 
 class BrokerWorld:
     """One broker and its surroundings."""
@@ -79,7 +82,7 @@ class BrokerWorld:
         self.recompress = FakeBackground(immediate=True)
         self.workers = FakeWorkers(self.disk)
         self.store_path = store
-        self.settings = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+        self.settings = [f"{name.replace('_', '.')}={value}" for name, value in {**FEW_PARTITIONS, **settings}.items()]
         self.directories = ["/data"]
         self._random = 0
         self.broker = self._start()
