@@ -143,7 +143,7 @@ def _partitions(
     end = gauge(f"{_LOG}logendoffset", "Log end offset.", *_PARTITION)
     start = gauge(f"{_LOG}logstartoffset", "Log start offset.", *_PARTITION)
     segments = gauge(f"{_LOG}numlogsegments", "Segments of a log.", *_PARTITION)
-    under_replicated = under_min_isr = leaders = 0
+    under_replicated = under_min_isr = at_min_isr = leaders = 0
     for number, partition in enumerate(table, 1):
         if number % PARTITIONS_AT_ONCE == 0:
             yield None
@@ -162,6 +162,7 @@ def _partitions(
             info = topic.partitions[where.partition]
             under_replicated += len(info.isr) < len(info.replicas)
             under_min_isr += len(info.isr) < partition.machine.effective_minimum
+            at_min_isr += len(info.isr) == partition.machine.effective_minimum
     offline = yield from _offline(table, metadata, broker_id)
     logs = log_numbers["partitions"] + log_numbers["partitions_offline"]
     counts = {
@@ -169,6 +170,7 @@ def _partitions(
         "leadercount": (leaders, "Partitions that this broker leads."),
         "underreplicatedpartitions": (under_replicated, "Led partitions whose replicas are not all in sync."),
         "underminisrpartitioncount": (under_min_isr, "Led partitions with fewer replicas in sync than min.insync.replicas."),
+        "atminisrpartitioncount": (at_min_isr, "Led partitions with as many replicas in sync as min.insync.replicas, and no more."),
         "offlinereplicacount": (log_numbers["partitions_offline"], "Partitions whose log is offline."),
     }
     families = [size, end, start, segments]

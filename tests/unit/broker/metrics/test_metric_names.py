@@ -56,8 +56,10 @@ def test_names_kinds_and_labels_are_those_of_the_golden_file(text: str) -> None:
 def test_one_replica_is_enough_of_one_and_not_of_two() -> None:
     world = BrokerWorld(min_insync_replicas=2)
     world.create_topic("t")
-    for count in (0, 1):
-        assert f"\nkafka_server_replicamanager_underminisrpartitioncount {count}.0\n" in render(drain(collect(world.broker))).decode()
+    for under, at in ((0, 1), (1, 0)):
+        text = render(drain(collect(world.broker))).decode()
+        assert f"\nkafka_server_replicamanager_underminisrpartitioncount {under}.0\n" in text
+        assert f"\nkafka_server_replicamanager_atminisrpartitioncount {at}.0\n" in text
         world.lack_replicas("t")
 
 
