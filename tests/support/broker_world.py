@@ -179,13 +179,15 @@ class BrokerWorld:
         assert found is not None
         return found
 
-    def lack_replicas(self, name: str) -> None:
-        """Have each partition of a topic a second replica, which is not in sync: of its one replica one in sync is always enough."""
+    def lack_replicas(self, name: str, *, lacks: bool = True) -> None:
+        """Have each partition of a topic a second replica, which is not in sync: of its one replica one in sync is always enough. End that
+        where it `lacks` none.
+        """
         metadata, replicas = self.broker.metadata, self.broker.replicas
         settings = self.broker.topic_settings.of(metadata.topic_config(name))
         for index in range(len(metadata.topics[name].partitions)):
             found, me = self.partition(name, index), self.broker.broker_id
-            state = LeaderState(found.machine.leader_epoch, found.machine.state_version + 1, (me, me + 1), (me,))
+            state = LeaderState(found.machine.leader_epoch, found.machine.state_version + 1, (me, me + 1) if lacks else (me,), (me,))
             replicas.become_leader(found.topic_partition, state, found.topic_id, settings)
 
     def append(self, batch: AppendBatch) -> None:

@@ -89,7 +89,8 @@ class Verifications:
     transaction was appended, so that a later answer admits nothing: without that, the records would belong to no transaction
     and hold the last stable offset for ever. One that ended in an error is kept: it remembers the smallest sequence that
     was tried, and no batch after that one may overtake it. So is one of a batch of an unknown producer
-    that was refused because the coordinator could not say its epoch yet, or because it could not be written.
+    that was refused because the coordinator could not say its epoch yet, because too few replicas were in sync, or because it could not be
+    written.
     """
 
     __slots__ = ("_bound", "_waiting")

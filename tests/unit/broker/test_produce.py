@@ -219,6 +219,23 @@ def test_acks_all_needs_min_insync_replicas(world: BrokerWorld, client: Client) 
     assert client.produce("safe", b"x", acks=1).error_code == 0
 
 
+def test_no_batch_of_a_new_producer_overtakes_one_that_was_refused_while_too_few_replicas_were_in_sync(
+    world: BrokerWorld, client: Client
+) -> None:
+    """Seed 616: batches were in flight while the second replica came in sync, and the later of them was taken first."""
+
+    def numbered(sequence: int) -> bytes:
+        return batch(world, b"x", producer_id=5, producer_epoch=0, base_sequence=sequence)
+
+    world.create_topic("safe", min_insync_replicas=2)
+    assert client.produce("safe", b"x", acks=-1).error_code == 0
+    world.lack_replicas("safe")
+    assert send(client, numbered(0), topic="safe", acks=-1).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    world.lack_replicas("safe", lacks=False)
+    assert send(client, numbered(1), topic="safe").error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [send(client, numbered(sequence), topic="safe").base_offset for sequence in range(2)] == [1, 2]
+
+
 def test_idempotent_producers(world: BrokerWorld, client: Client) -> None:
     def numbered(sequence: int, epoch: int = 0) -> bytes:
         return batch(world, b"x", producer_id=5, producer_epoch=epoch, base_sequence=sequence)

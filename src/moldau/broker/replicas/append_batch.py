@@ -50,6 +50,10 @@ class AppendBatch:
         """Stage it in the log. PeerError, StorageError."""
         return self.partition.log.append_as_leader(self.records, self.header, now_ms)
 
+    def refused(self, now_ms: int) -> None:
+        """Too few replicas are in sync: its sender sends it again, and no later batch of an unknown producer may overtake it."""
+        self.partition.log.note_refused(self.header, now_ms)
+
 
 class MarkerBatch(AppendBatch):
     """The control batch that ends a transaction of a producer in a partition."""
@@ -73,3 +77,6 @@ class MarkerBatch(AppendBatch):
         return self.partition.log.append_marker_as_leader(
             self._producer_id, self._producer_epoch, self._marker, now_ms, transaction_version=self._transaction_version
         )
+
+    def refused(self, now_ms: int) -> None:
+        """Its coordinator sends it until it is taken."""

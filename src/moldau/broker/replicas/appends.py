@@ -170,6 +170,8 @@ class AppendPipeline:
                 batch.base_offset, batch.last_offset, batch.append_time_ms, duplicate = batch.stage(now_ms)
             except PeerError as error:
                 batch.error = error.with_traceback(None)  # whose frames refer to the batch
+                if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+                    batch.refused(now_ms)
             except StorageError as error:
                 self._refuse(batch, error)
             else:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.handlers.current_leaders import PRODUCE_FIRST, named
-from moldau.broker.handlers.produce.validation import check_segment, prepare
+from moldau.broker.handlers.produce.validation import check_segment, note_refused, prepare
 from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
@@ -238,7 +238,12 @@ class ProduceOperation:
                 raise broker.missing_partition(topic, part.index, by_id=self._by_id)
             self._authorize(partition.topic_partition.topic)
             part.partition = partition
-            partition.machine.check_acks(acks)
+            try:
+                partition.machine.check_acks(acks)
+            except PeerError as error:
+                if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+                    note_refused(partition, records, now_ms)
+                raise
             part.records, part.header, part.walk = prepare(
                 broker.batch_walks,
                 partition,

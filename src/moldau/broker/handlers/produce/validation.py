@@ -69,6 +69,17 @@ def prepare(
     return *walked, None
 
 
+def note_refused(partition: "HostedPartition", records: memoryview | None, now_ms: int) -> None:
+    """The batch is not appended while too few replicas are in sync: have no later one of the same producer overtake it."""
+    if records is None or not partition.is_open or len(records) > partition.limits.max_message_bytes:
+        return
+    try:
+        header = check_batch(records)
+    except PeerError:  # it will be refused for that when it comes again
+        return
+    partition.log.note_refused(header, now_ms)
+
+
 def check_segment(partition: "HostedPartition", size: int) -> None:
     """A batch of this size fits into a segment. PeerError RECORD_LIST_TOO_LARGE."""
     segment_bytes = partition.log.config.segment_bytes
