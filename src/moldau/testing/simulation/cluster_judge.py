@@ -6,7 +6,6 @@ one broker, one then goes for ever: it is dead, or cut off from the tree and one
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from math import inf
 
 from moldau.testing.history.history import Outage
 from moldau.testing.simulation.cluster_faults import ClusterFaults
@@ -119,9 +118,7 @@ class ClusterJudge:
         is_deaf = self._random.random() < 0.5
         for other in self._hosts.values():
             host.network.block(*((other.name, host.name) if is_deaf else (host.name, other.name)))
-        self._simulation.tree.away_s = inf
-        process.session.suspend()
-        self._simulation.tree.away_s = 0.1
+        process.session.lose()
 
     def finish(self) -> None:
         """All has been read."""

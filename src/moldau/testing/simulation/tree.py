@@ -6,7 +6,6 @@ otherwise later, in order. A session that is cut off connects again by itself, a
 
 from collections.abc import Callable
 from functools import partial
-from math import inf
 from typing import Any
 
 from moldau.model.errors import CoordinationError
@@ -97,6 +96,8 @@ class SimulatedSession:
         self._post = post
         self._is_over = False
         """Whether the process has ended: it receives no answer and no event any more."""
+        self._is_lost = False
+        """Whether it never connects again."""
         self._calls = 0
         """Calls of the process that have not returned."""
         self._posted = 0
@@ -144,6 +145,12 @@ class SimulatedSession:
         """Cut it off."""
         self._session.suspend()
 
+    def lose(self) -> None:
+        """Cut it off for ever, also where it is cut off and about to connect again."""
+        self._is_lost = True
+        self._session.suspend()
+        self._tree.clock.call_later(self._tree.session_s * (1 - UNNOTICED_PART), self._session.expire)
+
     def expire(self) -> None:
         """Have the tree end the session."""
         self._session.expire()
@@ -170,16 +177,15 @@ class SimulatedSession:
             self._session.expire()
 
     def _reconnect(self, event: object) -> None:
-        if isinstance(event, SessionEvent) and event.state is SessionState.SUSPENDED and not self._is_over:
+        if isinstance(event, SessionEvent) and event.state is SessionState.SUSPENDED and not (self._is_over or self._is_lost):
             tree = self._tree
             left_s = tree.session_s * (1 - UNNOTICED_PART)
             if 0 < left_s < tree.away_s:
                 tree.clock.call_later(left_s, self._session.expire)
-            if tree.away_s < inf:
-                tree.clock.call_later(tree.away_s, self._resume)
+            tree.clock.call_later(tree.away_s, self._resume)
 
     def _resume(self) -> None:
-        if not self._is_over:
+        if not (self._is_over or self._is_lost):
             self._session.resume()
 
     def _receive(self, call: Callable[[Any], object], what: object) -> None:
