@@ -81,6 +81,11 @@ class SimulatedTree:
         found = self.nodes.carry_out(GetChildren(path), 0)
         return list(found.names) if isinstance(found, Children) else []
 
+    @property
+    def expires_after_s(self) -> float:
+        """How long a session that is cut off lasts; 0 if it does not expire."""
+        return self.session_s * (1 - UNNOTICED_PART)
+
     def session(self, enter: Enter, post: Post) -> "SimulatedSession":
         """A session for a process. `enter` is called before each port call, `post` has the process make a call."""
         return SimulatedSession(self, self.nodes.session(self.latency_s), enter, post)
@@ -149,7 +154,7 @@ class SimulatedSession:
         """Cut it off for ever, also where it is cut off and about to connect again."""
         self._is_lost = True
         self._session.suspend()
-        self._tree.clock.call_later(self._tree.session_s * (1 - UNNOTICED_PART), self._session.expire)
+        self._tree.clock.call_later(self._tree.expires_after_s, self._session.expire)
 
     def expire(self) -> None:
         """Have the tree end the session."""
@@ -179,9 +184,8 @@ class SimulatedSession:
     def _reconnect(self, event: object) -> None:
         if isinstance(event, SessionEvent) and event.state is SessionState.SUSPENDED and not (self._is_over or self._is_lost):
             tree = self._tree
-            left_s = tree.session_s * (1 - UNNOTICED_PART)
-            if 0 < left_s < tree.away_s:
-                tree.clock.call_later(left_s, self._session.expire)
+            if 0 < tree.expires_after_s < tree.away_s:
+                tree.clock.call_later(tree.expires_after_s, self._session.expire)
             tree.clock.call_later(tree.away_s, self._resume)
 
     def _resume(self) -> None:

@@ -51,12 +51,12 @@ def test_keys_of_another_kind_are_an_invalid_request() -> None:
 
 
 def test_where_the_topic_cannot_be_made_trying_again_may_help_and_the_answer_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    world = BrokerWorld(max_partitions=4)
+    world = BrokerWorld(max_partitions=10, offsets_topic_num_partitions=50)
     client = world.connect()
     for _ in range(3):
         (answer,) = client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators
         assert code(answer.error_code) == "COORDINATOR_NOT_AVAILABLE"
-        assert "max.partitions is 4" in answer.error_message
+        assert "max.partitions is 10" in answer.error_message
     (line,) = caplog.messages
     assert line.startswith("internal topic not made: topic=__consumer_offsets ")
     world.clock.advance(61)
