@@ -36,7 +36,8 @@ def java() -> Iterator[Any]:
     gateway = py4j.JavaGateway(gateway_parameters=py4j.GatewayParameters(port=port))
     yield gateway.jvm.org.apache.avro
     gateway.shutdown()
-    process.communicate(timeout=60)
+    process.stdin.close()  # the gateway's own threads read its output to the end, and close that
+    process.wait(timeout=60)
 
 
 class Dice:
