@@ -18,9 +18,10 @@ Where the producer is unknown or its epoch newer, and it has its id from the tra
 given last is INVALID_PRODUCER_EPOCH: so one that was fenced stays fenced where the partition has dropped its state, and a made-up epoch
 fences none.
 
-A batch of an unknown producer may be refused with a retriable error: while the coordinator cannot say its epoch, while too few replicas are
-in sync, or when the disk is full. Until it is sent again, a later one is OUT_OF_ORDER_SEQUENCE_NUMBER. Otherwise the second of five batches
-in flight would be taken, and librdkafka would then count the first as stored as well.
+A batch of an unknown producer may be refused with a retriable error: before this broker leads the partition, while the coordinator cannot
+say its epoch, while too few replicas are in sync, or when the disk is full. Until it is sent again, a later one is
+OUT_OF_ORDER_SEQUENCE_NUMBER. Otherwise the second of five batches in flight would be taken, and librdkafka would then count the first as
+stored as well.
 
 No client sends a batch of a transaction again after its end. A producer that gave up a batch without knowing that it was stored, and
 numbers the next transaction's records as if it had not been (librdkafka when it aborts while it is about to retry), has new records under

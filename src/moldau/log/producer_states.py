@@ -184,7 +184,7 @@ class ProducerStates:
 
     def refused(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
         """A batch was refused with a retriable error: if its producer is unknown, no batch after it is taken before it."""
-        if sequence != NO_SEQUENCE and producer_id not in self.entries:
+        if producer_id >= 0 and sequence >= 0 and producer_id not in self.entries:
             self.verifications.begin(producer_id, epoch, sequence, now_ms, bumps_epoch=None)
 
     def replay(self, header: BatchHeader, now_ms: int, marker: tuple[int, bool] | None = None) -> TransactionIndexEntry | None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.replicas.appends import COMPLETED_PER_TURN
+from moldau.broker.replicas.early_batches import KEPT_MS, LIMIT
 from moldau.broker.replicas.manager import FollowerState, LeaderState
 from moldau.model.errors import ErrorCode
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
@@ -145,6 +146,52 @@ def test_another_leader_fails_what_waits(story: Story) -> None:
     story.become_follower()
     assert story.produced() == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
     assert story.producer.produce("t", b"b").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def numbered(story: Story, sequence: int, producer_epoch: int = 0) -> tuple[int, int]:
+    """Code and base offset of a batch of the idempotent producer 5."""
+    records = batch(story.world, b"x", producer_id=5, producer_epoch=producer_epoch, base_sequence=sequence)
+    answer = story.producer.ask(produce_request("t", records, acks=1), 9).responses[0].partition_responses[0]
+    return answer.error_code, answer.base_offset
+
+
+NOT_YET = (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+TOO_EARLY = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+
+
+def test_no_batch_of_a_new_producer_overtakes_one_that_came_before_this_broker_led(story: Story) -> None:
+    """Its client knew of the new leader first: the batches in flight reach the broker on both sides of its election."""
+    story.become_follower()
+    assert [numbered(story, sequence) for sequence in (1, 0)] == [NOT_YET, NOT_YET]
+    story.become_leader((0, FOLLOWER), epochs=1)
+    assert [numbered(story, sequence) for sequence in (1, 2)] == [TOO_EARLY, TOO_EARLY]
+    assert [numbered(story, sequence) for sequence in range(3)] == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_batch_that_came_too_early_binds_its_producer_until_the_next_epoch(story: Story) -> None:
+    story.become_follower()
+    assert numbered(story, 0) == NOT_YET
+    story.become_leader((0, FOLLOWER), epochs=1)
+    assert numbered(story, 4) == TOO_EARLY
+    assert numbered(story, 0, producer_epoch=1) == (0, 0)
+
+
+def test_a_batch_that_came_too_early_is_forgotten_when_its_client_has_given_it_up(story: Story) -> None:
+    story.become_follower()
+    assert numbered(story, 0) == NOT_YET
+    story.world.clock.advance(KEPT_MS / 1000)
+    story.become_leader((0, FOLLOWER), epochs=1)
+    assert numbered(story, 7) == (0, 0)
+
+
+def test_no_more_than_so_many_producers_are_remembered_for_what_came_too_early(story: Story) -> None:
+    story.become_follower()
+    assert numbered(story, 0) == NOT_YET
+    for producer_id in range(LIMIT):
+        records = batch(story.world, b"x", producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        story.producer.ask(produce_request("unknown", records), 9)
+    story.become_leader((0, FOLLOWER), epochs=1)
+    assert numbered(story, 7) == (0, 0)
 
 
 def test_a_new_epoch_forgets_what_the_follower_had(story: Story) -> None:

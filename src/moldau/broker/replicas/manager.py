@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from moldau.broker.replicas.appends import AppendBugError, AppendPipeline
+from moldau.broker.replicas.early_batches import EarlyBatches
 from moldau.broker.replicas.flusher import LogFlusher
 from moldau.broker.replicas.hosted import HostedPartition, PartitionTable
 from moldau.broker.replicas.partition import NO_LEADER, Partition
@@ -108,6 +109,7 @@ class ReplicaManager:
         """The partitions that this broker leads."""
         self.hosted: dict[TopicPartition, HostedPartition] = {}
         """All replicas with an open log."""
+        self.early_batches = EarlyBatches()
         self.flusher = LogFlusher(background, self.synced, self.sync_failed)
         self.appends = AppendPipeline(clock, purgatory, self.flusher.request, self.storage_failed)
         self.append = self.appends.append
@@ -358,6 +360,7 @@ class ReplicaManager:
                 self._unfollow(topic_partition)
                 hosted.lead()
                 self.partitions.add(hosted)
+                self.early_batches.hand_over(hosted, self._clock.time_ms())
             if is_new_term and hosted.is_internal:
                 listener = self._listener()
                 if was_led:

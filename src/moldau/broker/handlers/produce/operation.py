@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.handlers.current_leaders import PRODUCE_FIRST, named
-from moldau.broker.handlers.produce.validation import check_segment, note_refused, prepare
+from moldau.broker.handlers.produce.validation import check_segment, header_of_refused, prepare
 from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
@@ -235,14 +235,16 @@ class ProduceOperation:
             if partition is None:
                 if not self._by_id:
                     self._authorize(topic.decode())
+                self._note_early(topic, part.index, header_of_refused(records), now_ms)
                 raise broker.missing_partition(topic, part.index, by_id=self._by_id)
             self._authorize(partition.topic_partition.topic)
             part.partition = partition
             try:
                 partition.machine.check_acks(acks)
             except PeerError as error:
-                if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
-                    note_refused(partition, records, now_ms)
+                header = header_of_refused(records) if error.code is ErrorCode.NOT_ENOUGH_REPLICAS else None
+                if header is not None:
+                    partition.log.note_refused(header, now_ms)
                 raise
             part.records, part.header, part.walk = prepare(
                 broker.batch_walks,
@@ -256,6 +258,11 @@ class ProduceOperation:
         except PeerError as error:
             part.error = error.with_traceback(None)  # whose frames refer to the part
 
+    def _note_early(self, topic: bytes, index: int, header: "BatchHeader | None", now_ms: int) -> None:
+        """The partition is not led here, as yet or any more."""
+        if header is not None:
+            self._broker.replicas.early_batches.note(topic, index, header, now_ms)
+
     def _authorize(self, topic: str) -> None:
         if not self._broker.pipeline.authorizer.allows(self._channel, Operation.WRITE, topic):
             raise PeerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{self._channel.principal} may not write to topic '{topic}'")
@@ -263,6 +270,7 @@ class ProduceOperation:
     def _check(self, topic: bytes, part: ProducePart) -> None:
         """A batch may be appended now. PeerError."""
         if not part.partition.is_led:
+            self._note_early(topic, part.index, part.header, self._broker.clock.time_ms())
             raise self._broker.missing_partition(topic, part.index, by_id=self._by_id)
         check_segment(part.partition, len(part.records))
 

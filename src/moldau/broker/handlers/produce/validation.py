@@ -8,7 +8,7 @@ header that claims one too far ahead. See `record_walk` for these, and `walks` f
 from typing import TYPE_CHECKING
 
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
-from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, check_batch
+from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, check_batch, read_header
 
 if TYPE_CHECKING:
     from moldau.broker.handlers.produce.walks import BatchWalks, Walk
@@ -69,15 +69,12 @@ def prepare(
     return *walked, None
 
 
-def note_refused(partition: "HostedPartition", records: memoryview | None, now_ms: int) -> None:
-    """The batch is not appended while too few replicas are in sync: have no later one of the same producer overtake it."""
-    if records is None or not partition.is_open or len(records) > partition.limits.max_message_bytes:
-        return
+def header_of_refused(records: memoryview | None) -> BatchHeader | None:
+    """The header of a batch that is refused, with a retriable error, before it is checked; None where there is none."""
     try:
-        header = check_batch(records)
-    except PeerError:  # it will be refused for that when it comes again
-        return
-    partition.log.note_refused(header, now_ms)
+        return read_header(records or b"")
+    except CorruptBatchError:
+        return None
 
 
 def check_segment(partition: "HostedPartition", size: int) -> None:
