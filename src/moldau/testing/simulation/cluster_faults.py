@@ -138,17 +138,15 @@ class ClusterFaults:
         return True
 
     def _roll_on(self, left: list[HostKeeper], random: Random) -> None:
-        processes = [keeper.host.process for keeper in self._nemesis.keepers]
         if not self._is_rolling or not left:
             self._is_rolling = False
-        elif all(process is not None and process.is_serving for process in processes) and self._nemesis.may_stop(left[0].host):
-            keeper = left.pop(0)
-            keeper.down_s = log_uniform(random, 0.01, 2.0)
-            assert keeper.host.process is not None
-            keeper.host.process.stop()
-            self._nemesis.later(partial(self._roll_on, left, random), AGAIN_S)
-        else:
-            self._nemesis.later(partial(self._roll_on, left, random), AGAIN_S)
+            return
+        processes = [keeper.host.process for keeper in self._nemesis.keepers]
+        process = left[0].host.process
+        if process is not None and all(each is not None and each.is_serving for each in processes) and self._nemesis.may_stop(process):
+            left.pop(0).down_s = log_uniform(random, 0.01, 2.0)
+            process.stop()
+        self._nemesis.later(partial(self._roll_on, left, random), AGAIN_S)
 
     def _fail_sync(self, random: Random) -> bool:
         """Have syncs of a broker fail. It starts again after a while: it uses a failed directory no more."""

@@ -75,7 +75,7 @@ class Nemesis:
         self.may_crash: Callable[[Host], bool] = lambda _host: True
         """Whether the process of a host may end without an orderly stop, now or soon."""
         self.may_crash_next: Callable[[Incarnation], bool] = lambda _process: True
-        """Whether the process after this one, which is about to stop in order, may crash in its start."""
+        """Whether a process that stops in order may fail to say that it has, or the one after it crash in its start."""
         self.keepers = [HostKeeper(host, may_cut_power=may_cut_power) for host in hosts]
         self._script = script
         self._may_cut_power = may_cut_power
@@ -154,7 +154,7 @@ class Nemesis:
     def _stop(self, random: Random) -> bool:
         keeper = self.keeper(random)
         process = keeper.host.process
-        if process is None or not process.is_serving or not self.may_stop(keeper.host):
+        if process is None or not process.is_serving or not self.may_stop(process):
             return False
         keeper.falls(random)
         if keeper.start_crash is not None and not self.may_crash_next(process):
@@ -162,9 +162,9 @@ class Nemesis:
         process.stop()
         return True
 
-    def may_stop(self, host: Host) -> bool:
+    def may_stop(self, process: Incarnation) -> bool:
         """Whether a broker may stop in order. On a full disk it may find no room to say that it has."""
-        return host.disk.capacity is None or self.may_crash(host)
+        return process.host.disk.capacity is None or self.may_crash_next(process)
 
     def _pause(self, random: Random) -> bool:
         keeper = self.keeper(random)
@@ -193,7 +193,7 @@ class Nemesis:
     def _disk_full(self, random: Random) -> bool:
         host = self.keeper(random).host
         disk, process = host.disk, host.process
-        if process is not None and process.is_stopping and not self.may_crash(host):
+        if process is not None and process.is_stopping and not self.may_crash_next(process):
             return False
         disk.fill_up(int(log_uniform(random, 1, 100_000)))
         self.later(disk.make_room, log_uniform(random, 0.1, 10.0))
