@@ -177,6 +177,20 @@ def test_a_partition_that_is_named_without_having_been_read_on_is_answered_once_
     assert named(consumer.ask({})) == []
 
 
+def test_of_two_answers_with_the_same_records_the_client_may_have_taken_the_first_only(world: BrokerWorld) -> None:
+    """Seed 3259: a follower had two requests out, took the first answer, and did not learn the high watermark in the second."""
+    consumer = Consumer(world)
+    consumer.ask(some(2))
+    world.connect().produce("t", b"a", partition=1)
+    assert named(consumer.ask({})) == [1]
+    assert named(consumer.ask({})) == [1], "from the same offset"
+    assert named(consumer.ask({1: 1})) == [1]
+    assert named(consumer.ask({})) == []
+    world.connect().produce("t", b"b", partition=1)
+    assert named(consumer.ask({})) == [1]
+    assert named(consumer.ask({1: 2})) == [], "there was one answer"
+
+
 def test_what_is_forgotten_is_not_read(world: BrokerWorld) -> None:
     consumer = Consumer(world)
     consumer.ask(some(3))

@@ -60,7 +60,7 @@ class PendingFetch(Protocol):
 class SessionPartition:
     """What a client asks for of a partition, and what it knows of it."""
 
-    __slots__ = ("_partition", "_progress", "high_watermark", "log_start_offset", "topic", "wanted")
+    __slots__ = ("_had_records", "_partition", "_progress", "high_watermark", "log_start_offset", "topic", "wanted")
 
     def __init__(self, topic: bytes, wanted: FetchFramePartition) -> None:
         self.topic = topic
@@ -70,8 +70,11 @@ class SessionPartition:
         """What the leader had noted of the follower when it last read the partition for it, if that was in sync then."""
         self.high_watermark = -1
         """As it was answered last; -1 where the client may not have taken it, so that it is sent once more: after an error or a diverging
-        epoch, and if the client names the partition without having read on."""
+        epoch, if the client names the partition without having read on, and in a second answer for an offset whose first had records, of
+        which it takes one only."""
         self.log_start_offset = -1
+        self._had_records = False
+        """Whether the client was sent records since it named the partition."""
 
     def ask(self, wanted: FetchFramePartition) -> None:
         """The client names the partition."""
@@ -79,6 +82,7 @@ class SessionPartition:
             self.high_watermark = -1
         self.wanted = wanted
         self._progress = None
+        self._had_records = False
 
     def was_read(self, partition: "HostedPartition", replica_id: int) -> None:
         """It was read for a follower, without an error."""
@@ -124,7 +128,9 @@ class SessionPartition:
             or bool(result.records)
             or result.preferred_read_replica >= 0
         )
-        self.high_watermark, self.log_start_offset = result.high_watermark, result.log_start_offset
+        self.high_watermark = -1 if self._had_records else result.high_watermark
+        self.log_start_offset = result.log_start_offset
+        self._had_records = self._had_records or bool(result.records)
         return has_news
 
 
