@@ -197,11 +197,12 @@ class SimulatedAdmin:
             response = await connection.send(api_key, request, timeout_s=REQUEST_TIMEOUT_S * 2)
             (found,) = getattr(response, _RESULTS[api_key])
             code = known_error(found.error_code)
-            if code is not ErrorCode.NONE and not code.retriable:
+            is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if code is not ErrorCode.NONE and (is_unknown or not code.retriable):
                 was_asked = again  # what it refuses it has not done
                 self._check_controller(connection)
                 was_asked = True
-            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if is_unknown:
                 passes = api_key is ApiKey.INCREMENTAL_ALTER_CONFIGS and len(self.brokers.context.servers) > 1  # a broker that lags says so
             else:
                 passes = code.retriable or code is ErrorCode.INVALID_REPLICATION_FACTOR
