@@ -276,9 +276,9 @@ class PartitionLog(LogOffsets):
         """As :meth:`moldau.log.transactions.LogTransactions.has_ongoing_transaction`."""
         return self._transactions.has_ongoing_transaction(producer_id, producer_epoch)
 
-    def note_refused(self, header: "BatchHeader", now_ms: int) -> None:
+    def note_refused(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
         """A batch was refused with a retriable error before it came to the log: no later one of an unknown producer is taken before it."""
-        self._producers.refused(header.producer_id, header.producer_epoch, header.base_sequence, now_ms)
+        self._producers.refused(producer_id, epoch, sequence, now_ms)
 
     def begin_verification(self, header: "BatchHeader", now_ms: int, *, bumps_epoch: bool) -> "Verification | None":
         """As :meth:`moldau.log.transactions.LogTransactions.begin_verification`."""

@@ -148,9 +148,9 @@ def test_another_leader_fails_what_waits(story: Story) -> None:
     assert story.producer.produce("t", b"b").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def numbered(story: Story, sequence: int, producer_epoch: int = 0) -> tuple[int, int]:
-    """Code and base offset of a batch of the idempotent producer 5."""
-    records = batch(story.world, b"x", producer_id=5, producer_epoch=producer_epoch, base_sequence=sequence)
+def numbered(story: Story, sequence: int, producer_epoch: int = 0, producer_id: int = 5) -> tuple[int, int]:
+    """Code and base offset of a batch of an idempotent producer."""
+    records = batch(story.world, b"x", producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
     answer = story.producer.ask(produce_request("t", records, acks=1), 9).responses[0].partition_responses[0]
     return answer.error_code, answer.base_offset
 
@@ -176,22 +176,27 @@ def test_a_batch_that_came_too_early_binds_its_producer_until_the_next_epoch(sto
     assert numbered(story, 0, producer_epoch=1) == (0, 0)
 
 
-def test_a_batch_that_came_too_early_is_forgotten_when_its_client_has_given_it_up(story: Story) -> None:
+@pytest.mark.parametrize("later", [(), (9,)])
+def test_a_batch_that_came_too_early_is_forgotten_when_none_can_be_in_flight_with_it(story: Story, later: tuple[int, ...]) -> None:
+    """Its producer may have found the leader elsewhere. Later batches that come here too do not keep it."""
     story.become_follower()
     assert numbered(story, 0) == NOT_YET
-    story.world.clock.advance(KEPT_MS / 1000)
+    story.world.clock.advance(KEPT_MS / 2000)
+    assert [numbered(story, sequence) for sequence in later] == [NOT_YET for _ in later]
+    story.world.clock.advance(KEPT_MS / 2000)
     story.become_leader((0, FOLLOWER), epochs=1)
     assert numbered(story, 7) == (0, 0)
 
 
-def test_no_more_than_so_many_producers_are_remembered_for_what_came_too_early(story: Story) -> None:
+def test_no_more_than_so_many_producers_are_remembered_for_what_came_too_early_the_last_ones(story: Story) -> None:
     story.become_follower()
     assert numbered(story, 0) == NOT_YET
     for producer_id in range(LIMIT):
-        records = batch(story.world, b"x", producer_id=producer_id, producer_epoch=0, base_sequence=0)
-        story.producer.ask(produce_request("unknown", records), 9)
+        records = batch(story.world, b"x", producer_id=6 + producer_id, producer_epoch=0, base_sequence=0)
+        story.producer.ask(produce_request("unknown" if producer_id % 2 else "t", records), 9)
     story.become_leader((0, FOLLOWER), epochs=1)
-    assert numbered(story, 7) == (0, 0)
+    assert numbered(story, 7) == (0, 0), "the first is forgotten"
+    assert numbered(story, 7, producer_id=6) == TOO_EARLY
 
 
 def test_a_new_epoch_forgets_what_the_follower_had(story: Story) -> None:

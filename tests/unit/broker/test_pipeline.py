@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.broker.security import ANONYMOUS, Channel, Operation
-from moldau.model.errors import ErrorCode
+from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.messages.cluster import DescribableLogDirTopic, DescribeLogDirsRequest
 from moldau.protocol.messages.configs import ListConfigResourcesRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -124,6 +124,19 @@ def test_produce_asks_for_each_topic_and_appends_to_the_others(world: BrokerWorl
     assert (client.values("denied"), client.values("allowed")) == ([], [b"x"])
     world.broker.pipeline.authorizer = DenyingAuthorizer(Operation.WRITE, "missing")
     assert client.produce("missing", b"x", acks=acks).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_produce_asks_where_the_partition_is_led_elsewhere_too(world: BrokerWorld, by_id: bool) -> None:
+    world.create_topic("secret")
+    partition = world.partition("secret")
+    world.broker.replicas.lose_leadership(partition, PeerError(ErrorCode.FENCED_LEADER_EPOCH, "test"))
+    client = world.connect()
+    request = produce_request(partition.topic_id if by_id else "secret", batch(world, b"x"))
+    (before,) = client.ask(request, 13 if by_id else 12).responses[0].partition_responses
+    world.broker.pipeline.authorizer = DenyingAuthorizer(Operation.WRITE, "secret")
+    (after,) = client.ask(request, 13 if by_id else 12).responses[0].partition_responses
+    assert [before.error_code, after.error_code] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 def test_a_permission_that_is_withdrawn_ends_the_shortest_way(world: BrokerWorld) -> None:

@@ -52,7 +52,8 @@ class AppendBatch:
 
     def refused(self, now_ms: int) -> None:
         """Too few replicas are in sync: its sender sends it again, and no later batch of an unknown producer may overtake it."""
-        self.partition.log.note_refused(self.header, now_ms)
+        header = self.header
+        self.partition.log.note_refused(header.producer_id, header.producer_epoch, header.base_sequence, now_ms)
 
 
 class MarkerBatch(AppendBatch):

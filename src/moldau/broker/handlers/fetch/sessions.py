@@ -2,7 +2,7 @@
 
 A full request with epoch 0 opens a session when it is answered, if there is room; its answer has the id. The next request has epoch 1 and
 names partitions that are new or asked for from elsewhere, and those to forget; all others are read as before. Its answer has the partitions
-with records, an error, a diverging epoch, a preferred replica, another high watermark or log start offset than the client knows.
+with records, an error, a diverging epoch, a preferred replica, another high watermark or log start offset than the client is known to know.
 
     request                                       session
     epoch -1, id 0                                none

@@ -22,12 +22,13 @@ from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.broker.security import Operation
 from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError
+from moldau.model.topic_names import LENGTH_MAX
 from moldau.protocol.fast.produce import ProducePartitionResult
 
 if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
     from moldau.broker.handlers.produce.walks import BatchWalks, Walk
-    from moldau.broker.handlers.services import Guards, MetadataServices, PartitionServices, TransactionServices
+    from moldau.broker.handlers.services import ConfigServices, Guards, MetadataServices, PartitionServices, TransactionServices
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.appends import PendingAppend
     from moldau.broker.replicas.hosted import HostedPartition
@@ -83,7 +84,7 @@ class ProducePart(AppendBatch):
 
 if TYPE_CHECKING:
 
-    class Services(MetadataServices, PartitionServices, TransactionServices, Protocol):
+    class Services(ConfigServices, MetadataServices, PartitionServices, TransactionServices, Protocol):
         """What Produce uses of the broker."""
 
         @property
@@ -233,18 +234,16 @@ class ProduceOperation:
                 raise PeerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: neither 0 nor 1 nor -1 (all)")
             partition = broker.partitions_of(topic, by_id=self._by_id).get(part.index)
             if partition is None:
-                if not self._by_id:
-                    self._authorize(topic.decode())
-                self._note_early(topic, part.index, header_of_refused(records), now_ms)
+                self._authorize_missing(topic)
+                self._note_early(topic, part.index, header_of_refused(records, broker.config.int("message.max.bytes")), now_ms)
                 raise broker.missing_partition(topic, part.index, by_id=self._by_id)
             self._authorize(partition.topic_partition.topic)
             part.partition = partition
             try:
                 partition.machine.check_acks(acks)
             except PeerError as error:
-                header = header_of_refused(records) if error.code is ErrorCode.NOT_ENOUGH_REPLICAS else None
-                if header is not None:
-                    partition.log.note_refused(header, now_ms)
+                if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+                    self._note_refused(partition, header_of_refused(records, partition.limits.max_message_bytes), now_ms)
                 raise
             part.records, part.header, part.walk = prepare(
                 broker.batch_walks,
@@ -260,8 +259,23 @@ class ProduceOperation:
 
     def _note_early(self, topic: bytes, index: int, header: "BatchHeader | None", now_ms: int) -> None:
         """The partition is not led here, as yet or any more."""
-        if header is not None:
+        if header is not None and len(topic) <= LENGTH_MAX:
             self._broker.replicas.early_batches.note(topic, index, header, now_ms)
+
+    @staticmethod
+    def _note_refused(partition: "HostedPartition", header: "BatchHeader | None", now_ms: int) -> None:
+        """Too few replicas are in sync."""
+        if header is not None:
+            partition.log.note_refused(header.producer_id, header.producer_epoch, header.base_sequence, now_ms)
+
+    def _authorize_missing(self, topic: bytes) -> None:
+        """The same where the partition is not led here, as far as its topic is known."""
+        if not self._by_id:
+            self._authorize(topic.decode())
+            return
+        info = self._broker.metadata.find(topic, by_id=True)
+        if info is not None:
+            self._authorize(info.name)
 
     def _authorize(self, topic: str) -> None:
         if not self._broker.pipeline.authorizer.allows(self._channel, Operation.WRITE, topic):

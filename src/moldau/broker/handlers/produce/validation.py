@@ -8,7 +8,7 @@ header that claims one too far ahead. See `record_walk` for these, and `walks` f
 from typing import TYPE_CHECKING
 
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
-from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, check_batch, read_header
+from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, check_batch
 
 if TYPE_CHECKING:
     from moldau.broker.handlers.produce.walks import BatchWalks, Walk
@@ -69,11 +69,15 @@ def prepare(
     return *walked, None
 
 
-def header_of_refused(records: memoryview | None) -> BatchHeader | None:
-    """The header of a batch that is refused, with a retriable error, before it is checked; None where there is none."""
+def header_of_refused(records: memoryview | None, bytes_max: int) -> BatchHeader | None:
+    """The header of a batch of so many bytes that is refused with a retriable error before it is checked; None if it will be refused
+    whenever it comes.
+    """
+    if records is None or len(records) > bytes_max:
+        return None
     try:
-        return read_header(records or b"")
-    except CorruptBatchError:
+        return check_batch(records)
+    except PeerError:
         return None
 
 
