@@ -198,6 +198,19 @@ def test_nonmonotonic_send(told: Told) -> None:
     assert told.anomalies() == {Kind.NONMONOTONIC_SEND}
 
 
+@pytest.mark.parametrize("since", [True, False])
+def test_a_send_of_a_producer_that_was_forgotten_since_it_stood_there_may_be_overtaken(told: Told, since: bool) -> None:
+    """Seed 9669: it was on its way to a broker that led no more, and the new leader took the next one as that of an unknown producer."""
+    if not since:
+        told.history.evicted()
+    first = told.stored(0)
+    if since:
+        told.history.evicted()
+    late, early = told.stored(2), told.stored(1)
+    told.polled((0, first), (1, early), (2, late))
+    assert told.anomalies() == (set() if since else {Kind.NONMONOTONIC_SEND})
+
+
 def test_nonmonotonic_send_that_only_a_poll_reveals(told: Told) -> None:
     late, early = told.sent(), told.sent()
     told.polled((0, early), (1, late))

@@ -291,11 +291,15 @@ class Evidence:
 
     def is_once(self, value: int) -> bool:
         """Whether the value is stored once, however often it was sent."""
-        sends, evictions = self.history.sends, self.history.evictions
-        if not self.history.producers[sends.producer[value]].idempotent:
-            return False
-        first = bisect_left(evictions, sends.begun[value], key=lambda eviction: eviction.at)
-        return first == len(evictions) or evictions[first].at > sends.ended[value]
+        sends = self.history.sends
+        idempotent = self.history.producers[sends.producer[value]].idempotent
+        return idempotent and not self.evicted_between(sends.begun[value], sends.ended[value])
+
+    def evicted_between(self, begun: float, ended: float) -> bool:
+        """Whether a broker forgot a producer then, at the bound of all of them."""
+        evictions = self.history.evictions
+        first = bisect_left(evictions, begun, key=lambda eviction: eviction.at)
+        return first < len(evictions) and evictions[first].at <= ended
 
     def places(self, value: int) -> list[int]:
         """The offsets at which the value is known to stand, in their order; one at most if it is stored once."""

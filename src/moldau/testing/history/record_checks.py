@@ -27,7 +27,9 @@ def check_writes(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def check_send_order(evidence: Evidence) -> Iterator[Anomaly]:
-    """A8: what an idempotent producer sends to a partition lands there in the order of sending."""
+    """A8: what an idempotent producer sends to a partition lands there in the order of sending, unless the broker had to forget it after
+    what it had of it before: a batch may then come first that others, on their way to the leader before, are still to follow.
+    """
     sends, producers = evidence.history.sends, evidence.history.producers
     last: dict[tuple[int, int], int] = {}
     for value, offset in enumerate(evidence.place):
@@ -39,10 +41,20 @@ def check_send_order(evidence: Evidence) -> Iterator[Anomaly]:
         key = (producer, sends.partition[value])
         earlier = last.get(key, NONE)
         last[key] = value
-        if earlier != NONE and evidence.place[earlier] > offset:
+        if earlier != NONE and evidence.place[earlier] > offset and not _is_forgotten(evidence, value):
             together = sends.transaction[value] == sends.transaction[earlier] != NONE
             kind = Kind.NONMONOTONIC_SEND_INTERNAL if together else Kind.NONMONOTONIC_SEND
             yield Anomaly(kind, f"{evidence.describe(value)}; before it {evidence.describe(earlier)}")
+
+
+def _is_forgotten(evidence: Evidence, value: int) -> bool:
+    """Whether a broker may not have known the producer of a value when that came."""
+    sends, offset = evidence.history.sends, evidence.place[value]
+    for before in reversed(range(value)):
+        is_alike = sends.producer[before] == sends.producer[value] and sends.partition[before] == sends.partition[value]
+        if is_alike and NONE != evidence.place[before] < offset:
+            return evidence.evicted_between(sends.begun[before], sends.ended[value])
+    return evidence.evicted_between(0.0, sends.ended[value])
 
 
 def check_whole_transactions(evidence: Evidence) -> Iterator[Anomaly]:
