@@ -257,6 +257,8 @@ class SimulatedProducer:
         together = [queue for queue in ready if queue is first or self.context.random.random() < 0.5]
         together = [queue for queue in together if await self.brokers.leader(queue.partition) == address]
         connection = await self.brokers.connection(address)
+        if not self.is_prepared([queue.partition for queue in together]):
+            return
         sent = [(queue, batch) for queue in together if (batch := self._next_batch(queue)) is not None]
         if not sent:
             return
@@ -428,6 +430,10 @@ class SimulatedProducer:
             response = await self.brokers.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, 0))
             check(response.error_code, "producer id")
             self._identity = response.producer_id, response.producer_epoch
+
+    def is_prepared(self, _partitions: list[TopicPartition]) -> bool:
+        """Whether that was done, and still counts."""
+        return True
 
     def identity(self) -> tuple[int, int]:
         """Producer id and epoch for new batches."""

@@ -223,6 +223,10 @@ class SimulatedTransactionalProducer(SimulatedProducer):
                 self.brokers.check_coordinator(kind, key, each.partition_error_code)
         self._added.update(dict.fromkeys(new))
 
+    def is_prepared(self, partitions: list[TopicPartition]) -> bool:
+        """Another transaction may have begun meanwhile."""
+        return self._is_begun and (self._protocol == 2 or all(partition in self._added for partition in partitions))
+
     def fenced(self, code: ErrorCode) -> None:
         """A newer producer has the transactional id, or the coordinator has aborted the transaction at its time-out."""
         if self._fatal is None:
