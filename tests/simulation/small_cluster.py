@@ -30,7 +30,6 @@ from moldau.protocol.messages.topics import (
 from moldau.protocol.records.batch import RecordBatchBuilder, iterate_log
 from moldau.protocol.versions import VersionRange
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
-from moldau.testing.simulation.clients.brokers import Brokers, check
 from moldau.testing.simulation.clients.producer import Delivery, SimulatedProducer
 from moldau.testing.simulation.cluster_invariants import ClusterInvariants
 from moldau.testing.simulation.network import ConnectionEnd
@@ -41,6 +40,7 @@ from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.tree_invariants import TreeInvariants
 from moldau.testing.simulation.tree_view import PartitionInTree, partitions_in
 from moldau.testing.simulation.wire import Matches, Wire
+from moldau.wire.brokers import Brokers, check
 
 IDS = (1, 2, 3)
 CONTROLLER, LEADER, FOLLOWER = IDS

@@ -14,7 +14,7 @@ from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import Create, Created
 from moldau.testing.simulation.clients.admin import LATEST, SimulatedAdmin
-from moldau.testing.simulation.clients.brokers import took_effect_perhaps
+from moldau.testing.simulation.clients.cause import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.group import COOPERATIVE, RANGE
 from moldau.testing.simulation.clients.producer import SimulatedProducer

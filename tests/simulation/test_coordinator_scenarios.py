@@ -29,7 +29,6 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
-from moldau.testing.simulation.clients.brokers import Brokers
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.transactions import SimulatedTransactionalProducer
 from moldau.testing.simulation.network import ConnectionEnd
@@ -41,6 +40,7 @@ from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.tree_view import partitions_in
 from moldau.testing.simulation.waiting import undecided
 from moldau.testing.simulation.wire import Wire
+from moldau.wire.brokers import Brokers
 from simulation.test_cluster import SETTINGS
 
 ID = "app"

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from moldau.protocol.messages.transaction_admin import DescribeTransactionsRequest
-from moldau.testing.simulation.clients.brokers import Brokers, CoordinatorType
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.power_cuts import OFFSETS, TRANSACTIONS
@@ -19,6 +18,7 @@ from moldau.testing.simulation.reader import bases_of, folders_of
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.tree import SimulatedTree
 from moldau.testing.simulation.tree_view import partitions_in
+from moldau.wire.brokers import Brokers, CoordinatorType
 
 _BATCH = Struct(">qiiBIhiqqqhii")
 """Up to the number of records: base offset, length, epoch, magic, checksum, attributes, last delta, times, producer, sequence, count."""

@@ -50,8 +50,9 @@ from moldau.protocol.messages.transaction_admin import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Address, Brokers, ClientConnection, CoordinatorType, check
 from moldau.testing.simulation.clients.context import ClientContext
+from moldau.wire.brokers import REQUEST_TIMEOUT_S, Brokers, CoordinatorType, check
+from moldau.wire.connection import Address, ClientConnection
 
 INSIST_S = 120.0
 """Twice as long as faults happen in a run: who gives up has asked for a minute without faults."""
@@ -95,6 +96,7 @@ class SimulatedAdmin:
 
     def __init__(self, context: ClientContext) -> None:
         self.brokers = Brokers(context)
+        self._is_controller = context.is_controller
 
     # Topics
 
@@ -216,7 +218,7 @@ class SimulatedAdmin:
 
     def _check_controller(self, connection: ClientConnection) -> None:
         """PeerError NOT_CONTROLLER, with which one asks again, for what a deposed controller says."""
-        if not self.brokers.context.is_controller(connection.address):
+        if not self._is_controller(connection.address):
             check(ErrorCode.NOT_CONTROLLER, "a controller that was deposed has answered")
 
     async def delete_records(self, partition: TopicPartition, before_offset: int) -> int:

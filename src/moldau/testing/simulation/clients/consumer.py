@@ -18,10 +18,13 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.versions import VersionRange
 from moldau.testing.simulation.clients.admin import EARLIEST, LATEST, list_offset
-from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Address, Brokers, Cause, RequestLostError, check, may_pass
+from moldau.testing.simulation.clients.cause import Cause
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.fetching import NearReplicas, SimulatedMessage, messages_of
-from moldau.testing.simulation.clients.group import RANGE, GroupMetadata, SimulatedMembership, commit_offsets, fetch_offsets
+from moldau.testing.simulation.clients.group import RANGE, SimulatedMembership
+from moldau.wire.brokers import REQUEST_TIMEOUT_S, Brokers, check, may_pass
+from moldau.wire.connection import Address, RequestLostError
+from moldau.wire.group import GroupMetadata, commit_offsets, fetch_offsets
 
 WAIT_S = 0.5
 """How long a fetch waits for records."""
@@ -316,7 +319,7 @@ class SimulatedConsumer:
                 await self._revoke(list(self._fetch_at))
                 self._release(list(self._fetch_at))
             try:
-                assigned = await membership.rejoin(self._fetch_at)
+                assigned = await membership.join(self._fetch_at)
             except PeerError:
                 if not membership.is_lost or membership.is_fenced:
                     raise

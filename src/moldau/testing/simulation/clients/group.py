@@ -1,7 +1,4 @@
-"""Membership in a consumer group of the classic protocol: join, sync, heartbeats, leave; eager or cooperative, static or not.
-
-The consumer calls `rejoin` when `needs_rejoin`; heartbeats run by themselves and only set that. A member that the coordinator does not
-know any more has lost its partitions: its next join begins without a member id.
+"""Membership of consumers in a group: `wire.group` with Kafka's consumer protocol, eager or cooperative.
 
 What members say of themselves and are assigned is Kafka's consumer protocol, with range assignment. Numbers are big-endian, texts an int16
 length and UTF-8::
@@ -10,35 +7,14 @@ length and UTF-8::
     assignment:   version, partitions by topic, user data
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any
 
 from moldau.client.groups import assigned_partitions, subscribed_topics
-from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import TopicPartition
-from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.group_members import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    LeaveGroupRequest,
-    MemberIdentity,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
-from moldau.protocol.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from moldau.protocol.versions import VersionRange
-from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Brokers, CoordinatorType
+from moldau.wire.brokers import Brokers
+from moldau.wire.group import Membership, commit_offsets
 
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _VERSION = 2
@@ -123,27 +99,30 @@ def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
 PROTOCOL_TYPE = "consumer"
 COOPERATIVE = "cooperative-sticky"
 RANGE = "range"
-_GROUP = CoordinatorType.GROUP
-_TWO_STEPS = VersionRange(4, 9)
-"""Of JoinGroup: a new member is given its id before it waits."""
-_MEMBERS = VersionRange(3, 5)
-_BY_NAME = VersionRange(2, 9)
-_STABLE = VersionRange(8, 9)
-_LOST = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMetadata:
-    """Who a consumer is in its group; without a member id it commits as one that is no member."""
+class ConsumerSharing:
+    """A :class:`moldau.wire.group.Sharing` of consumers."""
 
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    instance_id: str | None = None
+    protocol_type = PROTOCOL_TYPE
+
+    def __init__(self, brokers: Brokers, name: str) -> None:
+        self.name = name
+        self._brokers = brokers
+
+    async def assign(self, members: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Partitions of the topics that members subscribe to."""
+        subscriptions = {member: Subscription.decode(said) for member, said in members.items()}
+        counts: dict[str, int] = {}
+        for topic in sorted({topic for subscription in subscriptions.values() for topic in subscription.topics}):
+            self._brokers.forget_topic(topic)
+            counts[topic] = len((await self._brokers.topic(topic)).leaders)
+        assign = cooperative_assignment if self.name == COOPERATIVE else range_assignment
+        return {member: encode_assignment(mine) for member, mine in assign(subscriptions, counts).items()}
 
 
-class SimulatedMembership:
-    """See the module."""
+class SimulatedMembership(Membership):
+    """Membership of a consumer: eager or cooperative."""
 
     def __init__(
         self,
@@ -153,177 +132,19 @@ class SimulatedMembership:
         *,
         assignor: str = RANGE,
         instance_id: str | None = None,
-        session_timeout_s: float = 10.0,
-        rebalance_timeout_s: float = 20.0,
-        heartbeat_s: float = 1.0,
+        **timing: float,
     ) -> None:
-        self.metadata = GroupMetadata(group_id, instance_id=instance_id)
+        super().__init__(brokers, group_id, ConsumerSharing(brokers, assignor), instance_id=instance_id, **timing)
         self.topics = topics
-        self.needs_rejoin = True
-        self.is_lost = False
-        """The coordinator has expelled this member, or does not know it: what it has may be another's."""
-        self.is_fenced = False
-        """Another consumer has the instance id."""
-        self._brokers = brokers
-        self._assignor = assignor
-        self._session_timeout_s = session_timeout_s
-        self._rebalance_timeout_s = rebalance_timeout_s
-        self._heartbeat_s = heartbeat_s
-        self._heartbeats: asyncio.Task[None] | None = None
-
-    @property
-    def is_cooperative(self) -> bool:
+        self.is_cooperative = assignor == COOPERATIVE
         """Whether partitions that stay are kept through a rebalance."""
-        return self._assignor == COOPERATIVE
 
-    async def rejoin(self, owned: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Join, with what this member has; what it is assigned. PeerError, RequestLostError: it has to be called again.
-
-        FENCED_INSTANCE_ID does not pass.
-        """
+    async def join(self, owned: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+        """Join, with what this member has; what it is assigned. Errors as of `rejoin`."""
         owned_now = () if self.is_lost else tuple(sorted(owned))
-        generation_id = self.metadata.generation_id
-        if self.is_lost:
-            self._become(-1, "")
-        joined = await self._join(Subscription(self.topics, owned_now, generation_id))
-        assignments = await self._assign(joined) if joined.leader == joined.member_id else []
-        request = SyncGroupRequest(
-            self.metadata.group_id,
-            joined.generation_id,
-            joined.member_id,
-            self.metadata.instance_id,
-            PROTOCOL_TYPE,
-            joined.protocol_name,
-            assignments,
-        )
-        synced = await self._ask(ApiKey.SYNC_GROUP, request, timeout_s=self._rebalance_timeout_s + REQUEST_TIMEOUT_S)
-        self.needs_rejoin = False
-        if self._heartbeats is None:
-            self._heartbeats = asyncio.ensure_future(self._beat())
-        return assigned_partitions(bytes(synced.assignment)) or ()
-
-    async def _join(self, subscription: Subscription) -> Any:
-        while True:
-            request = JoinGroupRequest(
-                self.metadata.group_id,
-                int(self._session_timeout_s * 1000),
-                int(self._rebalance_timeout_s * 1000),
-                self.metadata.member_id,
-                self.metadata.instance_id,
-                PROTOCOL_TYPE,
-                [JoinGroupRequestProtocol(self._assignor, subscription.encode())],
-            )
-            timeout_s = self._rebalance_timeout_s + REQUEST_TIMEOUT_S
-            group_id = self.metadata.group_id
-            joined = await self._brokers.ask_coordinator(
-                _GROUP, group_id, ApiKey.JOIN_GROUP, request, version=_TWO_STEPS, timeout_s=timeout_s
-            )
-            if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-                self._become(-1, joined.member_id)
-                continue
-            self.check(joined.error_code)
-            self._become(joined.generation_id, joined.member_id)
-            self.is_lost = False
-            return joined
-
-    async def _assign(self, joined: Any) -> list[SyncGroupRequestAssignment]:
-        """As the leader: who gets what."""
-        if joined.skip_assignment:
-            return []
-        members = {member.member_id: Subscription.decode(bytes(member.metadata)) for member in joined.members}
-        counts: dict[str, int] = {}
-        for topic in sorted({topic for subscription in members.values() for topic in subscription.topics}):
-            self._brokers.forget_topic(topic)
-            counts[topic] = len((await self._brokers.topic(topic)).leaders)
-        assign = cooperative_assignment if self.is_cooperative else range_assignment
-        return [SyncGroupRequestAssignment(member, encode_assignment(mine)) for member, mine in assign(members, counts).items()]
-
-    async def _beat(self) -> None:
-        """Heartbeats for as long as it is a member, and while it joins: the coordinator answers those of an older generation too."""
-        while True:
-            await asyncio.sleep(self._heartbeat_s)
-            if self.needs_rejoin or self.is_lost:
-                continue
-            request = HeartbeatRequest(*_identity(self.metadata))
-            generation_id = self.metadata.generation_id
-            try:
-                await self._ask(ApiKey.HEARTBEAT, request)
-            except PeerError as error:
-                if error.code is ErrorCode.REBALANCE_IN_PROGRESS and generation_id == self.metadata.generation_id:
-                    self.needs_rejoin = True
-            except WorldError:
-                pass
-
-    async def leave(self) -> None:
-        """Say good-bye, unless the member is static: that one comes back within its session time-out. RequestLostError, PeerError."""
-        self.stop()
-        if self.metadata.member_id and self.metadata.instance_id is None:
-            request = LeaveGroupRequest(self.metadata.group_id, members=[MemberIdentity(self.metadata.member_id, None)])
-            await self._ask(ApiKey.LEAVE_GROUP, request, version=_MEMBERS)
-
-    def stop(self) -> None:
-        """Beat no more."""
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
-            self._heartbeats = None
+        subscription = Subscription(self.topics, owned_now, self.metadata.generation_id)
+        return assigned_partitions(await self.rejoin(subscription.encode())) or ()
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the group's offsets. PeerError, RequestLostError: then it may have happened."""
         await commit_offsets(self._brokers, self.metadata, offsets, self.check)
-
-    async def _ask(
-        self, api_key: ApiKey, request: Any, *, version: VersionRange | None = None, timeout_s: float = REQUEST_TIMEOUT_S
-    ) -> Any:
-        group_id = self.metadata.group_id
-        response = await self._brokers.ask_coordinator(_GROUP, group_id, api_key, request, version=version, timeout_s=timeout_s)
-        self.check(response.error_code)
-        return response
-
-    def check(self, code: int) -> None:
-        """PeerError if a response carries an error; remembers what it says of the membership."""
-        if code in _LOST:
-            self.is_lost = self.needs_rejoin = True
-            self.is_fenced |= code == ErrorCode.FENCED_INSTANCE_ID
-        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self.needs_rejoin = True
-        self._brokers.check_coordinator(_GROUP, self.metadata.group_id, code)
-
-    def _become(self, generation_id: int, member_id: str) -> None:
-        self.metadata = GroupMetadata(self.metadata.group_id, generation_id, member_id, self.metadata.instance_id)
-
-
-def _identity(metadata: GroupMetadata) -> tuple[str, int, str, str | None]:
-    return metadata.group_id, metadata.generation_id, metadata.member_id, metadata.instance_id
-
-
-async def commit_offsets(brokers: Brokers, member: GroupMetadata, offsets: Mapping[TopicPartition, int], check: Any = None) -> None:
-    """Commit a group's offsets, as a member or as one that is none. PeerError, RequestLostError: then it may have happened."""
-    topics: dict[str, OffsetCommitRequestTopic] = {}
-    for partition, offset in offsets.items():
-        topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(partition.topic))
-        topic.partitions.append(OffsetCommitRequestPartition(partition.partition, offset, committed_metadata=""))
-    request = OffsetCommitRequest(*_identity(member), topics=list(topics.values()))
-    response = await brokers.ask_coordinator(_GROUP, member.group_id, ApiKey.OFFSET_COMMIT, request, version=_BY_NAME)
-    for answered in response.topics:
-        for each in answered.partitions:
-            if check is not None:
-                check(each.error_code)
-            brokers.check_coordinator(_GROUP, member.group_id, each.error_code)
-
-
-async def fetch_offsets(brokers: Brokers, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """A group's offsets that no open transaction may change (require-stable); partitions without one are left out. PeerError."""
-    topics: dict[str, OffsetFetchRequestTopics] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic, OffsetFetchRequestTopics(partition.topic)).partition_indexes.append(partition.partition)
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=list(topics.values()))], require_stable=True)
-    response = await brokers.ask_coordinator(_GROUP, group_id, ApiKey.OFFSET_FETCH, request, version=_STABLE)
-    (group,) = response.groups
-    brokers.check_coordinator(_GROUP, group_id, group.error_code)
-    found = {}
-    for topic in group.topics:
-        for each in topic.partitions:
-            brokers.check_coordinator(_GROUP, group_id, each.error_code)
-            if each.committed_offset >= 0:
-                found[TopicPartition(topic.name, each.partition_index)] = each.committed_offset
-    return found

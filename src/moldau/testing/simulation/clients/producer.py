@@ -25,17 +25,10 @@ from moldau.protocol.messages.produce import PartitionProduceData, ProduceReques
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.versions import VersionRange
-from moldau.testing.simulation.clients.brokers import (
-    BACKOFF_S,
-    REQUEST_TIMEOUT_S,
-    Address,
-    Brokers,
-    Cause,
-    RequestLostError,
-    check,
-    may_pass,
-)
+from moldau.testing.simulation.clients.cause import Cause
 from moldau.testing.simulation.clients.context import ClientContext
+from moldau.wire.brokers import BACKOFF_S, REQUEST_TIMEOUT_S, Brokers, check, may_pass
+from moldau.wire.connection import Address, RequestLostError
 
 IN_FLIGHT_MAX = 5
 RECORDS_MAX = 16

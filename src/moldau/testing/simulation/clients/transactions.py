@@ -23,10 +23,11 @@ from moldau.protocol.messages.transactions import (
     TxnOffsetCommitRequestTopic,
 )
 from moldau.protocol.versions import VersionRange
-from moldau.testing.simulation.clients.brokers import Cause, CoordinatorType
+from moldau.testing.simulation.clients.cause import Cause
 from moldau.testing.simulation.clients.context import ClientContext
-from moldau.testing.simulation.clients.group import GroupMetadata
 from moldau.testing.simulation.clients.producer import NO_PRODUCER_ID, Delivery, PartitionQueue, SimulatedProducer
+from moldau.wire.brokers import CoordinatorType
+from moldau.wire.group import GroupMetadata
 
 if TYPE_CHECKING:
     from moldau.testing.simulation.clients.consumer import SimulatedConsumer

@@ -5,9 +5,9 @@ from random import Random
 
 from moldau.model.errors import PeerError, WorldError
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
-from moldau.testing.simulation.clients.brokers import Address
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.workloads.recording import pause
+from moldau.wire.connection import Address
 
 PAUSES = 10
 """Between two of its operations, so that logs arrive."""

@@ -9,7 +9,7 @@ from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.testing.history.history import NONE, NOT_OURS, Outcome
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
-from moldau.testing.simulation.clients.brokers import took_effect_perhaps
+from moldau.testing.simulation.clients.cause import took_effect_perhaps
 from moldau.testing.simulation.clients.consumer import SimulatedConsumer
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.clients.fetching import SimulatedMessage

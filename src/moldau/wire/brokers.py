@@ -1,209 +1,20 @@
-"""What a simulated client knows of the brokers: leaders of partitions, coordinators, connections with requests in order and a future for
-each response; and how it asks again.
-
-Errors of simulated clients are those of `moldau.client`, so that code which catches them runs on either.
-"""
+"""The brokers of a cluster as one client sees them: leaders of partitions, coordinators, connections; and how it asks again."""
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeVar
+from random import Random
+from typing import Any, Protocol, TypeVar
 
-from moldau.client.failures import ClientError
-from moldau.model.errors import ErrorCode, PeerError, ProtocolError, WorldError, known_error
+from moldau.model.errors import ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
-from moldau.ports.transport import ConnectError, Network, Transport
+from moldau.ports.transport import Network
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from moldau.protocol.rpc import Rpc
 from moldau.protocol.versions import VersionRange
-from moldau.testing.simulation.clients.context import ClientContext
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A :class:`moldau.client.failures.Reason`. `took_effect_perhaps`: whether the operation may have been carried out all the same."""
-
-    error_code: ErrorCode
-    text: str = ""
-    took_effect_perhaps: bool = False
-    is_fatal: bool = False
-
-    def name(self) -> str:
-        """As Kafka calls it."""
-        return self.error_code.name
-
-    def code(self) -> int:
-        """Kafka's number."""
-        return self.error_code
-
-    def retriable(self) -> bool:
-        """Whether the same call may succeed later."""
-        return self.error_code.retriable
-
-    def fatal(self) -> bool:
-        """Whether the client is of no more use."""
-        return self.is_fatal
-
-    def str(self) -> str:
-        """For a person."""
-        return self.text or self.error_code.name.lower().replace("_", " ")
-
-
-def took_effect_perhaps(error: BaseException | None) -> bool:
-    """Whether an operation that failed so may have been carried out."""
-    return isinstance(error, ClientError) and isinstance(error.error, Cause) and error.error.took_effect_perhaps
-
-
-Address = tuple[str, int]
-FRAME_BYTES_MAX = 1 << 24
-IN_FLIGHT_MAX = 1000
-"""A bound for the sake of one: callers have lower ones."""
-
-
-class RequestLostError(WorldError):
-    """The connection ended before the response came, or no connection could be made. `was_sent`: the request may have been carried out."""
-
-    def __init__(self, address: Address, reason: object, *, was_sent: bool = True) -> None:
-        super().__init__(f"{address[0]}:{address[1]}: {reason}", retriable=True)
-        self.was_sent = was_sent
-
-
-class ClientConnection:
-    """A :class:`moldau.ports.transport.Receiver`. Made by `connect`.
-
-    A request without a response within its time-out ends the connection, as with Kafka's clients: a half-open one is noticed so.
-    """
-
-    def __init__(self, address: Address, client_id: str, loop: asyncio.AbstractEventLoop) -> None:
-        self.address = address
-        self.opened: asyncio.Future[ClientConnection] = loop.create_future()
-        self._loop = loop
-        self._rpc = Rpc(client_id, FRAME_BYTES_MAX, IN_FLIGHT_MAX)
-        self._transport: Transport | None = None
-        self._waiting: deque[tuple[asyncio.Future[Any], asyncio.TimerHandle]] = deque()
-        self._is_closed = False
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing can be asked any more."""
-        return self._is_closed
-
-    def accept(self, transport: Transport) -> "ClientConnection":
-        """The connection is made: ask for the broker's versions."""
-        self._transport = transport
-        self._loop.call_soon(self._hello)
-        return self
-
-    def send(
-        self, api_key: ApiKey, message: Any, *, timeout_s: float, version: int | VersionRange | None = None, answered: bool = True
-    ) -> "asyncio.Future[Any]":
-        """Send a request; its response, or RequestLostError. Without `answered` None at once.
-
-        PeerError (UNSUPPORTED_VERSION) if no version suits both; nothing is sent then.
-        """
-        future = self._loop.create_future()
-        if self._is_closed or self._transport is None:
-            raise RequestLostError(self.address, "the connection has ended", was_sent=False)
-        _, data = self._rpc.send(api_key, message, version=version, answered=answered)
-        if answered:
-            self._waiting.append((future, self._loop.call_later(timeout_s, self.abort, f"no response within {timeout_s} s")))
-        else:
-            future.set_result(None)
-        self._transport.send([data])
-        return future
-
-    def close(self) -> None:
-        """Disconnect after what was sent."""
-        self._end("closed by the client")
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self, reason: object = "aborted by the client") -> None:
-        """Disconnect at once; the peer may see part of a frame."""
-        self._end(reason)
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _hello(self) -> None:
-        if not self._is_closed and self._transport is not None:
-            self._transport.send([self._rpc.hello()])
-
-    def _end(self, reason: object) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._rpc.give_up()
-        if not self.opened.done():
-            _fail(self.opened, RequestLostError(self.address, reason, was_sent=False))
-        while self._waiting:
-            future, timer = self._waiting.popleft()
-            timer.cancel()
-            if not future.done():
-                _fail(future, RequestLostError(self.address, reason))
-
-    # Receiver
-
-    def get_buffer(self, size_hint: int) -> memoryview:
-        """Room for what comes next."""
-        return self._rpc.get_buffer()
-
-    def buffer_updated(self, count: int) -> None:
-        """Bytes of a response, perhaps the last."""
-        if self._is_closed:
-            return
-        try:
-            answered = self._rpc.buffer_updated(count)
-        except (ProtocolError, PeerError) as error:
-            self.abort(error)
-            return
-        if answered is not None:
-            future, timer = self._waiting.popleft()
-            timer.cancel()
-            if not future.done():
-                future.set_result(answered.response)
-        elif not self.opened.done() and self._rpc.oldest is None:
-            if self._rpc.is_open:
-                self.opened.set_result(self)
-            else:
-                self._hello()
-
-    def queue_drained(self) -> None:
-        """Nothing to do: what is sent is bounded by what may be in flight."""
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """The peer has disconnected, or the network has."""
-        self._end(error or "closed by the broker")
-
-
-async def connect(network: Network, address: Address, client_id: str, timeout_s: float) -> ClientConnection:
-    """An open connection. RequestLostError (not sent) if there is none within the time-out."""
-    loop = asyncio.get_running_loop()
-    connection = ClientConnection(address, client_id, loop)
-
-    def failed(error: ConnectError) -> None:
-        connection.abort(error)
-
-    connecting = network.connect(*address, connection.accept, failed)
-    timer = loop.call_later(timeout_s, connection.abort, f"not connected within {timeout_s} s")
-    try:
-        return await connection.opened
-    except BaseException:
-        connecting.cancel()
-        connection.abort()
-        raise
-    finally:
-        timer.cancel()
-
-
-def _fail(future: "asyncio.Future[Any]", error: RequestLostError) -> None:
-    """Fail it. The outcome of one whose caller has been cancelled is not read: the loop must not complain of it."""
-    future.set_exception(error)
-    future.exception()
-
+from moldau.wire.connection import FRAME_BYTES_MAX, Address, ClientConnection, RequestLostError, connect
 
 R = TypeVar("R")
 
@@ -235,11 +46,33 @@ def check(code: int, subject: object) -> None:
         raise PeerError(known, f"{subject}: {known.name.lower().replace('_', ' ')} ({code})")
 
 
+class Surroundings(Protocol):
+    """What a client gets of the outside."""
+
+    @property
+    def name(self) -> str:
+        """Its client id."""
+
+    @property
+    def network(self) -> Network:
+        """The way to brokers."""
+
+    @property
+    def servers(self) -> tuple[Address, ...]:
+        """Addresses to bootstrap from."""
+
+    @property
+    def random(self) -> Random:
+        """For the order of servers and the jitter of pauses."""
+
+
 class Brokers:
     """The brokers as one client sees them. Connections are kept by address and purpose, since a waiting request holds up those after it."""
 
-    def __init__(self, context: ClientContext) -> None:
+    def __init__(self, context: Surroundings, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        """`frame_bytes_max` bounds a response."""
         self.context = context
+        self._frame_bytes_max = frame_bytes_max
         self._connections: dict[tuple[Address, str], ClientConnection] = {}
         self._opening: dict[tuple[Address, str], asyncio.Task[ClientConnection]] = {}
         self._topics: dict[str, Topic] = {}
@@ -265,7 +98,9 @@ class Brokers:
             return known
         opening = self._opening.get(key)
         if opening is None:
-            opening = asyncio.ensure_future(connect(self.context.network, address, self.context.name, REQUEST_TIMEOUT_S))
+            context = self.context
+            connecting = connect(context.network, address, context.name, REQUEST_TIMEOUT_S, frame_bytes_max=self._frame_bytes_max)
+            opening = asyncio.ensure_future(connecting)
             self._opening[key] = opening
             opening.add_done_callback(lambda task: self._opened(key, task))
         return await asyncio.shield(opening)
@@ -380,17 +215,25 @@ class Brokers:
             return known
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         response = await self.ask(ApiKey.METADATA, request)
+        self.learn_brokers(response)
         (found,) = response.topics
         check(found.error_code, f"topic {name}")
-        addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
-        self.addresses |= addresses
+        return self.learn(found)
+
+    def learn_brokers(self, response: Any) -> None:
+        """Take the addresses of brokers from a response to Metadata."""
+        self.addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+
+    def learn(self, found: Any) -> Topic:
+        """Take a topic from a response to Metadata, whose brokers are known. It has no error."""
         partitions = sorted(found.partitions, key=lambda partition: int(partition.partition_index))
         leaders: list[Address | None] = []
         for partition in partitions:
             key = found.topic_id, partition.partition_index
             newest = self._epochs[key] = max(partition.leader_epoch, self._epochs.get(key, partition.leader_epoch))
-            leaders.append(addresses.get(partition.leader_id) if partition.leader_epoch == newest else None)
-        topic = self._topics[name] = Topic(found.topic_id, tuple(leaders), tuple(partition.leader_epoch for partition in partitions))
+            leaders.append(self.addresses.get(partition.leader_id) if partition.leader_epoch == newest else None)
+        topic = Topic(found.topic_id, tuple(leaders), tuple(partition.leader_epoch for partition in partitions))
+        self._topics[found.name] = topic
         return topic
 
     def forget_topic(self, name: str) -> None:
