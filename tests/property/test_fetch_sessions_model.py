@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from moldau.broker.replicas.fetcher import OUT_MAX, Fetcher
-from moldau.broker.replicas.fetcher_events import (
+from moldau.fetching.events import (
     Apply,
     Failed,
     FetcherEffect,
@@ -26,6 +25,7 @@ from moldau.broker.replicas.fetcher_events import (
     Unfollow,
     WakeAt,
 )
+from moldau.fetching.fetcher import OUT_MAX, Fetcher
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from support.sizes import sized

@@ -15,7 +15,7 @@ from simulation.small_cluster import CONTROL, CONTROLLER, FOLLOWER, IDS, LEADER,
 
 LONG_LAG_MS = 60_000
 """Replicas stay in sync however late they are."""
-FETCHER = "moldau.broker.replicas.fetcher:Fetcher"
+FETCHER = "moldau.fetching.fetcher:Fetcher"
 FETCHERS = "moldau.broker.replicas.fetchers"
 PARTITION = "moldau.broker.replicas.partition:Partition"
 FOLLOWER_LOGS = "moldau.broker.replicas.follower_log:FollowerLogs"
@@ -336,8 +336,8 @@ async def test_r11_a_follower_takes_what_its_own_settings_would_refuse(cluster: 
 
 
 def fail_as_a_whole(_real: Function) -> Function:
-    from moldau.broker.replicas.fetcher_events import Moved
     from moldau.broker.replicas.follower_log import end_of
+    from moldau.fetching.events import Moved
 
     def move(self: Any, topic_partition: Any, change: Any) -> None:
         hosted = self._owner.replicas.hosted[topic_partition]

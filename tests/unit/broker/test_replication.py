@@ -8,11 +8,11 @@ import pytest
 
 from moldau.broker.handlers import offset_lookups
 from moldau.broker.replicas import fetchers
-from moldau.broker.replicas.fetcher_events import LogEnd
 from moldau.broker.replicas.follower_log import FollowerLogs
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition_events import ReplicaRole
 from moldau.broker.replicas.replication import Replication
+from moldau.fetching.events import LogEnd
 from moldau.log import fetched as fetched_batches
 from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from moldau.log.partition_log import PartitionLog

@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from moldau.broker.replicas.appends import AppendBugError
-from moldau.broker.replicas.fetcher import Fetcher
-from moldau.broker.replicas.fetcher_events import (
+from moldau.broker.replicas.follower_log import FollowerLogs, end_of
+from moldau.broker.replicas.silence import SilenceWatch
+from moldau.fetching.events import (
     Apply,
     EndFound,
     Failed,
@@ -36,8 +37,7 @@ from moldau.broker.replicas.fetcher_events import (
     Unfollow,
     WakeAt,
 )
-from moldau.broker.replicas.follower_log import FollowerLogs, end_of
-from moldau.broker.replicas.silence import SilenceWatch
+from moldau.fetching.fetcher import Fetcher
 from moldau.model.errors import CorruptBatchError, ErrorCode, StorageError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle

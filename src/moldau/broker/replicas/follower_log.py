@@ -7,8 +7,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.replicas.fetcher_events import LogEnd
 from moldau.broker.replicas.partition_events import LeaderHighWatermark, LogTruncated
+from moldau.fetching.events import LogEnd
 from moldau.model.errors import StorageError
 from moldau.ports.probe import reached
 

@@ -3,12 +3,12 @@
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.replicas.fetcher import OUT_MAX
 from moldau.broker.replicas.fetchers import ReplicaFetchers
 from moldau.broker.replicas.isr_changes import IsrChanges
 from moldau.broker.replicas.session_doubt import SessionDoubt
 from moldau.broker.replicas.throttles import FollowerThrottle, LeaderThrottle
 from moldau.cluster.changes import PutLogDirEvent
+from moldau.fetching.fetcher import OUT_MAX
 from moldau.model.errors import CoordinationError
 
 if TYPE_CHECKING:

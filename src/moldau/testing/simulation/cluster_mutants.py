@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from moldau.broker.replicas.fetcher_events import Apply, Truncate
 from moldau.broker.replicas.partition_events import LogTruncated
 from moldau.cluster.controller.reassignments import move_of
 from moldau.cluster.store import BrokersChanged
+from moldau.fetching.events import Apply, Truncate
 from moldau.testing.simulation.mutant import Function, Mutant
 
 # Committed records
@@ -295,7 +295,7 @@ CLUSTER_MUTANTS = tuple(
         ("acknowledge after the session is lost", _LEAST, _acknowledge_in_doubt),
         (
             "take the high watermark of an answer with a diverging epoch",
-            "moldau.broker.replicas.fetcher:Fetcher._answered",
+            "moldau.fetching.fetcher:Fetcher._answered",
             _show_with_divergence,
         ),
         (

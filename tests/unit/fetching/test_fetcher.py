@@ -2,8 +2,7 @@
 
 import pytest
 
-from moldau.broker.replicas.fetcher import Fetcher
-from moldau.broker.replicas.fetcher_events import (
+from moldau.fetching.events import (
     Apply,
     EndFound,
     Failed,
@@ -27,6 +26,7 @@ from moldau.broker.replicas.fetcher_events import (
     WakeAt,
     WantedPartition,
 )
+from moldau.fetching.fetcher import Fetcher
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 

@@ -43,7 +43,7 @@ from enum import Enum
 from math import inf
 from typing import assert_never
 
-from moldau.broker.replicas.fetcher_events import (
+from moldau.fetching.events import (
     Apply,
     EndFound,
     Failed,

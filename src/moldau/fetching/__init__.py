@@ -1,0 +1,1 @@
+"""What is fetched from one broker, as a state machine: for followers, and for mirrors."""
