@@ -1,0 +1,355 @@
+"""The work of one process of a merge: takes what its sources give, and writes it in transactions, one after the other.
+
+A transaction has all that is here when it begins. While it is written the sources are read on, as far as there is room. So few records
+make small transactions that end at once, and many make large ones.
+
+    given: position read from the target ─> fetched ─> written, with the position ─> committed
+                 ^                                              │
+                 └────────────── any error: everything that was fetched is dropped
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from moldau.client.fetched_batches import VisibleBatches
+from moldau.client.partition_requests import AbortedRecords
+from moldau.mirror.merge.outgoing import Outgoing, by_record, passes_whole, whole
+from moldau.mirror.merge.positions import POSITIONS, Key, Stored, offsets_batch, positions_batch, stored_in
+from moldau.mirror.merge.writer import PartitionRefusedError, Writer
+from moldau.mirror.partitions import Halt, Position, SourcePartition
+from moldau.mirror.reading import read_to_end
+from moldau.mirror.source import Fetched, SourceReader
+from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError
+from moldau.model.log_throttle import LogThrottle
+
+if TYPE_CHECKING:
+    from moldau.model.identity import TopicPartition
+    from moldau.ports.clock import Clock
+    from moldau.protocol.records.record import Record
+    from moldau.wire.brokers import Brokers
+    from moldau.wire.group import GroupMetadata
+
+_LOG = logging.getLogger(__name__)
+
+ROOM_BYTES = 16 * 1024 * 1024
+"""Of what is fetched and not written: beyond it nothing more is asked for."""
+TRANSACTION_BYTES = 8 * 1024 * 1024
+"""Of a transaction, from which on it takes no more of what is here."""
+TRANSACTION_TIMEOUT_S = 10.0
+BACK_OFF_FIRST_S, BACK_OFF_MAX_S = 0.1, 5.0
+_NO_MEMBER = (
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+)
+_LOGGED_EACH_S = 60.0
+_REASONS_LOGGED_MAX = 100
+
+
+class Member(Protocol):
+    """This process in the group of its mirror."""
+
+    @property
+    def metadata(self) -> "GroupMetadata":
+        """Who it is, for the fence."""
+
+    def doubted(self) -> None:
+        """The target does not take this process for a member: join again."""
+
+
+class Route(Protocol):
+    """Where the records of a source go."""
+
+    def topic(self, partition: SourcePartition) -> str:
+        """The target's topic."""
+
+    def whole(self, partition: SourcePartition) -> "TopicPartition | None":
+        """The partition of the target that all records of a source's partition go to; None where each is asked for."""
+
+    def of(self, partition: SourcePartition, record: "Record") -> "TopicPartition":
+        """The partition of the target that a record goes to."""
+
+
+class Given(NamedTuple):
+    """A partition that this process has: its key, and where it begins if nothing of it has been mirrored."""
+
+    key: Key
+    start: Callable[[], Awaitable[Position]]
+
+
+class _Part:
+    """A partition that this process has."""
+
+    __slots__ = ("fetched", "given", "partition", "read", "size", "written")
+
+    def __init__(self, partition: SourcePartition, given: Given) -> None:
+        self.partition = partition
+        self.given = given
+        self.fetched: deque[tuple[Position, Fetched]] = deque()
+        """Not written yet, with the position before it."""
+        self.size = 0
+        """Bytes of these."""
+        self.read = Position(0)
+        """After what was taken last."""
+        self.written = Position(0)
+        """After the last transaction that was committed."""
+
+
+class _Portion:
+    """What a transaction has of a partition."""
+
+    __slots__ = ("batches", "fault", "part", "position")
+
+    def __init__(self, part: _Part) -> None:
+        self.part = part
+        self.batches: list[Outgoing] = []
+        self.position = part.written
+        """After them."""
+        self.fault = ""
+        """Why what comes next cannot be mirrored."""
+
+
+class Merge:
+    """See the module."""
+
+    def __init__(
+        self,
+        instance: str,
+        target: "Brokers",
+        transactional_id: str,
+        clock: "Clock",
+        member: Member,
+        route: Route,
+        halted: Callable[[SourcePartition, Halt, str], object],
+    ) -> None:
+        """`halted` is called with a partition that stands still, and why."""
+        self._instance = instance
+        self._target = target
+        self._writer = Writer(target, transactional_id, TRANSACTION_TIMEOUT_S)
+        self._clock = clock
+        self._member = member
+        self._route = route
+        self._halted = halted
+        self._readers: dict[str, SourceReader] = {}
+        self._parts: dict[SourcePartition, _Part] = {}
+        self._waiting: dict[SourcePartition, None] = {}
+        """Partitions with something to write, the one that waits longest first."""
+        self._held: dict[SourcePartition, None] = {}
+        """Partitions that are not fetched for want of room."""
+        self._size = 0
+        self._work = asyncio.Event()
+        self._idle = asyncio.Lock()
+        """Held by a transaction, and by whatever changes which partitions there are."""
+        self._is_sound = False
+        """Whether the producer may begin a transaction."""
+        self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
+        self.transactions = 0
+        """Committed so far."""
+
+    def read_from(self, reader: SourceReader) -> None:
+        """A source."""
+        self._readers[reader.name] = reader
+
+    async def give(self, partitions: Mapping[SourcePartition, Given]) -> None:
+        """This process has these now: they are read from the positions that the target has, as soon as it says them."""
+        async with self._idle:
+            for partition, given in partitions.items():
+                self._parts[partition] = _Part(partition, given)
+            if self._is_sound:
+                try:
+                    await self._follow([self._parts[each] for each in partitions])
+                except (PeerError, WorldError) as error:
+                    self._failed(error)
+                    self._is_sound = False
+            if not self._is_sound:
+                self._work.set()
+
+    async def take_away(self, partitions: Iterable[SourcePartition]) -> None:
+        """This process does not have these any more: when this returns no transaction with records of them is open."""
+        async with self._idle:
+            for partition in partitions:
+                self._drop(partition)
+
+    async def close(self) -> None:
+        """Write no more: what was not committed another process reads again."""
+        await self.take_away(list(self._parts))
+
+    def written(self) -> dict[SourcePartition, Position]:
+        """Where each partition is read next, as the target has it."""
+        return {partition: part.written for partition, part in self._parts.items()}
+
+    # Taker
+
+    def take(self, partition: SourcePartition, fetched: Fetched) -> bool:
+        """Keep it for the next transaction."""
+        part = self._parts.get(partition)
+        if part is None:
+            return False
+        if fetched.position != part.read:
+            size = sum(len(batch) for _, batch in fetched.batches)
+            part.fetched.append((part.read, fetched))
+            part.read = fetched.position
+            part.size += size
+            self._size += size
+            self._waiting[partition] = None
+            self._work.set()
+        if self._size < ROOM_BYTES:
+            return True
+        self._held[partition] = None
+        return False
+
+    def halt(self, partition: SourcePartition, why: Halt, reason: str) -> None:
+        """What was fetched before is still written."""
+        self._halted(partition, why, reason)
+
+    # Transactions
+
+    async def run(self) -> None:
+        """Write, until it is cancelled."""
+        failures = 0
+        while True:
+            await self._work.wait()
+            try:
+                async with self._idle:
+                    if not self._is_sound:
+                        await self._begin_again()
+                    else:
+                        await self._transaction()
+                failures = 0
+                continue
+            except (PeerError, WorldError, PartitionRefusedError) as error:
+                self._failed(error)
+            except Exception:
+                _LOG.exception("transaction failed because of a bug: transactional_id=%s", self._writer.transactional_id)
+            self._is_sound = False
+            self._work.set()
+            await asyncio.sleep(min(BACK_OFF_FIRST_S * 2**failures, BACK_OFF_MAX_S))
+            failures = min(failures + 1, 10)
+
+    def _failed(self, error: PeerError | WorldError | PartitionRefusedError) -> None:
+        if isinstance(error, PartitionRefusedError):
+            for partition in list(self._parts):
+                if self._route.topic(partition) == error.target.topic and self._route.whole(partition) in (None, error.target):
+                    self._stop(partition, Halt.REFUSED, str(error))
+        elif self._throttle.due(str(error), self._clock.monotonic()):
+            _LOG.warning("transaction not committed, trying again: transactional_id=%s reason=%s", self._writer.transactional_id, error)
+        if isinstance(error, PeerError) and error.code in _NO_MEMBER:
+            self._member.doubted()
+
+    async def _transaction(self) -> None:
+        taken = self._taken()
+        if not taken:
+            return
+        portions = [self._portion(part, fetched) for part, fetched in taken.items()]
+        now_ms = self._clock.time_ms()
+        positions = positions_batch(((each.part.given.key, self._stored(each)) for each in portions), now_ms)
+        await self._writer.write([*(batch for each in portions for batch in each.batches), positions])
+        runs = [(each.part.given.key, each.batches) for each in portions if each.batches]
+        await self._writer.fence(self._member.metadata, POSITIONS, self.transactions)
+        if runs:
+            await self._writer.write([offsets_batch(runs, now_ms)])
+        await self._writer.commit()
+        self.transactions += 1
+        for each in portions:
+            each.part.written = each.position
+            if each.fault:
+                self._stop(each.part.partition, Halt.POISONED, each.fault)
+        self._resume()
+
+    def _taken(self) -> dict[_Part, list[tuple[Position, Fetched]]]:
+        """What the next transaction has."""
+        taken: dict[_Part, list[tuple[Position, Fetched]]] = {}
+        size = 0
+        for partition in list(self._waiting):
+            part = self._parts[partition]
+            mine = taken[part] = []
+            while part.fetched and size < TRANSACTION_BYTES:
+                before, fetched = part.fetched.popleft()
+                mine.append((before, fetched))
+                count = sum(len(batch) for _, batch in fetched.batches)
+                size += count
+                part.size -= count
+            if not part.fetched:
+                del self._waiting[partition]
+            if size >= TRANSACTION_BYTES:
+                break
+        self._size -= size
+        if not self._waiting:
+            self._work.clear()
+        return {part: mine for part, mine in taken.items() if mine}
+
+    def _portion(self, part: _Part, taken: "list[tuple[Position, Fetched]]") -> _Portion:
+        """What the target gets: what readers of committed records see, up to the first batch that cannot be read."""
+        partition = part.partition
+        target, found = self._route.whole(partition), _Portion(part)
+        for position, fetched in taken:
+            visible = VisibleBatches(AbortedRecords(each.producer_id, each.first_offset) for each in fetched.aborted)
+            for batch in fetched.batches:
+                header = batch[0]
+                if not visible.shows(*batch):
+                    pass
+                elif target is not None and passes_whole(header, position.offset):
+                    found.batches.append(whole(batch, target))
+                else:
+                    try:
+                        found.batches += by_record(batch, position.offset, lambda record: target or self._route.of(partition, record))
+                    except (CorruptBatchError, PeerError) as error:
+                        found.fault = f"the batch at offset {header.base_offset} cannot be read: {error}"
+                        return found
+                found.position = Position(header.last_offset + 1, header.partition_leader_epoch)
+        return found
+
+    def _stored(self, portion: _Portion) -> Stored:
+        return Stored(portion.position, portion.part.partition.topic, self._instance)
+
+    def _resume(self) -> None:
+        if self._held and self._size < ROOM_BYTES:
+            held, self._held = self._held, {}
+            for partition in held:
+                self._readers[partition.source].resume(partition)
+
+    # Partitions
+
+    async def _begin_again(self) -> None:
+        """Drop what was not committed, and begin where the target says that everything before is."""
+        for part in self._parts.values():
+            self._readers[part.partition.source].unfollow(part.partition)
+            self._empty(part)
+        await self._writer.begin_again()
+        await self._follow(list(self._parts.values()))
+        self._is_sound = True
+        if not self._waiting:
+            self._work.clear()
+
+    async def _follow(self, parts: list[_Part]) -> None:
+        wanted = {part.given.key for part in parts}
+        stored: dict[Key, Stored | None] = {}
+        async for record in read_to_end(self._target, POSITIONS):
+            stored |= {key: value for key, value in stored_in([record]) if key in wanted}
+        for part in parts:
+            found = stored.get(part.given.key)
+            part.read = part.written = found.position if found is not None else await part.given.start()
+            self._readers[part.partition.source].follow(part.partition, part.read)
+
+    def _stop(self, partition: SourcePartition, why: Halt, reason: str) -> None:
+        """The target does not take what comes next of it; the others are written."""
+        _LOG.error("partition halts: %s: partition=%s reason=%s", why.value, partition, reason)
+        self._drop(partition)
+        self._halted(partition, why, reason)
+
+    def _drop(self, partition: SourcePartition) -> None:
+        part = self._parts.pop(partition, None)
+        if part is not None:
+            self._readers[partition.source].unfollow(partition)
+            self._empty(part)
+
+    def _empty(self, part: _Part) -> None:
+        self._size -= part.size
+        part.size = 0
+        part.fetched.clear()
+        self._waiting.pop(part.partition, None)
+        self._held.pop(part.partition, None)
