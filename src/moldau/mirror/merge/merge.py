@@ -11,17 +11,18 @@ make small transactions that end at once, and many make large ones.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from moldau.client.fetched_batches import VisibleBatches
 from moldau.client.partition_requests import AbortedRecords
+from moldau.mirror.fetched import Fetched
 from moldau.mirror.merge.outgoing import Outgoing, by_record, passes_whole, whole
 from moldau.mirror.merge.positions import POSITIONS, Key, Stored, offsets_batch, positions_batch, stored_in
 from moldau.mirror.merge.writer import PartitionRefusedError, Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.reading import read_to_end
-from moldau.mirror.source import Fetched, SourceReader
+from moldau.mirror.source import SourceReader
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 
@@ -111,6 +112,17 @@ class _Portion:
         """After them."""
         self.fault = ""
         """Why what comes next cannot be mirrored."""
+
+
+async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
+    """Both at the same time. The first error; the other one is cancelled then, and has ended."""
+    tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Merge:
@@ -249,9 +261,8 @@ class Merge:
         positions = positions_batch(((each.part.given.key, self._stored(each)) for each in portions), now_ms)
         await self._writer.write([*(batch for each in portions for batch in each.batches), positions])
         runs = [(each.part.given.key, each.batches) for each in portions if each.batches]
-        await self._writer.fence(self._member.metadata, POSITIONS, self.transactions)
-        if runs:
-            await self._writer.write([offsets_batch(runs, now_ms)])
+        fence = self._writer.fence(self._member.metadata, POSITIONS, self.transactions)
+        await (both(fence, self._writer.write([offsets_batch(runs, now_ms)])) if runs else fence)
         await self._writer.commit()
         self.transactions += 1
         for each in portions:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from moldau.mirror.source import Batch
+from moldau.mirror.fetched import Batch
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.builder import RecordBatchBuilder

@@ -1,0 +1,284 @@
+"""Fetches from one broker of a source, by a fetch session of its own: `fetching.Fetcher` decides what is asked for."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
+
+from moldau.fetching.events import (
+    Apply,
+    EndFound,
+    FetcherEffect,
+    FetcherEvent,
+    LogEnd,
+    LookUpEnd,
+    Moved,
+    PartitionAnswered,
+    RequestEnded,
+    RequestFailed,
+    ResponseArrived,
+    SendFetch,
+    SessionLost,
+    StartAt,
+    TimePassed,
+    Truncate,
+    TruncateTo,
+    WakeAt,
+)
+from moldau.fetching.fetcher import Fetcher
+from moldau.mirror.fetched import Fetched, Limits, Taker, whole_batches
+from moldau.mirror.partitions import Halt, Position, SourcePartition
+from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError, known_error
+from moldau.model.identity import TopicPartition
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from moldau.protocol.messages.offset_lookups import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
+from moldau.protocol.versions import VersionRange
+
+if TYPE_CHECKING:
+    from moldau.ports.clock import Clock, Timer
+    from moldau.wire.brokers import Brokers
+    from moldau.wire.connection import Address, ClientConnection
+
+FETCH_VERSIONS = VersionRange(13, 17)
+"""With topic ids: Kafka has them from 3.1 on."""
+WAIT_MS = 500
+FETCH_TIMEOUT_S = 10.0
+BACK_OFF_S = 1.0
+"""At most, of a partition that the source does not give."""
+CONSUMER = -1
+"""The replica id of one that is no replica."""
+LOOKUP_VERSIONS = VersionRange(3, 4)
+_SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+DENIALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+class Followed:
+    """A partition that is fetched."""
+
+    __slots__ = ("leader", "leader_epoch", "partition", "position")
+
+    def __init__(self, partition: SourcePartition, position: Position) -> None:
+        self.partition = partition
+        self.position = position
+        self.leader: LeaderReader | None = None
+        self.leader_epoch = -1
+
+
+def end_of(position: Position) -> LogEnd:
+    """A position, as a fetch names it."""
+    return LogEnd(position.offset, position.epoch, -1)
+
+
+class Owner(Protocol):
+    """What a reader uses of the source that it belongs to."""
+
+    name: str
+    brokers: "Brokers"
+    clock: "Clock"
+    taker: Taker
+    committed: bool
+    verifies: bool
+    limits: Limits
+
+    def followed(self, topic_partition: TopicPartition) -> Followed | None:
+        """A partition that is followed."""
+
+    def find_leader(self, topic: str) -> None:
+        """Who leads the partitions of a topic may have changed."""
+
+    def halt(self, followed: Followed, why: Halt, reason: str) -> None:
+        """An operator has to decide."""
+
+    def warn(self, subject: object, reason: object) -> None:
+        """Say what is tried again."""
+
+
+class LeaderReader:
+    """Fetches from one broker."""
+
+    def __init__(self, owner: Owner, address: "Address") -> None:
+        self.address = address
+        self.fetcher = Fetcher(BACK_OFF_S)
+        self._owner = owner
+        self._timer: Timer | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connection: ClientConnection | None = None
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Fetch nothing any more: what is out is ignored."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+    def step(self, event: FetcherEvent, answer: PartitionData | None = None) -> None:
+        """Have the machine decide, and carry it out. `answer`: what the event is about."""
+        if not self._is_closed:
+            for effect in self.fetcher.step(event, self._owner.clock.monotonic()):
+                self._carry_out(effect, answer)
+
+    def _carry_out(self, effect: FetcherEffect, answer: PartitionData | None) -> None:
+        match effect:
+            case SendFetch():
+                self._start(self._fetch(effect))
+            case Apply(topic_partition):
+                assert answer is not None, "it is about one"
+                self._apply(topic_partition, answer)
+            case Truncate(topic_partition, epoch, end_offset):
+                self._halt(topic_partition, Halt.TRUNCATED, f"leader epoch {epoch} ends at {end_offset} now")
+            case TruncateTo(topic_partition, offset):
+                self._halt(topic_partition, Halt.TRUNCATED, f"the log ends at {offset} now")
+            case StartAt(topic_partition, offset):
+                self._halt(topic_partition, Halt.OUT_OF_RETENTION, f"the log begins at {offset} now")
+            case LookUpEnd():
+                self._start(self._look_up(effect))
+            case WakeAt(time_s):
+                if self._timer is not None:
+                    self._timer.cancel()
+                delay_s = max(time_s - self._owner.clock.monotonic(), 0.0)
+                self._timer = self._owner.clock.call_later(delay_s, lambda: self.step(TimePassed()))
+            case _:
+                assert_never(effect)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _halt(self, topic_partition: TopicPartition, why: Halt, reason: str) -> None:
+        followed = self._owner.followed(topic_partition)
+        if followed is not None:
+            self._owner.halt(followed, why, f"{reason}, the position is {followed.position.offset}")
+
+    # Fetches
+
+    async def _fetch(self, fetch: SendFetch) -> None:
+        limits = self._owner.limits
+        topics: dict[bytes, FetchTopic] = {}
+        for each in fetch.partitions:
+            topic = topics.get(each.topic_id)
+            if topic is None:
+                topic = topics[each.topic_id] = FetchTopic(topic_id=each.topic_id, partitions=[])
+            log = each.log
+            wanted = FetchPartition(each.partition, each.leader_epoch, log.end_offset, log.last_epoch, -1, limits.partition_bytes)
+            topic.partitions.append(wanted)
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in fetch.forgotten:
+            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(index)
+        message = FetchRequest(
+            max_wait_ms=WAIT_MS if fetch.waits else 0,
+            min_bytes=1,
+            max_bytes=limits.response_bytes,
+            isolation_level=int(self._owner.committed),
+            session_id=fetch.session_id,
+            session_epoch=fetch.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+        response = await self._request(ApiKey.FETCH, message, FETCH_VERSIONS)
+        if response is None or response.error_code:
+            is_lost = response is not None and response.error_code in _SESSION_ERRORS
+            if response is not None and not is_lost:
+                self._owner.warn(f"{self.address[0]}:{self.address[1]}", known_error(response.error_code).name.lower())
+            self.step(SessionLost(fetch.number) if is_lost else RequestFailed(fetch.number))
+            return
+        self.step(ResponseArrived(fetch.number, response.session_id, _filled(response)))
+        for topic in response.responses:
+            for answer in topic.partitions:
+                self._answered(fetch.number, topic.topic_id, answer)
+        self.step(RequestEnded(fetch.number))
+
+    async def _request(self, api_key: ApiKey, message: Any, versions: VersionRange) -> Any:
+        """The response; None if there is none."""
+        try:
+            if self._connection is None or self._connection.is_closed:
+                self._connection = await self._owner.brokers.connection(self.address, f"fetch {self._owner.name}")
+            return await self._connection.send(api_key, message, timeout_s=FETCH_TIMEOUT_S, version=versions)
+        except (PeerError, WorldError) as error:
+            self._owner.warn(f"{self.address[0]}:{self.address[1]}", error)
+            self._look_elsewhere(self.fetcher.partitions)
+            return None
+
+    def _look_elsewhere(self, partitions: Iterable[TopicPartition]) -> None:
+        for topic in {each.topic for each in partitions}:
+            self._owner.find_leader(topic)
+
+    def _answered(self, number: int, topic_id: bytes, answer: PartitionData) -> None:
+        error = known_error(answer.error_code)
+        diverging = answer.diverging_epoch
+        event = PartitionAnswered(
+            number,
+            topic_id,
+            answer.partition_index,
+            error,
+            answer.high_watermark,
+            answer.log_start_offset,
+            None if diverging is None or diverging.epoch < 0 else (diverging.epoch, diverging.end_offset),
+        )
+        if error and error is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            for topic_partition, each in list(self.fetcher.partitions.items()):
+                if each.key == (topic_id, answer.partition_index):
+                    self._failed(topic_partition, error)
+        self.step(event, answer)
+
+    def _failed(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
+        if error in DENIALS:
+            self._halt(topic_partition, Halt.DENIED, error.name.lower())
+            return
+        if error is ErrorCode.CORRUPT_MESSAGE:
+            self._halt(topic_partition, Halt.POISONED, "its leader cannot read it")
+            return
+        self._owner.warn(topic_partition, error.name.lower())
+        self._owner.find_leader(topic_partition.topic)
+
+    def _apply(self, topic_partition: TopicPartition, answer: PartitionData) -> None:
+        followed = self._owner.followed(topic_partition)
+        if followed is None:
+            return
+        try:
+            batches, records, position = whole_batches(memoryview(answer.records or b""), followed.position, verifies=self._owner.verifies)
+        except CorruptBatchError as error:
+            self._halt(topic_partition, Halt.POISONED, error.message)
+            return
+        followed.position = position
+        ends = answer.high_watermark, answer.last_stable_offset, answer.log_start_offset
+        fetched = Fetched(batches, records, answer.aborted_transactions or (), position, *ends)
+        has_room = self._owner.taker.take(followed.partition, fetched)
+        if self._owner.followed(topic_partition) is followed:
+            self.step(Moved(topic_partition, end_of(followed.position), is_throttled=not has_room))
+
+    # Ends
+
+    async def _look_up(self, look_up: LookUpEnd) -> None:
+        """The position is out of range, and not before the start: has the log been truncated? The end of the position's own epoch says it.
+        Without an epoch nothing has been mirrored yet, and the position is one that was asked for: it may come.
+        """
+        topic_partition = look_up.topic_partition
+        followed = self._owner.followed(topic_partition)
+        end_offset = None
+        if followed is not None and followed.position.epoch >= 0:
+            wanted = OffsetForLeaderPartition(topic_partition.partition, look_up.leader_epoch, followed.position.epoch)
+            request = OffsetForLeaderEpochRequest(CONSUMER, [OffsetForLeaderTopic(topic_partition.topic, [wanted])])
+            response = await self._request(ApiKey.OFFSET_FOR_LEADER_EPOCH, request, LOOKUP_VERSIONS)
+            if response is not None:
+                found = response.topics[0].partitions[0]
+                if found.error_code:
+                    self._failed(topic_partition, known_error(found.error_code))
+                elif found.end_offset >= 0:
+                    end_offset = found.end_offset
+        else:
+            self._owner.warn(topic_partition, "the position is beyond the end")
+        self.step(EndFound(look_up.number, topic_partition, end_offset))
+
+
+def _filled(response: Any) -> tuple[tuple[bytes, int], ...]:
+    """The partitions with records: others are fetched while these are written."""
+    return tuple((topic.topic_id, each.partition_index) for topic in response.responses for each in topic.partitions if each.records)
