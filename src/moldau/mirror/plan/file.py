@@ -16,7 +16,7 @@ from moldau.mirror.selection import NEVER, TopicSelection
 from moldau.model.host_port import Address, parse_addresses
 from moldau.tracking.audit_record import PRODUCER_TIER
 
-DEFAULT_EXCLUDE: Final = (parse_pattern(r".*[-.]internal"),)
+DEFAULT_EXCLUDE: Final = (parse_pattern(".*[-.]internal"),)
 """Topics in which MirrorMaker 2 and Connect keep their state."""
 
 _KEYS: Final = (

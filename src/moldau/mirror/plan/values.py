@@ -12,7 +12,7 @@ from moldau.model.host_port import Address
 
 COPY_SOURCE: Final = "source"
 """The name of the only source of a copy."""
-_OF_MIRRORS: Final = parse_pattern(r"mirror\..*")
+_OF_MIRRORS: Final = parse_pattern("mirror[.].*")
 """The groups of mirrors themselves."""
 
 
