@@ -1,1 +1,5 @@
-"""Mirrors between clusters: what is produced in one appears in another, once, in order."""
+"""Mirrors between clusters: the topics of one cluster, kept in another.
+
+``moldau.mirror.plan`` reads a mirror's file. What follows from it alone is decided without I/O: ``selection`` says which topics are
+mirrored, ``naming`` what they are called in the target, ``loops`` whether several mirrors fit together.
+"""

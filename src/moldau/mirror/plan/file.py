@@ -1,0 +1,211 @@
+"""Reading the file of a mirror. docs/mirroring.md is its reference."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Final
+
+from moldau.mirror.naming import Naming
+from moldau.mirror.patterns import NamePatterns, Pattern, parse_pattern
+from moldau.mirror.plan.start import Start
+from moldau.mirror.plan.start_tables import TABLES, read_start
+from moldau.mirror.plan.table import Origin, PlanFileError, Table
+from moldau.mirror.plan.toml_lines import lines_of_keys
+from moldau.mirror.plan.values import COPY_SOURCE, Groups, Limits, MirrorPlan, Mode, Partitioning, Source, Sync, Target
+from moldau.mirror.selection import NEVER, TopicSelection
+from moldau.model.host_port import Address, parse_addresses
+from moldau.tracking.audit_record import PRODUCER_TIER
+
+DEFAULT_EXCLUDE: Final = (parse_pattern(".*[-.]internal"),)
+"""Topics in which MirrorMaker 2 and Connect keep their state."""
+
+_KEYS: Final = (
+    *("name", "mode", "naming", "partitioning"),
+    *("source", "sources", "target", "topics", "start", "groups", "sync", "limits", "audit"),
+)
+_SERVERS: Final = "bootstrap.servers"
+_REQUESTS: Final = "max.in.flight.requests.per.connection"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_TIER: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_CONFIG: Final = re.compile(r"[a-z][a-z0-9.]*")
+_BUFFER_BYTES_MIN: Final = 1024 * 1024
+_DAY_MS: Final = 24 * 3_600_000
+_AT: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+
+
+def read_plan(path: Path) -> MirrorPlan:
+    """The plan in a file. PlanFileError names file and line."""
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise PlanFileError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise PlanFileError(f"{path}:{line}: not UTF-8: {error.reason}") from error
+    return parse_plan(text, str(path))
+
+
+def parse_plan(text: str, file: str) -> MirrorPlan:
+    """The plan that this text is; `file` is its name in messages. PlanFileError."""
+    try:
+        content = tomllib.loads(text)
+        origin = Origin(file, lines_of_keys(text))
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax_error(error, text, file) from error
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, or lists as deep
+        raise PlanFileError(f"{file}:1: not TOML that can be read: {error}") from error
+    return _plan(Table(origin, (), content, content))
+
+
+def _syntax_error(error: tomllib.TOMLDecodeError, text: str, file: str) -> PlanFileError:
+    found = _AT.search(str(error))
+    line = found[1] if found and found[1] else len(text.splitlines())
+    return PlanFileError(f"{file}:{line}: not TOML: {_AT.sub('', str(error))}")
+
+
+def _plan(root: Table) -> MirrorPlan:
+    root.only(*_KEYS)
+    mode = root.one_of("mode", Mode)
+    if mode is Mode.COPY:
+        _without(root, "is for merge only: a copy keeps the names and partitions of its source", "naming", "partitioning")
+    topics = _topics(root.table("topics", required=True))
+    return MirrorPlan(
+        name=root.parsed("name", _parse_name),
+        mode=mode,
+        sources=_merge_sources(root, topics) if mode is Mode.MERGE else _copy_source(root, topics),
+        target=_target(root.table("target", required=True)),
+        topics=topics,
+        naming=root.choice("naming", Naming.TOPIC),
+        partitioning=root.choice("partitioning", Partitioning.SAME),
+        groups=_groups(root.table("groups")),
+        sync=_sync(root.table("sync")),
+        limits=_limits(root.table("limits"), mode),
+        audit_tier=_audit_tier(root.table("audit")),
+    )
+
+
+def _without(table: Table, reason: str, *names: str) -> None:
+    for name in names:
+        if name in table:
+            table.fail(name, reason)
+
+
+def _parse_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"a name has 1 to 100 letters, digits, '_' and '-', and begins with a letter or digit, not {text!r}")
+    return text
+
+
+def _copy_source(root: Table, topics: NamePatterns) -> tuple[Source, ...]:
+    _without(root, "is for merge only: a copy has one source, in [source]", "sources")
+    table = root.table("source", required=True)
+    table.only(_SERVERS)
+    return (Source(COPY_SOURCE, table.parsed(_SERVERS, _parse_servers), _start(root, topics, one_source=True)),)
+
+
+def _merge_sources(root: Table, topics: NamePatterns) -> tuple[Source, ...]:
+    _without(root, "is for copy only: the sources of a merge have names, as in [sources.east]", "source")
+    tables = dict(root.named_tables("sources", ("start",)))
+    if not tables:
+        root.fail("sources", "is missing; each source is a table with its name, as [sources.east]")
+    start = _start(root, topics, one_source=len(tables) == 1)
+    return tuple(_merge_source(name, table, topics, start) for name, table in tables.items())
+
+
+def _merge_source(name: str, table: Table, topics: NamePatterns, start: Start) -> Source:
+    table.only(_SERVERS, "start")
+    try:
+        _parse_name(name)
+    except ValueError as error:
+        table.fail_here(str(error))
+    own = _start(table, topics, one_source=True) if "start" in table else start
+    return Source(name, table.parsed(_SERVERS, _parse_servers), own)
+
+
+def _target(table: Table) -> Target:
+    table.only(_SERVERS)
+    return Target(table.parsed(_SERVERS, _parse_servers))
+
+
+def _parse_servers(text: str) -> tuple[Address, ...]:
+    return tuple(parse_addresses(text))
+
+
+def _start(table: Table, topics: NamePatterns, *, one_source: bool) -> Start:
+    return read_start(table.table("start", TABLES), TopicSelection(topics).selects, one_source=one_source)
+
+
+def _topics(table: Table) -> NamePatterns:
+    table.only("include", "exclude")
+    include = table.list_of("include", _parse_included_topic, None)
+    if not include:
+        table.fail("include", 'an empty list mirrors no topic; [".*"] is every topic that is not an internal one')
+    return NamePatterns(include, table.list_of("exclude", parse_pattern, DEFAULT_EXCLUDE))
+
+
+def _parse_included_topic(text: str) -> Pattern:
+    if text in NEVER:
+        raise ValueError(f"topic {text} has the state of one cluster and is never mirrored")
+    return parse_pattern(text)
+
+
+def _groups(table: Table) -> Groups:
+    table.only("include", "exclude", "interval.ms")
+    default = Groups()
+    return Groups(
+        NamePatterns(
+            table.list_of("include", parse_pattern, default.patterns.include),
+            table.list_of("exclude", parse_pattern, default.patterns.exclude),
+        ),
+        table.integer("interval.ms", default.interval_ms, at_least=100, at_most=_DAY_MS),
+    )
+
+
+def _sync(table: Table) -> Sync:
+    table.only("configs", "exclude.configs", "growth")
+    default = Sync()
+    return Sync(
+        table.boolean("configs", default.configs),
+        frozenset(table.list_of("exclude.configs", _parse_config, tuple(sorted(default.exclude_configs)))),
+        table.boolean("growth", default.growth),
+    )
+
+
+def _parse_config(text: str) -> str:
+    if not _CONFIG.fullmatch(text):
+        raise ValueError(f"{text!r} is not the name of a configuration, such as min.insync.replicas")
+    return text
+
+
+def _limits(table: Table, mode: Mode) -> Limits:
+    table.only("buffer.bytes", "transaction.bytes", "linger.ms", _REQUESTS, "retry.backoff.ms", "retry.backoff.max.ms")
+    if mode is Mode.COPY:
+        _without(table, "is for merge only: a copy has no transactions", "transaction.bytes", "linger.ms")
+    default = Limits()
+    buffer_bytes = table.integer("buffer.bytes", default.buffer_bytes, at_least=_BUFFER_BYTES_MIN)
+    backoff_ms = table.integer("retry.backoff.ms", default.retry_backoff_ms, at_least=1, at_most=_DAY_MS)
+    return Limits(
+        buffer_bytes=buffer_bytes,
+        transaction_bytes=table.integer(
+            "transaction.bytes", min(default.transaction_bytes, buffer_bytes), at_least=1, at_most=buffer_bytes
+        ),
+        linger_ms=table.integer("linger.ms", default.linger_ms, at_least=0, at_most=_DAY_MS),
+        requests_per_connection=table.integer(_REQUESTS, default.requests_per_connection, at_least=1, at_most=100),
+        retry_backoff_ms=backoff_ms,
+        retry_backoff_max_ms=table.integer(
+            "retry.backoff.max.ms", max(default.retry_backoff_max_ms, backoff_ms), at_least=backoff_ms, at_most=_DAY_MS
+        ),
+    )
+
+
+def _audit_tier(table: Table) -> str | None:
+    table.only("tier")
+    return table.parsed("tier", _parse_tier) if "tier" in table else None
+
+
+def _parse_tier(text: str) -> str:
+    if not _TIER.fullmatch(text):
+        raise ValueError(f"a tier's name has 1 to 200 letters, digits, '.', '_' and '-', not {text!r}")
+    if text == PRODUCER_TIER:
+        raise ValueError(f"tier {text} is that of the producers themselves")
+    return text
