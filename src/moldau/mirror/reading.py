@@ -43,6 +43,14 @@ async def list_offset(brokers: "Brokers", partition: "TopicPartition", time: int
     return await brokers.insist(ask, INSIST_S)
 
 
+async def last_epoch(brokers: "Brokers", partition: "TopicPartition", end: int) -> int:
+    """The leader epoch of the batch that ends before `end`; -1 if it cannot be read any more. PeerError, WorldError."""
+    fetched = await _fetch(brokers, partition, end - 1, READ_UNCOMMITTED)
+    return max(
+        (header.partition_leader_epoch for header, _ in batches(memoryview(fetched.records or b"")) if header.base_offset < end), default=-1
+    )
+
+
 async def read_to_end(brokers: "Brokers", partition: "TopicPartition") -> AsyncIterator["Record"]:
     """The committed records of a partition, up to where it ends now: transactions that are open before that are waited for.
 
@@ -63,14 +71,14 @@ async def read_to_end(brokers: "Brokers", partition: "TopicPartition") -> AsyncI
             position = max(position, header.last_offset + 1)
 
 
-async def _fetch(brokers: "Brokers", partition: "TopicPartition", position: int) -> Any:
+async def _fetch(brokers: "Brokers", partition: "TopicPartition", position: int, isolation: int = READ_COMMITTED) -> Any:
     async def ask() -> Any:
         wanted = FetchPartition(partition.partition, -1, position, -1, -1, _BYTES)
         request = FetchRequest(
             max_wait_ms=_WAIT_MS,
             min_bytes=1,
             max_bytes=_BYTES,
-            isolation_level=READ_COMMITTED,
+            isolation_level=isolation,
             topics=[FetchTopic(partition.topic, partitions=[wanted])],
         )
         response = await _ask(brokers, partition, ApiKey.FETCH, request, _BY_NAME)

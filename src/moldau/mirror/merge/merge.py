@@ -19,6 +19,7 @@ from moldau.client.partition_requests import AbortedRecords
 from moldau.mirror.fetched import Fetched
 from moldau.mirror.merge.outgoing import Outgoing, by_record, passes_whole, whole
 from moldau.mirror.merge.positions import POSITIONS, Key, Stored, offsets_batch, positions_batch, stored_in
+from moldau.mirror.merge.route import Route
 from moldau.mirror.merge.writer import PartitionRefusedError, Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.reading import read_to_end
@@ -27,9 +28,7 @@ from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldEr
 from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
-    from moldau.model.identity import TopicPartition
     from moldau.ports.clock import Clock
-    from moldau.protocol.records.record import Record
     from moldau.wire.brokers import Brokers
     from moldau.wire.group import GroupMetadata
 
@@ -60,19 +59,6 @@ class Member(Protocol):
 
     def doubted(self) -> None:
         """The target does not take this process for a member: join again."""
-
-
-class Route(Protocol):
-    """Where the records of a source go."""
-
-    def topic(self, partition: SourcePartition) -> str:
-        """The target's topic."""
-
-    def whole(self, partition: SourcePartition) -> "TopicPartition | None":
-        """The partition of the target that all records of a source's partition go to; None where each is asked for."""
-
-    def of(self, partition: SourcePartition, record: "Record") -> "TopicPartition":
-        """The partition of the target that a record goes to."""
 
 
 class Given(NamedTuple):
@@ -245,7 +231,7 @@ class Merge:
     def _failed(self, error: PeerError | WorldError | PartitionRefusedError) -> None:
         if isinstance(error, PartitionRefusedError):
             for partition in list(self._parts):
-                if self._route.topic(partition) == error.target.topic and self._route.whole(partition) in (None, error.target):
+                if self._route.may_go(partition, error.target):
                     self._stop(partition, Halt.REFUSED, str(error))
         elif self._throttle.due(str(error), self._clock.monotonic()):
             _LOG.warning("transaction not committed, trying again: transactional_id=%s reason=%s", self._writer.transactional_id, error)

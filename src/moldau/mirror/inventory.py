@@ -1,0 +1,117 @@
+"""What there is to mirror: the topics of the sources that the file selects, and their places in the target, which are made here.
+
+A topic that the target refuses is a problem of that topic alone: it is said, tried again with the next look, and the others are mirrored.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from moldau.mirror import catalog, target_topics
+from moldau.mirror.catalog import Catalog
+from moldau.mirror.naming import SourceTopic, TargetNameError
+from moldau.mirror.partitions import SourcePartition
+from moldau.mirror.plan.values import Mode, Partitioning
+from moldau.model.errors import PeerError, WorldError
+from moldau.model.log_throttle import LogThrottle
+
+if TYPE_CHECKING:
+    from moldau.mirror.plan.values import MirrorPlan
+    from moldau.ports.clock import Clock
+    from moldau.wire.brokers import Brokers
+
+_LOG = logging.getLogger(__name__)
+
+MIRROR_SOURCE = "mirror.source"
+"""The configuration that makes a topic of the target one of a copy. A source's own is never taken over."""
+_LOGGED_EACH_S = 60.0
+_REASONS_LOGGED_MAX = 100
+
+
+class Inventory:
+    """See the module. `look` comes first."""
+
+    def __init__(self, plan: "MirrorPlan", target: "Brokers", sources: Mapping[str, "Brokers"], clock: "Clock") -> None:
+        self.plan = plan
+        self.selection = plan.selection
+        self.partitions: tuple[SourcePartition, ...] = ()
+        """Of all sources, those whose topic is in the target."""
+        self.problems: dict[SourceTopic, str] = {}
+        """Why a topic is not mirrored."""
+        self.target_id = ""
+        self._target = target
+        self._sources = sources
+        self._clock = clock
+        self._catalogs: dict[str, Catalog] = {}
+        self._counts: dict[str, int] = {}
+        """Partitions of the target's topics."""
+        self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
+
+    def cluster_id(self, source: str) -> str:
+        """The id of a source's cluster."""
+        return self._catalogs[source].cluster_id
+
+    def target_count(self, topic: str) -> int:
+        """How many partitions a topic of the target has."""
+        return self._counts.get(topic, 0)
+
+    def target_topic(self, partition: SourcePartition) -> str:
+        """Where a topic's records go. TargetNameError."""
+        return self.plan.names.target(SourceTopic(partition.source, partition.topic))
+
+    async def look(self) -> None:
+        """Ask all clusters, and make what is missing in the target. A source that does not answer has what it had.
+
+        PeerError, WorldError: the target does not answer, or no source ever has.
+        """
+        failure: PeerError | WorldError | None = None
+        for name, brokers in self._sources.items():
+            try:
+                self._catalogs[name] = await catalog.look(brokers)
+            except (PeerError, WorldError) as error:
+                failure = error
+                self._warn(name, error)
+        if failure is not None and not self._catalogs:
+            raise failure
+        there = await catalog.look(self._target)
+        self.target_id = there.cluster_id
+        self._counts = {name: seen.partitions for name, seen in there.topics.items()}
+        found: list[SourcePartition] = []
+        problems: dict[SourceTopic, str] = {}
+        for name, seen in self._catalogs.items():
+            for denied in self.selection.of(seen.denied):
+                problems[SourceTopic(name, denied)] = "access denied"
+            for topic in self.selection.of(seen.topics):
+                origin = SourceTopic(name, topic)
+                try:
+                    await self._have(origin, seen)
+                except (PeerError, TargetNameError) as error:
+                    problems[origin] = str(error)
+                    self._warn(f"{name} {topic}", error)
+                else:
+                    topic_id, count = seen.topics[topic]
+                    found += (SourcePartition(name, topic_id, topic, number) for number in range(count))
+        self.partitions, self.problems = tuple(found), problems
+
+    async def _have(self, origin: SourceTopic, seen: Catalog) -> None:
+        """Have a topic in the target, with partitions enough."""
+        name, count = self.plan.names.target(origin), seen.topics[origin.topic].partitions
+        known = self._counts.get(name)
+        if known is None:
+            configs: dict[str, str] = {}
+            if self.plan.sync.configs:
+                excluded = self.plan.sync.exclude_configs | {MIRROR_SOURCE}
+                configs = await target_topics.configs_of(self._sources[origin.source], origin.topic, excluded)
+            if self.plan.mode is Mode.COPY:
+                configs[MIRROR_SOURCE] = f"{seen.cluster_id} {seen.topics[origin.topic].topic_id.hex()}"
+            await target_topics.create(self._target, target_topics.WantedTopic(name, count, configs))
+            self._counts[name] = count
+        elif known < count and self.plan.partitioning is Partitioning.SAME:
+            if not self.plan.sync.growth:
+                raise TargetNameError(f"topic {name} has {known} partitions in the target, and {count} in {origin.source}")
+            await target_topics.grow(self._target, name, count)
+            self._counts[name] = count
+
+    def _warn(self, subject: str, reason: object) -> None:
+        if self._throttle.due((subject, str(reason)), self._clock.monotonic()):
+            _LOG.warning("looking again later: subject=%s reason=%s", subject, reason)
