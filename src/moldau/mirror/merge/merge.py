@@ -326,7 +326,12 @@ class Merge:
         wanted = {part.given.key for part in parts}
         stored: dict[Key, Stored | None] = {}
         async for record in read_to_end(self._target, POSITIONS):
-            stored |= {key: value for key, value in stored_in([record]) if key in wanted}
+            try:
+                key, value = stored_in(record)
+            except ValueError as error:
+                raise WorldError(str(error), retriable=True) from error
+            if key in wanted:
+                stored[key] = value
         for part in parts:
             found = stored.get(part.given.key)
             part.read = part.written = found.position if found is not None else await part.given.start()

@@ -44,7 +44,7 @@ class Key(NamedTuple):
         try:
             found = json.loads(data)
             return Key(str(found["mirror"]), str(found["cluster"]), bytes.fromhex(found["topic_id"]), int(found["partition"]))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not the key of a position: {data[:200]!r}") from error
 
 
@@ -65,7 +65,7 @@ class Stored(NamedTuple):
         try:
             found = json.loads(data)
             return Stored(Position(int(found["offset"]), int(found["epoch"])), str(found["topic"]), str(found["instance"]))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a position: {data[:200]!r}") from error
 
 
@@ -83,11 +83,12 @@ def offsets_batch(written: Iterable[tuple[Key, Sequence[Outgoing]]], now_ms: int
     )
 
 
-def stored_in(records: Iterable[Record]) -> Iterable[tuple[Key, Stored | None]]:
-    """The positions in records of `_mirror_positions`, in their order. ValueError."""
-    for record in records:
-        if record.key is not None:
-            yield Key.decode(record.key), None if record.value is None else Stored.decode(record.value)
+def stored_in(record: Record) -> tuple[Key, Stored | None]:
+    """What a record of `_mirror_positions` says. ValueError, which names its offset."""
+    try:
+        return Key.decode(record.key or b""), None if record.value is None else Stored.decode(record.value)
+    except ValueError as error:
+        raise ValueError(f"{POSITIONS}, offset {record.offset}: {error}") from error
 
 
 def _runs(batches: Sequence[Outgoing]) -> Iterable[list[int]]:
