@@ -78,8 +78,8 @@ class Assignment:
                 "assigned": shares_to_json(self.shares),
                 "departed": self.departed,
                 "instances": self.instances,
-                "load": _coarse(self.load),
-                "mean": _coarse(self.mean),
+                "load": int(self.load),
+                "mean": int(self.mean),
             }
         )
 
