@@ -20,6 +20,7 @@ R = TypeVar("R")
 
 REQUEST_TIMEOUT_S = 5.0
 BACKOFF_S = 0.1
+BACKOFF_MAX_S = 5.0
 FIND_COORDINATOR_VERSIONS = VersionRange(4, 6)
 
 
@@ -201,10 +202,11 @@ class Brokers:
                     raise
             await self.back_off()
 
-    async def back_off(self) -> None:
-        """Wait before trying again, perhaps at another broker."""
+    async def back_off(self, failures: int = 1) -> None:
+        """Wait before trying again, perhaps at another broker: twice as long after each of several failures in turn."""
         self._server = self._controller = None
-        await asyncio.sleep(BACKOFF_S * self.context.random.uniform(0.5, 1.5))
+        pause_s = min(BACKOFF_S * 2.0 ** min(failures - 1, 10), BACKOFF_MAX_S)
+        await asyncio.sleep(pause_s * self.context.random.uniform(0.5, 1.5))
 
     # Metadata
 

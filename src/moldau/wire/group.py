@@ -82,22 +82,35 @@ class Membership:
         """The coordinator has expelled this member, or does not know it: what it has may be another's."""
         self.is_fenced = False
         """Another member has the instance id."""
+        self.is_leader = False
+        """Whether the coordinator named it the leader when it joined last."""
+        self.heartbeat_error: PeerError | WorldError | None = None
+        """Of the last heartbeat; None where the coordinator has confirmed the membership."""
         self._brokers = brokers
         self._sharing = sharing
         self._session_timeout_s = session_timeout_s
         self._rebalance_timeout_s = rebalance_timeout_s
         self._heartbeat_s = heartbeat_s
         self._heartbeats: asyncio.Task[None] | None = None
+        self._is_joining = False
 
     async def rejoin(self, said: bytes) -> bytes:
         """Join, with what this member says of itself; its assignment. PeerError, RequestLostError: it has to be called again.
 
         FENCED_INSTANCE_ID does not pass.
         """
+        self._is_joining = True
+        try:
+            return await self._rejoin(said)
+        finally:
+            self._is_joining = False
+
+    async def _rejoin(self, said: bytes) -> bytes:
         if self.is_lost:
             self._become(-1, "")
         joined = await self._join(said)
-        assignments = await self._assign(joined) if joined.leader == joined.member_id else []
+        self.is_leader = joined.leader == joined.member_id
+        assignments = await self._assign(joined) if self.is_leader else []
         request = SyncGroupRequest(
             self.metadata.group_id,
             joined.generation_id,
@@ -145,20 +158,22 @@ class Membership:
         return [SyncGroupRequestAssignment(member, mine) for member, mine in assigned.items()]
 
     async def _beat(self) -> None:
-        """Heartbeats for as long as it is a member, and while it joins: the coordinator answers those of an older generation too."""
+        """Heartbeats for as long as it is a member; not while it joins, when the coordinator waits for it, and may have a new generation.
+
+        A member that has to rejoin, but has something to finish before, has the rebalance time-out for that: its session lasts.
+        """
         while True:
             await asyncio.sleep(self._heartbeat_s)
-            if self.needs_rejoin or self.is_lost:
+            if self._is_joining or self.is_lost:
                 continue
             request = HeartbeatRequest(*_identity(self.metadata))
-            generation_id = self.metadata.generation_id
             try:
                 await self._ask(ApiKey.HEARTBEAT, request)
-            except PeerError as error:
-                if error.code is ErrorCode.REBALANCE_IN_PROGRESS and generation_id == self.metadata.generation_id:
-                    self.needs_rejoin = True
-            except WorldError:
-                pass
+            except (PeerError, WorldError) as error:
+                is_rebalance = isinstance(error, PeerError) and error.code is ErrorCode.REBALANCE_IN_PROGRESS
+                self.heartbeat_error = None if is_rebalance else error
+            else:
+                self.heartbeat_error = None
 
     async def leave(self) -> None:
         """Say good-bye, unless the member is static: that one comes back within its session time-out. RequestLostError, PeerError."""
