@@ -117,6 +117,10 @@ class SharedWork:
         """What its worker has, in order; what is being revoked included."""
         return self._ownership.shares
 
+    def doubted(self) -> None:
+        """The coordinator has refused what was done as this member: join again."""
+        self._membership.needs_rejoin = True
+
     def see(self, source: str, shares: Iterable[Share]) -> None:
         """The partitions that are to be mirrored of a source. Before the first time they stay with the members that own them."""
         self._sharing.see(source, shares)

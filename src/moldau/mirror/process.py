@@ -1,0 +1,213 @@
+"""One process of a mirror: it looks what there is, shares it with the other processes, and has its part copied or merged."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from moldau.mirror import starts, target_topics
+from moldau.mirror.fetched import Limits
+from moldau.mirror.inventory import Inventory
+from moldau.mirror.merge.merge import TRANSACTION_TIMEOUT_S, Given, Merge
+from moldau.mirror.merge.positions import OFFSETS, POSITIONS, Key
+from moldau.mirror.merge.route import Route
+from moldau.mirror.merge.writer import Writer
+from moldau.mirror.partitions import Halt, Position, SourcePartition
+from moldau.mirror.sharing.shares import Share
+from moldau.mirror.sharing.work import SharedWork
+from moldau.mirror.source import SourceReader
+from moldau.model.errors import PeerError, WorldError
+from moldau.model.log_throttle import LogThrottle
+from moldau.wire.brokers import Brokers
+
+if TYPE_CHECKING:
+    from moldau.mirror.plan.values import MirrorPlan
+    from moldau.ports.clock import Clock
+    from moldau.ports.transport import Network
+    from moldau.wire.connection import Address
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_S = 5.0
+"""How often the topics of all clusters are looked at."""
+STOP_S = 5.0
+"""How long the end of a process waits for its transaction."""
+FRAME_BYTES_MAX = 128 * 1024 * 1024
+_COMPACTED = {"cleanup.policy": "compact"}
+_LOGGED_EACH_S = 60.0
+_REASONS_LOGGED_MAX = 100
+
+
+class Client(NamedTuple):
+    """The surroundings of the connections to one cluster."""
+
+    name: str
+    network: "Network"
+    servers: "tuple[Address, ...]"
+    random: Random
+
+
+class MirrorProcess:
+    """See the module. `run` it; it is the worker of its `SharedWork`."""
+
+    def __init__(self, plan: "MirrorPlan", instance: str, network: "Network", clock: "Clock", random: Random) -> None:
+        """`instance`: its name among the processes of the mirror."""
+        self.plan = plan
+        self.instance = instance
+        self.halted: dict[SourcePartition, tuple[Halt, str]] = {}
+        """Partitions of this process that stand still until an operator decides."""
+        client = partial(Client, f"mirror-{plan.name}-{instance}", network)
+        self._clock = clock
+        self._target = Brokers(client(plan.target.bootstrap_servers, random), frame_bytes_max=FRAME_BYTES_MAX)
+        self._sources = {
+            source.name: Brokers(client(source.bootstrap_servers, random), frame_bytes_max=FRAME_BYTES_MAX) for source in plan.sources
+        }
+        self._starts = {source.name: source.start for source in plan.sources}
+        self._inventory = Inventory(plan, self._target, self._sources, clock)
+        self._shared = SharedWork(self._target, plan.name, instance, tuple(self._sources), self)
+        self._partitions: dict[Share, SourcePartition] = {}
+        """What this process has."""
+        route = Route(plan.partitioning, self._inventory.target_topic, self._inventory.target_count)
+        self._merge = Merge(instance, self._target, transactional_id(plan.name, instance), clock, self._shared, route, self._halt)
+        limits = Limits(min(plan.limits.buffer_bytes, 8 * 1024 * 1024))
+        self._readers = [
+            SourceReader(name, brokers, clock, self._merge, committed=True, verifies=True, limits=limits)
+            for name, brokers in self._sources.items()
+        ]
+        for reader in self._readers:
+            self._merge.read_from(reader)
+        self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
+
+    async def run(self) -> None:
+        """Mirror until it is cancelled. FencedInstanceError: another process has this one's name; PeerError for what does not pass."""
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            await self._insist(self._prepare)
+            tasks += (asyncio.ensure_future(each) for each in (self._shared.run(), self._merge.run(), self._look()))
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            if tasks:
+                tasks[0].cancel()
+                await asyncio.gather(tasks[0], return_exceptions=True)
+            await self._end(tasks)
+
+    def positions(self) -> dict[SourcePartition, Position]:
+        """Where each partition of this process is read next, as the target has it."""
+        return self._merge.written()
+
+    # Worker
+
+    async def assign(self, shares: Sequence[Share], departed: Sequence[str]) -> None:
+        """Mirror these too."""
+        for instance in departed:
+            await self._fence(instance)
+        known = {self._share_of(each): each for each in self._inventory.partitions}
+        if not known.keys() >= {*shares}:
+            await self._insist(self._inventory.look)
+            known = {self._share_of(each): each for each in self._inventory.partitions}
+        given: dict[SourcePartition, Given] = {}
+        for share in shares:
+            found = known.get(share)
+            if found is None:
+                _LOG.warning("partition assigned that is not there: partition=%s", share)
+                continue
+            self._partitions[share] = found
+            key = Key(self.plan.name, self._inventory.cluster_id(found.source), found.topic_id, found.number)
+            given[found] = Given(key, partial(self._start, found))
+        await self._merge.give(given)
+
+    async def revoke(self, shares: Sequence[Share]) -> None:
+        """Mirror these no more."""
+        gone = [self._partitions.pop(share) for share in shares if share in self._partitions]
+        await self._merge.take_away(gone)
+        for partition in gone:
+            self.halted.pop(partition, None)
+
+    async def lost(self) -> None:
+        """Drop everything: the fence keeps what is open from being committed."""
+        await self.revoke(list(self._partitions))
+
+    def rates(self) -> Mapping[Share, float]:
+        """Bytes a second, of the last while."""
+        return {}
+
+    # Inside
+
+    @staticmethod
+    def _share_of(partition: SourcePartition) -> Share:
+        return Share(partition.source, partition.topic, partition.number)
+
+    async def _prepare(self) -> None:
+        await target_topics.create(self._target, target_topics.WantedTopic(POSITIONS.topic, 1, _COMPACTED))
+        await target_topics.create(self._target, target_topics.WantedTopic(OFFSETS.topic, 1, {}))
+        await self._inventory.look()
+        self._see()
+
+    def _see(self) -> None:
+        for name in self._sources:
+            self._shared.see(name, (self._share_of(each) for each in self._inventory.partitions if each.source == name))
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self._inventory.look()
+                self._see()
+            except (PeerError, WorldError) as error:
+                self._warn(error)
+            except Exception:
+                _LOG.exception("topics not looked at because of a bug: mirror=%s", self.plan.name)
+
+    async def _start(self, partition: SourcePartition) -> Position:
+        start = self._starts[partition.source].of(partition.topic, partition.number)
+        return await starts.position_of(self._sources[partition.source], partition.topic_partition, start, committed=True)
+
+    async def _fence(self, instance: str) -> None:
+        """End what a process that departed may have left open."""
+        writer = Writer(self._target, transactional_id(self.plan.name, instance), TRANSACTION_TIMEOUT_S)
+        await self._insist(writer.begin_again)
+
+    async def _insist(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Do it again until it succeeds: what is wrong is said."""
+        failures = 0
+        while True:
+            try:
+                await act()
+            except (PeerError, WorldError) as error:
+                self._warn(error)
+                failures += 1
+                await self._target.back_off(failures)
+            else:
+                return
+
+    def _halt(self, partition: SourcePartition, why: Halt, reason: str) -> None:
+        self.halted[partition] = why, reason
+
+    def _warn(self, error: Exception) -> None:
+        if self._throttle.due(str(error), self._clock.monotonic()):
+            _LOG.warning("trying again: mirror=%s reason=%s", self.plan.name, error)
+
+    async def _end(self, tasks: "Iterable[asyncio.Task[None]]") -> None:
+        """End the transaction that is open, then everything."""
+        try:
+            await asyncio.wait_for(self._shared.close(), STOP_S)
+        except (PeerError, WorldError, TimeoutError) as error:
+            _LOG.warning(
+                "ended without the group's knowledge, what was not committed is mirrored later: mirror=%s reason=%r", self.plan.name, error
+            )
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for reader in self._readers:
+            await reader.close()
+        for brokers in (self._target, *self._sources.values()):
+            brokers.close()
+
+
+def transactional_id(mirror: str, instance: str) -> str:
+    """Of the process with this name."""
+    return f"mirror.{mirror}.{instance}"

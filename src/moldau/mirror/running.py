@@ -1,0 +1,34 @@
+"""A process of a mirror on the real network, until a signal ends it."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING
+
+from moldau.adapters.asyncio_network import AsyncioNetwork
+from moldau.adapters.event_loop import LoopClock, new_event_loop
+from moldau.mirror.process import MirrorProcess
+
+if TYPE_CHECKING:
+    from moldau.mirror.plan.values import MirrorPlan
+
+
+def run_mirror(plan: "MirrorPlan", instance: str, on_begin: Callable[[], object]) -> None:
+    """Mirror until SIGTERM or SIGINT, after which the transaction that is open is ended. Errors as of `MirrorProcess.run`."""
+    loop = new_event_loop()
+    try:
+        loop.run_until_complete(_run(loop, plan, instance, on_begin))
+    finally:
+        loop.close()
+
+
+async def _run(loop: asyncio.AbstractEventLoop, plan: "MirrorPlan", instance: str, on_begin: Callable[[], object]) -> None:
+    process = MirrorProcess(plan, instance, AsyncioNetwork(loop), LoopClock(loop), Random())
+    running = asyncio.ensure_future(process.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    on_begin()
+    with suppress(asyncio.CancelledError):  # a signal has come
+        await running
