@@ -34,6 +34,8 @@ class World:
     """Brokers on one tree."""
 
     clock: FakeClock = field(default_factory=FakeClock)
+    drawn: list[int] = field(default_factory=list)
+    """Numbers that are drawn next; 0 when there are no more."""
 
     def __post_init__(self) -> None:
         self.tree = FakeTree(self.clock)
@@ -42,7 +44,10 @@ class World:
 
     def broker(self, broker_id: int = 0) -> Broker:
         session = self.tree.session()
-        return Broker(session, ProducerIds(MetadataStore(session), broker_id))
+        return Broker(session, ProducerIds(MetadataStore(session), broker_id, self.random_bytes))
+
+    def random_bytes(self, count: int) -> bytes:
+        return (self.drawn.pop(0) if self.drawn else 0).to_bytes(count, "big")
 
     def last_block(self) -> ProducerIdBlock | None:
         outcomes: list[Outcome] = []
