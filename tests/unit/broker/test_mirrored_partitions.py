@@ -1,4 +1,4 @@
-"""A mirror's partition has the batches of its source as they are, in all replicas, whoever leads; a promotion truncates them all to the cut."""
+"""All replicas of a mirror's partition have the batches of its source as they are, whoever leads. A promotion truncates them to the cut."""
 
 from typing import Any
 
@@ -197,7 +197,7 @@ def test_clients_can_neither_produce_nor_delete_records() -> None:
 
 
 def test_batches_are_stored_as_they_are_in_all_replicas() -> None:
-    """Epochs far above that of the partition, offsets that compaction left out, transactions with their markers, an offset to begin with."""
+    """Epochs far above that of the partition, offsets that compaction left out, transactions with their markers, any first offset."""
     story = Story()
     sent = [
         batch(100, 50, b"a", b"b"),

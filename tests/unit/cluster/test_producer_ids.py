@@ -87,6 +87,21 @@ def test_ids_of_a_block_follow_each_other_and_blocks_of_several_brokers_do_not_o
     assert len(dict.fromkeys(taken)) == len(taken)
 
 
+def test_the_first_ids_of_a_cluster_begin_at_a_random_multiple_of_2_to_the_31(world: World) -> None:
+    """Drawn once: later blocks follow it, also those of other brokers."""
+    world.drawn += [0xFFFF_FFFF, 5]
+    first = 0x7FFF_FFFF * 2**31
+    assert world.broker(1).take(2) == [first, first + 1]
+    assert world.broker(2).take(1) == [first + BLOCK_SIZE]
+    assert first < 2**62
+
+
+def test_a_cluster_that_has_given_out_ids_keeps_to_those_that_follow(world: World) -> None:
+    world.drawn += [3]
+    world.write_block(1000, 1999)
+    assert world.broker().take(1) == [2000]
+
+
 def test_after_a_restart_none_is_given_out_again_and_what_was_not_used_is_lost(world: World) -> None:
     assert world.broker().take(2) == [0, 1]
     assert world.broker().take(1) == [BLOCK_SIZE]
