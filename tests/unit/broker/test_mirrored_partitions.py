@@ -6,6 +6,7 @@ import pytest
 
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.cluster import znodes
+from moldau.cluster.controller.mirrors import EPOCHS_APART
 from moldau.cluster.znodes import PartitionState, decode_config, decode_state
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import LogCut, TopicPartition
@@ -35,6 +36,7 @@ from moldau.protocol.messages.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from moldau.protocol.messages.transaction_admin import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from moldau.protocol.records.batch import RecordBatchBuilder
 from moldau.protocol.records.builder import assemble
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
@@ -315,15 +317,16 @@ def test_a_promotion_cuts_every_replica_and_clients_produce_after_it() -> None:
     story.cluster.kill(away)
     story.cluster.until(lambda: away not in story.state().isr)
     story.promote(51, 4)
-    assert (story.state().leader_epoch, story.state().is_mirror, story.state().cut) == (52, False, LogCut(51, 4))
+    own = 51 + EPOCHS_APART
+    assert (story.state().leader_epoch, story.state().is_mirror, story.state().cut) == (own, False, LogCut(own - 1, 4))
     assert "mirror.source" not in story.config()
     assert story.hosted(story.leader).log.log_end_offset == 4
     assert story.send(batch(4, 51, b"late")).error_code == ErrorCode.INVALID_REQUEST
     assert story.produce(b"x") is ErrorCode.NONE
     assert story.produce(b"y") is ErrorCode.NONE
     story.start(away)
-    assert story.headers(away) == [(0, 1, 50), (2, 3, 51), (4, 4, 52), (5, 5, 52)]
-    assert [story.epoch_end(each) for each in (50, 51, 52)] == [(50, 2), (51, 4), (52, 6)]
+    assert story.headers(away) == [(0, 1, 50), (2, 3, 51), (4, 4, own), (5, 5, own)]
+    assert [story.epoch_end(each) for each in (50, 51, 52, own)] == [(50, 2), (51, 4), (51, 4), (own, 6)]
 
 
 def test_later_terms_obey_the_cut_again_and_lose_nothing() -> None:
@@ -340,7 +343,7 @@ def test_later_terms_obey_the_cut_again_and_lose_nothing() -> None:
         story.cluster.start(each)
     story.cluster.until(lambda: all(process.is_serving for process in story.cluster.processes.values()) and story.cluster.agrees())
     story.until_in_sync()
-    assert story.state().cut == LogCut(5, 1)
+    assert story.state().cut == LogCut(4 + EPOCHS_APART, 1)
     assert [each[:2] for each in story.headers(1)] == [(0, 0), (1, 1)]
     assert story.produce(b"y") is ErrorCode.NONE
 
@@ -375,16 +378,38 @@ def test_a_former_source_becomes_the_mirror(moved: bool) -> None:
 
 
 def test_a_leader_epoch_that_is_too_low_for_the_log_is_raised_before_clients_produce() -> None:
-    """A promotion whose cut names an earlier epoch than the log has: records must not go back in epochs."""
+    """A promotion whose cut names a much earlier epoch than the log has: records must not go back in epochs."""
     story = Story()
-    assert story.send(batch(0, 5, b"a"), batch(1, 90, b"b")).error_code == 0
+    assert story.send(batch(0, 5, b"a"), batch(1, 200_000, b"b")).error_code == 0
     story.until_in_sync()
     story.promote(5, 1)
-    story.cluster.until(lambda: story.state().leader_epoch > 90)
+    story.cluster.until(lambda: story.state().leader_epoch > 200_000)
     story.cluster.settle()
     assert story.produce(b"x") is ErrorCode.NONE
     story.until_in_sync()
     assert story.headers(1)[-1] == (2, 2, story.state().leader_epoch)
+
+
+def test_a_promotion_that_is_repeated_changes_nothing() -> None:
+    story = Story()
+    assert story.send(batch(0, 5, b"a")).error_code == 0
+    story.promote(5, 1)
+    assert story.produce(b"x") is ErrorCode.NONE
+    state = story.state()
+    story.promote(5, 1)
+    assert story.state() == state
+    assert story.alter(cut=(2**31 - 1, 1)).topics[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_marker_of_a_transaction_here_is_not_written() -> None:
+    """A client may have added the partition to its transaction, and its records were refused."""
+    story = Story()
+    assert story.send(batch(0, 5, b"a")).error_code == 0
+    topics = [WritableTxnMarkerTopic("m", [0])]
+    request = WriteTxnMarkersRequest([WritableTxnMarker(7, 0, True, topics, 0)])
+    answer = story.cluster.ask(story.leader, request, 1)
+    assert answer.markers[0].topics[0].partitions[0].error_code == 0
+    assert story.headers(story.leader) == [(0, 0, 5)]
 
 
 def test_an_epoch_without_a_cut_raises_the_leader_epoch_of_a_mirror() -> None:
@@ -436,3 +461,26 @@ def test_only_the_controller_takes_the_request_and_each_partition_has_its_error(
     for index, cut, code in ((1, (-1, -1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (0, (-1, 5), ErrorCode.INVALID_REQUEST)):
         assert story.alter(index=index, cut=cut).topics[0].partitions[0].error_code == code
     assert story.state().is_mirror
+
+
+def test_a_replica_with_later_epochs_of_the_source_than_the_promoted_leader_agrees_with_it() -> None:
+    """Epochs of the leader's own must not be among those that other replicas may have of the source."""
+    story = Story()
+    first = story.leader
+    assert story.send(batch(0, 5, b"a")).error_code == 0
+    followers = [each for each in IDS if each != first]
+    for each in followers:
+        story.cluster.processes[each].hang()
+    story.cluster.advance(0.6)
+    assert story.send(batch(1, 6, b"sent"), batch(2, 6, b"only"), batch(3, 6, b"here"), batch(4, 7, b"too"), acks=1).base_offset == 5
+    story.cluster.kill(first)
+    for each in followers:
+        story.cluster.processes[each].resume()
+    story.cluster.until(lambda: story.leader in followers)
+    story.cluster.settle()
+    assert story.hosted(story.leader).log.log_end_offset == 1
+    story.promote(5, 1)
+    for value in (b"w", b"x", b"y", b"z", b"zz"):
+        assert story.produce(value) is ErrorCode.NONE
+    story.start(first)
+    assert [each[:2] for each in story.headers(first)] == [(each, each) for each in range(6)]

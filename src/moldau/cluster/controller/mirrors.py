@@ -2,8 +2,13 @@
 
 The state decides, and is sent with the leadership; the configuration shows it, and says what partitions that are added become. It is
 written with the first states of a topic that becomes a mirror, and removed with the last that are promoted: it is set as long as a
-partition is a mirror's. A state gets the next leader epoch, or the one after the epoch of its cut, so that the leader begins a term, and
-everything in the log is of an earlier epoch. To repeat a request does no harm.
+partition is a mirror's.
+
+A partition that becomes a mirror's gets the next leader epoch, so that its leader begins a term. One that is promoted begins with epochs
+of its own, `EPOCHS_APART` after all that are known: a replica that is not there may have batches of later epochs of the source than the
+leader, and if the leader wrote with one of these, replicas would take different records for the same. An example: the leader has epoch 5
+up to offset 1, and another replica epoch 6 up to offset 4. Led with epoch 6, that one would be asked to keep what it has of epoch 6. The
+cut names all epochs before the first of its own. To repeat a promotion changes nothing.
 """
 
 import logging
@@ -28,6 +33,10 @@ from moldau.model.identity import LogCut, TopicPartition
 from moldau.ports.coordination import NodeError
 
 _LOG = logging.getLogger(__name__)
+
+EPOCHS_APART = 1 << 16
+"""More than a source can have elections between what two replicas have of it; 32,000 promotions use up the epochs."""
+EPOCH_MAX = 2**31 - 1 - 2 * EPOCHS_APART
 
 Outcomes = dict[TopicPartition, PeerError | None]
 
@@ -84,6 +93,9 @@ class _TopicChange:
             except PeerError as error:
                 self._outcomes[TopicPartition(self._name, index)] = error.as_value()
                 del self._left[index]
+            else:
+                if not altered.is_mirror and not self._image.topics[self._name].info(index).is_mirror:
+                    del self._left[index]
         self._continue()
 
     def _check(self, index: int, altered: AlteredMirror) -> None:
@@ -94,6 +106,8 @@ class _TopicChange:
             check_may_mirror(self._name)
         if altered.cut_offset >= 0 > altered.epoch:
             raise PeerError(ErrorCode.INVALID_REQUEST, f"{self._name}-{index}: a cut at offset {altered.cut_offset} needs an epoch")
+        if max(altered.epoch, topic.info(index).leader_epoch) > EPOCH_MAX:
+            raise PeerError(ErrorCode.INVALID_REQUEST, f"{self._name}-{index}: no epochs are left after {EPOCH_MAX}")
 
     def _continue(self) -> None:
         if self._left:
@@ -127,8 +141,13 @@ class _TopicChange:
 
     def _next_state(self, topic: TopicImage, index: int, altered: AlteredMirror) -> PartitionState:
         state = topic.state(index, self._epoch)
-        cut = LogCut(altered.epoch, altered.cut_offset) if altered.cut_offset >= 0 else None
-        return state._replace(leader_epoch=max(state.leader_epoch, altered.epoch) + 1, is_mirror=altered.is_mirror, cut=cut)
+        last_epoch, cut_epoch = max(state.leader_epoch, altered.epoch), altered.epoch
+        if not altered.is_mirror:
+            last_epoch = cut_epoch = last_epoch + EPOCHS_APART - 1
+        cut = state.cut if altered.is_mirror and state.is_mirror else None
+        if altered.cut_offset >= 0:
+            cut = LogCut(cut_epoch, altered.cut_offset)
+        return state._replace(leader_epoch=last_epoch + 1, is_mirror=altered.is_mirror, cut=cut)
 
     def _written(self, topic: TopicImage, states: Mapping[int, FoundState], outcome: WriteResult | CoordinationError) -> None:
         if isinstance(outcome, WriteResult):

@@ -177,7 +177,7 @@ class OngoingReassignment(NamedTuple):
 class AlteredMirror(NamedTuple):
     """What a partition is to be: a mirror's or not, with what its log must not have then.
 
-    Its leader epoch becomes later than `epoch`, which is that of the cut if `cut_offset` is none (-1), too.
+    Its leader epoch becomes later than `epoch`, also without a cut (`cut_offset` -1).
     """
 
     is_mirror: bool
