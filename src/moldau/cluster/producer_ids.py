@@ -1,7 +1,7 @@
 """Ids for idempotent producers, handed out from blocks that the coordination tree gives to brokers.
 
 The first block of a cluster begins at a random multiple of 2^31: a mirror brings batches of producers of another cluster, whose ids must
-not be those of producers here. A cluster that has given out ids keeps to those that follow.
+not be those of producers here. A cluster that has given out ids, in a directory that is adopted too, keeps to those that follow.
 
 The next block is fetched when a tenth of one is left, so that `next` finds an id ready and no request waits for the tree.
 """
@@ -119,7 +119,7 @@ class ProducerIds:
             self._end_fetch(found)
             return
         last, version = found
-        start = max(self._least, self._first_id() if last is None else last.end + 1)
+        start = max(self._least, last.end + 1) if last is not None else self._least or self._first_id()
         if start > _LAST - BLOCK_SIZE:
             path = znodes.PRODUCER_ID_BLOCK
             self._end_fetch(CoordinationError(f"{path}: no producer ids are left after {start - 1}", retriable=False))

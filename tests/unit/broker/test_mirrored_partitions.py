@@ -1,4 +1,4 @@
-"""All replicas of a mirror's partition have the batches of its source as they are, whoever leads. A promotion truncates them to the cut."""
+"""All replicas of a mirror's partition have the batches of its source as they are, under every leader. A promotion truncates them to the cut."""
 
 from typing import Any
 
