@@ -1,4 +1,4 @@
-"""All replicas of a mirror's partition have the batches of its source as they are, under every leader. A promotion truncates them to the cut."""
+"""All replicas of a mirror's partition have the batches of its source as they are, also after elections. A promotion truncates them."""
 
 from typing import Any
 
@@ -72,7 +72,8 @@ class Story:
 
     def __init__(self, *, partitions: int = 1, source: str = SOURCE, **settings: Any) -> None:
         self.cluster = ClusterWorld(*IDS, replica_lag_time_max_ms=1000, **settings)
-        self.topic_id = self.cluster.create_topic("m", partitions, **({"mirror.source": source} if source else {}))
+        configs = {"mirror.source": source} if source else {}
+        self.topic_id = self.cluster.create_topic("m", partitions, 3, **configs)
         self.cluster.settle()
 
     @property
@@ -97,7 +98,9 @@ class Story:
 
     def send(self, *batches: bytes, mirror: str | None = "a", acks: int = -1, index: int = 0, transactional_id: str | None = None) -> Any:
         """A Produce to the leader; its answer for the partition, once it has come."""
-        call = self.send_later(*batches, mirror=mirror, acks=acks, index=index, transactional_id=transactional_id)
+        return self.answer(self.send_later(*batches, mirror=mirror, acks=acks, index=index, transactional_id=transactional_id))
+
+    def answer(self, call: Any) -> Any:
         self.cluster.until(lambda: call.response is not None)
         return call.response.responses[0].partition_responses[0]
 
@@ -278,8 +281,7 @@ def test_acknowledgement_waits_for_the_replicas_in_sync() -> None:
     assert story.send(batch(0, 5, b"a"), acks=1).base_offset == 1
     for each in others:
         story.cluster.processes[each].resume()
-    story.cluster.until(lambda: call.response is not None)
-    assert call.response.responses[0].partition_responses[0].error_code == 0
+    assert story.answer(call).error_code == 0
 
 
 def test_replicas_agree_after_an_election_by_the_epochs_of_the_source() -> None:
