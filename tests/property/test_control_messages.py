@@ -19,7 +19,7 @@ from moldau.cluster.control import (
 )
 from moldau.cluster.snapshot import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.identity import TopicPartition
+from moldau.model.identity import LogCut, TopicPartition
 from moldau.model.steps import drain
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decode, encode
@@ -41,10 +41,11 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 NAMES = st.text("abc", min_size=1, max_size=3)
 IDS = st.binary(min_size=16, max_size=16).filter(any)
 BROKERS = st.lists(INT32, max_size=4).map(tuple)
+CUTS = st.none() | st.builds(LogCut, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1))
 
 
 def infos(index: int) -> st.SearchStrategy[PartitionInfo]:
-    return st.builds(PartitionInfo, st.just(index), INT32, INT32, BROKERS, BROKERS, INT32, BROKERS, BROKERS)
+    return st.builds(PartitionInfo, st.just(index), INT32, INT32, BROKERS, BROKERS, INT32, BROKERS, BROKERS, st.booleans(), CUTS)
 
 
 LED = st.builds(LedPartition, NAMES, IDS, INT32.flatmap(infos), st.booleans())

@@ -34,7 +34,7 @@ def produce_frame(request: produce.ProduceRequest, version: int) -> ProduceFrame
         )
         for topic in request.topic_data
     ]
-    return ProduceFrame(request.transactional_id, request.acks, request.timeout_ms, topics)
+    return ProduceFrame(request.transactional_id, request.acks, request.timeout_ms, topics, request.mirror)
 
 
 def fetch_frame(request: fetch.FetchRequest, version: int) -> FetchFrame:
@@ -118,6 +118,8 @@ def full_request(cls: type[Any], version: int) -> Any:
     request = plain_request(cls, version, "t", b"r")
     if cls is produce.ProduceRequest:
         request.transactional_id = "id"
+        if version >= 9:
+            request.mirror = "m"
         request.topic_data = [request.topic_data[0], plain_request(cls, version, "", None).topic_data[0]]
         return request
     if version >= 15:

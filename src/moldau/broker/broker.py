@@ -123,7 +123,7 @@ class Broker:
         self.request_memory = self.admission.memory
         self.batch_walks = BatchWalks(clock, self.request_memory, self.compute, recompress or background)
         self.store = store = MetadataStore(coordination)
-        self.producer_ids = ProducerIds(store, self.broker_id)
+        self.producer_ids = ProducerIds(store, self.broker_id, random_bytes)
         self.slices = self.admission.slices
         self.purgatory = Purgatory(clock)
         self.housekeeping = HousekeepingTimers(self)

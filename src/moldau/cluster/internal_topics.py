@@ -14,7 +14,7 @@ Until there is authentication this is a guard against accidents: the setting can
 from typing import NamedTuple
 
 from moldau.cluster.controller.requests import TopicSpec
-from moldau.model.config import BrokerConfig, ConfigSource, TopicConfig
+from moldau.model.config import MIRROR_SOURCE, BrokerConfig, ConfigSource, InvalidConfigError, TopicConfig
 from moldau.model.errors import ErrorCode, PeerError
 
 
@@ -62,6 +62,12 @@ def internal_topic_spec(topic: InternalTopic, config: BrokerConfig, live_brokers
     if topic.min_insync_replicas is not None:
         configs.append(("min.insync.replicas", str(min(config.int(topic.min_insync_replicas), factor))))
     return TopicSpec(topic.name, config.int(topic.partitions), factor, configs=configs)
+
+
+def check_may_mirror(topic: str) -> None:
+    """InvalidConfigError for a topic that cannot be a mirror: coordinators write to internal ones."""
+    if topic in INTERNAL:
+        raise InvalidConfigError(f"topic '{topic}' is internal and cannot be a mirror: {MIRROR_SOURCE} must not be set", MIRROR_SOURCE)
 
 
 SETTING = "protected.topics"

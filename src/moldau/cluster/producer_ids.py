@@ -1,5 +1,8 @@
 """Ids for idempotent producers, handed out from blocks that the coordination tree gives to brokers.
 
+The first block of a cluster begins at a random multiple of 2^31: a mirror brings batches of producers of another cluster, whose ids must
+not be those of producers here. A cluster that has given out ids, in a directory that is adopted too, keeps to those that follow.
+
 The next block is fetched when a tenth of one is left, so that `next` finds an id ready and no request waits for the tree.
 """
 
@@ -21,14 +24,18 @@ _LOG = logging.getLogger(__name__)
 BLOCK_SIZE = 1000
 _FEW = BLOCK_SIZE // 10
 _LAST = 2**63 - 1
+_FIRST_STEP = 2**31
+_FIRST_STEPS = 2**31
+"""The first id is below 2^62."""
 Done = Callable[[CoordinationError | None], object]
 
 
 class ProducerIds:
     """Each id is given out once in the life of a cluster; what a broker has not used of its blocks at its end is lost."""
 
-    def __init__(self, store: MetadataStore, broker_id: int) -> None:
+    def __init__(self, store: MetadataStore, broker_id: int, random_bytes: Callable[[int], bytes]) -> None:
         self._store = store
+        self._random_bytes = random_bytes
         self._broker_id = broker_id
         self._next = 0
         self._end = -1
@@ -112,13 +119,16 @@ class ProducerIds:
             self._end_fetch(found)
             return
         last, version = found
-        start = max(self._least, 0 if last is None else last.end + 1)
+        start = max(self._least, last.end + 1) if last is not None else self._least or self._first_id()
         if start > _LAST - BLOCK_SIZE:
             path = znodes.PRODUCER_ID_BLOCK
             self._end_fetch(CoordinationError(f"{path}: no producer ids are left after {start - 1}", retriable=False))
             return
         block = ProducerIdBlock(self._broker_id, start, start + BLOCK_SIZE - 1)
         self._store.write([PutProducerIds(block, version)], partial(self._written, block))
+
+    def _first_id(self) -> int:
+        return int.from_bytes(self._random_bytes(4), "big") % _FIRST_STEPS * _FIRST_STEP
 
     def _written(self, block: ProducerIdBlock, outcome: WriteResult | CoordinationError) -> None:
         if isinstance(outcome, BadVersionError):  # another broker was faster

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import LogCut
 from moldau.model.value import Value
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -55,6 +56,8 @@ class PartitionInfo(NamedTuple):
     elr: tuple[int, ...] = ()
     """Eligible leader replicas, as of `moldau.cluster.znodes.PartitionState`."""
     last_known_elr: tuple[int, ...] = ()
+    is_mirror: bool = False
+    cut: LogCut | None = None
 
 
 class TopicInfo:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from moldau.cluster.snapshot import Endpoint
 from moldau.model.config.listeners import PLAINTEXT, Listener, parse_listener
 from moldau.model.errors import CoordinationError
-from moldau.model.identity import format_id, parse_id
+from moldau.model.identity import LogCut, format_id, parse_id
 from moldau.model.value import Value
 
 BROKER_IDS = "/brokers/ids"
@@ -159,6 +159,10 @@ class PartitionState(NamedTuple):
     """Replicas that were eligible, or in sync, before an unclean restart: the first to try where a leader may be elected uncleanly."""
     joined: tuple[tuple[int, int], ...] = ()
     """Replicas that the leader has added since the controller wrote the state, each with its registration then."""
+    is_mirror: bool = False
+    """Whether the partition is a mirror's: its log has the batches of another cluster, with their offsets and leader epochs."""
+    cut: LogCut | None = None
+    """What its log must not have."""
 
 
 class ProducerIdBlock(Value):
@@ -259,7 +263,7 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
 
 def encode_state(state: PartitionState) -> bytes:
     """Format 1. Keys of ours, left out where they say nothing: the registration of the leader, `broker_epoch`; `elr`; `last_known_elr`;
-    `joined_broker_epochs`, registrations by replica.
+    `joined_broker_epochs`, registrations by replica; `mirror`; `cut`, epoch and offset.
     """
     value: dict[str, Any] = {
         "version": 1,
@@ -276,6 +280,10 @@ def encode_state(state: PartitionState) -> bytes:
         value["last_known_elr"] = list(state.last_known_elr)
     if state.joined:
         value["joined_broker_epochs"] = {str(replica): epoch for replica, epoch in state.joined}
+    if state.is_mirror:
+        value["mirror"] = True
+    if state.cut is not None:
+        value["cut"] = {"epoch": state.cut.epoch, "offset": state.cut.offset}
     return _dump(value)
 
 
@@ -292,6 +300,8 @@ def decode_state(path: str, data: bytes) -> PartitionState:
             _ids(node.get("elr", [])),
             _ids(node.get("last_known_elr", [])),
             tuple((int(replica), int(epoch)) for replica, epoch in node.get("joined_broker_epochs", {}).items()),
+            bool(node.get("mirror", False)),
+            None if (cut := node.get("cut")) is None else LogCut(int(cut["epoch"]), int(cut["offset"])),
         )
 
     return _load(path, data, build)

@@ -67,6 +67,11 @@ class LeaderEpochs:
         found = entries[above - 1][0] if above else epoch
         return found, entries[above][1]
 
+    def end_up_to(self, epoch: int, log_end_offset: int) -> int:
+        """The offset after the last record of `epoch` or an earlier one; those of an unknown epoch count as earlier."""
+        above = bisect_right(self.entries, epoch, key=_epoch_of)
+        return self.entries[above][1] if above < len(self.entries) else log_end_offset
+
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote `offset`, -1 if that is unknown."""
         entries = self.entries

@@ -221,6 +221,10 @@ class PartitionLog(LogOffsets):
         """
         return self._epochs.end_offset_of(epoch, self.log_end_offset)
 
+    def end_up_to_epoch(self, epoch: int) -> int:
+        """As :meth:`moldau.log.leader_epochs.LeaderEpochs.end_up_to`."""
+        return self._epochs.end_up_to(epoch, self.log_end_offset)
+
     def epoch_at(self, offset: int) -> int:
         """The leader epoch that wrote `offset`, -1 if unknown."""
         return self._epochs.epoch_of(offset)

@@ -39,6 +39,13 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class LogCut(NamedTuple):
+    """What the log of a partition must not have since its mirror was promoted: records of `epoch` or earlier ones at `offset` or after."""
+
+    epoch: int
+    offset: int
+
+
 def format_id(value: bytes) -> str:
     """A 16-byte id as Kafka writes it in files and shows it to people: 22 characters of URL-safe base64, without padding."""
     assert len(value) == ID_BYTES, f"an id has {ID_BYTES} bytes, not {len(value)}"

@@ -1,6 +1,7 @@
 """The numbers of the APIs that have messages here.
 
-Left out, and never advertised: KRaft's own keys, telemetry, share groups and streams groups.
+Keys from 10000 on are ours; Kafka's clients skip a key of ApiVersions that they do not know. Left out, and never advertised: KRaft's own
+keys, telemetry, share groups and streams groups.
 """
 
 from enum import IntEnum
@@ -65,6 +66,8 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    ALTER_MIRROR = 10000
+    """Ours."""
 
 
 def api_name(key: int) -> str:

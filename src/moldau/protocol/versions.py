@@ -89,6 +89,7 @@ _TABLE: Final[dict[ApiKey, tuple[int, int, int | None]]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1, 0),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0, 0),
+    ApiKey.ALTER_MIRROR: (0, 0, 0),
 }
 
 CODEC: Final[dict[ApiKey, VersionRange]] = {key: VersionRange(first, last) for key, (first, last, _) in _TABLE.items()}

@@ -34,6 +34,8 @@ class World:
     """Brokers on one tree."""
 
     clock: FakeClock = field(default_factory=FakeClock)
+    drawn: list[int] = field(default_factory=list)
+    """Numbers that are drawn next; 0 when there are no more."""
 
     def __post_init__(self) -> None:
         self.tree = FakeTree(self.clock)
@@ -42,7 +44,10 @@ class World:
 
     def broker(self, broker_id: int = 0) -> Broker:
         session = self.tree.session()
-        return Broker(session, ProducerIds(MetadataStore(session), broker_id))
+        return Broker(session, ProducerIds(MetadataStore(session), broker_id, self.random_bytes))
+
+    def random_bytes(self, count: int) -> bytes:
+        return (self.drawn.pop(0) if self.drawn else 0).to_bytes(count, "big")
 
     def last_block(self) -> ProducerIdBlock | None:
         outcomes: list[Outcome] = []
@@ -80,6 +85,21 @@ def test_ids_of_a_block_follow_each_other_and_blocks_of_several_brokers_do_not_o
     taken = [*one.take(1), *two.take(1), *one.take(2 * BLOCK_SIZE), *two.take(2 * BLOCK_SIZE)]
     assert taken[:3] == [0, BLOCK_SIZE, 1]
     assert len(dict.fromkeys(taken)) == len(taken)
+
+
+def test_the_first_ids_of_a_cluster_begin_at_a_random_multiple_of_2_to_the_31(world: World) -> None:
+    """Drawn once: later blocks follow it, also those of other brokers."""
+    world.drawn += [0xFFFF_FFFF, 5]
+    first = 0x7FFF_FFFF * 2**31
+    assert world.broker(1).take(2) == [first, first + 1]
+    assert world.broker(2).take(1) == [first + BLOCK_SIZE]
+    assert first < 2**62
+
+
+def test_a_cluster_that_has_given_out_ids_keeps_to_those_that_follow(world: World) -> None:
+    world.drawn += [3]
+    world.write_block(1000, 1999)
+    assert world.broker().take(1) == [2000]
 
 
 def test_after_a_restart_none_is_given_out_again_and_what_was_not_used_is_lost(world: World) -> None:

@@ -123,3 +123,11 @@ def test_the_file_is_kafkas() -> None:
 def test_other_bytes_are_refused_with_file_and_line(data: bytes) -> None:
     with pytest.raises(DamagedFileError, match="some/file"):
         decode_leader_epochs(data, "some/file")
+
+
+def test_where_an_epoch_and_all_before_it_end() -> None:
+    """A term without a record does not count."""
+    epochs = LeaderEpochs([(2, 10), (5, 20)])
+    epochs.begin_term(9, 30)
+    assert [epochs.end_up_to(epoch, 30) for epoch in (-1, 1, 2, 4, 5, 8, 9)] == [10, 10, 20, 20, 30, 30, 30]
+    assert LeaderEpochs().end_up_to(0, 7) == 7, "what is of an unknown epoch is earlier"

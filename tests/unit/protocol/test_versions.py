@@ -19,10 +19,17 @@ def kafka_4_3() -> dict[int, tuple[int, int]]:
     return captured
 
 
-@pytest.mark.parametrize("api_key", ApiKey, ids=lambda key: key.name)
+OWN = {ApiKey.ALTER_MIRROR}
+
+
+@pytest.mark.parametrize("api_key", [key for key in ApiKey if key not in OWN], ids=lambda key: key.name)
 def test_ranges_are_those_of_kafka(api_key: ApiKey) -> None:
     expected = KAFKA_3_9[api_key] if api_key in KAFKA_3_9 else kafka_4_3()[api_key]
     assert SERVED[api_key] == expected
+
+
+def test_keys_of_our_own_are_far_from_those_of_kafka() -> None:
+    assert min(OWN) >= 10_000 > 10 * max(set(ApiKey) - OWN)
 
 
 def test_every_api_is_in_every_table() -> None:

@@ -73,6 +73,7 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.LIST_TRANSACTIONS: "handlers.transaction_admin",
     ApiKey.LIST_CONFIG_RESOURCES: "handlers.configs",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "handlers.cluster",
+    ApiKey.ALTER_MIRROR: "handlers.mirrors",
 }
 """The module of each API in service."""
 
@@ -85,6 +86,7 @@ _ON_THE_CLUSTER: Final = {
     ApiKey.UPDATE_METADATA: Operation.CLUSTER_ACTION,
     ApiKey.CONTROLLED_SHUTDOWN: Operation.CLUSTER_ACTION,
     ApiKey.DESCRIBE_LOG_DIRS: Operation.DESCRIBE,
+    ApiKey.ALTER_MIRROR: Operation.ALTER,
     ApiKey.LIST_CONFIG_RESOURCES: Operation.DESCRIBE_CONFIGS,
 }
 """What a request needs leave for before anything in it is looked at."""

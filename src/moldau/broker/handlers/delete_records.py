@@ -48,7 +48,7 @@ def delete_records(services: Services, message: DeleteRecordsRequest, request: R
     """Delete what lies before each offset.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION; OFFSET_OUT_OF_RANGE beyond the high watermark; LEADER_NOT_AVAILABLE where a new leader does not know
-    that yet; POLICY_VIOLATION where the topic is only compacted or protected; INVALID_TOPIC_EXCEPTION where it is internal;
+    that yet; POLICY_VIOLATION where the topic is only compacted, protected or a mirror; INVALID_TOPIC_EXCEPTION where it is internal;
     REQUEST_TIMED_OUT where a follower that lives has not deleted them in time, NOT_LEADER_OR_FOLLOWER where another broker leads meanwhile:
     then they are deleted here, and an election may show them again.
     """
@@ -109,6 +109,10 @@ def _delete_before(services: Services, partition: HostedPartition, wanted: Delet
     log = partition.log
     if partition.is_internal:
         raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition} is internal: no client may delete from it")
+    if partition.machine.is_mirror:
+        raise PeerError(
+            ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition} is a mirror (mirror.source is set): its records are the source's"
+        )
     check_unprotected(services.config, partition.topic_partition.topic, "delete its records")
     if not log.config.deletes and log.config.compacts:
         raise PeerError(ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition}: cleanup.policy is compact, records go by key")

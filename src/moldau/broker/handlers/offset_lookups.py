@@ -200,7 +200,7 @@ class _Lookups:
                 case -1:
                     if partition.shows_too_little:
                         raise PeerError(self._not_available, f"{partition.topic_partition}: the high watermark is not known yet")
-                    _set(answer, 0, -1, self._limit(partition), partition.machine.leader_epoch)
+                    _set(answer, 0, -1, self._limit(partition), partition.newest_epoch)
                 case -2 | -4 | -6:
                     _set(answer, 0, -1, log.start_offset, log.epoch_at(log.start_offset))
                 case -5:
@@ -286,7 +286,7 @@ def _look_up(services: Services, topic: bytes, wanted: OffsetForLeaderPartition)
         partition.machine.check_leader_epoch(wanted.current_leader_epoch)
     except PeerError as error:
         return EpochEndOffset(error.code, index)
-    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     return EpochEndOffset(0, index, epoch, end_offset)
 
 

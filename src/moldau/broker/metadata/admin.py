@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from moldau.cluster.controller.requests import (
     AlterConfig,
     AlteredConfig,
+    AlterMirrors,
     AlterReassignments,
     CreateTopics,
     DeletedTopic,
@@ -185,7 +186,7 @@ class ClusterAdmin:
         return outcome
 
     def submit(
-        self, request: "ElectLeaders | AlterReassignments | ListReassignments", *, timeout_ms: int = NO_TIMEOUT
+        self, request: "ElectLeaders | AlterReassignments | ListReassignments | AlterMirrors", *, timeout_ms: int = NO_TIMEOUT
     ) -> Generator[Pause, None, dict[TopicPartition, Any] | PeerError]:
         """Have the controller carry out what concerns single partitions: the outcomes by partition, or why there are none."""
         outcomes: dict[Any, Any] = yield from self._ask(request, (WHOLE,), _nothing, timeout_ms)

@@ -394,15 +394,16 @@ class MetadataApplier:
         if hosted is None:
             self._replicas.logs.choose_folder(topic_partition, led.topic_id, self._clock.time_ms())
         log = self._replicas.logs.get(topic_partition)
-        if log is not None and hosted is None and log.latest_epoch > info.leader_epoch:
+        has_foreign_epochs = hosted is None or (hosted.machine.is_mirror and not info.is_mirror)
+        if log is not None and has_foreign_epochs and log.latest_epoch > info.leader_epoch:
             return log.latest_epoch
         settings = self._settings_of(led.topic)
         try:
             if info.leader == self._broker_id:
-                state = LeaderState(info.leader_epoch, info.state_version, info.replicas, info.isr)
+                state = LeaderState(info.leader_epoch, info.state_version, info.replicas, info.isr, info.is_mirror, info.cut)
                 self._replicas.become_leader(topic_partition, state, led.topic_id, settings, is_new=led.is_new)
             else:
-                follower = FollowerState(info.leader_epoch, info.state_version, info.replicas, info.leader)
+                follower = FollowerState(info.leader_epoch, info.state_version, info.replicas, info.leader, info.is_mirror)
                 self._replicas.become_follower(topic_partition, follower, led.topic_id, settings, is_new=led.is_new)
         except StaleEpochError:
             known = self._replicas.hosted[topic_partition].machine.leader_epoch if topic_partition in self._replicas.hosted else -1

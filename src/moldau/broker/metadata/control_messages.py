@@ -20,7 +20,7 @@ from moldau.cluster.control import (
 )
 from moldau.cluster.snapshot import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from moldau.model.errors import ErrorCode, PeerError, known_error
-from moldau.model.identity import ID_BYTES, TopicPartition
+from moldau.model.identity import ID_BYTES, LogCut, TopicPartition
 from moldau.model.steps import Pause
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.controller import (
@@ -43,6 +43,7 @@ from moldau.protocol.messages.controller import (
     UpdateMetadataResponse,
     UpdateMetadataTopicState,
 )
+from moldau.protocol.messages.controller import LogCut as LogCutMessage
 from moldau.protocol.versions import VersionRange
 
 VERSIONS = {
@@ -105,6 +106,8 @@ def _led(led: LedPartition, epoch: int) -> LeaderAndIsrPartitionState:
         is_new=led.is_new,
         elr=list(info.elr),
         last_known_elr=list(info.last_known_elr),
+        is_mirror=info.is_mirror,
+        cut=_cut(info),
     )
 
 
@@ -131,10 +134,16 @@ def _served(topic: TopicInfo, epoch: int) -> UpdateMetadataTopicState:
                 replicas=list(each.replicas),
                 elr=list(each.elr),
                 last_known_elr=list(each.last_known_elr),
+                is_mirror=each.is_mirror,
+                cut=_cut(each),
             )
             for each in topic.partitions
         ],
     )
+
+
+def _cut(info: PartitionInfo) -> LogCutMessage | None:
+    return None if info.cut is None else LogCutMessage(*info.cut)
 
 
 def _broker(info: BrokerInfo) -> UpdateMetadataBroker:
@@ -212,7 +221,9 @@ def update_of(request: UpdateMetadataRequest) -> Values:
 
 def _info(state: LeaderAndIsrPartitionState | UpdateMetadataPartitionState, version: int) -> PartitionInfo:
     isr, replicas, elr, known = map(tuple, (state.isr, state.replicas, state.elr, state.last_known_elr))
-    return PartitionInfo(state.partition_index, state.leader, state.leader_epoch, isr, replicas, version, elr, known)
+    cut = None if state.cut is None else LogCut(state.cut.epoch, state.cut.offset)
+    where = state.partition_index, state.leader, state.leader_epoch
+    return PartitionInfo(*where, isr, replicas, version, elr, known, state.is_mirror, cut)
 
 
 def _check_id(name: str, topic_id: bytes) -> None:

@@ -235,6 +235,8 @@ class AppendPipeline:
         """What appends to a partition one plain batch after the other; None if not every batch is plain, or if they wait for the disk."""
         if not partition.is_led or partition.limits.walks_records or partition.log.config.flush_messages != UNLIMITED:
             return None
+        if partition.machine.is_mirror:
+            return None
         try:
             partition.machine.check_acks(acks)
         except PeerError:

@@ -158,6 +158,10 @@ class ReplicaFetchers:
         return {"fetchers": len(self._sources), "partitions_followed": len(self._source_of)}
 
 
+LATEST_EPOCH = 2**31 - 1
+"""The leader of a mirror's partition answers where its log ends: see `HostedPartition.end_offset_for_epoch`."""
+
+
 class SourceFetcher:
     """Fetches from one broker."""
 
@@ -366,7 +370,9 @@ class SourceFetcher:
         asked, self._lookups = self._lookups, {}
         topics: dict[str, OffsetForLeaderTopic] = {}
         for (topic, index), lookup in asked.items():
-            wanted = OffsetForLeaderPartition(index, lookup.leader_epoch, lookup.leader_epoch)
+            hosted = self._owner.replicas.hosted.get(TopicPartition(topic, index))
+            is_mirror = hosted is not None and hosted.machine.is_mirror  # then its leader's epoch is none of the log
+            wanted = OffsetForLeaderPartition(index, lookup.leader_epoch, LATEST_EPOCH if is_mirror else lookup.leader_epoch)
             topics.setdefault(topic, OffsetForLeaderTopic(topic, [])).partitions.append(wanted)
         self._is_looking_up = True
         message = OffsetForLeaderEpochRequest(self._owner.broker_id, list(topics.values()))

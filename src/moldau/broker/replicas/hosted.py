@@ -107,6 +107,20 @@ class HostedPartition:
         """
         return self.machine.term_offset > self.log.high_watermark
 
+    @property
+    def newest_epoch(self) -> int:
+        """The leader epoch at the end of the log: of a mirror's partition that of its last batch, -1 without any."""
+        return self.log.latest_epoch if self.machine.is_mirror else self.machine.leader_epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """As that of the log. A mirror's leader may have fewer epochs than another replica, or a consumer that read from an earlier leader:
+        of an epoch after its last one its answer is where its log ends.
+        """
+        log = self.log
+        if self.machine.is_mirror and self.is_led and epoch > log.latest_epoch:
+            return (epoch if log.latest_epoch < 0 else log.latest_epoch), log.log_end_offset
+        return log.end_offset_for_epoch(epoch)
+
     def advanced(self) -> bool:
         """The machine's offsets may have moved: show records up to its high watermark, then open the gate. Whether more is visible."""
         log = self.log

@@ -7,6 +7,7 @@ alone: its machine stays, so that epochs are still compared, and `retry_full` tr
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from moldau.broker.replicas.appends import AppendBugError, AppendPipeline
@@ -20,9 +21,11 @@ from moldau.broker.replicas.partition_events import (
     DirectoryFailed,
     EndPermits,
     FailAppends,
+    KeepEpochs,
     LeadEpoch,
     LeadershipLost,
     Level,
+    LogTruncated,
     OpenedLogOffsets,
     PartitionEffect,
     PartitionEvent,
@@ -35,7 +38,7 @@ from moldau.broker.replicas.partition_events import (
 )
 from moldau.broker.replicas.rules import TopicSettings
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, StorageError
-from moldau.model.identity import TopicPartition
+from moldau.model.identity import LogCut, TopicPartition
 from moldau.model.steps import UNFINISHED, Steps
 from moldau.model.value import Value
 from moldau.ports.probe import reached
@@ -59,6 +62,9 @@ class LeaderState(Value):
     version: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    is_mirror: bool = False
+    cut: LogCut | None = None
+    """What the log must not have when this broker begins to lead."""
 
 
 class FollowerState(Value):
@@ -68,6 +74,7 @@ class FollowerState(Value):
     version: int
     replicas: tuple[int, ...]
     leader_id: int
+    is_mirror: bool = False
 
 
 class _Offline(Value):
@@ -284,7 +291,11 @@ class ReplicaManager:
                 self._unfollow(topic_partition)
                 machine, settings = hosted.machine, TopicSettings(hosted.log.config, hosted.rules, hosted.limits)
                 known = machine.leader_epoch, machine.state_version, machine.replicas
-                state = LeaderState(*known, machine.isr) if hosted.is_led else FollowerState(*known, machine.leader_id)
+                state: LeaderState | FollowerState
+                if hosted.is_led:  # its log was truncated to the cut when the term began
+                    state = LeaderState(*known, machine.isr, machine.is_mirror)
+                else:
+                    state = FollowerState(*known, machine.leader_id, machine.is_mirror)
                 self._offline[topic_partition] = _Offline(machine, state, hosted.topic_id, settings)
                 self._end(hosted, DirectoryFailed(StorageError("the partition went offline", path=path)))
         if self._replication is not None:
@@ -297,7 +308,8 @@ class ReplicaManager:
         successor = self.hosted[hosted.topic_partition] = hosted.with_log(log)
         if hosted.is_led:
             self._resign(hosted)
-            log.lead_epoch(hosted.machine.leader_epoch)
+            if not hosted.machine.is_mirror:
+                log.lead_epoch(hosted.machine.leader_epoch)
             successor.lead()
             self.partitions.add(successor)
             if successor.is_internal:
@@ -353,6 +365,8 @@ class ReplicaManager:
             is_new_term = True
         else:
             epoch_before = hosted.machine.leader_epoch
+            if isinstance(state, LeaderState) and state.cut is not None and state.epoch > epoch_before:
+                self._cut_hosted(hosted, state.cut)
             self._carry_out(hosted, hosted.machine.step(_event(state, None, self._clock)))
             is_new_term = not was_led or hosted.machine.leader_epoch > epoch_before
         if isinstance(state, LeaderState):
@@ -391,6 +405,8 @@ class ReplicaManager:
             self.logs.decide_high_watermark(topic_partition, is_replicated=len(state.replicas) > 1)
             if settings.shows_flushed:
                 self.logs.flush_recovered(log)
+            if isinstance(state, LeaderState) and state.cut is not None and machine.takes(state.epoch, state.version):
+                self._cut(log, state.cut)
             machine.step(SessionDoubted(self.in_doubt))
             opened = OpenedLogOffsets(log.log_end_offset, log.flushed_offset, log.high_watermark)
             effects = machine.step(_event(state, opened, self._clock))
@@ -406,6 +422,36 @@ class ReplicaManager:
         self.hosted[topic_partition] = hosted
         self._flush_interval(settings.log.flush_ms)
         return hosted
+
+    def _cut_hosted(self, hosted: HostedPartition, cut: LogCut) -> None:
+        """Truncate the log of a replica that is about to begin a term as leader. Nothing is fetched or acknowledged meanwhile."""
+        log = hosted.log
+        if log.end_up_to_epoch(cut.epoch) <= cut.offset:
+            return
+        self._unfollow(hosted.topic_partition)
+        if hosted.is_led:
+            error = PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{hosted.topic_partition}: its log is truncated to offset {cut.offset}")
+            effects = hosted.machine.step(LeadershipLost(error))
+            self._resign(hosted)
+            self._carry_out(hosted, effects)
+        self._cut(log, cut)
+        self._carry_out(hosted, hosted.machine.step(LogTruncated(log.log_end_offset, log.start_offset)))
+
+    def _cut(self, log: "PartitionLog", cut: LogCut) -> None:
+        """Truncate a log if it has more than a cut allows. The checkpoints on disk are lowered first: see `follower_log`."""
+        if log.end_up_to_epoch(cut.epoch) > cut.offset:
+            reached("cluster: a leader truncated its log to a cut")
+            _LOG.warning(
+                "log truncated to where it was cut when its mirror was promoted: partition=%s end_offset=%d cut_epoch=%d cut_offset=%d",
+                log.topic_partition,
+                log.log_end_offset,
+                *cut,
+            )
+            try:
+                log.truncate_to(cut.offset, partial(self.logs.lower_checkpoints, log.topic_partition))
+            except StorageError as error:
+                self.logs.storage_failed(log.topic_partition, error)
+                raise
 
     def _follow(self, hosted: HostedPartition, leader_id: int) -> None:
         """Fetch from a leader, or not at all while there is none."""
@@ -444,6 +490,8 @@ class ReplicaManager:
             match effect:
                 case LeadEpoch(epoch):
                     hosted.log.lead_epoch(epoch)
+                case KeepEpochs():
+                    hosted.log.truncate_to(hosted.log.log_end_offset)  # ends an own term, as in `_follow`
                 case FailAppends(error, level):
                     if hosted.gate is not None:
                         hosted.gate.fail(error, level)
@@ -461,5 +509,5 @@ class ReplicaManager:
 def _event(state: LeaderState | FollowerState, opened: OpenedLogOffsets | None, clock: "Clock") -> BecomeLeader | BecomeFollower:
     if isinstance(state, LeaderState):
         now_s = clock.monotonic() if len(state.replicas) > 1 else 0.0  # only who has followers asks when the term began
-        return BecomeLeader(state.epoch, state.version, state.replicas, state.isr, opened, now_s)
-    return BecomeFollower(state.epoch, state.version, state.replicas, state.leader_id, opened)
+        return BecomeLeader(state.epoch, state.version, state.replicas, state.isr, opened, now_s, state.is_mirror)
+    return BecomeFollower(state.epoch, state.version, state.replicas, state.leader_id, opened, state.is_mirror)

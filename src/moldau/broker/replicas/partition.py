@@ -30,6 +30,8 @@ Rules:
   (KIP-966): otherwise the last replica in sync could be lost with records that consumers have read.
 * A follower's progress counts for one leader epoch only, and is dropped when the replica leaves the assignment or the in-sync set: it
   may come back empty.
+* The leader of a mirror's partition begins no epoch in its log. Its leader epoch counts elections here, the epochs in the log are the
+  source's, and neither says anything of the other.
 """
 
 from typing import assert_never
@@ -43,6 +45,7 @@ from moldau.broker.replicas.partition_events import (
     EndPermits,
     FailAppends,
     IsrSettled,
+    KeepEpochs,
     LeadEpoch,
     LeaderHighWatermark,
     LeadershipLost,
@@ -88,6 +91,7 @@ class Partition:
         "followers",
         "high_watermark",
         "in_doubt",
+        "is_mirror",
         "is_sole",
         "isr",
         "leader_epoch",
@@ -133,6 +137,8 @@ class Partition:
         self.is_sole = False
         """Whether this leader is the whole of the maximal in-sync set, and that is enough: what is written is replicated."""
         self.effective_minimum = 1
+        self.is_mirror = False
+        """Whether the partition is a mirror's: only the mirror appends to it."""
 
     def step(self, event: PartitionEvent) -> list[PartitionEffect]:
         """Carry out `event`; what is to be done now, in this order. StaleEpochError, with nothing changed."""
@@ -224,6 +230,11 @@ class Partition:
         if acks == ACKS_ALL and len(self.isr) < self.effective_minimum:
             raise errors.not_enough(self, ErrorCode.NOT_ENOUGH_REPLICAS)
 
+    def takes(self, epoch: int, version: int) -> bool:
+        """Whether a state of the controller is newer than the one known here."""
+        known, sent = (self.leader_epoch, self.state_version), (epoch, version)
+        return sent > known or (sent == known and self.role is ReplicaRole.OFFLINE)
+
     def check_follower(self, broker_id: int) -> None:
         """Whether that broker follows this one. PeerError: NOT_LEADER_OR_FOLLOWER."""
         self._check_leads()
@@ -265,7 +276,7 @@ class Partition:
         if before is not ReplicaRole.LEADER or event.epoch > self.leader_epoch:
             self.followers.clear()
             self.term_offset, self.term_s = self.log_end_offset, event.now_s
-            effects.append(LeadEpoch(event.epoch))
+            effects.append(KeepEpochs() if event.is_mirror else LeadEpoch(event.epoch))
         else:
             self._drop_leavers(event.replicas, event.isr)
         self.role = ReplicaRole.LEADER
@@ -388,6 +399,7 @@ class Partition:
 
     def _take(self, event: BecomeLeader | BecomeFollower) -> None:
         self.leader_epoch, self.state_version, self.replicas = event.epoch, event.version, event.replicas
+        self.is_mirror = event.is_mirror
         self.proposed_isr = None
         self._derive()
 
@@ -442,8 +454,7 @@ class Partition:
             raise PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: broker {self.broker_id} does not lead it")
 
     def _check_newer(self, event: BecomeLeader | BecomeFollower) -> None:
-        known, sent = (self.leader_epoch, self.state_version), (event.epoch, event.version)
-        if sent < known or (sent == known and self.role is not ReplicaRole.OFFLINE):
+        if not self.takes(event.epoch, event.version):
             raise errors.stale(self, event)
 
     def _bug(self, what: object) -> AssertionError:

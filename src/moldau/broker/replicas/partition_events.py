@@ -74,6 +74,7 @@ class BecomeLeader(Value):
     """With an OFFLINE replica, and only there."""
     now_s: float = 0.0
     """Monotonic time."""
+    is_mirror: bool = False
 
 
 class BecomeFollower(Value):
@@ -85,6 +86,7 @@ class BecomeFollower(Value):
     leader_id: int
     opened: OpenedLogOffsets | None = None
     """With an OFFLINE replica, and only there."""
+    is_mirror: bool = False
 
 
 class ProposeIsr(Value):
@@ -166,6 +168,10 @@ class LeadEpoch(Value):
     epoch: int
 
 
+class KeepEpochs(Value):
+    """Begin no term in the log, and end one that has no record: it is a mirror's, and its batches bring their epochs."""
+
+
 class FailAppends(Value):
     """Fail the appends that wait for `level`, alone or with others; all that wait if it is WRITTEN."""
 
@@ -187,4 +193,4 @@ class EndPermits(Value):
     """Permissions to append without asking `check_acks` end."""
 
 
-PartitionEffect = LeadEpoch | FailAppends | ShowUpTo | WakeFetches | EndPermits
+PartitionEffect = LeadEpoch | KeepEpochs | FailAppends | ShowUpTo | WakeFetches | EndPermits

@@ -15,6 +15,7 @@ from moldau.cluster.controller.planning import Planner
 from moldau.cluster.controller.requests import (
     AlterConfig,
     AlteredConfig,
+    AlterMirrors,
     AlterReassignments,
     CreateTopics,
     DeleteTopics,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from moldau.cluster.controller.configs import ConfigChanges
     from moldau.cluster.controller.deletions import TopicDeletions
     from moldau.cluster.controller.leadership import Leadership
+    from moldau.cluster.controller.mirrors import MirrorChanges
     from moldau.cluster.controller.notifications import Notifications
     from moldau.cluster.controller.reassignments import Reassignments
     from moldau.cluster.controller.suspicion import SuspicionElections
@@ -110,6 +112,8 @@ class ClusterChanges:
                 self._moves().alter(request, partial(self._outbox.answer, asked.ticket))
             case ListReassignments() as request:
                 self._moves().list_ongoing(asked.ticket, request)
+            case AlterMirrors() as request:
+                self._mirror_changes().alter(asked.ticket, request)
             case _:
                 assert_never(asked.request)
 
@@ -155,6 +159,11 @@ class ClusterChanges:
                 again=self._check_moves_again,
             )
         return self._reassignments
+
+    def _mirror_changes(self) -> "MirrorChanges":
+        from moldau.cluster.controller.mirrors import MirrorChanges
+
+        return MirrorChanges(self._image, self._outbox, self._elections, self._broadcast.epoch)
 
     def _moved(self) -> None:
         if self._admin_nodes is not None:

@@ -24,6 +24,7 @@ from moldau.cluster.store import WriteResult
 from moldau.cluster.znodes import MalformedNodeError
 from moldau.model.config import (
     BROKER,
+    MIRROR_SOURCE,
     TOPIC,
     BrokerConfig,
     ConfigDefinition,
@@ -184,6 +185,7 @@ def edited(config: BrokerConfig, request: AlterConfig, before: Mapping[str, str]
         check_text(values, config)
     else:
         check_topic(values, config)
+        _check_source(resource.topic, before, values)
         check_change(config, resource.topic, config.topic(before), config.topic(values))
     return {name: format_value(definition, parse_value(definition, values[name])) or "" for name, definition in _named(resource, values)}
 
@@ -225,6 +227,16 @@ def _list_definition(resource: ConfigTarget, name: str) -> ConfigDefinition:
     if definition.type is not ConfigType.LIST:
         raise InvalidConfigError(f"{name} is no list: nothing can be appended to it or subtracted from it", name)
     return definition
+
+
+def _check_source(topic: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Whether a topic is a mirror is in the states of its partitions too, which this change does not write."""
+    if before.get(MIRROR_SOURCE, "") != after.get(MIRROR_SOURCE, ""):
+        raise InvalidConfigError(
+            f"topic '{topic}': {MIRROR_SOURCE} is set when a topic is created, and cannot be altered; a mirror ends with"
+            f" `moldau mirror promote`",
+            MIRROR_SOURCE,
+        )
 
 
 def _check_broker(values: Mapping[str, str], *, for_all: bool) -> None:

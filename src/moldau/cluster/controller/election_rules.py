@@ -124,7 +124,8 @@ def elect(
         if leader == NO_LEADER == state.leader and (isr, elr) == (state.isr, state.elr):
             return None
     epoch = max(state.leader_epoch, floor) + 1
-    return PartitionState(leader, epoch, isr, controller_epoch, live.get(leader, 0), elr, last_known_elr)
+    mirrored = state.is_mirror, state.cut
+    return PartitionState(leader, epoch, isr, controller_epoch, live.get(leader, 0), elr, last_known_elr, (), *mirrored)
 
 
 _Elected = tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]

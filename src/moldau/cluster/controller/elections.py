@@ -265,7 +265,7 @@ class _Run:
                     reached("cluster: an eligible replica was elected")
                 elif state.leader < 0 <= before.leader:
                     reached("cluster: a partition lost its last leader")
-                self._raised += floor > before.leader_epoch
+                self._raised += floor > before.leader_epoch and not before.is_mirror  # whose log has the epochs of its source
                 moved.append(_ElectedLeader(topic, index, topic.next(index, state)))
         if moved:
             changes = [topic.change(index, after) for topic, index, after in moved]

@@ -75,9 +75,8 @@ class TopicImage:
         """A partition has a state, written at this version of its node."""
         if self.partitions[index] is None:
             self.missing -= 1
-        self.partitions[index] = PartitionInfo(
-            index, state.leader, state.leader_epoch, state.isr, self.replicas[index], version, state.elr, state.last_known_elr
-        )
+        of_state = state.elr, state.last_known_elr, state.is_mirror, state.cut
+        self.partitions[index] = PartitionInfo(index, state.leader, state.leader_epoch, state.isr, self.replicas[index], version, *of_state)
         self._incarnations[index] = state.leader_broker_epoch
         if state.joined:
             self._joined[index] = state.joined
@@ -116,7 +115,8 @@ class TopicImage:
         info = self.info(index)
         incarnation, joined = self._incarnations[index], self._joined.get(index, ())
         lists = info.elr, info.last_known_elr
-        return PartitionState(info.leader, info.leader_epoch, info.isr, controller_epoch, incarnation, *lists, joined)
+        mirrored = info.is_mirror, info.cut
+        return PartitionState(info.leader, info.leader_epoch, info.isr, controller_epoch, incarnation, *lists, joined, *mirrored)
 
     def info(self, index: int) -> PartitionInfo:
         """What brokers receive of a partition that has a state."""

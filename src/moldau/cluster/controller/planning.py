@@ -10,9 +10,9 @@ from types import MappingProxyType
 from moldau.cluster.controller.events import Outbox
 from moldau.cluster.controller.image import ClusterImage, TopicImage
 from moldau.cluster.controller.requests import USE_DEFAULT, CreateTopics, DeletedTopic, GrowthSpec, PlannedTopic, TopicChoice, TopicSpec
-from moldau.cluster.internal_topics import INTERNAL, check_unprotected, internal_topic_spec
+from moldau.cluster.internal_topics import INTERNAL, check_may_mirror, check_unprotected, internal_topic_spec
 from moldau.cluster.snapshot import twice
-from moldau.model.config import BrokerConfig, InvalidConfigError, check_topic, format_value, parse_value, topic_definition
+from moldau.model.config import MIRROR_SOURCE, BrokerConfig, InvalidConfigError, check_topic, format_value, parse_value, topic_definition
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.topic_names import check_name
 
@@ -214,6 +214,8 @@ class Planner:
                 return PlannedTopic(spec.name, spec.topic_id, replicas, _given(spec), spec.first_epochs or {})
             if spec.name in INTERNAL:
                 spec = self._internal(spec)
+                if dict(spec.configs).get(MIRROR_SOURCE):
+                    check_may_mirror(spec.name)
             replicas = self._replicas_by_hand(spec) if spec.assignments else self._replicas(spec)
             configs = self._checked_configs(spec)
             taken.take(spec.name)

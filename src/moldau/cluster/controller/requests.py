@@ -174,6 +174,27 @@ class OngoingReassignment(NamedTuple):
     removing: tuple[int, ...]
 
 
+class AlteredMirror(NamedTuple):
+    """What a partition is to be: a mirror's or not, with what its log must not have then.
+
+    Its leader epoch becomes later than `epoch`, also without a cut (`cut_offset` -1).
+    """
+
+    is_mirror: bool
+    epoch: int = -1
+    cut_offset: int = -1
+
+
+class AlterMirrors(NamedTuple):
+    """Make partitions those of a mirror, or promote them. Answer by partition: None or PeerError.
+
+    `sources`: the value of `mirror.source` of topics that become mirrors.
+    """
+
+    partitions: Mapping[TopicPartition, AlteredMirror]
+    sources: Mapping[str, str]
+
+
 Request = (
     CreateTopics
     | GrowTopics
@@ -184,4 +205,5 @@ Request = (
     | ReportLeader
     | AlterReassignments
     | ListReassignments
+    | AlterMirrors
 )

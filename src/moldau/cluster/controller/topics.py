@@ -8,7 +8,7 @@ Requests for one topic are carried out one after the other, those for different 
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -26,7 +26,8 @@ from moldau.cluster.controller.requests import CreateTopics, GrowthSpec, GrowTop
 from moldau.cluster.queries import FoundTopic, TopicNodes
 from moldau.cluster.snapshot import twice, unknown_topic
 from moldau.cluster.store import TopicChanged, TopicsChanged, WriteResult
-from moldau.cluster.znodes import PartitionState
+from moldau.cluster.znodes import MalformedNodeError, PartitionState
+from moldau.model.config import MIRROR_SOURCE
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.ports.coordination import NodeExistsError
@@ -224,15 +225,16 @@ class TopicChanges:
             self._elections.run(changed)
 
     def _first_state(self, plan: PlannedTopic, index: int) -> PartitionState:
-        return self._state(plan.replicas[index], (plan.first_epochs or {}).get(index, 0))
+        epoch = (plan.first_epochs or {}).get(index, 0)
+        return self._state(plan.replicas[index], epoch, is_mirror=bool(plan.configs.get(MIRROR_SOURCE)))
 
-    def _state(self, replicas: Replicas, leader_epoch: int = 0) -> PartitionState:
+    def _state(self, replicas: Replicas, leader_epoch: int, *, is_mirror: bool) -> PartitionState:
         live = self._image.live
         in_sync = tuple(replica for replica in replicas if replica in live)
         if not in_sync:
-            return PartitionState(NO_LEADER, leader_epoch, tuple(replicas), self._broadcast.epoch)
+            return PartitionState(NO_LEADER, leader_epoch, tuple(replicas), self._broadcast.epoch, is_mirror=is_mirror)
         leader = next((replica for replica in in_sync if replica not in self._image.shutting_down), in_sync[0])
-        return PartitionState(leader, leader_epoch, in_sync, self._broadcast.epoch, live[leader])
+        return PartitionState(leader, leader_epoch, in_sync, self._broadcast.epoch, live[leader], is_mirror=is_mirror)
 
     def _write_states(
         self, topic: TopicImage, state_of: Callable[[int], PartitionState], then: Callable[[CoordinationError | None], object]
@@ -412,10 +414,25 @@ class TopicChanges:
             led = [LedPartition(topic.name, topic.topic_id, topic.info(index), True) for index in unsent]
             self._announce([topic], led, lambda: then(None))
 
-        def first_state(index: int) -> PartitionState:
-            return self._state(topic.replicas[index], floors.get(TopicPartition(topic.name, index), -1) + 1)
+        def first_state(index: int, *, is_mirror: bool) -> PartitionState:
+            epoch = floors.get(TopicPartition(topic.name, index), -1) + 1
+            return self._state(topic.replicas[index], epoch, is_mirror=is_mirror)
 
-        self._write_states(topic, first_state, written)
+        def configs_read(found: Mapping[str, dict[str, str] | MalformedNodeError] | CoordinationError) -> None:
+            if isinstance(found, CoordinationError):
+                written(found)
+                return
+            values = found.get(topic.name, {})
+            if isinstance(values, MalformedNodeError):
+                is_mirror = any(info is not None and info.is_mirror for info in topic.partitions)
+            else:
+                is_mirror = bool(values.get(MIRROR_SOURCE))
+            self._write_states(topic, partial(first_state, is_mirror=is_mirror), written)
+
+        if topic.missing:
+            self._outbox.read(queries.topic_configs([topic.name]), configs_read)
+        else:
+            written(None)
 
     def _end(self, outcomes: Outcomes, name: str, outcome: PlannedTopic | PeerError | None) -> None:
         """What was done for a topic has ended."""

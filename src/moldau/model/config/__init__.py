@@ -28,10 +28,11 @@ from moldau.model.config.store import (
     topic_definition,
 )
 from moldau.model.config.tables import BROKER
-from moldau.model.config.tables.topic import TOPIC
+from moldau.model.config.tables.topic import MIRROR_SOURCE, TOPIC
 
 __all__ = [
     "BROKER",
+    "MIRROR_SOURCE",
     "TOPIC",
     "BrokerConfig",
     "ConfigDefinition",

@@ -14,7 +14,7 @@ from moldau.model.errors import ProtocolError
 from moldau.model.steps import UNFINISHED, Pause, drain
 from moldau.protocol.codec.primitives import NO_BOUND
 from moldau.protocol.fast import writing
-from moldau.protocol.fast.cursor import FIRST_FLEXIBLE, ProduceCursor
+from moldau.protocol.fast.cursor import FIRST_FLEXIBLE, FrameCursor, ProduceCursor
 from moldau.protocol.fast.writing import LeaderEndpoint
 
 FIRST_WITH_TOPIC_IDS = 13
@@ -173,6 +173,8 @@ class ProduceFrame(NamedTuple):
     acks: int
     timeout_ms: int
     topics: list[tuple[bytes, list[tuple[int, memoryview | None]]]]
+    mirror: str | None = None
+    """The mirror that sends it, by a tagged field of ours."""
 
 
 _new_tuple = tuple.__new__
@@ -185,6 +187,7 @@ _unpack_head = Struct(">hhiih").unpack_from  # null id (-1), acks, timeout, topi
 _unpack_partition = Struct(">iii").unpack_from  # partitions (1), index, length of the records
 _unpack_flexible_head = Struct(">BhiBB").unpack_from  # null id (0), acks, timeout, topics (2), length of the name + 1
 _unpack_flexible_partition = Struct(">Bi").unpack_from  # partitions (2), index
+_MIRROR = 10000  # the tag
 _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
 
 
@@ -249,7 +252,7 @@ def _one_partition_flexible(view: memoryview, position: int, version: int) -> Pr
     stop = start + size - 1
     if size == 0 or view[stop:] != _NO_TAGS:
         return None
-    frame: ProduceFrame = _new_tuple(ProduceFrame, (None, acks, timeout_ms, [(topic, [(index, view[start:stop])])]))
+    frame: ProduceFrame = _new_tuple(ProduceFrame, (None, acks, timeout_ms, [(topic, [(index, view[start:stop])])], None))
     return frame
 
 
@@ -265,7 +268,7 @@ def _one_partition(view: memoryview, position: int) -> ProduceFrame | None:
     start = stop + 12
     if partitions != 1 or size < 0 or start + size != len(view) or not topic.isascii():
         return None
-    frame: ProduceFrame = _new_tuple(ProduceFrame, (None, acks, timeout_ms, [(topic, [(index, view[start:])])]))
+    frame: ProduceFrame = _new_tuple(ProduceFrame, (None, acks, timeout_ms, [(topic, [(index, view[start:])])], None))
     return frame
 
 
@@ -302,6 +305,17 @@ def _read(cursor: ProduceCursor, *, by_id: bool) -> Generator[Pause, None, Produ
         if not left:
             left = PARTITIONS_AT_ONCE
             yield UNFINISHED
-    cursor.tags()
+    tagged = _Tagged()
+    cursor.tags({_MIRROR: tagged.read_mirror})
     cursor.end("Produce request")
-    return ProduceFrame(transactional_id, acks, timeout_ms, topics)
+    return ProduceFrame(transactional_id, acks, timeout_ms, topics, tagged.mirror)
+
+
+class _Tagged:
+    __slots__ = ("mirror",)
+
+    def __init__(self) -> None:
+        self.mirror: str | None = None
+
+    def read_mirror(self, cursor: FrameCursor) -> None:
+        self.mirror = cursor.nullable_string()

@@ -15,7 +15,15 @@ Tagged fields from number 10000 on are ours, and skipped by any other reader: wh
 from typing import ClassVar
 
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.codec.fields import array, boolean, int8, int16, int32, int64, message, string, uuid
+from moldau.protocol.codec.fields import array, boolean, int8, int16, int32, int64, message, string, struct, uuid
+
+
+@message
+class LogCut:
+    """Ours: no record of this epoch or an earlier one is in the log at that offset or after it."""
+
+    epoch: int = int32("0+", -1)
+    offset: int = int64("0+", -1)
 
 
 @message
@@ -37,6 +45,9 @@ class LeaderAndIsrPartitionState:
     elr: list[int] = array(int32, "4+", tag=10000, ignorable=True)
     """Eligible leader replicas (KIP-966)."""
     last_known_elr: list[int] = array(int32, "4+", tag=10001, ignorable=True)
+    is_mirror: bool = boolean("4+", tag=10002, ignorable=True)
+    cut: LogCut | None = struct(LogCut, "4+", tag=10003, ignorable=True)
+    """What the log must not have; null for nothing."""
 
 
 @message
@@ -204,6 +215,8 @@ class UpdateMetadataPartitionState:
     elr: list[int] = array(int32, "6+", tag=10000, ignorable=True)
     """Eligible leader replicas (KIP-966)."""
     last_known_elr: list[int] = array(int32, "6+", tag=10001, ignorable=True)
+    is_mirror: bool = boolean("6+", tag=10002, ignorable=True)
+    cut: LogCut | None = struct(LogCut, "6+", tag=10003, ignorable=True)
 
 
 @message

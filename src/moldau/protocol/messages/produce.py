@@ -37,6 +37,8 @@ class ProduceRequest:
     acks: int = int16("0+")
     timeout_ms: int = int32("0+")
     topic_data: list[TopicProduceData] = array(TopicProduceData, "0+")
+    mirror: str | None = string("9+", None, nullable="9+", tag=10000, ignorable=True)
+    """Ours: name of the mirror whose source the batches are from; they are stored as they are."""
 
 
 @message

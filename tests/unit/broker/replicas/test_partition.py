@@ -109,6 +109,16 @@ class TestBecomeLeader:
         assert (partition.role, partition.leader_epoch, partition.leader_id, partition.state_version) == (ReplicaRole.LEADER, 5, 1, 50)
         assert offsets(partition) == (10, 6, 4, 4)
 
+    def test_a_mirrors_partition_begins_no_epoch_in_its_log(self) -> None:
+        for partition in (offline(), follower()):
+            opened = OPENED if partition.role is ReplicaRole.OFFLINE else None
+            assert step(partition, BecomeLeader(6, 51, REPLICAS, REPLICAS, opened, is_mirror=True))[0] == "KeepEpochs"
+            assert partition.is_mirror
+            assert step(partition, BecomeLeader(7, 52, REPLICAS, REPLICAS))[0] == "LeadEpoch 7"
+            assert not partition.is_mirror
+            step(partition, BecomeFollower(8, 53, REPLICAS, 2, is_mirror=True))
+            assert partition.is_mirror
+
     def test_alone_in_sync_it_has_committed_all_that_it_has(self) -> None:
         partition = offline()
         assert step(partition, BecomeLeader(5, 50, REPLICAS, (1,), OPENED)) == ["LeadEpoch 5", "ShowUpTo 10"]

@@ -310,7 +310,7 @@ class Fetch:
             high_watermark = log.high_watermark
             stable_offset = log.last_stable_offset if log.unsettled else high_watermark
             if want.last_fetched_epoch >= 0:
-                epoch, end_offset = log.end_offset_for_epoch(want.last_fetched_epoch)
+                epoch, end_offset = partition.end_offset_for_epoch(want.last_fetched_epoch)
                 if epoch < 0 or end_offset < 0:
                     raise _not_in_log(partition, f"epoch {want.last_fetched_epoch}")
                 if epoch < want.last_fetched_epoch or end_offset < offset:

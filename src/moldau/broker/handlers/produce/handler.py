@@ -134,7 +134,11 @@ class ProduceHandler:
             self._handle_long(work, frame, body, version, correlation_id)
             return
         operation: ProduceOperation
-        if request.transactional_id is None:
+        if request.mirror is not None:
+            from moldau.broker.handlers.produce.mirrored import MirrorProduce
+
+            operation = MirrorProduce(broker, exchange.holder.channel, request, version, correlation_id)
+        elif request.transactional_id is None:
             operation = ProduceOperation(broker, exchange.holder.channel, request, version, correlation_id)
         else:
             from moldau.broker.handlers.produce.transactional import TransactionalProduce

@@ -121,7 +121,10 @@ class LongProduce:
         try:
             request = yield from self._long.decoded(self._decode)
             self._long.keep(len(request.topics) + sum(len(partitions) for _, partitions in request.topics))
-            yield from self._append(request) if request.transactional_id is None else self._append_transactional(request)
+            if request.mirror is not None or request.transactional_id is None:
+                yield from self._append(request)
+            else:
+                yield from self._append_transactional(request)
             operation = self.operation
             if operation.acks == ACKS_NONE:
                 reason = operation.first_error
@@ -146,9 +149,12 @@ class LongProduce:
 
     def _append(self, request: "ProduceFrame") -> Generator[Pause, None, None]:
         broker = self._broker
-        operation = self.operation = ProduceOperation(
-            broker, self._source.channel, request, self._version, self._correlation_id, is_kept=True
-        )
+        kind = ProduceOperation
+        if request.mirror is not None:
+            from moldau.broker.handlers.produce.mirrored import MirrorProduce
+
+            kind = MirrorProduce
+        operation = self.operation = kind(broker, self._source.channel, request, self._version, self._correlation_id, is_kept=True)
         for topic, partitions in request.topics:
             parts: list[ProducePart] = []
             operation.topics.append((topic, parts))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.handlers.current_leaders import PRODUCE_FIRST, named
-from moldau.broker.handlers.produce.validation import check_segment, header_of_refused, prepare
+from moldau.broker.handlers.produce.validation import check_no_mirror, check_segment, header_of_refused, prepare
 from moldau.broker.replicas.append_batch import AppendBatch
 from moldau.broker.replicas.appends import ACKS_NONE
 from moldau.broker.replicas.partition import ACKS_ALL
@@ -235,7 +235,7 @@ class ProduceOperation:
             partition = broker.partitions_of(topic, by_id=self._by_id).get(part.index)
             if partition is None:
                 self._authorize_missing(topic)
-                self._note_early(topic, part.index, header_of_refused(records, broker.config.int("message.max.bytes")), now_ms)
+                self._note_missing(topic, part.index, records, now_ms)
                 raise broker.missing_partition(topic, part.index, by_id=self._by_id)
             self._authorize(partition.topic_partition.topic)
             part.partition = partition
@@ -243,28 +243,35 @@ class ProduceOperation:
                 partition.machine.check_acks(acks)
             except PeerError as error:
                 if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
-                    self._note_refused(partition, header_of_refused(records, partition.limits.max_message_bytes), now_ms)
+                    self._note_refused(partition, records, now_ms)
                 raise
-            part.records, part.header, part.walk = prepare(
-                broker.batch_walks,
-                partition,
-                records,
-                self.version,
-                now_ms,
-                transactional=self.transactional_id is not None,
-                is_kept=self._is_kept,
-            )
+            self._accept(part, records, now_ms)
         except PeerError as error:
             part.error = error.with_traceback(None)  # whose frames refer to the part
+
+    def _accept(self, part: ProducePart, records: memoryview | None, now_ms: int) -> None:
+        """Check the batch for a partition that takes appends. PeerError."""
+        part.records, part.header, part.walk = prepare(
+            self._broker.batch_walks,
+            part.partition,
+            records,
+            self.version,
+            now_ms,
+            transactional=self.transactional_id is not None,
+            is_kept=self._is_kept,
+        )
 
     def _note_early(self, topic: bytes, index: int, header: "BatchHeader | None", now_ms: int) -> None:
         """The partition is not led here, as yet or any more."""
         if header is not None and len(topic) <= LENGTH_MAX:
             self._broker.replicas.early_batches.note(topic, index, header, now_ms)
 
-    @staticmethod
-    def _note_refused(partition: "HostedPartition", header: "BatchHeader | None", now_ms: int) -> None:
+    def _note_missing(self, topic: bytes, index: int, records: memoryview | None, now_ms: int) -> None:
+        self._note_early(topic, index, header_of_refused(records, self._broker.config.int("message.max.bytes")), now_ms)
+
+    def _note_refused(self, partition: "HostedPartition", records: memoryview | None, now_ms: int) -> None:
         """Too few replicas are in sync."""
+        header = header_of_refused(records, partition.limits.max_message_bytes)
         if header is not None:
             partition.log.note_refused(header.producer_id, header.producer_epoch, header.base_sequence, now_ms)
 
@@ -286,6 +293,7 @@ class ProduceOperation:
         if not part.partition.is_led:
             self._note_early(topic, part.index, part.header, self._broker.clock.time_ms())
             raise self._broker.missing_partition(topic, part.index, by_id=self._by_id)
+        check_no_mirror(part.partition)
         check_segment(part.partition, len(part.records))
 
 

@@ -36,6 +36,7 @@ def prepare(
     """
     if partition.is_internal:
         raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition} is internal: no client may write to it")
+    check_no_mirror(partition)
     if records is None:
         raise PeerError(ErrorCode.INVALID_RECORD, f"{partition.topic_partition}: no record batch was sent for the partition")
     size = len(records)
@@ -79,6 +80,15 @@ def header_of_refused(records: memoryview | None, bytes_max: int) -> BatchHeader
         return check_batch(records)
     except PeerError:
         return None
+
+
+def check_no_mirror(partition: "HostedPartition") -> None:
+    """Clients may write to a partition. PeerError POLICY_VIOLATION for one that is a mirror's."""
+    if partition.machine.is_mirror:
+        raise PeerError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partition.topic_partition} is a mirror (mirror.source is set): only the mirror writes to it until `moldau mirror promote`",
+        )
 
 
 def check_segment(partition: "HostedPartition", size: int) -> None:

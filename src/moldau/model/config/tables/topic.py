@@ -4,6 +4,7 @@ from moldau.model.config.definition import DAY_MS, LONG_MAX, Synonym, boolean, d
 from moldau.model.config.validators import Between, OneOf, SomeOf, ThrottledReplicas, at_least
 
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+MIRROR_SOURCE = "mirror.source"
 NO_TIERED_STORAGE = "There is no tiered storage: the name is known so that tools which set or read it work."
 
 TOPIC = table(
@@ -168,6 +169,15 @@ TOPIC = table(
             "With acks=all, how many replicas must be in sync, at most all, to take a write; with fewer it fails with NOT_ENOUGH_REPLICAS.",
             allowed=at_least(1),
             synonyms=from_broker("min.insync.replicas"),
+        ),
+        string(
+            MIRROR_SOURCE,
+            "",
+            "What this topic is a mirror of: cluster id and topic id of the source. Given when the topic is created, and removed by "
+            "`moldau mirror promote`; it cannot be altered. While it is set, only the mirror writes to the topic, and records cannot be "
+            "deleted from it on request.",
+            own=True,
+            deviation="Kafka has no mirrors that keep offsets.",
         ),
         boolean(
             "preallocate",

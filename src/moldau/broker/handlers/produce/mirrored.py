@@ -1,0 +1,95 @@
+"""Produce by a mirror: whole batches of its source, stored as they are, with their offsets, leader epochs, times and producers.
+
+A request of this kind has a tagged field of ours. Each partition gets one batch or several, and takes them as a follower does: written at
+once, not staged, for no client has anything staged in a mirror's partition. The rest is as for any Produce: the level of acknowledgement,
+the gate, the answer, whose base offset is where the log ends. What the log has already is left out, so that to send batches again, or
+from two processes, changes nothing.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart
+from moldau.log.mirrored import new_batches
+from moldau.log.partition_log import AppendResult
+from moldau.model.errors import ErrorCode, PeerError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from moldau.broker.handlers.produce.operation import Services
+    from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.broker.security import Channel
+    from moldau.protocol.fast.produce import ProduceFrame
+    from moldau.protocol.records.header import BatchHeader
+
+
+class MirrorPart(ProducePart):
+    """The batches for one partition."""
+
+    __slots__ = ("before_holes",)
+
+    before_holes: "Callable[[], object]"
+    """Called before offsets are left out, as the source's log was compacted."""
+
+    def stage(self, now_ms: int) -> AppendResult:
+        """Write what the log does not have. PeerError with the log unchanged; StorageError, with some batches in the log perhaps."""
+        partition = self.partition
+        check_mirror(partition)
+        log = partition.log
+        self.records = new_batches(self.records, str(partition.topic_partition), log.log_end_offset)
+        if self.records:
+            try:
+                log.append_as_follower(self.records, now_ms, self.before_holes)
+            except StorageError:
+                if partition.machine.grew(log.log_end_offset):
+                    partition.advanced()
+                raise
+        end_offset = log.log_end_offset
+        return AppendResult(end_offset, end_offset - 1, -1, duplicate=not self.records)
+
+    def refused(self, now_ms: int) -> None:
+        """Its mirror sends it again; no client is to be held back."""
+
+
+class MirrorProduce(ProduceOperation):
+    """One request of a mirror."""
+
+    def __init__(
+        self, broker: "Services", channel: "Channel", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False
+    ) -> None:
+        super().__init__(broker, channel, request, version, correlation_id, is_kept=is_kept)
+        self._is_transactional = request.transactional_id is not None
+        self.transactional_id = None
+
+    def prepare_part(self, topic: bytes, index: int, records: memoryview | None, now_ms: int) -> ProducePart:
+        """Check the batches for one partition as far as they can be checked before they are written."""
+        part = MirrorPart(index)
+        self._prepare(part, topic, records, now_ms)
+        return part
+
+    def _accept(self, part: ProducePart, records: memoryview | None, now_ms: int) -> None:
+        where = part.partition.topic_partition
+        if self._is_transactional:
+            raise PeerError(ErrorCode.INVALID_REQUEST, f"{where}: a mirror's batches bring their transactions; it has no transactional id")
+        check_mirror(part.partition)
+        if not records:
+            raise PeerError(ErrorCode.INVALID_RECORD, f"{where}: no record batch was sent for the partition")
+        assert isinstance(part, MirrorPart)
+        part.records, part.before_holes = records, partial(self._broker.replicas.logs.note_holes, where)
+
+    def _check(self, topic: bytes, part: ProducePart) -> None:
+        if not part.partition.is_led:
+            raise self._broker.missing_partition(topic, part.index, by_id=self._by_id)
+
+    def _note_early(self, topic: bytes, index: int, header: "BatchHeader | None", now_ms: int) -> None:
+        """A mirror sends batches again itself."""
+
+    def _note_refused(self, partition: "HostedPartition", records: memoryview | None, now_ms: int) -> None:
+        """The same."""
+
+
+def check_mirror(partition: "HostedPartition") -> None:
+    """A mirror may write to a partition. PeerError INVALID_REQUEST for one that is no mirror's."""
+    if not partition.machine.is_mirror:
+        raise PeerError(ErrorCode.INVALID_REQUEST, f"{partition.topic_partition} is no mirror (mirror.source is not set), or none any more")
