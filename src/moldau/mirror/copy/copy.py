@@ -1,0 +1,197 @@
+"""The work of one process of a copy: each partition is read from where its log in the target ends.
+
+    given: end of the target's log ─> fetched ─> stored, the log ends later
+             ^                                      │
+             └──── any error of the partition: what was fetched of it is dropped
+
+That end is the position: there is no other state. Two processes that copy the same partition for a while change nothing: a batch that the
+target has is passed over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from moldau.client.partition_requests import EARLIEST, LATEST
+from moldau.mirror.copy.writer import REFUSALS, CopyWriter, Outlet
+from moldau.mirror.partitions import Halt, Position, SourcePartition
+from moldau.mirror.reading import last_epoch, list_offset
+from moldau.model.errors import ErrorCode, PeerError, WorldError
+from moldau.model.log_throttle import LogThrottle
+
+if TYPE_CHECKING:
+    from moldau.mirror.fetched import Fetched
+    from moldau.mirror.source import SourceReader
+    from moldau.model.identity import TopicPartition
+    from moldau.ports.clock import Clock
+    from moldau.wire.brokers import Brokers
+
+_LOG = logging.getLogger(__name__)
+
+ROOM_BYTES = 16 * 1024 * 1024
+"""Of what is fetched and not stored: beyond it nothing more is asked for."""
+BACK_OFF_FIRST_S, BACK_OFF_MAX_S = 0.1, 5.0
+CORRUPT_MAX = 3
+"""How often the target may find a batch damaged that the source has sent: then it is not the network's fault."""
+_LOGGED_EACH_S = 60.0
+_REASONS_LOGGED_MAX = 100
+
+
+class Given(NamedTuple):
+    """A partition that this process has: its place in the target, and where it begins if the target has nothing of it."""
+
+    target: "TopicPartition"
+    start: Callable[[], Awaitable[Position]]
+
+
+class _Part:
+    """A partition that this process has."""
+
+    __slots__ = ("corrupt", "failures", "given", "outlet", "partition", "stored")
+
+    def __init__(self, partition: SourcePartition, given: Given) -> None:
+        self.partition = partition
+        self.given = given
+        self.outlet: Outlet | None = None
+        """None until the target has said where it ends."""
+        self.stored = Position(0)
+        self.failures = 0
+        """Since something was stored."""
+        self.corrupt = 0
+
+
+class Copy:
+    """See the module. `halted` is called with a partition that stands still, and why."""
+
+    def __init__(
+        self,
+        mirror: str,
+        target: "Brokers",
+        clock: "Clock",
+        reader: Callable[[], "SourceReader"],
+        halted: Callable[[SourcePartition, Halt, str], object],
+    ) -> None:
+        self._target = target
+        self._clock = clock
+        self._reader = reader
+        self._halted = halted
+        self._writer = CopyWriter(target, mirror)
+        self._parts: dict[SourcePartition, _Part] = {}
+        self._held: dict[SourcePartition, None] = {}
+        self._size = 0
+        self._beginning: dict[SourcePartition, asyncio.Task[None]] = {}
+        self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
+
+    async def run(self) -> None:
+        """Copy, until it is cancelled."""
+        await self._writer.run()
+
+    async def give(self, partitions: Mapping[SourcePartition, Given]) -> None:
+        """This process has these now."""
+        for partition, given in partitions.items():
+            self._drop(partition)
+            part = self._parts[partition] = _Part(partition, given)
+            self._begin(part)
+
+    async def take_away(self, partitions: Iterable[SourcePartition]) -> None:
+        """This process does not have these any more."""
+        for partition in partitions:
+            self._drop(partition)
+
+    async def close(self) -> None:
+        """Copy no more."""
+        await self.take_away(list(self._parts))
+
+    def written(self) -> dict[SourcePartition, Position]:
+        """Where each partition is read next, as the target has it."""
+        return {partition: part.stored for partition, part in self._parts.items()}
+
+    # Taker
+
+    def take(self, partition: SourcePartition, fetched: "Fetched") -> bool:
+        """Send it."""
+        part = self._parts.get(partition)
+        if part is None or part.outlet is None:
+            return False
+        if fetched.batches:
+            self._size += len(fetched.records)
+            self._writer.add(part.outlet, fetched.records)
+        if self._size < ROOM_BYTES:
+            return True
+        self._held[partition] = None
+        return False
+
+    def halt(self, partition: SourcePartition, why: Halt, reason: str) -> None:
+        """What was fetched before is still stored."""
+        self._halted(partition, why, reason)
+
+    # Partitions
+
+    def _begin(self, part: _Part, delay_s: float = 0.0) -> None:
+        self._beginning[part.partition] = asyncio.ensure_future(self._follow(part, delay_s))
+
+    async def _follow(self, part: _Part, delay_s: float) -> None:
+        """Fetch a partition from where its log in the target ends."""
+        partition, target = part.partition, part.given.target
+        if delay_s:
+            await asyncio.sleep(delay_s)
+        try:
+            end = await list_offset(self._target, target, LATEST)
+            if end > await list_offset(self._target, target, EARLIEST):
+                position = Position(end, await last_epoch(self._target, target, end))
+            else:
+                position = await part.given.start() if end == 0 else Position(end)
+        except (PeerError, WorldError) as error:
+            self._failed(part, error)
+            return
+        part.stored = position
+        outlet = Outlet(target, lambda end, size: self._stored(part, end, size), lambda error, size: self._refused(part, error, size))
+        part.outlet = outlet
+        self._reader().follow(partition, position)
+
+    def _stored(self, part: _Part, end: int, size: int) -> None:
+        self._size -= size
+        part.stored = Position(end)
+        part.failures = part.corrupt = 0
+        if self._held and self._size < ROOM_BYTES:
+            held, self._held = self._held, {}
+            for partition in held:
+                self._reader().resume(partition)
+
+    def _refused(self, part: _Part, error: PeerError | WorldError, size: int) -> None:
+        self._size -= size
+        if self._parts.get(part.partition) is part:
+            self._failed(part, error)
+
+    def _failed(self, part: _Part, error: PeerError | WorldError) -> None:
+        """Begin again with what the target has, or stand still."""
+        partition = part.partition
+        self._reader().unfollow(partition)
+        self._held.pop(partition, None)
+        part.outlet = None
+        code = error.code if isinstance(error, PeerError) else None
+        part.corrupt += code is ErrorCode.CORRUPT_MESSAGE
+        if code in REFUSALS or part.corrupt >= CORRUPT_MAX:
+            why = Halt.POISONED if code is ErrorCode.CORRUPT_MESSAGE else Halt.REFUSED
+            _LOG.error("partition halts: %s: partition=%s reason=%s", why.value, partition, error)
+            self._drop(partition)
+            self._halted(partition, why, str(error))
+            return
+        if self._throttle.due((partition, str(error)), self._clock.monotonic()):
+            _LOG.warning("not stored, trying again: partition=%s reason=%s", partition, error)
+        delay_s = min(BACK_OFF_FIRST_S * 2**part.failures, BACK_OFF_MAX_S)
+        part.failures = min(part.failures + 1, 10)
+        self._begin(part, delay_s)
+
+    def _drop(self, partition: SourcePartition) -> None:
+        part = self._parts.pop(partition, None)
+        if part is None:
+            return
+        beginning = self._beginning.pop(partition, None)
+        if beginning is not None:
+            beginning.cancel()
+        self._reader().unfollow(partition)
+        self._held.pop(partition, None)
+        if part.outlet is not None:
+            self._size -= self._writer.drop(part.outlet)

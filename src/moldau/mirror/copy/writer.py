@@ -1,0 +1,182 @@
+"""Sends what was fetched to the leaders of the target: for each leader a few requests at a time, for each partition one.
+
+Which records of a partition are missing there is the target's to say: what it has it passes over, so that a request may be sent twice.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from moldau.model.errors import ErrorCode, PeerError, WorldError, known_error
+from moldau.model.identity import TopicPartition
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.versions import VersionRange
+
+if TYPE_CHECKING:
+    from moldau.wire.brokers import Brokers
+    from moldau.wire.connection import Address
+
+OUT_MAX = 2
+"""Requests to a leader that wait for their answers."""
+REQUEST_BYTES = 8 * 1024 * 1024
+"""Of a request, beyond which no partition is added."""
+JOINED_BYTES = 64 * 1024
+"""What was fetched in pieces is sent as one up to here: the pieces are copied for it."""
+TIMEOUT_MS = 10_000
+ACKS_ALL = -1
+PRODUCE_VERSIONS = VersionRange(9, 12)
+"""Flexible, for the tagged field, and by name."""
+
+
+class Outlet:
+    """What waits for one partition of the target.
+
+    `stored` is called with the end of its log, `failed` with why something was not stored, and then nothing waits; both with the bytes that
+    do not wait any more.
+    """
+
+    __slots__ = ("failed", "is_dropped", "pieces", "size", "stored", "target")
+
+    def __init__(
+        self, target: TopicPartition, stored: Callable[[int, int], object], failed: Callable[[PeerError | WorldError, int], object]
+    ) -> None:
+        self.target = target
+        self.stored = stored
+        self.failed = failed
+        self.pieces: deque[memoryview] = deque()
+        self.size = 0
+        """Bytes that wait, those included that are out."""
+        self.is_dropped = False
+
+    def taken(self) -> "bytes | memoryview":
+        """What is sent next."""
+        first = self.pieces.popleft()
+        if len(first) >= JOINED_BYTES or not self.pieces:
+            return first
+        joined = [first]
+        size = len(first)
+        while self.pieces and size + len(self.pieces[0]) <= JOINED_BYTES:
+            joined.append(self.pieces.popleft())
+            size += len(joined[-1])
+        return b"".join(joined)
+
+
+class CopyWriter:
+    """See the module. `mirror`: its name, which the target has to hear to take batches with offsets."""
+
+    def __init__(self, brokers: "Brokers", mirror: str) -> None:
+        self._brokers = brokers
+        self._mirror = mirror
+        self._ready: dict[Outlet, None] = {}
+        """With something to send, and nothing out."""
+        self._out: dict[Address, int] = {}
+        self._work = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, outlet: Outlet, piece: memoryview) -> None:
+        """Send batches."""
+        is_idle = outlet.size == 0
+        outlet.pieces.append(piece)
+        outlet.size += len(piece)
+        if is_idle:
+            self._ready[outlet] = None
+            self._work.set()
+
+    def drop(self, outlet: Outlet) -> int:
+        """Send nothing more of it, and say nothing more; what is out may be stored. The bytes that waited."""
+        self._ready.pop(outlet, None)
+        outlet.pieces.clear()
+        size, outlet.size = outlet.size, 0
+        outlet.is_dropped = True
+        return size
+
+    async def run(self) -> None:
+        """Send, until it is cancelled."""
+        try:
+            while True:
+                await self._work.wait()
+                self._work.clear()
+                for address, outlets in (await self._by_leader()).items():
+                    if self._out.get(address, 0) < OUT_MAX:
+                        self._start(address, outlets)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _by_leader(self) -> "dict[Address, list[Outlet]]":
+        found: dict[Address, list[Outlet]] = {}
+        for outlet in list(self._ready):
+            try:
+                address = await self._brokers.leader(outlet.target)
+            except (PeerError, WorldError) as error:
+                self._fail(outlet, error)
+            else:
+                if outlet in self._ready:
+                    found.setdefault(address, []).append(outlet)
+        return found
+
+    def _start(self, address: "Address", outlets: list[Outlet]) -> None:
+        topics: dict[str, TopicProduceData] = {}
+        sent: dict[TopicPartition, tuple[Outlet, int]] = {}
+        size = 0
+        for outlet in outlets:
+            if size >= REQUEST_BYTES:
+                break
+            del self._ready[outlet]
+            records = outlet.taken()
+            size += len(records)
+            topic = topics.setdefault(outlet.target.topic, TopicProduceData(outlet.target.topic))
+            topic.partition_data.append(PartitionProduceData(outlet.target.partition, records))
+            sent[outlet.target] = outlet, len(records)
+        self._out[address] = self._out.get(address, 0) + 1
+        task = asyncio.ensure_future(self._send(address, list(topics.values()), sent))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, address: "Address", topics: list[TopicProduceData], sent: dict[TopicPartition, tuple[Outlet, int]]) -> None:
+        try:
+            connection = await self._brokers.connection(address, "copy")
+            request = ProduceRequest(None, ACKS_ALL, TIMEOUT_MS, topics, mirror=self._mirror)
+            response = await connection.send(ApiKey.PRODUCE, request, timeout_s=TIMEOUT_MS / 1000 + 5, version=PRODUCE_VERSIONS)
+        except (PeerError, WorldError) as error:
+            for outlet, _ in sent.values():
+                self._fail(outlet, error)
+        else:
+            for topic in response.responses:
+                for answer in topic.partition_responses:
+                    outlet, size = sent[TopicPartition(topic.name, answer.index)]
+                    self._answered(outlet, size, answer)
+        finally:
+            self._out[address] -= 1
+            self._work.set()
+
+    def _answered(self, outlet: Outlet, size: int, answer: Any) -> None:
+        if answer.error_code:
+            code = known_error(answer.error_code)
+            text = f"{outlet.target}: {code.name.lower()}" + (f": {answer.error_message}" if answer.error_message else "")
+            self._fail(outlet, PeerError(code, text))
+            return
+        if outlet.is_dropped:
+            return
+        outlet.size -= size
+        if outlet.pieces:
+            self._ready[outlet] = None
+        outlet.stored(answer.base_offset, size)
+
+    def _fail(self, outlet: Outlet, error: PeerError | WorldError) -> None:
+        self._brokers.forget_topic(outlet.target.topic)
+        if not outlet.is_dropped:
+            outlet.failed(error, self.drop(outlet))
+
+
+REFUSALS = (
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.POLICY_VIOLATION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+)
+"""What the target would refuse the next time too."""
