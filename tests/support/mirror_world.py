@@ -17,7 +17,7 @@ LIMIT_S = 90.0
 STOP_LIMIT_S = 20.0
 PARTITIONS = 4
 Seen = list[tuple[Any, ...]]
-"""Key, value, timestamp and headers of records, in their order."""
+"""Offset, key, value, timestamp and headers of records, in their order."""
 
 
 class MirrorProgram:
@@ -175,7 +175,7 @@ def committed_end(bootstrap: str, topic: str, partitions: Sequence[int] = range(
                 error, number = message.error(), message.partition()
                 assert number is not None, "it is about a partition"
                 if error is None:
-                    found[number].append((message.key(), message.value(), message.timestamp()[1], message.headers()))
+                    found[number].append((message.offset(), message.key(), message.value(), message.timestamp()[1], message.headers()))
                 else:
                     assert error.code() == KafkaError._PARTITION_EOF, error
                     ended.add(number)

@@ -28,6 +28,10 @@ _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
 
 
+class UnfitTopicError(Exception):
+    """A topic of the target cannot take what is mirrored."""
+
+
 class Inventory:
     """See the module. `look` comes first."""
 
@@ -45,6 +49,8 @@ class Inventory:
         self._catalogs: dict[str, Catalog] = {}
         self._counts: dict[str, int] = {}
         """Partitions of the target's topics."""
+        self._copied: dict[str, str] = {}
+        """What topics of the target are copies of."""
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
     def cluster_id(self, source: str) -> str:
@@ -85,7 +91,7 @@ class Inventory:
                 origin = SourceTopic(name, topic)
                 try:
                     await self._have(origin, seen)
-                except (PeerError, TargetNameError) as error:
+                except (PeerError, TargetNameError, UnfitTopicError) as error:
                     problems[origin] = str(error)
                     self._warn(f"{name} {topic}", error)
                 else:
@@ -97,18 +103,24 @@ class Inventory:
         """Have a topic in the target, with partitions enough."""
         name, count = self.plan.names.target(origin), seen.topics[origin.topic].partitions
         known = self._counts.get(name)
+        source = f"{seen.cluster_id} {seen.topics[origin.topic].topic_id.hex()}"
+        if known is not None and self.plan.mode is Mode.COPY and self._copied.get(name) != source:
+            there = (await target_topics.configs_of(self._target, name, frozenset())).get(MIRROR_SOURCE, "")
+            if there != source:
+                raise UnfitTopicError(f"topic {name} of the target is no copy of it: {MIRROR_SOURCE} is {there!r} there, not {source!r}")
+            self._copied[name] = source
         if known is None:
             configs: dict[str, str] = {}
             if self.plan.sync.configs:
                 excluded = self.plan.sync.exclude_configs | {MIRROR_SOURCE}
                 configs = await target_topics.configs_of(self._sources[origin.source], origin.topic, excluded)
             if self.plan.mode is Mode.COPY:
-                configs[MIRROR_SOURCE] = f"{seen.cluster_id} {seen.topics[origin.topic].topic_id.hex()}"
+                configs[MIRROR_SOURCE] = source
             await target_topics.create(self._target, target_topics.WantedTopic(name, count, configs))
             self._counts[name] = count
         elif known < count and self.plan.partitioning is Partitioning.SAME:
             if not self.plan.sync.growth:
-                raise TargetNameError(f"topic {name} has {known} partitions in the target, and {count} in {origin.source}")
+                raise UnfitTopicError(f"topic {name} has {known} partitions in the target, and {count} in {origin.source}")
             await target_topics.grow(self._target, name, count)
             self._counts[name] = count
 

@@ -8,13 +8,17 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.mirror import starts, target_topics
+from moldau.mirror.copy.copy import Copy
+from moldau.mirror.copy.copy import Given as CopyGiven
 from moldau.mirror.fetched import Limits
 from moldau.mirror.inventory import Inventory
-from moldau.mirror.merge.merge import TRANSACTION_TIMEOUT_S, Given, Merge
+from moldau.mirror.merge.merge import TRANSACTION_TIMEOUT_S, Merge
+from moldau.mirror.merge.merge import Given as MergeGiven
 from moldau.mirror.merge.positions import OFFSETS, POSITIONS, Key
 from moldau.mirror.merge.route import Route
 from moldau.mirror.merge.writer import Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
+from moldau.mirror.plan.values import Mode
 from moldau.mirror.sharing.shares import Share
 from moldau.mirror.sharing.work import SharedWork
 from moldau.mirror.source import SourceReader
@@ -69,15 +73,18 @@ class MirrorProcess:
         self._shared = SharedWork(self._target, plan.name, instance, tuple(self._sources), self)
         self._partitions: dict[Share, SourcePartition] = {}
         """What this process has."""
-        route = Route(plan.partitioning, self._inventory.target_topic, self._inventory.target_count)
-        self._merge = Merge(instance, self._target, transactional_id(plan.name, instance), clock, self._shared, route, self._halt)
+        self._readers: dict[str, SourceReader] = {}
+        self._merge = self._copy = None
+        if plan.mode is Mode.MERGE:
+            route = Route(plan.partitioning, self._inventory.target_topic, self._inventory.target_count)
+            own_id = transactional_id(plan.name, instance)
+            self._merge = Merge(instance, self._target, own_id, clock, self._shared, route, self._readers, self._halt)
+        else:
+            self._copy = Copy(plan.name, self._target, clock, self._readers, self._halt)
         limits = Limits(min(plan.limits.buffer_bytes, 8 * 1024 * 1024))
-        self._readers = [
-            SourceReader(name, brokers, clock, self._merge, committed=True, verifies=True, limits=limits)
-            for name, brokers in self._sources.items()
-        ]
-        for reader in self._readers:
-            self._merge.read_from(reader)
+        is_merge = self._merge is not None
+        for name, brokers in self._sources.items():
+            self._readers[name] = SourceReader(name, brokers, clock, self._engine, committed=is_merge, verifies=is_merge, limits=limits)
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
     async def run(self) -> None:
@@ -85,7 +92,7 @@ class MirrorProcess:
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._insist(self._prepare)
-            tasks += (asyncio.ensure_future(each) for each in (self._shared.run(), self._merge.run(), self._look()))
+            tasks += (asyncio.ensure_future(each) for each in (self._shared.run(), self._engine.run(), self._look()))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -97,33 +104,39 @@ class MirrorProcess:
 
     def positions(self) -> dict[SourcePartition, Position]:
         """Where each partition of this process is read next, as the target has it."""
-        return self._merge.written()
+        return self._engine.written()
+
+    @property
+    def _engine(self) -> Merge | Copy:
+        engine = self._merge or self._copy
+        assert engine is not None, "one of both"
+        return engine
 
     # Worker
 
     async def assign(self, shares: Sequence[Share], departed: Sequence[str]) -> None:
         """Mirror these too."""
-        for instance in departed:
-            await self._fence(instance)
+        if self._merge is not None:
+            for instance in departed:
+                await self._fence(instance)
         known = {self._share_of(each): each for each in self._inventory.partitions}
         if not known.keys() >= {*shares}:
             await self._insist(self._inventory.look)
             known = {self._share_of(each): each for each in self._inventory.partitions}
-        given: dict[SourcePartition, Given] = {}
         for share in shares:
-            found = known.get(share)
-            if found is None:
+            if share not in known:
                 _LOG.warning("partition assigned that is not there: partition=%s", share)
-                continue
-            self._partitions[share] = found
-            key = Key(self.plan.name, self._inventory.cluster_id(found.source), found.topic_id, found.number)
-            given[found] = Given(key, partial(self._start, found))
-        await self._merge.give(given)
+        mine = [known[share] for share in shares if share in known]
+        self._partitions |= {self._share_of(each): each for each in mine}
+        if self._merge is not None:
+            await self._merge.give({each: MergeGiven(self._key(each), partial(self._start, each, committed=True)) for each in mine})
+        elif self._copy is not None:
+            await self._copy.give({each: CopyGiven(each.topic_partition, partial(self._start, each, committed=False)) for each in mine})
 
     async def revoke(self, shares: Sequence[Share]) -> None:
         """Mirror these no more."""
         gone = [self._partitions.pop(share) for share in shares if share in self._partitions]
-        await self._merge.take_away(gone)
+        await self._engine.take_away(gone)
         for partition in gone:
             self.halted.pop(partition, None)
 
@@ -142,8 +155,9 @@ class MirrorProcess:
         return Share(partition.source, partition.topic, partition.number)
 
     async def _prepare(self) -> None:
-        await target_topics.create(self._target, target_topics.WantedTopic(POSITIONS.topic, 1, _COMPACTED))
-        await target_topics.create(self._target, target_topics.WantedTopic(OFFSETS.topic, 1, {}))
+        if self._merge is not None:
+            await target_topics.create(self._target, target_topics.WantedTopic(POSITIONS.topic, 1, _COMPACTED))
+            await target_topics.create(self._target, target_topics.WantedTopic(OFFSETS.topic, 1, {}))
         await self._inventory.look()
         self._see()
 
@@ -162,9 +176,12 @@ class MirrorProcess:
             except Exception:
                 _LOG.exception("topics not looked at because of a bug: mirror=%s", self.plan.name)
 
-    async def _start(self, partition: SourcePartition) -> Position:
+    def _key(self, partition: SourcePartition) -> Key:
+        return Key(self.plan.name, self._inventory.cluster_id(partition.source), partition.topic_id, partition.number)
+
+    async def _start(self, partition: SourcePartition, *, committed: bool) -> Position:
         start = self._starts[partition.source].of(partition.topic, partition.number)
-        return await starts.position_of(self._sources[partition.source], partition.topic_partition, start, committed=True)
+        return await starts.position_of(self._sources[partition.source], partition.topic_partition, start, committed=committed)
 
     async def _fence(self, instance: str) -> None:
         """End what a process that departed may have left open."""
@@ -202,7 +219,7 @@ class MirrorProcess:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for reader in self._readers:
+        for reader in self._readers.values():
             await reader.close()
         for brokers in (self._target, *self._sources.values()):
             brokers.close()

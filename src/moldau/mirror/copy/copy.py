@@ -62,19 +62,23 @@ class _Part:
 
 
 class Copy:
-    """See the module. `halted` is called with a partition that stands still, and why."""
+    """See the module.
+
+    `readers` by source, which are there before the first partition is given. `halted` is called with a partition that stands still, and
+    why.
+    """
 
     def __init__(
         self,
         mirror: str,
         target: "Brokers",
         clock: "Clock",
-        reader: Callable[[], "SourceReader"],
+        readers: Mapping[str, "SourceReader"],
         halted: Callable[[SourcePartition, Halt, str], object],
     ) -> None:
         self._target = target
         self._clock = clock
-        self._reader = reader
+        self._readers = readers
         self._halted = halted
         self._writer = CopyWriter(target, mirror)
         self._parts: dict[SourcePartition, _Part] = {}
@@ -148,7 +152,7 @@ class Copy:
         part.stored = position
         outlet = Outlet(target, lambda end, size: self._stored(part, end, size), lambda error, size: self._refused(part, error, size))
         part.outlet = outlet
-        self._reader().follow(partition, position)
+        self._readers[partition.source].follow(partition, position)
 
     def _stored(self, part: _Part, end: int, size: int) -> None:
         self._size -= size
@@ -157,7 +161,7 @@ class Copy:
         if self._held and self._size < ROOM_BYTES:
             held, self._held = self._held, {}
             for partition in held:
-                self._reader().resume(partition)
+                self._readers[partition.source].resume(partition)
 
     def _refused(self, part: _Part, error: PeerError | WorldError, size: int) -> None:
         self._size -= size
@@ -167,7 +171,7 @@ class Copy:
     def _failed(self, part: _Part, error: PeerError | WorldError) -> None:
         """Begin again with what the target has, or stand still."""
         partition = part.partition
-        self._reader().unfollow(partition)
+        self._readers[partition.source].unfollow(partition)
         self._held.pop(partition, None)
         part.outlet = None
         code = error.code if isinstance(error, PeerError) else None
@@ -191,7 +195,7 @@ class Copy:
         beginning = self._beginning.pop(partition, None)
         if beginning is not None:
             beginning.cancel()
-        self._reader().unfollow(partition)
+        self._readers[partition.source].unfollow(partition)
         self._held.pop(partition, None)
         if part.outlet is not None:
             self._size -= self._writer.drop(part.outlet)

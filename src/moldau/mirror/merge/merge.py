@@ -100,6 +100,11 @@ class _Portion:
         """Why what comes next cannot be mirrored."""
 
 
+def _is_namesake(other: Key, stored: Stored, key: Key, topic: str) -> bool:
+    """Whether a position is that of an earlier topic of the same name."""
+    return other[:2] == key[:2] and other.partition == key.partition and stored.topic == topic
+
+
 async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
     """Both at the same time. The first error; the other one is cancelled then, and has ended."""
     tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
@@ -122,9 +127,12 @@ class Merge:
         clock: "Clock",
         member: Member,
         route: Route,
+        readers: Mapping[str, SourceReader],
         halted: Callable[[SourcePartition, Halt, str], object],
     ) -> None:
-        """`halted` is called with a partition that stands still, and why."""
+        """`readers` by source, which are there before the first partition is given. `halted` is called with a partition that stands still,
+        and why.
+        """
         self._instance = instance
         self._target = target
         self._writer = Writer(target, transactional_id, TRANSACTION_TIMEOUT_S)
@@ -132,7 +140,7 @@ class Merge:
         self._member = member
         self._route = route
         self._halted = halted
-        self._readers: dict[str, SourceReader] = {}
+        self._readers = readers
         self._parts: dict[SourcePartition, _Part] = {}
         self._waiting: dict[SourcePartition, None] = {}
         """Partitions with something to write, the one that waits longest first."""
@@ -147,10 +155,6 @@ class Merge:
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
         self.transactions = 0
         """Committed so far."""
-
-    def read_from(self, reader: SourceReader) -> None:
-        """A source."""
-        self._readers[reader.name] = reader
 
     async def give(self, partitions: Mapping[SourcePartition, Given]) -> None:
         """This process has these now: they are read from the positions that the target has, as soon as it says them."""
@@ -323,19 +327,32 @@ class Merge:
             self._work.clear()
 
     async def _follow(self, parts: list[_Part]) -> None:
-        wanted = {part.given.key for part in parts}
-        stored: dict[Key, Stored | None] = {}
+        found = await self._positions()
+        for part in parts:
+            key, partition = part.given.key, part.partition
+            mine = found.get(key)
+            if mine is None:
+                another = next((each for each, stored in found.items() if _is_namesake(each, stored, key, partition.topic)), None)
+                if another is not None:
+                    reason = f"topic id {another.topic_id.hex()} was mirrored, the topic id is {key.topic_id.hex()} now"
+                    self._stop(partition, Halt.RECREATED, reason)
+                    continue
+            part.read = part.written = mine.position if mine is not None else await part.given.start()
+            self._readers[partition.source].follow(partition, part.read)
+
+    async def _positions(self) -> dict[Key, Stored]:
+        """All that the target has."""
+        found: dict[Key, Stored] = {}
         async for record in read_to_end(self._target, POSITIONS):
             try:
-                key, value = stored_in(record)
+                key, stored = stored_in(record)
             except ValueError as error:
                 raise WorldError(str(error), retriable=True) from error
-            if key in wanted:
-                stored[key] = value
-        for part in parts:
-            found = stored.get(part.given.key)
-            part.read = part.written = found.position if found is not None else await part.given.start()
-            self._readers[part.partition.source].follow(part.partition, part.read)
+            if stored is None:
+                found.pop(key, None)
+            else:
+                found[key] = stored
+        return found
 
     def _stop(self, partition: SourcePartition, why: Halt, reason: str) -> None:
         """The target does not take what comes next of it; the others are written."""
