@@ -23,8 +23,8 @@ Seen = list[tuple[Any, ...]]
 class MirrorProgram:
     """``moldau mirror run``; may be killed and started again."""
 
-    def __init__(self, file: Path, instance: str = "1") -> None:
-        self._command = [sys.executable, "-m", "moldau.cli.main", "mirror", "run", str(file), "--instance", instance]
+    def __init__(self, file: Path, instance: str = "1", *options: str) -> None:
+        self._command = [sys.executable, "-m", "moldau.cli.main", "mirror", "run", str(file), "--instance", instance, *options]
         self._process: subprocess.Popen[str] | None = None
         self.log = file.with_name(f"{file.stem}-{instance}.log")
 

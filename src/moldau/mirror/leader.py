@@ -27,6 +27,7 @@ from moldau.fetching.events import (
 from moldau.fetching.fetcher import Fetcher
 from moldau.mirror.fetched import Fetched, Limits, Taker, whole_batches
 from moldau.mirror.partitions import Halt, Position, SourcePartition
+from moldau.mirror.retries import Retries
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
@@ -83,6 +84,7 @@ class Owner(Protocol):
     committed: bool
     verifies: bool
     limits: Limits
+    retries: Retries
 
     def followed(self, topic_partition: TopicPartition) -> Followed | None:
         """A partition that is followed."""
@@ -102,6 +104,8 @@ class LeaderReader:
 
     def __init__(self, owner: Owner, address: "Address") -> None:
         self.address = address
+        self.name = f"{address[0]}:{address[1]}"
+        """Of the broker, where it is tried again."""
         self.fetcher = Fetcher(BACK_OFF_S)
         self._owner = owner
         self._timer: Timer | None = None
@@ -187,9 +191,10 @@ class LeaderReader:
         if response is None or response.error_code:
             is_lost = response is not None and response.error_code in _SESSION_ERRORS
             if response is not None and not is_lost:
-                self._owner.warn(f"{self.address[0]}:{self.address[1]}", known_error(response.error_code).name.lower())
+                self._owner.warn(self.name, known_error(response.error_code).name.lower())
             self.step(SessionLost(fetch.number) if is_lost else RequestFailed(fetch.number))
             return
+        self._owner.retries.over(self.name)
         self.step(ResponseArrived(fetch.number, response.session_id, _filled(response)))
         for topic in response.responses:
             for answer in topic.partitions:
@@ -203,7 +208,7 @@ class LeaderReader:
                 self._connection = await self._owner.brokers.connection(self.address, f"fetch {self._owner.name}")
             return await self._connection.send(api_key, message, timeout_s=FETCH_TIMEOUT_S, version=versions)
         except (PeerError, WorldError) as error:
-            self._owner.warn(f"{self.address[0]}:{self.address[1]}", error)
+            self._owner.warn(self.name, error)
             self._look_elsewhere(self.fetcher.partitions)
             return None
 
@@ -248,6 +253,7 @@ class LeaderReader:
         except CorruptBatchError as error:
             self._halt(topic_partition, Halt.POISONED, error.message)
             return
+        self._owner.retries.over(topic_partition)
         followed.position = position
         ends = answer.high_watermark, answer.last_stable_offset, answer.log_start_offset
         fetched = Fetched(batches, records, answer.aborted_transactions or (), position, *ends)

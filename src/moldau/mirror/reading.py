@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INSIST_S = 60.0
 _CONSUMER = -1
 _BYTES = 4 * 1024 * 1024
-_WAIT_MS = 100
+_WAIT_S = 0.1
 _DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 _BY_NAME = VersionRange(4, 12)
 _LIST_OFFSETS = VersionRange(4, 9)
@@ -71,27 +71,47 @@ async def read_to_end(brokers: "Brokers", partition: "TopicPartition") -> AsyncI
             position = max(position, header.last_offset + 1)
 
 
+async def read_next(brokers: "Brokers", partition: "TopicPartition", position: int, wait_s: float) -> tuple[list["Record"], int]:
+    """The records at a position, once there are any or the wait is over, and the position after them. All are taken for committed.
+
+    It has a connection of its own, on which it may wait. PeerError, CorruptBatchError among them; WorldError.
+    """
+    fetched = await _fetch_once(brokers, partition, position, READ_UNCOMMITTED, wait_s, "tail")
+    found: list[Record] = []
+    for header, batch in batches(memoryview(fetched.records or b"")):
+        if not verify_crc(batch):
+            raise CorruptBatchError(f"{partition}: the batch at offset {header.base_offset} has a wrong checksum")
+        found += (each for each in iterate(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES_MAX) if each.offset >= position)
+        position = max(position, header.last_offset + 1)
+    return found, position
+
+
 async def _fetch(brokers: "Brokers", partition: "TopicPartition", position: int, isolation: int = READ_COMMITTED) -> Any:
-    async def ask() -> Any:
-        wanted = FetchPartition(partition.partition, -1, position, -1, -1, _BYTES)
-        request = FetchRequest(
-            max_wait_ms=_WAIT_MS,
-            min_bytes=1,
-            max_bytes=_BYTES,
-            isolation_level=isolation,
-            topics=[FetchTopic(partition.topic, partitions=[wanted])],
-        )
-        response = await _ask(brokers, partition, ApiKey.FETCH, request, _BY_NAME)
-        check(response.error_code, partition)
-        (found,) = response.responses[0].partitions
-        _check(brokers, partition, found.error_code)
-        return found
-
-    return await brokers.insist(ask, INSIST_S)
+    return await brokers.insist(lambda: _fetch_once(brokers, partition, position, isolation), INSIST_S)
 
 
-async def _ask(brokers: "Brokers", partition: "TopicPartition", api_key: ApiKey, request: Any, version: VersionRange) -> Any:
-    connection = await brokers.connection(await brokers.leader(partition))
+async def _fetch_once(
+    brokers: "Brokers", partition: "TopicPartition", position: int, isolation: int, wait_s: float = _WAIT_S, purpose: str = ""
+) -> Any:
+    wanted = FetchPartition(partition.partition, -1, position, -1, -1, _BYTES)
+    request = FetchRequest(
+        max_wait_ms=round(wait_s * 1000),
+        min_bytes=1,
+        max_bytes=_BYTES,
+        isolation_level=isolation,
+        topics=[FetchTopic(partition.topic, partitions=[wanted])],
+    )
+    response = await _ask(brokers, partition, ApiKey.FETCH, request, _BY_NAME, purpose)
+    check(response.error_code, partition)
+    (found,) = response.responses[0].partitions
+    _check(brokers, partition, found.error_code)
+    return found
+
+
+async def _ask(
+    brokers: "Brokers", partition: "TopicPartition", api_key: ApiKey, request: Any, version: VersionRange, purpose: str = ""
+) -> Any:
+    connection = await brokers.connection(await brokers.leader(partition), purpose)
     return await connection.send(api_key, request, timeout_s=5.0, version=version)
 
 

@@ -17,6 +17,7 @@ from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.mirror.copy.writer import REFUSALS, CopyWriter, Outlet
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.reading import last_epoch, list_offset
+from moldau.mirror.retries import Retries, Retry
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 
@@ -43,6 +44,8 @@ class Given(NamedTuple):
 
     target: "TopicPartition"
     start: Callable[[], Awaitable[Position]]
+    accepted: int = 0
+    """An operator has accepted that what comes before this offset is missing."""
 
 
 class _Part:
@@ -85,6 +88,7 @@ class Copy:
         self._held: dict[SourcePartition, None] = {}
         self._size = 0
         self._beginning: dict[SourcePartition, asyncio.Task[None]] = {}
+        self.retries = Retries(clock)
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
     async def run(self) -> None:
@@ -110,6 +114,12 @@ class Copy:
     def written(self) -> dict[SourcePartition, Position]:
         """Where each partition is read next, as the target has it."""
         return {partition: part.stored for partition, part in self._parts.items()}
+
+    def retry(self, partition: SourcePartition) -> Retry | None:
+        """Why a partition is not stored for the moment, if that is so."""
+        part = self._parts.get(partition)
+        is_idle = part is None or (part.outlet is not None and part.outlet.size == 0)
+        return None if is_idle else self.retries.of(partition)
 
     # Taker
 
@@ -146,6 +156,8 @@ class Copy:
                 position = Position(end, await last_epoch(self._target, target, end))
             else:
                 position = await part.given.start() if end == 0 else Position(end)
+            if position.offset < part.given.accepted:
+                position = Position(part.given.accepted)
         except (PeerError, WorldError) as error:
             self._failed(part, error)
             return
@@ -158,6 +170,7 @@ class Copy:
         self._size -= size
         part.stored = Position(end)
         part.failures = part.corrupt = 0
+        self.retries.over(part.partition)
         if self._held and self._size < ROOM_BYTES:
             held, self._held = self._held, {}
             for partition in held:
@@ -182,6 +195,7 @@ class Copy:
             self._drop(partition)
             self._halted(partition, why, str(error))
             return
+        self.retries.failed(partition, error)
         if self._throttle.due((partition, str(error)), self._clock.monotonic()):
             _LOG.warning("not stored, trying again: partition=%s reason=%s", partition, error)
         delay_s = min(BACK_OFF_FIRST_S * 2**part.failures, BACK_OFF_MAX_S)
@@ -197,5 +211,6 @@ class Copy:
             beginning.cancel()
         self._readers[partition.source].unfollow(partition)
         self._held.pop(partition, None)
+        self.retries.over(partition)
         if part.outlet is not None:
             self._size -= self._writer.drop(part.outlet)

@@ -23,6 +23,7 @@ from moldau.mirror.merge.route import Route
 from moldau.mirror.merge.writer import PartitionRefusedError, Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.reading import read_to_end
+from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.source import SourceReader
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
@@ -46,6 +47,7 @@ _NO_MEMBER = (
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.REBALANCE_IN_PROGRESS,
 )
+_TRANSACTION = "transaction"
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
 
@@ -155,6 +157,7 @@ class Merge:
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
         self.transactions = 0
         """Committed so far."""
+        self.retries = Retries(clock)
 
     async def give(self, partitions: Mapping[SourcePartition, Given]) -> None:
         """This process has these now: they are read from the positions that the target has, as soon as it says them."""
@@ -183,6 +186,10 @@ class Merge:
     def written(self) -> dict[SourcePartition, Position]:
         """Where each partition is read next, as the target has it."""
         return {partition: part.written for partition, part in self._parts.items()}
+
+    def retry(self, partition: SourcePartition) -> Retry | None:
+        """Why a partition's records are not committed for the moment, if that is so."""
+        return self.retries.of(_TRANSACTION) if partition in self._parts else None
 
     # Taker
 
@@ -222,10 +229,12 @@ class Merge:
                     else:
                         await self._transaction()
                 failures = 0
+                self.retries.over(_TRANSACTION)
                 continue
             except (PeerError, WorldError, PartitionRefusedError) as error:
                 self._failed(error)
             except Exception:
+                self.retries.failed(_TRANSACTION, "a bug, of which the log has more")
                 _LOG.exception("transaction failed because of a bug: transactional_id=%s", self._writer.transactional_id)
             self._is_sound = False
             self._work.set()
@@ -237,8 +246,10 @@ class Merge:
             for partition in list(self._parts):
                 if self._route.may_go(partition, error.target):
                     self._stop(partition, Halt.REFUSED, str(error))
-        elif self._throttle.due(str(error), self._clock.monotonic()):
-            _LOG.warning("transaction not committed, trying again: transactional_id=%s reason=%s", self._writer.transactional_id, error)
+        else:
+            self.retries.failed(_TRANSACTION, error)
+            if self._throttle.due(str(error), self._clock.monotonic()):
+                _LOG.warning("transaction not committed, trying again: transactional_id=%s reason=%s", self._writer.transactional_id, error)
         if isinstance(error, PeerError) and error.code in _NO_MEMBER:
             self._member.doubted()
 

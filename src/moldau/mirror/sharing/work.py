@@ -105,6 +105,8 @@ class SharedWork:
         """When it last looked at its load, or joined."""
         self._failures = 0
         """To join, in turn."""
+        self.failure = ""
+        """Why it is not a member of the group, or may not be any more; it tries again."""
         self._throttle = LogThrottle(LOGGED_EACH_S, REASONS_LOGGED_MAX)
 
     @property
@@ -146,6 +148,8 @@ class SharedWork:
         else:
             if membership.heartbeat_error is not None:
                 self._log_failure("heartbeat failed", membership.heartbeat_error)
+            else:
+                self.failure = ""
             await asyncio.sleep(CHECK_S)
 
     async def close(self) -> None:
@@ -266,6 +270,7 @@ class SharedWork:
 
     def _log_failure(self, what: str, error: PeerError | WorldError) -> None:
         """Often the same for minutes."""
+        self.failure = f"{what}: {error}"
         reason = error.code if isinstance(error, PeerError) else type(error)
         if self._throttle.due((what, reason), asyncio.get_running_loop().time()):
             _LOG.warning("%s: mirror=%s instance=%s error=%s; retrying", what, self._mirror, self._instance, error)
