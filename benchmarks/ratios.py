@@ -2,8 +2,8 @@
 
     python benchmarks/ratios.py FILE...
 
-Six tables: the broker beside Apache Kafka, three brokers beside three of Apache Kafka, mirrors beside MirrorMaker 2, Spark's source and sink
-beside Spark's own Kafka connector, commands beside kcat, and what has no rival.
+Six tables: the broker beside Apache Kafka, three brokers beside three of Apache Kafka, mirrors beside MirrorMaker 2, Spark's source and
+sink beside Spark's own Kafka connector, commands beside kcat, and what has no rival.
 """
 
 import json
