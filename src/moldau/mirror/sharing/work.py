@@ -7,11 +7,13 @@ is revoked, and the next join says so; then the leader gives it to another membe
       ^                                                                                                    |
       +-- the group rebalances; something was revoked; the leader sees other partitions; loads have changed +
 
-The coordinator may expel a member that it does not hear from. What that one owned is another's then, so the worker drops it without
-committing anything: it is fenced by the generation all the same.
-
 Heartbeats run by themselves while the worker revokes or begins, but the other members wait for this one, and for no longer than the
-rebalance time-out. After it the coordinator may continue without this one.
+rebalance time-out. Then a generation begins without it, in which another member may get what it owns: the leader has what a static member
+sent when it joined last, which is older than its assignment. The coordinator also expels members that it does not hear from.
+
+Either way the worker has to drop what it owns without committing it, and before it has the metadata of a generation in which another owns
+it. So a process that has joined a generation, and not the one before, keeps the metadata of the last one that it has not missed until its
+worker has dropped everything. With that it can commit nothing: the coordinator fences it.
 """
 
 import asyncio
@@ -26,7 +28,7 @@ from moldau.mirror.sharing.shares import NOTHING, Ownership, Share
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 from moldau.wire.brokers import Brokers, may_pass
-from moldau.wire.group import GroupMetadata, Membership
+from moldau.wire.group import LOST, GroupMetadata, Membership
 
 _LOG = logging.getLogger(__name__)
 
@@ -97,6 +99,8 @@ class SharedWork:
             heartbeat_s=heartbeat_s,
         )
         self._ownership = NOTHING
+        self._metadata = self._membership.metadata
+        """Of the last generation that it has joined without having missed one."""
         self._assignment = Assignment()
         self._instances: tuple[str, ...] = ()
         """Members that it knows of, without those whose departure it has handled."""
@@ -109,8 +113,13 @@ class SharedWork:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who this is in the group, by which the coordinator fences its commits."""
-        return self._membership.metadata
+        """Who this is in the group, by which the coordinator fences its commits. To be read for each: see the module."""
+        return self._metadata if self._has_missed_a_generation else self._membership.metadata
+
+    @property
+    def _has_missed_a_generation(self) -> bool:
+        """Whether another may own what this process owns, by a generation between the last two that it has joined."""
+        return bool(self._ownership.shares) and self._membership.metadata.generation_id > self._metadata.generation_id + 1
 
     @property
     def owned(self) -> tuple[Share, ...]:
@@ -159,20 +168,31 @@ class SharedWork:
         membership = self._membership
         state = MemberState(self._instance, self._ownership, self._worker.rates(), self._instances)
         self._sharing.begin_join()
+        failure = None
+        answered = b""
         try:
             answered = await membership.rejoin(state.encode())
         except (PeerError, WorldError) as error:
-            if not membership.is_lost and not may_pass(error):
+            if not (may_pass(error) or (isinstance(error, PeerError) and error.code in LOST)):
                 raise
-            if not membership.is_fenced:
-                await self._back_off(error)
+            failure = error
+        if has_missed := self._has_missed_a_generation:
+            await self._lose()
+            membership.needs_rejoin = True  # it has sent that it owned something
+        self._metadata = membership.metadata
+        if has_missed:
             return
-        self._failures = 0
-        self._joined_at = self._balanced_at = asyncio.get_running_loop().time()
-        await self._follow(self._read(answered))
+        if failure is not None:
+            await self._back_off(failure)
+        else:
+            self._failures = 0
+            self._joined_at = self._balanced_at = asyncio.get_running_loop().time()
+            await self._follow(self._read(answered))
 
     async def _back_off(self, error: PeerError | WorldError) -> None:
         """Wait before it joins again. That another rebalance has begun meanwhile is no failure."""
+        if self._membership.is_fenced:
+            return
         if isinstance(error, PeerError) and error.code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._failures = 0
         else:
@@ -224,11 +244,12 @@ class SharedWork:
         self._instances = tuple(name for name in assignment.instances if name not in assignment.departed)
 
     async def _lose(self) -> None:
-        """Expelled: drop everything, once."""
+        """Another may own what this process owns: drop everything, once."""
         if self._ownership == NOTHING:
             return
         _LOG.warning(
-            "expelled from the group, so all partitions are dropped: mirror=%s instance=%s generation=%d partitions=%d; joining again",
+            "the group has continued without this instance, which drops its partitions and joins again:"
+            " mirror=%s instance=%s generation=%d partitions=%d",
             self._mirror,
             self._instance,
             self._ownership.generation_id,
