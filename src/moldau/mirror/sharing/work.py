@@ -12,8 +12,9 @@ rebalance time-out. Then a generation begins without it, in which another member
 sent when it joined last, which is older than its assignment. The coordinator also expels members that it does not hear from.
 
 Either way the worker has to drop what it owns without committing it, and before it has the metadata of a generation in which another owns
-it. So a process that has joined a generation, and not the one before, keeps the metadata of the last one that it has not missed until its
-worker has dropped everything. With that it can commit nothing: the coordinator fences it.
+it: a process that has missed a generation keeps its older metadata until its worker has dropped everything. With that it can commit
+nothing. Nor does it take the metadata of a generation before it has its assignment, which the coordinator stores first: of one that is not
+stored, a coordinator that fails leaves nothing, and its successor may give the same number to a generation without this member.
 """
 
 import asyncio
@@ -100,7 +101,9 @@ class SharedWork:
         )
         self._ownership = NOTHING
         self._metadata = self._membership.metadata
-        """Of the last generation that it has joined without having missed one."""
+        """Of the generation whose assignment it has."""
+        self._generation_id = -1
+        """Of the last generation for which the leader had what this process owns."""
         self._assignment = Assignment()
         self._instances: tuple[str, ...] = ()
         """Members that it knows of, without those whose departure it has handled."""
@@ -113,13 +116,11 @@ class SharedWork:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who this is in the group, by which the coordinator fences its commits. To be read for each: see the module."""
-        return self._metadata if self._has_missed_a_generation else self._membership.metadata
+        """Who this is in the group, by which the coordinator fences its commits. To be read for each: it changes with each generation.
 
-    @property
-    def _has_missed_a_generation(self) -> bool:
-        """Whether another may own what this process owns, by a generation between the last two that it has joined."""
-        return bool(self._ownership.shares) and self._membership.metadata.generation_id > self._metadata.generation_id + 1
+        From the moment a generation begins until this member has its assignment, its commits are refused with ILLEGAL_GENERATION.
+        """
+        return self._metadata
 
     @property
     def owned(self) -> tuple[Share, ...]:
@@ -168,32 +169,35 @@ class SharedWork:
         membership = self._membership
         state = MemberState(self._instance, self._ownership, self._worker.rates(), self._instances)
         self._sharing.begin_join()
-        failure = None
-        answered = b""
         try:
             answered = await membership.rejoin(state.encode())
         except (PeerError, WorldError) as error:
             if not (may_pass(error) or (isinstance(error, PeerError) and error.code in LOST)):
                 raise
-            failure = error
-        if has_missed := self._has_missed_a_generation:
-            await self._lose()
-            membership.needs_rejoin = True  # it has sent that it owned something
-        self._metadata = membership.metadata
-        if has_missed:
+            if _is_rebalance(error):
+                await self._take_part()
+            await self._back_off(error)
             return
-        if failure is not None:
-            await self._back_off(failure)
-        else:
-            self._failures = 0
-            self._joined_at = self._balanced_at = asyncio.get_running_loop().time()
+        self._failures = 0
+        self._joined_at = self._balanced_at = asyncio.get_running_loop().time()
+        if await self._take_part():
+            self._metadata = membership.metadata
             await self._follow(self._read(answered))
+
+    async def _take_part(self) -> bool:
+        """It has joined a generation. Whether it has not missed one before, else it has dropped everything and has to join again."""
+        missed = bool(self._ownership.shares) and self._membership.metadata.generation_id > self._generation_id + 1
+        if missed:
+            await self._lose()
+            self._membership.needs_rejoin = True
+        self._generation_id = self._membership.metadata.generation_id
+        return not missed
 
     async def _back_off(self, error: PeerError | WorldError) -> None:
         """Wait before it joins again. That another rebalance has begun meanwhile is no failure."""
         if self._membership.is_fenced:
             return
-        if isinstance(error, PeerError) and error.code is ErrorCode.REBALANCE_IN_PROGRESS:
+        if _is_rebalance(error):
             self._failures = 0
         else:
             self._failures += 1
@@ -286,3 +290,7 @@ class SharedWork:
         reason = error.code if isinstance(error, PeerError) else type(error)
         if self._throttle.due((what, reason), asyncio.get_running_loop().time()):
             _LOG.warning("%s: mirror=%s instance=%s error=%s; retrying", what, self._mirror, self._instance, error)
+
+
+def _is_rebalance(error: PeerError | WorldError) -> bool:
+    return isinstance(error, PeerError) and error.code is ErrorCode.REBALANCE_IN_PROGRESS
