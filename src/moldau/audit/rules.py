@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from moldau.audit.tree import NO_TREE, TierTree
 from moldau.audit.verdicts import WindowPair
 from moldau.model.topic_names import is_internal, matches
 from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER
@@ -52,8 +53,8 @@ class Rules:
     """How tiers are compared. Times in ms."""
 
     now_ms: int
-    tiers: tuple[str, ...] = ()
-    """From the producers down; empty: producers, then auditors, then loads, each as they were first seen."""
+    tree: TierTree = NO_TREE
+    """From the producers down; empty: a chain of producers, then auditors, then loads, each as they were first seen."""
     grace_ms: int = GRACE_MS
     """How long a lower tier may take after the last change."""
     graces_ms: Mapping[str, int] = field(default_factory=dict)
@@ -73,6 +74,11 @@ class Rules:
     """Only these; None: all."""
     since_ms: int | None = None
     """Only windows that end later; watermarks know the others too."""
+
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """Those that were asked for by name."""
+        return self.tree.names
 
     def grace_of(self, tier: str) -> int:
         """The grace of a lower tier."""

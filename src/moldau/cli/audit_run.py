@@ -9,18 +9,18 @@ import click
 
 from moldau.cli.audit_comparing import pattern
 from moldau.cli.options import SECONDS, bootstrap_option, check_registry_url, naming_source, open_cluster, registry_option, registry_source
+from moldau.tracking.audit_record import TIER_NAME
 
 if TYPE_CHECKING:
     from moldau.audit.auditor import Auditor
     from moldau.audit.events import SchemaCheck
 
-_TIER = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _TRANSACTION_LINES = ("ADDPARTS ", "ADDOFFSETS ", "TXNOFFSETS ", "ENDTXN ")
 """How librdkafka's lines about the steps of a transaction begin."""
 
 
 def _tier_name(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    if not _TIER.fullmatch(value):
+    if not TIER_NAME.fullmatch(value):
         raise click.BadParameter(f"{value!r}: a tier's name has letters, digits, and . _ -", ctx, parameter)
     if value == "producer":
         raise click.BadParameter("tier producer is that of the producers themselves", ctx, parameter)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.audit.verdicts import overall, summaries, verdict_text
+from moldau.audit.verdicts import Verdict, joined, overall, summaries, verdict_text
 from moldau.cli.output import counted, print_table, table_lines
 from moldau.tracking.clock import moment, now_ms
 
@@ -71,6 +71,7 @@ def window(pair: "WindowPair") -> dict[str, Any]:
         "due_ms": pair.due_ms,
         "dead_letters": pair.dead_letters,
         "settled": pair.settled,
+        "undecided_tiers": list(pair.undecided),
         "upper": _count(pair.upper),
         "lower": _count(pair.lower),
         "sources": [_source(line) for line in pair.noteworthy],
@@ -83,6 +84,7 @@ def _source(line: "SourceLine") -> dict[str, Any]:
         "service": line.service,
         "host": line.host,
         "instance": line.instance,
+        "upper_tiers": list(line.upper_tiers),
         "verdict": line.verdict.value,
         "due_ms": line.due_ms,
         "upper": _count(line.upper),
@@ -115,7 +117,7 @@ def remarks(report: "Report") -> Iterator[tuple[object, dict[str, Any]]]:
         yield ("unknown_topics", topic), {"kind": "unknown_topic", "topic": topic}
 
 
-_NAMES = ("tier", "topic", "datacenter", "service", "host", "partition", "offset", "start_offset")
+_NAMES = ("tier", "topic", "datacenter", "service", "host", "partition", "offset", "start_offset", "source")
 """What distinguishes remarks of one kind."""
 
 
@@ -158,7 +160,7 @@ def print_report(report: "Report", *, every_window: bool = False) -> None:
     columns, rows = with_dead_letters(report)
     if rows:
         print_table(columns, rows, numeric=(*NUMERIC, DEAD_LETTERS), drop=SUMMARY_DROPPED)
-    shown = [pair for pair in report.pairs if every_window or pair.noteworthy]
+    shown = [pair for pair in report.pairs if every_window or pair.noteworthy or (pair.undecided and pair.verdict is Verdict.NOT_COUNTED)]
     if shown:
         click.echo()
         rows = [row for pair in shown[:FAULTS_MAX] for row in window_rows(pair, every_window)]
@@ -171,10 +173,15 @@ def print_report(report: "Report", *, every_window: bool = False) -> None:
 
 def window_rows(pair: "WindowPair", every_window: bool) -> Iterator[tuple[str, ...]]:
     """The sources at fault, or all of them."""
-    head = (pair.topic, moment(pair.window_start_ms), f"{pair.upper_tier} > {pair.lower_tier}")
+    topic, start = pair.topic, moment(pair.window_start_ms)
     for line in pair.sources if every_window else pair.noteworthy:
+        tiers = f"{joined(line.upper_tiers)} > {pair.lower_tier}"
         where = (line.datacenter, line.service, line.host, line.instance)
-        yield *head, verdict_text(line.verdict, line.due_ms), *where, f"{line.upper.count:,}", f"{line.lower.count:,}", line.note
+        counts = (f"{line.upper.count:,}", f"{line.lower.count:,}")
+        yield topic, start, tiers, verdict_text(line.verdict, line.due_ms), *where, *counts, line.note
+    for tier in pair.undecided if pair.verdict is Verdict.NOT_COUNTED else ():
+        verdict = Verdict.NOT_COUNTED.value
+        yield topic, start, f"{tier} > {pair.lower_tier}", verdict, "", "", "", "", "", "", f"tier {tier} may still count events of it"
 
 
 def remark_lines(report: "Report") -> dict[object, str]:
@@ -198,7 +205,8 @@ def _all_remarks(report: "Report") -> Iterator[tuple[object, str]]:
         yield gap, _gap(gap)
     yield from _untracked(report)
     for each in report.unreadable:
-        yield each, f"unreadable: partition _audit-{each.partition} at offset {each.offset}: {each.reason}"
+        where = f" of {each.source}" if each.source else ""
+        yield each, f"unreadable: partition _audit-{each.partition}{where} at offset {each.offset}: {each.reason}"
 
 
 def _gap(reported: "ReportedGap") -> str:
@@ -319,9 +327,16 @@ class _ChangeObjects(_Changes):
 
 
 def _fault(pair: "WindowPair") -> str:
-    hosts = "; ".join(f"{line.datacenter}/{line.service}/{line.host}/{line.instance}: {_judged(line)}" for line in pair.noteworthy)
+    hosts = "; ".join(f"{_source_name(pair, line)}: {_judged(line)}" for line in pair.noteworthy)
     verdict = verdict_text(pair.verdict, pair.due_ms)
     return f"{pair.topic}: {pair.upper_tier} > {pair.lower_tier}: window {moment(pair.window_start_ms)}: {verdict}; {hosts}"
+
+
+def _source_name(pair: "WindowPair", line: "SourceLine") -> str:
+    """With the upper tier that it is in, where there are several."""
+    name = f"{line.datacenter}/{line.service}/{line.host}/{line.instance}"
+    cluster = joined(line.upper_tiers)
+    return name if cluster == pair.upper_tier else f"{name} of {cluster}"
 
 
 def _judged(line: "SourceLine") -> str:

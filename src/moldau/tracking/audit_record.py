@@ -28,6 +28,7 @@ Kind = Literal["counts", "open", "close", "gap"]
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 GapCause = Literal["gone", "cut"]
 _CAUSES: Final[tuple[GapCause, ...]] = get_args(GapCause)
+TIER_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _HEX = re.compile("[0-9a-f]{16}")
 _PLAIN: Final = re.compile(
     '{"bytes":N,"checksum":"([0-9a-f]{16})","count":N,"datacenter":T,(?:"epoch":T,)?"guid":T,"host":T,"instance":T,"kind":"counts",'

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from moldau.audit import auditor, follow, forgetting
-from moldau.audit.tiers import TierCounts, UnreadableRecord
+from moldau.audit import auditor, follow
+from moldau.audit.tiers import OWN_SOURCE, TierCounts, UnreadableRecord
 from moldau.cli import audit_forget, audit_report, audit_run
 from moldau.cli.application import application
 from moldau.client.errors import ConnectionLostError
@@ -30,11 +30,10 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
     """What the commands read, instead of the audit topic of a broker."""
     ledger = Ledger()
 
-    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+    def read(_: object, into: TierCounts | None = None, *, source: str = OWN_SOURCE) -> TierCounts:
         return ledger.found
 
-    for module in (follow, forgetting):
-        monkeypatch.setattr(module, "read_audit", read)
+    monkeypatch.setattr(follow, "read_audit", read)
     for command in (audit_forget, audit_report, audit_report):
         monkeypatch.setattr(command, "open_cluster", lambda *_: nullcontext())
     return ledger
@@ -363,11 +362,11 @@ def test_watch_prints_a_line_for_each_change(ledger: Ledger, monkeypatch: pytest
     ]
     later = iter([[], events(EWR, 3)])
 
-    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+    def read(_: object, into: TierCounts | None = None, *, source: str = OWN_SOURCE) -> TierCounts:
         ledger.counts("local", next(later))
         return ledger.found
 
-    monkeypatch.setattr(forgetting, "read_audit", read)
+    monkeypatch.setattr(follow, "read_audit", read)
     done = run("watch", "--until-complete", "--every", "0.1", "--grace", "900000000")
     assert done.exit_code == 0
     assert [re.sub(r"\d{4}-.*?Z", "TIME", line.split(";")[0]) for line in done.output.splitlines()] == [
@@ -382,11 +381,11 @@ def test_watch_prints_json_objects(ledger: Ledger, monkeypatch: pytest.MonkeyPat
     ledger.found.unreadable.append(UnreadableRecord(4, 17, "not JSON"))
     later = iter([[], [], events(EWR, 3)])
 
-    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+    def read(_: object, into: TierCounts | None = None, *, source: str = OWN_SOURCE) -> TierCounts:
         ledger.counts("local", next(later))
         return ledger.found
 
-    monkeypatch.setattr(forgetting, "read_audit", read)
+    monkeypatch.setattr(follow, "read_audit", read)
     done = run("watch", "--json", "--until-complete", "--every", "0.1", "--grace", "900000000")
     printed = [json.loads(line) for line in done.output.splitlines()]
     assert (done.exit_code, [each["kind"] for each in printed]) == (0, ["topic", "unreadable", "topic"])
@@ -394,7 +393,7 @@ def test_watch_prints_json_objects(ledger: Ledger, monkeypatch: pytest.MonkeyPat
     assert all(each["seen_ms"] > START for each in printed)
     assert (printed[1]["partition"], printed[1]["offset"], printed[2]["lower"]["count"]) == (4, 17, 1_020)
     ledger.counts("lake", events(EWR, 5))
-    monkeypatch.setattr(forgetting, "read_audit", lambda *_: ledger.found)
+    monkeypatch.setattr(follow, "read_audit", lambda *_, source: ledger.found)
     done = run("watch", "--json", "--until-complete", "--grace", "0.1")
     printed = [json.loads(line) for line in done.output.splitlines()]
     assert (done.exit_code, {each["kind"] for each in printed}) == (4, {"topic", "window", "unreadable"})
@@ -406,12 +405,12 @@ def test_watch_waits_for_brokers_that_are_away(ledger: Ledger, monkeypatch: pyte
     two_windows(ledger)
     answers = iter([ConnectionLostError(Address("kafka-1", 9092), "the broker closed the connection")] * 2 + [None])
 
-    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+    def read(_: object, into: TierCounts | None = None, *, source: str = OWN_SOURCE) -> TierCounts:
         if error := next(answers):
             raise error
         return ledger.found
 
-    monkeypatch.setattr(forgetting, "read_audit", read)
+    monkeypatch.setattr(follow, "read_audit", read)
     done = run("watch", "--until-complete", "--every", "0.1")
     assert (done.exit_code, done.stderr) == (
         0,
