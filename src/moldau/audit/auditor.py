@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from moldau.audit.events import SchemaCheck
 from moldau.audit.points import reached
-from moldau.audit.publishing import OverdueError, Publisher
+from moldau.audit.publishing import Counted, OverdueError, Publisher
 from moldau.audit.reading import TopicReader
 from moldau.audit.tally import Tally
 from moldau.audit.walker import Walker
@@ -141,12 +141,14 @@ class AuditRound:
         before = self._tally.records
         resting = {where for where, (_, again) in self._damaged.items() if again > time.monotonic()}
         answers = self._reading.fetch(wait=wait, without=resting)
+        seen_ms = now_ms()
         if wait and not answers:
             time.sleep(_NOTHING_S)
         for where, fetched in answers.items():
             if len(fetched.records):
                 try:
-                    self._reading.positions[where] = self._walker.walk(where, fetched, self._reading.positions[where], self._tally)
+                    position = self._reading.positions[where]
+                    self._reading.positions[where] = self._walker.walk(where, fetched, position, self._tally, seen_ms)
                 except PeerError as error:
                     self._note_damage(where, error, may_wait=wait)
                 else:
@@ -170,11 +172,11 @@ class AuditRound:
     def _publish(self, caught_up_ms: int | None) -> None:
         if not self._changed and caught_up_ms is None:
             return
-        counts, gaps = self._tally.counts(), list(self._reading.gaps)
+        counted, gaps = Counted(self._tally.counts(), self._tally.latencies()), list(self._reading.gaps)
         for attempt in range(_ABORTED_TRIES):
             offsets = self._offsets()
             try:
-                self._publisher.publish(counts, offsets, caught_up_ms, self._reading.topic_ids, gaps)
+                self._publisher.publish(counted, offsets, caught_up_ms, self._reading.topic_ids, gaps)
                 break
             except TransactionAbortedError as error:
                 if attempt == _ABORTED_TRIES - 1:
@@ -182,7 +184,7 @@ class AuditRound:
                 log.warning("transaction of counts aborted, retrying: tier=%s reason=%s", self._options.tier, error)
                 self._reading.discover()
         self._auditor.add(published=self._tally.records, transactions=1)
-        log.info("counts published: tier=%s keys=%d records=%d", self._options.tier, len(counts), self._tally.records)
+        log.info("counts published: tier=%s keys=%d records=%d", self._options.tier, len(counted.counts), self._tally.records)
         self._tally.clear()
         del self._reading.gaps[: len(gaps)]
         self._published = self._reading.left() | offsets

@@ -1,6 +1,7 @@
 """The audit watched for months: counts that no comparison needs are dropped.
 
-Once an hour windows that are settled (`moldau.audit.tiers`) leave the counts, and whatever the audit topic itself does not keep any
+Once an hour windows that are settled (`moldau.audit.tiers`) leave the counts, latencies of windows older than a day are dropped, and
+whatever the audit topic itself does not keep any
 longer goes: counts, instances and gaps older than its month. Guids are kept for a day or two; they make a record that is published twice
 harmless. So one that comes later than that, and a tier that joins when windows are settled, have the whole topic read again.
 """
@@ -79,6 +80,7 @@ def forget(found: TierCounts, rules: Rules) -> None:
             for tier, _, entry in theirs:
                 if entry.dead_letters and rules.shows(pairs[0]):
                     settled.share(tier).dead_letters += entry.dead_letters
+    found.latencies = {window: each for window, each in found.latencies.items() if window[2] >= rules.now_ms - SETTLED_MS}
     _forget_the_old(found, rules.now_ms - AUDIT_RETENTION_MS)
 
 

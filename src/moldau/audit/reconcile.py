@@ -24,6 +24,7 @@ from moldau.audit.verdicts import Report, SkewedHost, SourceLine, Verdict, Windo
 from moldau.tracking.audit_record import PRODUCER_TIER
 from moldau.tracking.clock import moment
 from moldau.tracking.counts import NOTHING, WINDOW_MS, Count, CountKey
+from moldau.tracking.latencies import Latencies
 
 
 class HostKey(NamedTuple):
@@ -293,6 +294,7 @@ def reconcile(found: TierCounts, rules: Rules) -> Report:
             if count and tier in tiers and (rules.topics is None or topic in rules.topics)
         },
         settled=tuple(settled),
+        latencies=_latencies(found, tiers, rules),
     )
 
 
@@ -370,6 +372,14 @@ def _untracked(found: TierCounts, tiers: Collection[str], topics: Collection[str
         (tier, topic): count
         for (tier, topic), count in sorted(found.untracked.items())
         if tier in tiers and (topics is None or topic in topics)
+    }
+
+
+def _latencies(found: TierCounts, tiers: Sequence[str], rules: Rules) -> dict[tuple[str, str, int], Latencies]:
+    return {
+        (topic, tier, start_ms): found.latencies[tier, topic, start_ms]
+        for tier, topic, start_ms in sorted(found.latencies, key=lambda window: (window[1], window[2], window[0]))
+        if tier in tiers and (rules.topics is None or topic in rules.topics) and rules.shows_window(start_ms)
     }
 
 

@@ -13,6 +13,7 @@ from moldau.audit.tree import NO_TREE, TierTree
 from moldau.audit.verdicts import WindowPair
 from moldau.model.topic_names import is_internal, matches
 from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER
+from moldau.tracking.counts import WINDOW_MS
 
 if TYPE_CHECKING:
     from moldau.audit.tiers import TierCounts
@@ -86,4 +87,8 @@ class Rules:
 
     def shows(self, pair: WindowPair) -> bool:
         """Whether a window is wanted in the report."""
-        return self.since_ms is None or pair.window_end_ms > self.since_ms
+        return self.shows_window(pair.window_start_ms)
+
+    def shows_window(self, start_ms: int) -> bool:
+        """Whether the window that begins then is wanted in the report."""
+        return self.since_ms is None or start_ms + WINDOW_MS > self.since_ms

@@ -21,6 +21,7 @@ from moldau.audit.tally import is_untracked
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, AuditRecordError, Gap
 from moldau.tracking.counts import NOTHING, WINDOW_MS, Count, CountKey
+from moldau.tracking.latencies import NO_LATENCIES, Latencies
 
 log = logging.getLogger(__name__)
 
@@ -220,6 +221,8 @@ class TierCounts:
     unreadable: list[UnreadableRecord] = field(default_factory=list)
     settled: dict[str, SettledWindows] = field(default_factory=dict)
     """By topic: windows that are complete in all tiers, and no longer among the counts; see `moldau.audit.forgetting`."""
+    latencies: dict[tuple[str, str, int], Latencies] = field(default_factory=dict)
+    """By tier, topic and start of the window: how long events were on their way to the tier."""
     lags: dict[tuple[str, str, str, str], int] = field(default_factory=dict)
     """Of hosts (topic, datacenter, service, host) in settled windows: how much later than its newest event a count was published."""
     stale: bool = False
@@ -290,6 +293,9 @@ class TierCounts:
         tier, key, time_ms = record.tier, record.key, record.time_ms if at_ms is None else at_ms
         if record.kind == "counts" and self._may_be_known(record, at_ms):
             self.stale = True
+        if record.latencies:
+            self._take_latencies(record)
+            return True
         if record.kind == "counts" or not key.topic:
             says_nothing_counted = record.is_of_tier and record.counted_ms is None  # claims a topic, or takes counts back
             self.heard_ms[tier] = max(0 if says_nothing_counted else time_ms, self.heard_ms.get(tier, 0))
@@ -331,6 +337,10 @@ class TierCounts:
             entry.lag_ms = lag_ms if entry.lag_ms is None else min(lag_ms, entry.lag_ms)
         return True
 
+    def _take_latencies(self, record: AuditRecord) -> None:
+        window = (record.tier, record.key.topic, record.key.window_start_ms)
+        self.latencies[window] = self.latencies.get(window, NO_LATENCIES) + record.latencies
+
     def _take_back(self, tier: str, topic: str, guid: str) -> None:
         """Forget what the tier has counted of the topic so far; where windows of it are settled, by reading everything again."""
         for key in [key for key in self.counts.get(tier, ()) if key.topic == topic]:
@@ -339,6 +349,7 @@ class TierCounts:
         for of_topic in (self.untracked, self.dead_letters, self.owners, self.counted_ms):
             of_topic.pop((tier, topic), None)
         self.gaps = [gap for gap in self.gaps if (gap.tier, gap.topic) != (tier, topic)]
+        self.latencies = {window: each for window, each in self.latencies.items() if window[:2] != (tier, topic)}
         self.epochs[tier, topic] = guid
         if topic in self.settled and tier in self.settled[topic].tiers:
             self.stale = True

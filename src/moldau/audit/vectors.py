@@ -18,6 +18,7 @@ from moldau.audit.tally import Origin, Tally
 from moldau.protocol.records.vectors import Bytes8, Int64s
 from moldau.tracking.counts import WINDOW_MS
 from moldau.tracking.header import GUID_BYTES, HASH_SEED, INSTANCE_BYTES, TIME_MAX_MS, TIME_MIN_MS, read_header
+from moldau.tracking.latencies import BUCKETS
 
 Lanes = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -29,6 +30,10 @@ _SEVEN_BITS = [(np.uint64(index), np.uint64(0x7F << 7 * index)) for index in ran
 _PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = (
     np.uint64(prime) for prime in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
 )
+_FIRST_QUARTER = (1023 << 2) - 1
+"""Exponent and two bits of the float 1.0, less one: latencies of 1 ms are in bucket 1."""
+_WINDOWS_MANY = 1000
+"""Events of so many windows are sorted, instead of having a place for each bucket of each window."""
 
 
 def lanes_of(data: Bytes8) -> Lanes:
@@ -158,6 +163,26 @@ def add_events(topic: str, origins: Sequence[Origin | None], group: Int64s, time
         origin = origins[number]
         assert origin is not None
         into.add(topic, start_ms, origin, *rest)
+    if into.seen_ms is not None:
+        _add_latencies(topic, into.seen_ms - time, window, into)
+
+
+def _add_latencies(topic: str, latency_ms: Int64s, window: Int64s, into: Tally) -> None:
+    """The bucket of a latency is made of the power of two and the two bits after it: as a float has them next to each other."""
+    least = int(window.min())
+    bits = np.maximum(latency_ms, 1).astype(np.float64).view(np.int64)
+    bucket = np.minimum((bits >> 50) - _FIRST_QUARTER, BUCKETS - 1)
+    bucket[latency_ms <= 0] = 0
+    code = (window - least) * BUCKETS + bucket
+    if int(window.max()) - least < _WINDOWS_MANY:
+        counts = np.bincount(code)
+        found = np.flatnonzero(counts)
+        counts = counts[found]
+    else:
+        found, counts = np.unique(code, return_counts=True)
+    for number, count in zip(found.tolist(), counts.tolist(), strict=True):
+        after, of_window = divmod(number, BUCKETS)
+        into.add_latency(topic, (least + after) * WINDOW_MS, of_window, count)
 
 
 def _add_untracked(topic: str, timestamp_ms: Int64s, length: Int64s, rows: Any, into: Tally) -> None:

@@ -7,6 +7,7 @@ from enum import Enum
 from moldau.audit.tiers import ReportedGap, SettledPair, UnreadableRecord
 from moldau.tracking.clock import moment
 from moldau.tracking.counts import NOTHING, WINDOW_MS, Count
+from moldau.tracking.latencies import Latencies
 
 
 def joined(tiers: Iterable[str]) -> str:
@@ -139,6 +140,8 @@ class Report:
     """By tier and topic: how many of its untracked records were put aside as dead letters."""
     settled: tuple[SettledPair, ...] = ()
     """In a long watch: complete windows that are no longer among the pairs."""
+    latencies: Mapping[tuple[str, str, int], Latencies] = field(default_factory=dict)
+    """By topic, tier and start of the window: how long events were on their way to the tier."""
 
     @property
     def alarming(self) -> bool:

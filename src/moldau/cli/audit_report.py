@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @comparing_options
 @click.option("--complete", is_flag=True, help="Exit code 3 until everything is complete to stay, after the graces too.")
 @click.option("--windows", is_flag=True, help="Show every window, not only those at fault.")
+@click.option("--latency", is_flag=True, help="Show how long events were on their way to each tier, by window.")
 @click.option("--missing", "with_missing", is_flag=True, help="List the guids of events that a tier lacks: reads the topics that differ.")
 @click.option("--table", "tables", multiple=True, metavar="TIER=DIR", help="With --missing: where a load's tables are; may be repeated.")
 @click.option(
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 def report(
     complete: bool,
     windows: bool,
+    latency: bool,
     with_missing: bool,
     tables: tuple[str, ...],
     clusters: tuple[str, ...],
@@ -65,7 +67,7 @@ def report(
     """
     from moldau.audit.follow import read_audits
     from moldau.audit.reconcile import reconcile
-    from moldau.cli.audit_view import as_document, print_report
+    from moldau.cli.audit_view import as_document, print_latencies, print_report
     from moldau.cli.output import print_json
 
     rules = rules_of(**comparing)
@@ -81,6 +83,8 @@ def report(
         print_json(as_document(compared) | ({} if lacks is None else {"missing": [asdict(each) for each in lacks]}))
     else:
         print_report(compared, every_window=windows)
+        if latency:
+            print_latencies(compared)
         for each in lacks or ():
             where = f"missing: {each.topic}, {moment(each.window_start_ms)}, {each.upper_tier} > {each.lower_tier}, {each.host}"
             problem = each.problem or ("" if each.guids else "nothing: the tier has counted it since")

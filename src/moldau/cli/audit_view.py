@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from moldau.audit.verdicts import Verdict, joined, overall, summaries, verdict_text
-from moldau.cli.output import counted, print_table, table_lines
+from moldau.cli.output import counted, print_table, say, table_lines
 from moldau.tracking.clock import moment, now_ms
+from moldau.tracking.latencies import QUANTILES, added
 
 if TYPE_CHECKING:
     from moldau.audit.tiers import ReportedGap
     from moldau.audit.verdicts import Report, SourceLine, WindowPair
     from moldau.tracking.counts import Count
+    from moldau.tracking.latencies import Latencies
 
 
 def as_document(report: "Report") -> dict[str, Any]:
@@ -28,6 +30,7 @@ def as_document(report: "Report") -> dict[str, Any]:
         "tiers": list(report.tiers),
         "topics": topics(report),
         "windows": [window(pair) for pair in report.pairs],
+        "latencies": latencies(report),
         "untracked": [
             {"tier": tier, "topic": topic, **_count(count), "dead_letters": report.dead_letters.get((tier, topic), 0)}
             for (tier, topic), count in report.untracked.items()
@@ -76,6 +79,22 @@ def window(pair: "WindowPair") -> dict[str, Any]:
         "lower": _count(pair.lower),
         "sources": [_source(line) for line in pair.noteworthy],
     }
+
+
+def latencies(report: "Report") -> list[dict[str, Any]]:
+    """How long the events of each window were on their way to each tier; `window_start_ms` is null for all windows of a topic together."""
+    totals: dict[tuple[str, str], list[Latencies]] = {}
+    for (topic, tier, _), each in report.latencies.items():
+        totals.setdefault((topic, tier), []).append(each)
+    return [
+        *(_quantiles(topic, tier, None, added(parts)) for (topic, tier), parts in sorted(totals.items())),
+        *(_quantiles(topic, tier, start_ms, each) for (topic, tier, start_ms), each in report.latencies.items()),
+    ]
+
+
+def _quantiles(topic: str, tier: str, start_ms: int | None, found: "Latencies") -> dict[str, Any]:
+    places = {"topic": topic, "tier": tier, "window_start_ms": start_ms, "count": found.total}
+    return places | {f"p{round(100 * share)}_ms": found.quantile(share) for share in QUANTILES}
 
 
 def _source(line: "SourceLine") -> dict[str, Any]:
@@ -169,6 +188,28 @@ def print_report(report: "Report", *, every_window: bool = False) -> None:
         click.echo(f"... and {len(shown) - FAULTS_MAX:,} more windows; --json has them all")
     for line in remark_lines(report).values():
         click.echo(line)
+
+
+LATENCY = ("topic", "window", "tier", "events", "p50", "p95", "p99")
+LATENCY_NUMERIC = ("events", "p50", "p95", "p99")
+
+
+def print_latencies(report: "Report") -> None:
+    """A table of them, of the tiers from the producers down."""
+    found = latencies(report)
+    if not found:
+        say("no tier has published how long events were on their way to it")
+        return
+    found.sort(key=lambda each: (each["topic"], each["window_start_ms"] or -1, report.tiers.index(each["tier"])))
+    rows = [
+        (
+            *(each["topic"], "all" if each["window_start_ms"] is None else moment(each["window_start_ms"]), each["tier"]),
+            *(f"{each['count']:,}", *(f"{each[f'p{round(100 * share)}_ms'] / 1000:,.3f} s" for share in QUANTILES)),
+        )
+        for each in found
+    ]
+    click.echo()
+    print_table(LATENCY, rows, numeric=LATENCY_NUMERIC)
 
 
 def window_rows(pair: "WindowPair", every_window: bool) -> Iterator[tuple[str, ...]]:

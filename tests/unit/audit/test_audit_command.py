@@ -19,6 +19,7 @@ from moldau.lake.table_guids import NoTableError, check_directory
 from moldau.model.host_port import Address
 from moldau.tracking.audit_record import AuditRecord, Gap
 from moldau.tracking.counts import Count, CountKey
+from moldau.tracking.latencies import Latencies, bucket_of
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import START, Ledger, events
 
@@ -127,6 +128,30 @@ def test_what_is_not_due_says_when_it_is(ledger: Ledger, monkeypatch: pytest.Mon
     assert {each["host"]: each["due_ms"] for each in printed["windows"][0]["sources"]} == {"ewr-1": NOON + 10 * MINUTE, "ewr-2": due_ms}
     monkeypatch.setattr("moldau.tracking.clock.now_ms", lambda: due_ms)
     assert "not due" not in run("report").output
+
+
+def test_latencies_are_shown_by_tier_and_window(ledger: Ledger) -> None:
+    """Claim: for all windows of a topic together, then for each; in JSON in milliseconds, and in the text only if asked for."""
+    two_windows(ledger)
+    plain = run("report").output
+    assert run("report", "--latency").output == plain + "no tier has published how long events were on their way to it\n"
+    for tier, bucket in (("local", bucket_of(2_000)), ("lake", bucket_of(10_000))):
+        for start_ms in (NOON, NOON + 10 * MINUTE):
+            latencies = Latencies.of({bucket: 99, bucket_of(60_000): 1})
+            ledger.found.take(AuditRecord.of_latencies(tier, "departures", start_ms, latencies, time_ms=START))
+    assert run("report").output == plain
+    lines = run("report", "--latency").output.removeprefix(plain).splitlines()
+    assert lines[1].split() == ["TOPIC", "WINDOW", "TIER", "EVENTS", "P50", "P95", "P99"]
+    assert [line.split()[:5] for line in lines[2:]] == [
+        ["departures", "all", "local", "200", "1.921"],
+        ["departures", "2013-01-01T12:00:00Z", "local", "100", "1.921"],
+        ["departures", "2013-01-01T12:10:00Z", "local", "100", "1.921"],
+    ], "the lake is no tier of this report: it has counted nothing"
+    document = json.loads(run("report", "--json").output)
+    assert document["latencies"][0] == {
+        "topic": "departures", "tier": "local", "window_start_ms": None, "count": 200, "p50_ms": 1921, "p95_ms": 2037, "p99_ms": 2047,
+    }  # fmt: skip
+    assert len(json.loads(run("report", "--json", "--since", "2013-01-01T12:10:00Z").output)["latencies"]) == 2
 
 
 def test_nothing_to_compare_is_an_error(ledger: Ledger) -> None:

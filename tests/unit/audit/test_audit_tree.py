@@ -71,7 +71,10 @@ class TestTheFile:
             ("[tiers.a]\nform = 'b'", "tier a: form is unknown, did you mean 'from'?; there are from, bootstrap, datacenters"),
             ("[tiers.a]\nfrom = 1", "tier a: from is a name or a list of names, not 1"),
             ("[tiers.a]\nbootstrap = 'x:y'", "tier a: bootstrap: "),
-            ("[tiers.local]\n[tiers.b]\nfrom = 'locla'", "tier b takes from locla, and there is no tier of that name, did you mean 'local'?"),
+            (
+                "[tiers.local]\n[tiers.b]\nfrom = 'locla'",
+                "tier b takes from locla, and there is no tier of that name, did you mean 'local'?",
+            ),
             ("[tiers.'a b']", "'a b': a tier's name has letters, digits, and . _ -"),
             ("[tiers.a]\nfrom = 'c'\n[tiers.b]\nfrom = 'a'\n[tiers.c]\nfrom = 'b'", "tiers take from each other in a circle: a, b, c"),
             ("[tiers.a]\n[tiers.b]\nfrom = ['a', 'a']", "tier b takes from one tier twice: a, a"),
@@ -268,4 +271,10 @@ def test_settled_windows_keep_the_share_of_each_tier() -> None:
         ledger.marks(tier)
     found = ledger.compared()
     assert [each[:4] for each in faults(found)] == [("offline", "aggregate", "ewr-1", "loss")]
-    assert [(each.lower.count, sum(each.windows.values())) for each in summaries(found)] == [(103, 1), (60, 1), (163, 1), (160, 1), (160, 1)]
+    assert [(each.lower.count, sum(each.windows.values())) for each in summaries(found)] == [
+        (103, 1),
+        (60, 1),
+        (163, 1),
+        (160, 1),
+        (160, 1),
+    ]

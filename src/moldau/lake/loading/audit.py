@@ -22,7 +22,7 @@ from moldau.audit.follow import read_audit
 from moldau.audit.tiers import TierCounts
 from moldau.client.cluster import Cluster
 from moldau.lake import points
-from moldau.lake.loading.counts import COUNTS_KEY, aside_from_json, counts_from_json, untracked_from_json
+from moldau.lake.loading.counts import COUNTS_KEY, aside_from_json, counts_from_json, latencies_from_json, untracked_from_json
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.format import TableCommit, TableFormat
@@ -30,7 +30,6 @@ from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, certainly_counts, ensure_audit_topic
 from moldau.tracking.clock import now_ms
-from moldau.tracking.counts import CountKey
 
 FOLDER = "_moldau"
 """Beside the data files; its name begins with an underscore so that readers of the folder leave it alone."""
@@ -235,9 +234,12 @@ def records_of(job: LoadJob, table_id: str, version: TableCommit, epoch: str = "
         guid = _guid(job.tier, table_id, version.version, key, epoch)
         record = AuditRecord.of_counts(job.tier, key, count, time_ms=time_ms, guid=guid, epoch=epoch)
         yield replace(record, dead_letters=dead[key]) if dead.get(key) else record
+    for start_ms, latencies in latencies_from_json(counted, time_ms).items():
+        guid = _guid(job.tier, table_id, version.version, ("latencies", job.topic, start_ms), epoch)
+        yield AuditRecord.of_latencies(job.tier, job.topic, start_ms, latencies, time_ms=time_ms, guid=guid, epoch=epoch)
 
 
-def _guid(tier: str, table_id: str, version: int, key: CountKey, epoch: str) -> str:
+def _guid(tier: str, table_id: str, version: int, key: tuple[str | int, ...], epoch: str) -> str:
     """The same for the same count, until the tier's counts are taken back: then they are other ones."""
     return blake2b(json.dumps([tier, table_id, version, *key, *([epoch] if epoch else [])]).encode(), digest_size=16).hexdigest()
 
