@@ -109,7 +109,8 @@ def count_value(reader: HeaderReader, topic: str, value: bytes | None, timestamp
     origin = (header.datacenter, header.service, header.host, header.instance)
     digest = xxh64_intdigest(header.guid, HASH_SEED)
     assert value is not None
-    into.add_span(topic, origin, 1, len(value), digest, header.time_ms, header.time_ms)
+    _, _, bucket = into.span_of(header.time_ms)
+    into.add_span(topic, origin, bucket, 1, len(value), digest, header.time_ms, header.time_ms)
 
 
 def count_each(
@@ -134,7 +135,7 @@ def count_records(data: bytes, count: int, topic: str, timestamp_ms: int, reader
     starts_with = data.startswith
     frame, tail, base, origin = reader.frame, reader.tail, reader.time_base, reader.origin
     tail_bytes = len(tail) or _NEVER
-    start_ms = events = size = checksum = least = greatest = 0
+    start_ms = bucket = events = size = checksum = least = greatest = 0
     end_ms = -1
     counted_origin = origin
     untracked = untracked_size = 0
@@ -217,14 +218,15 @@ def count_records(data: bytes, count: int, topic: str, timestamp_ms: int, reader
                     greatest = time
             else:
                 if events:
-                    into.add_span(topic, counted_origin, events, size, checksum, least, greatest)
-                start_ms, end_ms = into.span_of(time)
+                    into.add_span(topic, counted_origin, bucket, events, size, checksum, least, greatest)
+                if not start_ms <= time < end_ms:
+                    start_ms, end_ms, bucket = into.span_of(time)
                 counted_origin, events, size, checksum, least, greatest = origin, 1, length, digest, time, time
             p = end
         else:
             if p == len(data):
                 if events:
-                    into.add_span(topic, counted_origin, events, size, checksum, least, greatest)
+                    into.add_span(topic, counted_origin, bucket, events, size, checksum, least, greatest)
                 if untracked:
                     into.add_untracked(topic, timestamp_ms, untracked, untracked_size)
                 return

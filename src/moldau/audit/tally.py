@@ -7,8 +7,10 @@ How long events were on their way is counted by topic and window alone, whose ev
 added to a tally which knows when they were seen.
 """
 
+from collections.abc import Iterable
+
 from moldau.tracking.counts import CHECKSUM_MASK, WINDOW_MS, Count, CountKey, window_start
-from moldau.tracking.latencies import Latencies, bucket_of, range_of
+from moldau.tracking.latencies import RANGES, Latencies, bucket_of
 
 Origin = tuple[str, str, str, str]
 """Datacenter, service, host, producer instance."""
@@ -29,8 +31,8 @@ class Tally:
         self.seen_ms = seen_ms
         """When the events that are added were seen by the tier, in ms; None: their latencies are not counted."""
         self._cells: dict[tuple[str, int, Origin], list[int]] = {}
-        self._latencies: dict[tuple[str, int], dict[int, int]] = {}
-        """By topic and start of the window: how many events by the bucket of their latency."""
+        self._latencies: dict[tuple[str, int, int], int] = {}
+        """By topic, start of the window and bucket of the latency: how many events."""
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -50,25 +52,32 @@ class Tally:
         if greatest_ms > cell[4]:
             cell[4] = greatest_ms
 
-    def span_of(self, time_ms: int) -> tuple[int, int]:
-        """Event times that are counted alike, from one to before another: of the same window, and of latencies of the same bucket."""
-        start_ms = window_start(time_ms)
+    def span_of(self, time_ms: int) -> tuple[int, int, int]:
+        """The event times that are counted alike, from one to before another: of the same window, and of latencies of one bucket; and it."""
+        start_ms = time_ms - time_ms % WINDOW_MS
         if self.seen_ms is None:
-            return start_ms, start_ms + WINDOW_MS
-        least, beyond = range_of(bucket_of(self.seen_ms - time_ms))
-        return max(start_ms, self.seen_ms - beyond + 1), min(start_ms + WINDOW_MS, self.seen_ms - least + 1)
+            return start_ms, start_ms + WINDOW_MS, 0
+        bucket = bucket_of(self.seen_ms - time_ms)
+        least, beyond = RANGES[bucket]
+        first, last = self.seen_ms - beyond + 1, self.seen_ms - least + 1
+        return first if first > start_ms else start_ms, last if last < start_ms + WINDOW_MS else start_ms + WINDOW_MS, bucket
 
-    def add_span(self, topic: str, origin: Origin, count: int, size: int, checksum: int, least_ms: int, greatest_ms: int) -> None:
-        """Some events of one origin, whose times are in one span."""
-        start_ms = window_start(least_ms)
+    def add_span(
+        self, topic: str, origin: Origin, bucket: int, count: int, size: int, checksum: int, least_ms: int, greatest_ms: int
+    ) -> None:
+        """Some events of one origin, whose times are in one span, of latencies of this bucket."""
+        start_ms = least_ms - least_ms % WINDOW_MS
         self.add(topic, start_ms, origin, count, size, checksum, least_ms, greatest_ms)
         if self.seen_ms is not None:
-            self.add_latency(topic, start_ms, bucket_of(self.seen_ms - least_ms), count)
+            key = (topic, start_ms, bucket)
+            self._latencies[key] = self._latencies.get(key, 0) + count
 
-    def add_latency(self, topic: str, start_ms: int, bucket: int, count: int) -> None:
-        """Some events of one window whose latencies are in one bucket."""
-        buckets = self._latencies.setdefault((topic, start_ms), {})
-        buckets[bucket] = buckets.get(bucket, 0) + count
+    def add_latencies(self, topic: str, counts: Iterable[tuple[int, int, int]]) -> None:
+        """The start of a window, a bucket, and how many events of that window have latencies in it."""
+        known = self._latencies
+        for start_ms, bucket, count in counts:
+            key = (topic, start_ms, bucket)
+            known[key] = known.get(key, 0) + count
 
     def add_untracked(self, topic: str, timestamp_ms: int, count: int, size: int) -> None:
         """Some records without a tracked header, of a batch with this time."""
@@ -78,9 +87,9 @@ class Tally:
         """Add all that the other one has."""
         for (topic, start_ms, origin), cell in other._cells.items():
             self.add(topic, start_ms, origin, cell[0], cell[1], cell[2], cell[3], cell[4])
-        for (topic, start_ms), buckets in other._latencies.items():
-            for bucket, count in buckets.items():
-                self.add_latency(topic, start_ms, bucket, count)
+        known = self._latencies
+        for key, count in other._latencies.items():
+            known[key] = known.get(key, 0) + count
 
     def counts(self) -> dict[CountKey, Count]:
         """What there is so far."""
@@ -91,7 +100,10 @@ class Tally:
 
     def latencies(self) -> dict[tuple[str, int], Latencies]:
         """How long the events were on their way, by topic and start of the window."""
-        return {key: Latencies.of(buckets) for key, buckets in self._latencies.items()}
+        found: dict[tuple[str, int], dict[int, int]] = {}
+        for (topic, start_ms, bucket), count in self._latencies.items():
+            found.setdefault((topic, start_ms), {})[bucket] = count
+        return {key: Latencies.of(buckets) for key, buckets in found.items()}
 
     def clear(self) -> None:
         """Start again from nothing."""

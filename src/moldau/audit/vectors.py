@@ -8,7 +8,7 @@ What does not fit (a text of 64 bytes or more, an odd time) goes to `count_value
 XXH64 of the 16 bytes of a guid is a dozen multiplications and rotations of its two lanes, done for all guids at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -164,25 +164,28 @@ def add_events(topic: str, origins: Sequence[Origin | None], group: Int64s, time
         assert origin is not None
         into.add(topic, start_ms, origin, *rest)
     if into.seen_ms is not None:
-        _add_latencies(topic, into.seen_ms - time, window, into)
+        into.add_latencies(topic, _latencies(into.seen_ms - time, window))
 
 
-def _add_latencies(topic: str, latency_ms: Int64s, window: Int64s, into: Tally) -> None:
-    """The bucket of a latency is made of the power of two and the two bits after it: as a float has them next to each other."""
-    least = int(window.min())
-    bits = np.maximum(latency_ms, 1).astype(np.float64).view(np.int64)
-    bucket = np.minimum((bits >> 50) - _FIRST_QUARTER, BUCKETS - 1)
-    bucket[latency_ms <= 0] = 0
-    code = (window - least) * BUCKETS + bucket
-    if int(window.max()) - least < _WINDOWS_MANY:
-        counts = np.bincount(code)
-        found = np.flatnonzero(counts)
+def _latencies(latency_ms: Int64s, window: Int64s) -> Iterator[tuple[int, int, int]]:
+    """The start of each window, each bucket, and how many events.
+
+    The bucket of a latency is made of its power of two and the two bits after it: a float has them next to each other.
+    """
+    bucket = (np.maximum(latency_ms, 1).astype(np.float64).view(np.int64) >> 50) - _FIRST_QUARTER
+    bucket *= latency_ms > 0
+    least, windows = int(window.min()), int(window.max()) - int(window.min()) + 1
+    if windows > 1:
+        bucket = np.minimum(bucket, BUCKETS - 1) + (window - least) * BUCKETS
+    if windows < _WINDOWS_MANY:
+        counts = np.bincount(bucket)
+        found = counts.nonzero()[0]
         counts = counts[found]
     else:
-        found, counts = np.unique(code, return_counts=True)
-    for number, count in zip(found.tolist(), counts.tolist(), strict=True):
-        after, of_window = divmod(number, BUCKETS)
-        into.add_latency(topic, (least + after) * WINDOW_MS, of_window, count)
+        found, counts = np.unique(bucket, return_counts=True)
+    for code, count in zip(found.tolist(), counts.tolist(), strict=True):
+        after, of_window = divmod(code, BUCKETS) if windows > 1 else (0, min(code, BUCKETS - 1))
+        yield (least + after) * WINDOW_MS, of_window, count
 
 
 def _add_untracked(topic: str, timestamp_ms: Int64s, length: Int64s, rows: Any, into: Tally) -> None:

@@ -38,6 +38,10 @@ def _lowest(bucket: int) -> int:
     return -(-((4 + quarter) << power) // 4)
 
 
+RANGES: Final = tuple(map(range_of, range(BUCKETS)))
+"""Of all buckets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Latencies:
     """How many events took how long. Invariant: buckets rise, and none is empty."""
