@@ -53,14 +53,14 @@ class Tally:
             cell[4] = greatest_ms
 
     def span_of(self, time_ms: int) -> tuple[int, int, int]:
-        """The event times that are counted alike, from one to before another: of the same window, and of latencies of one bucket; and it."""
+        """Event times that are counted alike, of one window and one bucket of latencies: from one to before another; and the bucket."""
         start_ms = time_ms - time_ms % WINDOW_MS
         if self.seen_ms is None:
             return start_ms, start_ms + WINDOW_MS, 0
         bucket = bucket_of(self.seen_ms - time_ms)
         least, beyond = RANGES[bucket]
         first, last = self.seen_ms - beyond + 1, self.seen_ms - least + 1
-        return first if first > start_ms else start_ms, last if last < start_ms + WINDOW_MS else start_ms + WINDOW_MS, bucket
+        return max(start_ms, first), min(start_ms + WINDOW_MS, last), bucket
 
     def add_span(
         self, topic: str, origin: Origin, bucket: int, count: int, size: int, checksum: int, least_ms: int, greatest_ms: int

@@ -9,6 +9,7 @@ import click
 from moldau.cli.exit_codes import DONE, MISSING_OR_DOUBLED, UNDECIDED
 from moldau.cli.options import SECONDS, TIME, TIME_FORMS, TOPIC, parse_duration_ms
 from moldau.model.near_names import did_you_mean
+from moldau.tracking.audit_record import PRODUCER_TIER, TIER_NAME
 
 if TYPE_CHECKING:
     from moldau.audit.rules import Rules
@@ -24,6 +25,17 @@ def pattern(ctx: click.Context, parameter: click.Parameter, value: str | None) -
         return None if value is None else re.compile(value)
     except re.error as error:
         raise click.BadParameter(f"{value!r} is no regular expression: {error}", ctx, parameter) from error
+
+
+def auditor_tier(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Of an option: the tier of an auditor."""
+    if value is None:
+        return None
+    if not TIER_NAME.fullmatch(value):
+        raise click.BadParameter(f"{value!r}: a tier's name has letters, digits, and . _ -", ctx, parameter)
+    if value == PRODUCER_TIER:
+        raise click.BadParameter("tier producer is that of the producers themselves", ctx, parameter)
+    return value
 
 
 def _tiers(ctx: click.Context, parameter: click.Parameter, value: str | None) -> "TierTree":
