@@ -22,7 +22,7 @@ RECORDS = st.builds(
     AuditRecord,
     st.sampled_from(["counts", "open", "close"]), TEXTS, st.integers(-9, 2**70), TEXTS, KEYS, COUNTS, st.none(),
     st.integers(0, 1), st.sampled_from(["", "job"]), st.sampled_from([None, 5]), st.booleans(), st.one_of(st.none(), TEXTS),
-    st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(1, 2**40), max_size=3).map(Latencies.of),
+    st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(1, 2**40), max_size=3).map(Latencies.of), st.sampled_from(["", "a cluster"]),
 )  # fmt: skip
 PLAIN = AuditRecord.of_counts("local", CountKey("t", 600_000, "ewr", "s", "h", "00ff"), Count(3, 99, 1, 600_001, 600_002), time_ms=9)
 

@@ -76,6 +76,7 @@ class Publisher:
         self._bootstrap = bootstrap
         self._timeout_s = transaction_timeout_ms / 1000
         self._committed: dict[TopicPartition, int] = {}
+        self._cluster_id = ""
         self._published_ids: dict[str, tuple[bytes, int]] = {}
         """The ids that were published, and when."""
         client_id = f"moldau-audit-{tier}"
@@ -91,6 +92,7 @@ class Publisher:
         deleted, at once. The latter is no harm: there is nothing left to be counted again.
         """
         ensure_audit_topic(self._bootstrap)
+        self._cluster_id = cluster.metadata([]).cluster_id or ""
         self._producer.init_transactions(TRANSACTION_TIMEOUT_MS / 1000)
         reached("id taken over")
         committed = Groups(cluster).committed(group_of(self.tier), stable=True)
@@ -184,7 +186,7 @@ class Publisher:
                 self._send(AuditRecord.of_latencies(self.tier, topic, start_ms, latencies, time_ms=time_ms))
             if caught_up_ms is not None:
                 everything = CountKey("", 0, "", pattern, "", self.tier)
-                self._send(AuditRecord("open", new_guid(), caught_up_ms, self.tier, everything))
+                self._send(AuditRecord("open", new_guid(), caught_up_ms, self.tier, everything, cluster=self._cluster_id))
             for topic, topic_id in news.items():
                 self._send(AuditRecord("open", new_guid(), time_ms, self.tier, CountKey(topic, 0, "", pattern, "", topic_id.hex())))
             for topic, gap in gaps:

@@ -294,6 +294,7 @@ def reconcile(found: TierCounts, rules: Rules) -> Report:
             if count and tier in tiers and (rules.topics is None or topic in rules.topics)
         },
         settled=tuple(settled),
+        shared={tier: tuple(clusters) for tier in tiers if len(clusters := found.clusters_of(tier)) > 1},
         latencies=_latencies(found, tiers, rules),
     )
 

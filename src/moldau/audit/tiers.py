@@ -207,6 +207,8 @@ class TierCounts:
     """The newest record of each tier; 0 for one that has only claimed topics, or taken counts back."""
     marked_ms: dict[str, int] = field(default_factory=dict)
     """The newest mark of each tier that publishes marks."""
+    cluster_marks: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The same by the id of the cluster that was counted; a tier should be one cluster."""
     counted_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     """The newest mark of each tier and topic, of tiers that publish them by topic."""
     owners: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -266,10 +268,15 @@ class TierCounts:
     def vouches_until(self, tier: str, topic: str) -> int:
         """Up to when the tier is known to have counted everything of the topic, in ms; 0 if it has published nothing."""
         if tier in self.marked_ms:
-            return self.marked_ms[tier]
+            return min((self.cluster_marks[tier][cluster] for cluster in self.clusters_of(tier)), default=self.marked_ms[tier])
         if any(each == tier for each, _ in self.counted_ms):
             return self.counted_ms.get((tier, topic), 0)
         return self.heard_ms.get(tier, 0)
+
+    def clusters_of(self, tier: str) -> list[str]:
+        """The clusters that are counted under a tier's name, by their ids; one that has published no mark for a day is none any more."""
+        marks = self.cluster_marks.get(tier, {})
+        return sorted(cluster for cluster, marked_ms in marks.items() if marked_ms > self.marked_ms[tier] - LATE_MS)
 
     def start_over(self) -> None:
         """Forget everything."""
@@ -376,6 +383,9 @@ class TierCounts:
             self.topic_ids[tier, key.topic] = key.instance
         else:
             self.marked_ms[tier] = max(time_ms, self.marked_ms.get(tier, 0))
+            if record.cluster:
+                marks = self.cluster_marks.setdefault(tier, {})
+                marks[record.cluster] = max(time_ms, marks.get(record.cluster, 0))
 
     def _take_sign_of_life(self, record: AuditRecord, time_ms: int) -> None:
         key = record.key

@@ -140,6 +140,8 @@ class Report:
     """By tier and topic: how many of its untracked records were put aside as dead letters."""
     settled: tuple[SettledPair, ...] = ()
     """In a long watch: complete windows that are no longer among the pairs."""
+    shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By tier: the ids of the clusters that are counted under its name, where they are several."""
     latencies: Mapping[tuple[str, str, int], Latencies] = field(default_factory=dict)
     """By topic, tier and start of the window: how long events were on their way to the tier."""
 

@@ -39,6 +39,7 @@ def as_document(report: "Report") -> dict[str, Any]:
         "gaps": [{"tier": each.tier, "topic": each.topic, "time_ms": each.time_ms, **asdict(each.gap)} for each in report.gaps],
         "not_counted": {tier: list(topics) for tier, topics in report.uncovered.items()},
         "unknown_topics": list(report.unheard),
+        "shared_tiers": {tier: list(clusters) for tier, clusters in report.shared.items()},
         "unreadable": [asdict(each) for each in report.unreadable],
     }
 
@@ -132,6 +133,8 @@ def remarks(report: "Report") -> Iterator[tuple[object, dict[str, Any]]]:
             yield (kind, *(each.get(name) for name in _NAMES)), {"kind": kind, **each}
     for tier, missing in document["not_counted"].items():
         yield ("not_counted", tier), {"kind": "not_counted", "tier": tier, "topics": missing}
+    for tier, clusters in document["shared_tiers"].items():
+        yield ("shared_tiers", tier), {"kind": "shared_tier", "tier": tier, "clusters": clusters}
     for topic in document["unknown_topics"]:
         yield ("unknown_topics", topic), {"kind": "unknown_topic", "topic": topic}
 
@@ -238,6 +241,9 @@ def _all_remarks(report: "Report") -> Iterator[tuple[object, str]]:
     for tier, topics in report.uncovered.items():
         yet = " yet" if tier in report.awaited else ""
         yield ("uncovered", tier), f"not counted{yet} by tier {tier}: {_names(topics)}"
+    for tier, clusters in report.shared.items():
+        text = f"tier {tier} is the name of several clusters, {_names(clusters)}: give each auditor its own --tier, and --tree the tiers"
+        yield ("shared", tier), text
     for host in report.skewed:
         hours = abs(host.ahead_ms) / 3_600_000
         off = f"{hours:,.1f} h {'ahead' if host.ahead_ms > 0 else 'behind'}"

@@ -91,6 +91,8 @@ class AuditRecord:
     another one was in flight when counts were taken back, and is void too. None from those that restart by other means."""
     latencies: Latencies = NO_LATENCIES
     """How long events of the topic and window were on their way to the tier: those that it has counted since the last such record."""
+    cluster: str = ""
+    """In a mark of an auditor: the id of the cluster that it counts."""
 
     @property
     def window_end_ms(self) -> int:
@@ -144,14 +146,15 @@ class AuditRecord:
         """Whether it counts nothing, and is about the tier and the topic."""
         return (bool(self.owner) or self.counted_ms is not None or self.forgets) and self.kind == "counts" and not self.count
 
+    @property
+    def _states_more(self) -> bool:
+        stated = self.dead_letters or self.owner or self.counted_ms is not None or self.forgets
+        return bool(stated or self.latencies or self.cluster)
+
     def to_bytes(self) -> bytes:
         """The record's value."""
         key, count = self.key, self.count
-        if (
-            self.kind == "counts"
-            and count
-            and not (self.latencies or self.dead_letters or self.owner or self.counted_ms is not None or self.forgets)
-        ):
+        if self.kind == "counts" and count and not self._states_more:
             return self._plain_bytes()
         written: dict[str, Any] = {
             "version": VERSION,
@@ -176,6 +179,8 @@ class AuditRecord:
             written["gap"] = asdict(self.gap)
         more = {"dead_letters": self.dead_letters, "owner": self.owner, "counted_ms": self.counted_ms, "forgets": self.forgets}
         written |= {name: value for name, value in more.items() if value not in (None, 0, "")}
+        if self.cluster:
+            written["cluster"] = self.cluster
         if self.latencies:
             written["latencies"] = self.latencies.to_text()
         if self.epoch is not None:
@@ -234,7 +239,9 @@ class AuditRecord:
         counted_ms, forgets = _time(found, "counted_ms"), found.get("forgets") is True
         epoch = _text(found, "epoch") if "epoch" in found else None
         time_ms, tier, latencies = _number(found, "time_ms"), _text(found, "tier"), _latencies(found)
-        return cls(kind, _text(found, "guid"), time_ms, tier, key, count, gap, dead_letters, owner, counted_ms, forgets, epoch, latencies)
+        cluster = _text(found, "cluster") if "cluster" in found else ""
+        stated = (gap, dead_letters, owner, counted_ms, forgets, epoch, latencies, cluster)
+        return cls(kind, _text(found, "guid"), time_ms, tier, key, count, *stated)
 
 
 def new_guid() -> str:

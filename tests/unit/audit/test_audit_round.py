@@ -20,6 +20,7 @@ from moldau.client.failures import FencedError, TransactionAbortedError
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import Gap
+from moldau.tracking.latencies import Latencies
 from support.audit_cluster import FIRST, LAST, NOBODY, T0, Cluster
 from support.audit_events import NOON, Host, batch
 
@@ -67,6 +68,9 @@ class Ended:
 
     def set_partitions(self, count: int) -> None:
         self.told["partitions"] = count
+
+    def note_latencies(self, latencies: Mapping[tuple[str, int], Latencies]) -> None:
+        self.told["latencies"] = self.told.get("latencies", 0) + sum(each.total for each in latencies.values())
 
 
 @pytest.fixture

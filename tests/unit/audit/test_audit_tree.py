@@ -6,6 +6,7 @@ from moldau.audit.forgetting import SETTLED_MS, forget
 from moldau.audit.rules import Rules
 from moldau.audit.tree import Feed, Tier, TierTree, TreeError, read_tree
 from moldau.audit.verdicts import Report, Verdict, summaries
+from moldau.tracking.audit_record import AuditRecord, new_guid
 from moldau.tracking.counts import CountKey
 from support.audit_events import MINUTE, Host
 from support.audit_ledger import START, Ledger, events
@@ -247,6 +248,26 @@ def test_a_cluster_that_does_not_count_a_topic_is_passed_over() -> None:
         ("producer", "ewr.local"), ("ewr.local + producer", "aggregate"),
     ]  # fmt: skip
     assert faults(report) == [("aggregate", "producer", "jfk-1", "loss", "1 of 60 missing")]
+
+
+def test_clusters_that_share_a_name_vouch_each_for_itself() -> None:
+    """Claim: two auditors of one tier's name are of two clusters: a mark of one is none of the other, and the report names both. Once a
+    cluster has published no mark for a day it is one that was there before, and its name is another one's."""
+    ledger, key = Ledger(), CountKey("", 0, "", "", "", "local")
+
+    def mark(cluster: str) -> None:
+        ledger.found.take(AuditRecord("open", new_guid(), ledger.now, "local", key, cluster=cluster))
+
+    values = events(EWR, 10)
+    mark("second")
+    ledger.wait(1000).opens(EWR).counts("producer", values).closes(EWR).counts("local", values[1:]).wait(60 * MINUTE)
+    mark("first")
+    report = ledger.report()
+    assert ([pair.verdict for pair in report.pairs], report.shared) == ([Verdict.NOT_COUNTED], {"local": ("first", "second")})
+    ledger.wait(SETTLED_MS)
+    mark("first")
+    report = ledger.report()
+    assert ([pair.verdict for pair in report.pairs], report.shared) == ([Verdict.LOSS], {})
 
 
 def test_settled_windows_keep_the_share_of_each_tier() -> None:
