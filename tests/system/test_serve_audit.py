@@ -2,10 +2,13 @@
 
 import json
 import re
+import signal
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +23,7 @@ from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
 from moldau.tracking.clock import now_ms
 from support.audit_events import Host
+from support.console import MOLDAU
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
@@ -103,3 +107,24 @@ def test_what_ends_it_does_not_end_the_broker(server: ServerProcess) -> None:
     with Producer(server.bootstrap) as producer:
         producer.send(TOPIC, b"x").result()
     assert server.stop() == 0
+
+
+def test_an_auditor_of_its_own_has_a_page_of_metrics(tmp_path: Path) -> None:
+    """Claim: until it ends; a port that cannot be had is one line and exit code 1."""
+    with ServerProcess(tmp_path / "data") as server:
+        send(server, 20)
+        command = [MOLDAU, "audit", "run", "--tier", "local", "--interval", "0.5", "--metrics", "127.0.0.1:0", "-b", server.bootstrap]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            assert process.stdout is not None
+            server.output = [process.stdout.readline()]
+            wait_for(lambda: metrics(server)["moldau_audit_published_total", ""] == 20, "they are counted")
+            found = metrics(server)
+            assert (found["moldau_audit_running", ""], found["moldau_audit_latency_ms", "0.5"] >= AGO_MS) == (1, True)
+            taken = urlsplit(re.findall(r"metrics at (\S+)", server.output[0])[0]).netloc
+            done = CliRunner().invoke(application, ["audit", "run", "--tier", "other", "--metrics", taken, "-b", server.bootstrap])
+            assert (done.exit_code, done.output[:38]) == (1, "Error: cannot serve metrics: address a")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            rest, _ = process.communicate(timeout=LIMIT_S)
+        assert (process.returncode, rest.splitlines()[-1].partition(" in ")[0]) == (0, "20 records counted")
