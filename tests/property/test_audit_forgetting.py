@@ -7,6 +7,7 @@ from moldau.audit.forgetting import forget
 from moldau.audit.reconcile import reconcile
 from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
+from moldau.audit.tree import TierTree
 from moldau.audit.verdicts import Report, overall, summaries
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import Ledger
@@ -63,11 +64,12 @@ def test_forgetting_changes_nothing_that_is_seen(steps: list[tuple[int, int, int
         if closes and hours > 35:
             ledger.closes(host)
         ledger.wait(hours * HOUR)
-        rules = Rules(now_ms=ledger.now, tiers=TIERS, behind_ms=1 << 60)  # a clock found to be behind later is not found to have been
+        # a clock found to be behind later is not found to have been
+        rules = Rules(now_ms=ledger.now, tree=TierTree.chain(TIERS), behind_ms=1 << 60)
         forget(forgetful, rules)
         assert seen(reconcile(forgetful, rules)) == seen(reconcile(ledger.found, rules))
     ledger.wait(26 * HOUR)
-    forget(forgetful, rules := Rules(now_ms=ledger.now, tiers=TIERS, behind_ms=1 << 60))
+    forget(forgetful, rules := Rules(now_ms=ledger.now, tree=TierTree.chain(TIERS), behind_ms=1 << 60))
     full = reconcile(ledger.found, rules)
     assert seen(reconcile(forgetful, rules)) == seen(full)
     if full.complete:
