@@ -467,6 +467,7 @@ def test_an_epoch_without_a_cut_raises_the_leader_epoch_of_a_mirror() -> None:
     assert story.config()["mirror.source"] == SOURCE
     assert story.epoch_end(51) == (50, 1), "that epoch is none of the log"
     assert story.send(batch(1, 50, b"b")).base_offset == 2
+    assert story.epoch_end(50) == (50, 2), "it began no term, which would end epoch 50 at offset 1"
 
 
 def test_the_source_can_be_neither_altered_nor_removed() -> None:
