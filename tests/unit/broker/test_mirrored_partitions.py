@@ -51,10 +51,10 @@ LATEST = -1
 
 
 def batch(base_offset: int, epoch: int, *values: bytes, gap: int = 0, **options: Any) -> bytes:
-    """A batch as a source has it; `gap` offsets at its end were compacted."""
+    """A batch as a source has it, each record ten seconds after the one before; `gap` offsets at its end were compacted."""
     builder = RecordBatchBuilder(base_offset=base_offset, leader_epoch=epoch, **options)
     for number, value in enumerate(values):
-        builder.append(1_000_000 + number, None, value, (), base_offset + number)
+        builder.append(1_000_000 + 10_000 * (base_offset + number), None, value, (), base_offset + number)
     data = bytearray(builder.build())
     if gap:
         header = read_header(data)
@@ -306,6 +306,37 @@ def test_acknowledgement_waits_for_the_replicas_in_sync() -> None:
     for each in others:
         story.cluster.processes[each].resume()
     assert story.answer(call).error_code == 0
+
+
+def test_with_too_few_replicas_in_sync_nothing_is_taken() -> None:
+    story = Story(min_insync_replicas="3")
+    away = next(each for each in IDS if each not in (story.leader, story.cluster.controller_id))
+    story.cluster.kill(away)
+    story.cluster.until(lambda: away not in story.state().isr)
+    assert story.send(batch(0, 5, b"a")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert story.send(batch(0, 5, b"a"), acks=1).base_offset == 1
+    story.start(away)
+    assert story.send(batch(0, 5, b"a")).base_offset == 1
+
+
+@pytest.mark.parametrize("room", range(0, 2600, 200))
+def test_what_a_full_disk_leaves_of_a_request_is_in_the_log_and_the_rest_is_sent_again(room: int) -> None:
+    """Each batch begins a segment, before which those that came first are written."""
+    world = BrokerWorld()
+    world.create_topic("m", mirror_source=SOURCE, segment_ms=1000)
+    client = world.connect()
+    sent = [batch(number, 5 + number, b"%d" % number * 700) for number in range(3)]
+    request = produce_request("m", b"".join(sent))
+    request.mirror = "a"
+    world.disk.capacity = world.disk.used() + room
+    first = client.ask(request, 9).responses[0].partition_responses[0]
+    partition = world.partition("m")
+    assert partition.log.log_end_offset == partition.machine.log_end_offset == partition.log.high_watermark
+    assert first.error_code == (0 if partition.log.log_end_offset == 3 else ErrorCode.KAFKA_STORAGE_ERROR)
+    world.disk.capacity = None
+    again = client.ask(request, 9).responses[0].partition_responses[0]
+    assert (again.error_code, again.base_offset) == (0, 3)
+    assert [client.values("m", number)[0] for number in range(3)] == [b"%d" % number * 700 for number in range(3)]
 
 
 def test_replicas_agree_after_an_election_by_the_epochs_of_the_source() -> None:
