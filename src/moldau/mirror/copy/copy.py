@@ -149,6 +149,10 @@ class Copy:
         except (PeerError, WorldError) as error:
             self._failed(part, error)
             return
+        except Exception as bug:
+            _LOG.exception("partition not begun because of a bug: partition=%s", partition)
+            self._failed(part, WorldError(f"a bug, see the log: {bug!r}", retriable=True))
+            return
         part.stored = position
         outlet = Outlet(target, lambda end, size: self._stored(part, end, size), lambda error, size: self._refused(part, error, size))
         part.outlet = outlet
