@@ -243,6 +243,7 @@ class SharedWork:
         if removed:
             await self._worker.revoke(removed)
             self._ownership = Ownership(kept, generation_id)
+        if removed or assignment.must_rejoin:
             self._membership.needs_rejoin = True  # then the leader gives away what was revoked
         if self._membership.is_lost:
             return
