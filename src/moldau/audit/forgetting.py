@@ -92,6 +92,7 @@ def _is_settled(pair: WindowPair) -> bool:
 def _drop(found: TierCounts, theirs: Iterable[tuple[str, CountKey, TierCount]]) -> None:
     for tier, key, _ in theirs:
         del found.counts[tier][key]
+        found.counted_by.setdefault(key.instance, set()).add(tier)
 
 
 def _note_lags(found: TierCounts, theirs: Iterable[tuple[str, CountKey, TierCount]]) -> None:
@@ -106,4 +107,6 @@ def _forget_the_old(found: TierCounts, before_ms: int) -> None:
     instances = {key.instance for counts in found.counts.values() for key in counts}
     for name in [name for name, each in found.instances.items() if each.heard_ms < before_ms and name not in instances]:
         del found.instances[name]
+    for name in found.counted_by.keys() - found.instances.keys():
+        del found.counted_by[name]
     found.gaps = [gap for gap in found.gaps if gap.time_ms >= before_ms]

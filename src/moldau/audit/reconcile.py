@@ -232,7 +232,7 @@ def watermarks(
     windows: dict[str, dict[int, dict[str, bool]]] = {}
     lower_tiers: dict[str, set[str]] = {}
     for topic, each in settled.items():
-        lower_tiers[topic] = {tier for tier in each.tiers if tree.feeds(tier, each.tiers)}
+        lower_tiers[topic] = {tier for tier in each.tiers if tier in each.shares and tree.feeds(tier, each.tiers)}
     for pair in pairs:
         lower_tiers.setdefault(pair.topic, set()).add(pair.lower_tier)
         if not pair.skewed and pair.window_start_ms <= now_ms:
@@ -331,6 +331,9 @@ class _Homes:
         self._of_instances: dict[str, str] = {}
         if len(self._locals) > 1:
             for tier in self._locals:
+                for instance, tiers in found.counted_by.items():
+                    if tier.name in tiers:
+                        self._of_instances.setdefault(instance, tier.name)
                 for key in found.counts.get(tier.name, ()):
                     if key.instance not in self._of_instances or key.datacenter in tier.datacenters:
                         self._of_instances[key.instance] = tier.name
@@ -360,11 +363,12 @@ def _settled(found: TierCounts, tree: TierTree, topic: str, counting: Sequence[s
     known = found.settled.get(topic)
     if known is None:
         return
-    again = Counter(pair.lower_tier for pair in pairs if pair.window_start_ms in known.share(pair.lower_tier))
+    shares = known.shares
+    again = Counter(pair.lower_tier for pair in pairs if pair.lower_tier in shares and pair.window_start_ms in shares[pair.lower_tier])
     for lower in counting:
         uppers = [feed.tier for feed in tree.feeds(lower, counting)]
-        if uppers and {lower, *uppers} <= set(known.tiers):
-            share = known.share(lower)
+        if uppers and lower in shares and {lower, *uppers} <= set(known.tiers):
+            share = shares[lower]
             yield SettledPair(topic, joined(uppers), lower, share.count, share.windows - again[lower], share.dead_letters)
 
 

@@ -114,7 +114,7 @@ class SettledWindows:
     """Of one topic. `tiers` had all counted all of them, each its share."""
 
     shares: dict[str, SettledShare] = field(default_factory=dict)
-    """By lower tier: the windows whose numbers are wanted."""
+    """By lower tier that had any of them: the windows whose numbers are wanted."""
     tiers: tuple[str, ...] = ()
     spans: list[tuple[int, int]] = field(default_factory=list)
     """From and to when there are settled windows, in order, not touching."""
@@ -127,9 +127,10 @@ class SettledWindows:
 
     def add(self, start_ms: int, counts: Mapping[str, Count], *, shown: bool, skewed: bool) -> None:
         """One more window, or one that was settled before and had late events since. `shown`: whether its numbers are wanted."""
-        if shown:
-            for tier, count in counts.items():
-                self.share(tier).add(start_ms, count)
+        for tier, count in counts.items():
+            share = self.share(tier)
+            if shown:
+                share.add(start_ms, count)
         if skewed:
             self.skewed = _joined([*self.skewed, (start_ms, start_ms + WINDOW_MS)])
         else:
@@ -225,6 +226,8 @@ class TierCounts:
     """By topic: windows that are complete in all tiers, and no longer among the counts; see `moldau.audit.forgetting`."""
     latencies: dict[tuple[str, str, int], Latencies] = field(default_factory=dict)
     """By tier, topic and start of the window: how long events were on their way to the tier."""
+    counted_by: dict[str, set[str]] = field(default_factory=dict)
+    """By instance: the tiers that counted it in windows that are no longer among the counts."""
     lags: dict[tuple[str, str, str, str], int] = field(default_factory=dict)
     """Of hosts (topic, datacenter, service, host) in settled windows: how much later than its newest event a count was published."""
     stale: bool = False
