@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 class MirrorPart(ProducePart):
     """The batches for one partition."""
 
-    __slots__ = ("before_holes",)
+    __slots__ = ("appended", "before_holes")
 
     before_holes: "Callable[[], object]"
     """Called before offsets are left out, as the source's log was compacted."""
+    appended: "Callable[[HostedPartition], object]"
+    """Called after batches were written."""
 
     def stage(self, now_ms: int) -> AppendResult:
         """Write what the log does not have. PeerError with the log unchanged; StorageError, with some batches in the log perhaps."""
@@ -45,6 +47,7 @@ class MirrorPart(ProducePart):
                 if partition.machine.grew(log.log_end_offset):
                     partition.advanced()
                 raise
+            self.appended(partition)
         end_offset = log.log_end_offset
         return AppendResult(end_offset, end_offset - 1, -1, duplicate=not self.records)
 
@@ -77,6 +80,7 @@ class MirrorProduce(ProduceOperation):
             raise PeerError(ErrorCode.INVALID_RECORD, f"{where}: no record batch was sent for the partition")
         assert isinstance(part, MirrorPart)
         part.records, part.before_holes = records, partial(self._broker.replicas.logs.note_holes, where)
+        part.appended = self._broker.mirror_epochs.look
 
     def _check(self, topic: bytes, part: ProducePart) -> None:
         if not part.partition.is_led:

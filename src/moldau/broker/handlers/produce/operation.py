@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
     from moldau.broker.handlers.produce.walks import BatchWalks, Walk
     from moldau.broker.handlers.services import ConfigServices, Guards, MetadataServices, PartitionServices, TransactionServices
+    from moldau.broker.metadata.mirror_epochs import MirrorEpochs
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.appends import PendingAppend
     from moldau.broker.replicas.hosted import HostedPartition
@@ -102,6 +103,10 @@ if TYPE_CHECKING:
         @property
         def counters(self) -> "Counters":
             """What is counted of requests."""
+
+        @property
+        def mirror_epochs(self) -> "MirrorEpochs":
+            """Keeps leader epochs above those of sources."""
 
         @property
         def pipeline(self) -> Guards:
