@@ -1,7 +1,6 @@
 """Reading the file of a mirror. docs/mirroring.md is its reference."""
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -9,11 +8,10 @@ from moldau.mirror.naming import Naming
 from moldau.mirror.patterns import NamePatterns, Pattern, parse_pattern
 from moldau.mirror.plan.start import Start
 from moldau.mirror.plan.start_tables import TABLES, read_start
-from moldau.mirror.plan.table import Origin, PlanFileError, Table
-from moldau.mirror.plan.toml_lines import lines_of_keys
 from moldau.mirror.plan.values import COPY_SOURCE, Groups, Limits, MirrorPlan, Mode, Partitioning, Source, Sync, Target
 from moldau.mirror.selection import NEVER, TopicSelection
 from moldau.model.host_port import Address, parse_addresses
+from moldau.model.toml_table import Table, parse_document, read_document
 from moldau.tracking.audit_record import PRODUCER_TIER
 
 DEFAULT_EXCLUDE: Final = (parse_pattern(".*[-.]internal"),)
@@ -30,37 +28,16 @@ _TIER: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _CONFIG: Final = re.compile(r"[a-z][a-z0-9.]*")
 _BUFFER_BYTES_MIN: Final = 1024 * 1024
 _DAY_MS: Final = 24 * 3_600_000
-_AT: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 def read_plan(path: Path) -> MirrorPlan:
     """The plan in a file. PlanFileError names file and line."""
-    try:
-        text = path.read_bytes().decode()
-    except OSError as error:
-        raise PlanFileError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise PlanFileError(f"{path}:{line}: not UTF-8: {error.reason}") from error
-    return parse_plan(text, str(path))
+    return _plan(read_document(path))
 
 
 def parse_plan(text: str, file: str) -> MirrorPlan:
     """The plan that this text is; `file` is its name in messages. PlanFileError."""
-    try:
-        content = tomllib.loads(text)
-        origin = Origin(file, lines_of_keys(text))
-    except tomllib.TOMLDecodeError as error:
-        raise _syntax_error(error, text, file) from error
-    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, or lists as deep
-        raise PlanFileError(f"{file}:1: not TOML that can be read: {error}") from error
-    return _plan(Table(origin, (), content, content))
-
-
-def _syntax_error(error: tomllib.TOMLDecodeError, text: str, file: str) -> PlanFileError:
-    found = _AT.search(str(error))
-    line = found[1] if found and found[1] else len(text.splitlines())
-    return PlanFileError(f"{file}:{line}: not TOML: {_AT.sub('', str(error))}")
+    return _plan(parse_document(text, file))
 
 
 def _plan(root: Table) -> MirrorPlan:
