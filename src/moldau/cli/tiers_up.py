@@ -64,6 +64,5 @@ def _announce(tiers: "Tiers", supervisor: "TiersSupervisor") -> None:
         print(f"cluster {cluster.name} ({cluster.kind.value}, {cluster.datacenter}) at {cluster.bootstrap}")
     for registry in tiers.topology.registries.values():
         print(f"registry {registry.name} at {registry.url}")
-    print(
-        f"{tiers.topology.name} is up: {len(supervisor.children)} processes; data in {supervisor.directory}; Ctrl-C stops them", flush=True
-    )
+    name, count = tiers.topology.name, len(supervisor.children)
+    print(f"{name} is up: {count} processes; data in {supervisor.directory}; Ctrl-C stops them", flush=True)

@@ -32,10 +32,8 @@ def _tree(tiers: Tiers, category: PlannedCategory) -> str:
         tree[names.get(name, name)] = tier
     for load in tiers.loads:
         if load.cluster in clusters:
-            tree[load.tier] = {
-                "from": [names.get(load.cluster, load.cluster)],
-                "bootstrap": tiers.topology.clusters[load.cluster].bootstrap,
-            }
+            cluster = tiers.topology.clusters[load.cluster]
+            tree[load.tier] = {"bootstrap": cluster.bootstrap, "from": [names.get(cluster.name, cluster.name)]}
     head = f"# made from {tiers.topology.file} by moldau tiers up: category {category.name}\n"
     return head + "".join(toml_table(("tiers", name), tier) for name, tier in tree.items())
 

@@ -97,11 +97,9 @@ def texts_in(table: Table) -> dict[str, str]:
 
 
 def _setting_text(table: Table, name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    table.fail(name, f"must be a text, a number, true or false, not {kind_of(value)}")
+    if not isinstance(value, str | bool | int | float):
+        table.fail(name, f"must be a text, a number, true or false, not {kind_of(value)}")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _cluster(name: str, table: Table) -> PlannedCluster:
