@@ -13,7 +13,7 @@ from moldau.tiers.processes import processes
 from moldau.tiers.values import Tiers
 from moldau.topology.file import read_topology
 from moldau.topology.values import ClusterKind, TopologyError
-from support.pages import ROOT, blocks
+from support.pages import ROOT
 
 LAPTOP = ROOT / "examples" / "laptop.toml"
 SMALL = """\
@@ -196,7 +196,3 @@ def test_the_audit_compares_each_tier_with_those_that_its_mirrors_read() -> None
     }
     assert tree["ewr.local"]["datacenters"] == ["EWR"]
     assert tree["offline"]["bootstrap"] == "127.0.0.1:19050"
-
-
-def test_the_example_of_the_page_is_the_example() -> None:
-    assert blocks(ROOT / "docs" / "tiers.md", "toml")[0] in LAPTOP.read_text()
