@@ -34,8 +34,8 @@ def run(file: Path, instance: str, log_level: str, log_format: str) -> None:
     """
     from moldau.assembly.server_log import set_up_logging
     from moldau.mirror.plan.file import read_plan
-    from moldau.mirror.plan.table import PlanFileError
     from moldau.mirror.running import run_mirror
+    from moldau.model.toml_table import PlanFileError
 
     set_up_logging(log_level, log_format)
     try:
