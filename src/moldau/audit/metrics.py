@@ -24,15 +24,15 @@ def auditor_families(auditor: Auditor, *, running: bool) -> list[Family]:
     partitions = gauge("moldau_audit_partitions", "Partitions that the auditor reads.", "tier")
     partitions.add(totals["partitions"], tier)
     latency = gauge(
-        "moldau_audit_latency_ms",
-        "Milliseconds from an event's time to when the auditor saw it, of the last minutes.",
+        "moldau_audit_latency_seconds",
+        "Seconds from an event's time to when the auditor saw it, of the last minutes.",
         "tier",
         "topic",
         "quantile",
     )
     for topic, found in auditor.recent.by_topic().items():
         for share in QUANTILES:
-            latency.add(found.quantile(share), tier, topic, str(share))
+            latency.add(found.quantile(share) / 1000, tier, topic, str(share))
     found_counters = []
     for name, text in _COUNTERS.items():
         family = counter(f"moldau_audit_{name}", text, "tier")
