@@ -179,6 +179,8 @@ def test_the_example_has_three_data_centres_and_all_processes() -> None:
     assert words["cluster.aggregate"] == "cluster up --data /d/clusters/aggregate --brokers 3 --port 19040"
     assert words["auditor.ewr"] == "audit run --bootstrap 127.0.0.1:19010 --tier ewr.local --interval 10"
     assert words["mirror.offline"] == "mirror run /d/mirrors/offline.toml --instance 1"
+    load = "load --bootstrap 127.0.0.1:19050 --pattern departures --to /d/lake --name lake --tier lake --every 10"
+    assert words["load.lake"] == f"{load} --registry http://127.0.0.1:19081"
     assert "load.lake" not in [each.name for each in processes(found, "/d", loads=False)]
 
 
