@@ -4,8 +4,11 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from moldau.cli.application import application
 from support.console import Console
+from support.local_cluster import LocalCluster
 from support.mirror_world import LIMIT_S, MirrorProgram, MirrorWorld
 
 pytestmark = pytest.mark.system
@@ -53,3 +56,26 @@ def test_brokers_and_mirrors_are_measured_and_their_absence_too(tmp_path: Path) 
         assert done.code == 1
         assert done.json["brokers"][0]["availability"] == 1.0
         assert done.json["mirrors"][0]["availability"] == 0.0
+
+
+def test_a_broker_that_is_away_is_not_available_and_the_others_are(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "cluster", "--brokers", "2", "--port", "0").up()
+    try:
+        probe = ("probe", "--bootstrap", cluster.bootstrap, "--once", "--json", "--interval")
+
+        def shares(interval: str) -> tuple[int, dict[int, float]]:
+            done = Console()(*probe, interval)
+            return done.code, {each["broker"]: each["availability"] for each in done.json["brokers"]}
+
+        # each broker gets a partition of its own
+        assert shares("2") == (0, {1: 1.0, 2: 1.0})
+        # one is killed
+        assert CliRunner().invoke(application, ["cluster", "kill", "2", "--data", str(cluster.directory)]).exit_code == 0
+        assert shares("2") == (1, {1: 1.0, 2: 0.0})
+        # and is back
+        assert CliRunner().invoke(application, ["cluster", "restart", "2", "--data", str(cluster.directory)]).exit_code == 0
+        end = time.monotonic() + LIMIT_S
+        while shares("2") != (0, {1: 1.0, 2: 1.0}):
+            assert time.monotonic() < end
+    finally:
+        cluster.down()

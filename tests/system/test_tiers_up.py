@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,20 @@ topics.include = ["orders"]
 [auditors.all]
 """
 
+SEVERAL = """\
+name = "several"
+[clusters.all]
+kind = "local"
+datacenter = "EWR"
+brokers = 2
+port = {all}
+[categories.tracking]
+clusters = {{ EWR = "all" }}
+[topics.orders]
+category = "tracking"
+partitions = 1
+"""
+
 
 def eventually(what: Callable[[], bool]) -> None:
     end = time.monotonic() + LIMIT_S
@@ -61,11 +76,14 @@ def eventually(what: Callable[[], bool]) -> None:
 class SmallTiers:
     """`moldau tiers up` in a process of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, text: str) -> None:
         names = ("ewr", "jfk", "all")
         self.ports = dict(zip(names, free_ports(), strict=False))
         self.file, self.data = directory / "small.toml", directory / "data"
-        self.file.write_text(FILE.format(**self.ports))
+        self.file.write_text(text.format(**self.ports))
+        self.start()
+
+    def start(self) -> None:
         self.program = Program([sys.executable, "-m", "moldau.cli.main", "tiers", "up", str(self.file), "--data", str(self.data)])
 
     def bootstrap(self, cluster: str) -> str:
@@ -87,13 +105,27 @@ class SmallTiers:
         Console(self.bootstrap(cluster)).ok("produce", "orders", text=f"{text}\n")
 
 
+@contextmanager
+def running(directory: Path, text: str) -> Iterator[SmallTiers]:
+    found = SmallTiers(directory, text)
+    try:
+        yield found
+    finally:
+        if found.program.poll() is None:
+            found.program.terminate()
+            found.program.wait()
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[SmallTiers]:
-    found = SmallTiers(tmp_path)
-    yield found
-    if found.program.poll() is None:
-        found.program.terminate()
-        found.program.wait()
+    with running(tmp_path, FILE) as found:
+        yield found
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Iterator[SmallTiers]:
+    with running(tmp_path, SEVERAL) as found:
+        yield found
 
 
 def test_tiers_come_up_carry_records_survive_kills_and_go_down(small: SmallTiers) -> None:
@@ -135,3 +167,30 @@ def test_tiers_come_up_carry_records_survive_kills_and_go_down(small: SmallTiers
     code, output = small.run("status")
     assert code == 1
     assert "`moldau tiers up` does not run" in output
+
+
+def test_a_broker_of_several_comes_again_and_a_killed_supervisor_leaves_nothing_behind(several: SmallTiers) -> None:
+    several.program.wait_for("several is up", LIMIT_S)
+    # one of two brokers is killed: it is started again, in another process
+    before = several.status()["broker.all.2"]["pid"]
+    assert several.run("kill", "broker.all.2") == (0, f"broker.all.2 is killed: pid {before}\n")
+    eventually(lambda: several.status()["broker.all.2"]["pid"] not in (None, before))
+    several.program.wait_for("broker.all.2 ended; it is started again", LIMIT_S)
+    several.send("all", "one")
+
+    # all processes end when `up` is killed; the next `up` finds what they had
+    processes = existing_tiers_state(str(several.data)).processes(str(several.data))
+    several.program.kill()
+    eventually(lambda: not any(is_alive(each.process) for each in processes))
+    several.start()
+    several.program.wait_for("several is up", LIMIT_S)
+    assert several.seen("all") == ["one"]
+
+    # a restart in order takes another process too
+    assert several.run("restart", "cluster.all")[0] == 0
+    assert several.seen("all") == ["one"]
+
+    # what is not there is named with what there is
+    code, output = several.run("kill", "broker.al.2")
+    assert code == 1
+    assert "there is no process 'broker.al.2' of these tiers, did you mean 'broker.all.2'?; there are cluster.all, broker.all.1" in output

@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from moldau.tiers.toml_text import toml_table
-from moldau.tiers.values import Tiers
+from moldau.tiers.values import PlannedLoad, Tiers
 from moldau.topology.values import PlannedCategory
 from moldau.tracking.audit_record import PRODUCER_TIER
 
 
-def audit_trees(tiers: Tiers) -> dict[str, str]:
-    """The text of the file by category."""
-    return {name: _tree(tiers, category) for name, category in tiers.topology.categories.items()}
+def audit_trees(tiers: Tiers, *, loads: bool) -> dict[str, str]:
+    """The text of the file by category; `loads`: with their tiers, which count only where loads run."""
+    return {name: _tree(tiers, category, tiers.loads if loads else ()) for name, category in tiers.topology.categories.items()}
 
 
-def _tree(tiers: Tiers, category: PlannedCategory) -> str:
+def _tree(tiers: Tiers, category: PlannedCategory, loads: Iterable[PlannedLoad]) -> str:
     names = {each.cluster: each.tier for each in reversed(tiers.auditors)}  # of several the first counts
     clusters = tiers.downstream(category.clusters.values())
     tree: dict[str, dict[str, Any]] = {}
@@ -30,7 +30,7 @@ def _tree(tiers: Tiers, category: PlannedCategory) -> str:
         else:
             tier["from"] = [names.get(source, source) for source in _sources(tiers, name, clusters)]
         tree[names.get(name, name)] = tier
-    for load in tiers.loads:
+    for load in loads:
         if load.cluster in clusters:
             cluster = tiers.topology.clusters[load.cluster]
             tree[load.tier] = {"bootstrap": cluster.bootstrap, "from": [names.get(cluster.name, cluster.name)]}

@@ -74,12 +74,13 @@ class Child:
 
     @property
     def how(self) -> str:
-        """How it has ended, with its last line."""
+        """How it has ended, and if it has failed by itself, with its last line."""
         assert self._process is not None
         code = self._process.returncode
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        line = self._last_line()
-        return f"{how}: {line}" if line else how
+        if code < 0:
+            return f"by {signal.Signals(-code).name}"
+        line = self._last_line() if code else ""
+        return f"with exit code {code}: {line}" if line else f"with exit code {code}"
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal; one that is paused is continued, or it would not receive it."""

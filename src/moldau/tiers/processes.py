@@ -6,6 +6,7 @@ Names are unique: ``broker.ewr`` for a cluster of one broker, ``cluster.aggregat
 """
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -116,7 +117,8 @@ def _mirrors(mirror: TierMirror, directory: str, target: PlannedCluster) -> Iter
 
 def _load(tiers: Tiers, load: PlannedLoad, directory: str) -> PlannedProcess:
     cluster = tiers.topology.clusters[load.cluster]
-    words = ["load", "--bootstrap", cluster.bootstrap, "--topics", ",".join(load.topics), "--to", os.path.join(directory, load.to)]
+    names = "|".join(map(re.escape, load.topics))  # as a pattern: topics that a mirror has not made yet are waited for
+    words = ["load", "--bootstrap", cluster.bootstrap, "--pattern", names, "--to", os.path.join(directory, load.to)]
     words += ["--name", load.name, "--tier", load.tier, "--every", str(load.interval_s)]
     registry = tiers.topology.registry_of(cluster.datacenter)
     if registry is not None:

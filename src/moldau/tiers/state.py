@@ -52,8 +52,8 @@ class TierProcess:
     address: str
     process: str
     """Identity; empty before the first."""
-    restarts: int = 0
-    """How often it was started again."""
+    restarts: int | None = 0
+    """How often it was started again; None for a broker of several, whose cluster does not count that."""
     serves: bool = True
     """Whether its latest process has begun its work."""
 
@@ -104,7 +104,7 @@ def _brokers(directory: str, child: TierProcess) -> Iterator[TierProcess]:
     cluster = child.name.partition(".")[2]
     state = read_state(cluster_directory(directory, cluster))
     for each in () if state is None else state.brokers:
-        yield TierProcess(ProcessKind.BROKER.value, f"broker.{cluster}.{each.broker_id}", each.address, each.process)
+        yield TierProcess(ProcessKind.BROKER.value, f"broker.{cluster}.{each.broker_id}", each.address, each.process, restarts=None)
 
 
 def read_tiers_state(directory: str) -> TiersState | None:

@@ -38,6 +38,7 @@ class TiersSupervisor:
         """`report` receives lines for a person; `loads`: whether loads are started too."""
         self.directory = os.path.abspath(directory)
         self._tiers = tiers
+        self._loads = loads
         self._report = report
         self.children = [Child(each, self.directory) for each in processes_of(tiers, self.directory, loads=loads)]
         self._backoffs = {child.planned.name: Backoff() for child in self.children}
@@ -124,7 +125,7 @@ class TiersSupervisor:
     def _write_files(self) -> None:
         for mirror in self._tiers.mirrors:
             _write(mirror_file(self.directory, mirror.name), mirror.text)
-        for category, text in audit_trees(self._tiers).items():
+        for category, text in audit_trees(self._tiers, loads=self._loads).items():
             _write(os.path.join(self.directory, AUDIT_FOLDER, f"{category}.toml"), text)
 
     def _start_all(self, children: Iterable[Child]) -> None:

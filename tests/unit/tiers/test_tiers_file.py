@@ -1,9 +1,8 @@
 """The file of tiers: what it has as values, and for each mistake the line and what is allowed (missions F3, G1, H2)."""
 
-import tomllib
-
 import pytest
 
+from moldau.audit.tree import read_tree
 from moldau.mirror.plan.file import parse_plan
 from moldau.mirror.plan.values import Mode
 from moldau.model.toml_table import PlanFileError
@@ -180,19 +179,34 @@ def test_the_example_has_three_data_centres_and_all_processes() -> None:
     assert words["cluster.aggregate"] == "cluster up --data /d/clusters/aggregate --brokers 3 --port 19040"
     assert words["auditor.ewr"] == "audit run --bootstrap 127.0.0.1:19010 --tier ewr.local --interval 10"
     assert words["mirror.offline"] == "mirror run /d/mirrors/offline.toml --instance 1"
+    load = "load --bootstrap 127.0.0.1:19050 --pattern departures --to /d/lake --name lake --tier lake --every 10"
+    assert words["load.lake"] == f"{load} --registry http://127.0.0.1:19081"
     assert "load.lake" not in [each.name for each in processes(found, "/d", loads=False)]
 
 
 def test_the_audit_compares_each_tier_with_those_that_its_mirrors_read() -> None:
-    (text,) = audit_trees(read_tiers(LAPTOP)).values()
-    tree = tomllib.loads(text)["tiers"]
-    assert {name: tier["from"] for name, tier in tree.items()} == {
-        "ewr.local": ["producer"],
-        "jfk.local": ["producer"],
-        "lga.local": ["producer"],
-        "aggregate": ["ewr.local", "jfk.local", "lga.local"],
-        "offline": ["aggregate"],
-        "lake": ["offline"],
+    (text,) = audit_trees(read_tiers(LAPTOP), loads=True).values()
+    tree = {tier.name: tier for tier in read_tree(text).tiers}
+    assert {name: tier.sources for name, tier in tree.items()} == {
+        "producer": (),
+        "ewr.local": ("producer",),
+        "jfk.local": ("producer",),
+        "lga.local": ("producer",),
+        "aggregate": ("ewr.local", "jfk.local", "lga.local"),
+        "offline": ("aggregate",),
+        "lake": ("offline",),
     }
-    assert tree["ewr.local"]["datacenters"] == ["EWR"]
-    assert tree["offline"]["bootstrap"] == "127.0.0.1:19050"
+    # a load that does not run counts nothing
+    (text,) = audit_trees(read_tiers(LAPTOP), loads=False).values()
+    assert "lake" not in read_tree(text).names
+    assert tree["ewr.local"].datacenters == ("EWR",)
+    assert tree["offline"].bootstrap == "127.0.0.1:19050"
+
+
+def test_a_cluster_without_an_auditor_has_its_own_name_as_a_tier() -> None:
+    (text,) = audit_trees(tiers(SMALL + '[auditors.all]\ntier = "everything"\n'), loads=True).values()
+    assert {tier.name: tier.sources for tier in read_tree(text).tiers[1:]} == {
+        "ewr": ("producer",),
+        "jfk": ("producer",),
+        "everything": ("ewr", "jfk"),
+    }
