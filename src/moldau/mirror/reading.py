@@ -46,7 +46,7 @@ async def list_offset(brokers: "Brokers", partition: "TopicPartition", time: int
 
 async def last_epoch(brokers: "Brokers", partition: "TopicPartition", end: int) -> int:
     """The leader epoch of the batch that ends before `end`; -1 if it cannot be read any more. PeerError, WorldError."""
-    fetched = await _fetch(brokers, partition, end - 1, READ_UNCOMMITTED)
+    fetched = await fetch_from(brokers, partition, end - 1, READ_UNCOMMITTED)
     return max(
         (header.partition_leader_epoch for header, _ in batches(memoryview(fetched.records or b"")) if header.base_offset < end), default=-1
     )
@@ -60,7 +60,7 @@ async def read_to_end(brokers: "Brokers", partition: "TopicPartition") -> AsyncI
     end = await list_offset(brokers, partition, LATEST)
     position = await list_offset(brokers, partition, EARLIEST)
     while position < end:
-        fetched = await _fetch(brokers, partition, position)
+        fetched = await fetch_from(brokers, partition, position)
         visible = VisibleBatches(AbortedRecords(each.producer_id, each.first_offset) for each in fetched.aborted_transactions or ())
         for header, batch in batches(memoryview(fetched.records or b"")):
             if not verify_crc(batch):
@@ -72,7 +72,9 @@ async def read_to_end(brokers: "Brokers", partition: "TopicPartition") -> AsyncI
             position = max(position, header.last_offset + 1)
 
 
-async def _fetch(brokers: "Brokers", partition: "TopicPartition", position: int, isolation: int = READ_COMMITTED) -> Any:
+async def fetch_from(brokers: "Brokers", partition: "TopicPartition", position: int, isolation: int = READ_COMMITTED) -> Any:
+    """What one request has of a partition from a position on, perhaps nothing. PeerError, WorldError."""
+
     async def ask() -> Any:
         wanted = FetchPartition(partition.partition, -1, position, -1, -1, _BYTES)
         request = FetchRequest(
