@@ -138,6 +138,7 @@ def test_a_failover_under_load_loses_what_the_cut_names_and_fail_back_lists_the_
     # all that was acknowledged before the cuts is there, at its offsets
     of_a = committed_end(a.bootstrap, "orders")
     assert committed_end(b.bootstrap, "orders") == before(of_a, cuts)
+    assert "partition halts: promoted" in there.log.read_text(), "of the mirror that still ran"
     operator.write(b, 5)
     assert there.stop() == 0
 

@@ -49,10 +49,14 @@ def divergence(former: Sequence[EpochRun], promoted: Sequence[EpochRun]) -> Dive
         raise UnrelatedLogsError(f"at offset {low}, the first one that both have, the logs have different epochs already")
     newest = max(each.epoch for each in former)
     successor = next((each.epoch for each in promoted if each.end > offset), promoted[-1].epoch)
+    if newest > max(each.epoch for each in promoted):
+        raise UnrelatedLogsError(
+            f"the target has epoch {newest}, which is after all of the source: it was promoted later, is FILE the wrong way round?"
+        )
     if newest > successor:
         raise UnrelatedLogsError(
-            f"the target has epoch {newest}, and the source epoch {successor} from offset {offset} on: "
-            "the target was promoted after the source, is FILE the wrong way round?"
+            f"the target lost records of epoch {successor} from offset {offset} on, which the source has, and wrote others later: "
+            "delete the topic in the target, and the mirror copies it from the beginning"
         )
     if newest < successor:
         return Divergence(offset, end, LogCut(successor - 1, offset))
