@@ -13,7 +13,7 @@ from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
 
-SECONDS_OF_LOAD = 1.0
+SECONDS_OF_LOAD = 0.7
 COPY = """
 name = "{name}"
 mode = "copy"
