@@ -6,6 +6,8 @@ from moldau.cli.application import LazyCommand, LazyGroup
 
 COMMANDS = {
     "run": LazyCommand("moldau.cli.mirror_run", "run", "Mirror as a file says, until Ctrl-C."),
+    "promote": LazyCommand("moldau.cli.mirror_promote", "promote", "Have clients write to a copy."),
+    "fail-back": LazyCommand("moldau.cli.mirror_fail_back", "fail_back", "Have a former source follow the copy that was promoted."),
 }
 
 

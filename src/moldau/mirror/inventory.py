@@ -28,6 +28,11 @@ _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
 
 
+def source_text(cluster_id: str, topic_id: bytes) -> str:
+    """`mirror.source` of a copy of this topic."""
+    return f"{cluster_id} {topic_id.hex()}"
+
+
 class UnfitTopicError(Exception):
     """A topic of the target cannot take what is mirrored."""
 
@@ -103,11 +108,12 @@ class Inventory:
         """Have a topic in the target, with partitions enough."""
         name, count = self.plan.names.target(origin), seen.topics[origin.topic].partitions
         known = self._counts.get(name)
-        source = f"{seen.cluster_id} {seen.topics[origin.topic].topic_id.hex()}"
+        source = source_text(seen.cluster_id, seen.topics[origin.topic].topic_id)
         if known is not None and self.plan.mode is Mode.COPY and self._copied.get(name) != source:
             there = (await target_topics.configs_of(self._target, name, frozenset())).get(MIRROR_SOURCE, "")
             if there != source:
-                raise UnfitTopicError(f"topic {name} of the target is no copy of it: {MIRROR_SOURCE} is {there!r} there, not {source!r}")
+                why = "it was promoted, or never was one" if not there else f"{MIRROR_SOURCE} is {there!r} there, not {source!r}"
+                raise UnfitTopicError(f"topic {name} of the target is no copy of it: {why}")
             self._copied[name] = source
         if known is None:
             configs: dict[str, str] = {}
