@@ -25,8 +25,8 @@ def topic_option(function: F) -> F:
 def read_copy(file: str) -> "MirrorPlan":
     """The file of a copy. click.ClickException."""
     from moldau.mirror.plan.file import read_plan
-    from moldau.mirror.plan.table import PlanFileError
     from moldau.mirror.plan.values import Mode
+    from moldau.model.toml_table import PlanFileError
 
     try:
         plan = read_plan(Path(file))
