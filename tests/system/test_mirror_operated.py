@@ -81,10 +81,11 @@ class World:
         producer.flush(LIMIT_S)
 
     def produce(self, topic: str, *values: str) -> None:
+        """Each in a batch of its own: a copy takes whole batches."""
         producer = Producer({"bootstrap.servers": self.source.bootstrap_servers, "log_level": 0})
         for value in values:
             producer.produce(topic, value, partition=0)
-        assert producer.flush(LIMIT_S) == 0
+            assert producer.flush(LIMIT_S) == 0
 
     def run(self, command: str, *arguments: str) -> Done:
         return self._console("mirror", *command.split(), str(self.file), *arguments)

@@ -73,6 +73,8 @@ COMMANDS = {
     "partition": LazyCommand("moldau.cli.partition", "partition", "Move replicas between brokers, elect leaders, even out both."),
     "broker": LazyCommand("moldau.cli.broker", "broker", "Drain a broker: of leaders, or of everything."),
     "cluster": LazyCommand("moldau.cli.cluster", "cluster", "Run a cluster of brokers on this host, kill and restart them."),
+    "tiers": LazyCommand("moldau.cli.tiers", "tiers", "Run clusters, mirrors and auditors on this host as a file says, and check it."),
+    "probe": LazyCommand("moldau.cli.probe", "probe", "Measure availability and latency of each broker, and over mirrors."),
     "zookeeper": LazyCommand("moldau.cli.zookeeper", "zookeeper", "Run a ZooKeeper server for brokers that use one."),
     "registry": LazyCommand("moldau.cli.registry", "registry", "Run a schema registry."),
     "schema": LazyCommand("moldau.cli.schema", "schema", "List, get, register, check and delete schemas of a registry."),

@@ -44,7 +44,7 @@ def _found(files: tuple[Path, ...], timeout_s: float) -> "list[Found]":
     from moldau.mirror.checks import Found, check_file, check_together
     from moldau.mirror.loops import Severity
     from moldau.mirror.plan.file import read_plan
-    from moldau.mirror.plan.table import PlanFileError
+    from moldau.model.toml_table import PlanFileError
 
     found, checked = [], []
     for file in dict.fromkeys(files):

@@ -25,7 +25,7 @@ def file_argument(function: F) -> F:
 def plan_of(file: Path) -> "MirrorPlan":
     """What the file says. click.ClickException names file and line of an error."""
     from moldau.mirror.plan.file import read_plan
-    from moldau.mirror.plan.table import PlanFileError
+    from moldau.model.toml_table import PlanFileError
 
     try:
         return read_plan(file)

@@ -33,6 +33,11 @@ DENIALS_MAX = 2
 """How many looks in a row have to miss a topic: a broker that has just started does not know all."""
 
 
+def source_text(cluster_id: str, topic_id: bytes) -> str:
+    """`mirror.source` of a copy of this topic."""
+    return f"{cluster_id} {topic_id.hex()}"
+
+
 class UnfitTopicError(Exception):
     """A topic of the target cannot take what is mirrored."""
 
@@ -152,12 +157,13 @@ class Inventory:
         """Have a topic in the target, with partitions enough."""
         name, count = self.plan.names.target(origin), seen.topics[origin.topic].partitions
         known = self._counts.get(name)
-        source = f"{seen.cluster_id} {seen.topics[origin.topic].topic_id.hex()}"
+        source = source_text(seen.cluster_id, seen.topics[origin.topic].topic_id)
         if known is not None and self.plan.mode is Mode.COPY and self._copied.get(name) != source:
             there = (await target_topics.configs_of(self._target, name, frozenset())).get(MIRROR_SOURCE, "")
             if there != source:
-                message = f"topic {name} of the target is no copy of it: {MIRROR_SOURCE} is {there!r} there, not {source!r}"
-                raise UnfitTopicError(message, Halt.RECREATED if there.partition(" ")[0] == seen.cluster_id else Halt.REFUSED)
+                message = f"{MIRROR_SOURCE} is {there!r} there, not {source!r}" if there else "it was promoted, or never was one"
+                why = Halt.PROMOTED if not there else Halt.RECREATED if there.partition(" ")[0] == seen.cluster_id else Halt.REFUSED
+                raise UnfitTopicError(f"topic {name} of the target is no copy of it: {message}", why)
             self._copied[name] = source
         if known is None:
             configs: dict[str, str] = {}

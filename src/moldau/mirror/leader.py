@@ -1,7 +1,8 @@
 """Fetches from one broker of a source, by a fetch session of its own: `fetching.Fetcher` decides what is asked for."""
 
 import asyncio
-from collections.abc import Iterable
+import logging
+from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from moldau.fetching.events import (
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from moldau.ports.clock import Clock, Timer
     from moldau.wire.brokers import Brokers
     from moldau.wire.connection import Address, ClientConnection
+
+_LOG = logging.getLogger(__name__)
 
 FETCH_VERSIONS = VersionRange(13, 17)
 """With topic ids: Kafka has them from 3.1 on."""
@@ -132,7 +135,7 @@ class LeaderReader:
     def _carry_out(self, effect: FetcherEffect, answer: PartitionData | None) -> None:
         match effect:
             case SendFetch():
-                self._start(self._fetch(effect))
+                self._start(self._fetch(effect), RequestFailed(effect.number))
             case Apply(topic_partition):
                 assert answer is not None, "it is about one"
                 self._apply(topic_partition, answer)
@@ -143,7 +146,7 @@ class LeaderReader:
             case StartAt(topic_partition, offset):
                 self._halt(topic_partition, Halt.OUT_OF_RETENTION, f"the log begins at {offset} now")
             case LookUpEnd():
-                self._start(self._look_up(effect))
+                self._start(self._look_up(effect), EndFound(effect.number, effect.topic_partition, None))
             case WakeAt(time_s):
                 if self._timer is not None:
                     self._timer.cancel()
@@ -152,10 +155,18 @@ class LeaderReader:
             case _:
                 assert_never(effect)
 
-    def _start(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
+    def _start(self, work: Coroutine[Any, Any, None], failed: FetcherEvent) -> None:
+        task = asyncio.ensure_future(self._guarded(work, failed))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None], failed: FetcherEvent) -> None:
+        """A bug ends neither the reader nor what the others fetch."""
+        try:
+            await work
+        except Exception:
+            _LOG.exception("not fetched because of a bug: source=%s leader=%s:%d", self._owner.name, *self.address)
+            self.step(failed)
 
     def _halt(self, topic_partition: TopicPartition, why: Halt, reason: str) -> None:
         followed = self._owner.followed(topic_partition)

@@ -41,4 +41,6 @@ class Halt(Enum):
     OUT_OF_RETENTION = "source deleted records before they were mirrored"
     POISONED = "a batch of the source is damaged"
     DENIED = "access denied"
+    PROMOTED = "promoted"
+    """The target's partition is no mirror's any more."""
     REFUSED = "the target refuses it"

@@ -13,6 +13,7 @@ from moldau.protocol.records.batch import batches, iterate
 from moldau.protocol.records.header import verify_crc
 from moldau.protocol.versions import VersionRange
 from moldau.wire.brokers import check
+from moldau.wire.connection import RequestLostError
 
 if TYPE_CHECKING:
     from moldau.model.identity import TopicPartition
@@ -35,9 +36,9 @@ async def list_offset(brokers: "Brokers", partition: "TopicPartition", time: int
         wanted = ListOffsetsPartition(partition.partition, -1, time)
         isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
         request = ListOffsetsRequest(_CONSUMER, isolation, [ListOffsetsTopic(partition.topic, [wanted])])
-        response = await _ask(brokers, partition, ApiKey.LIST_OFFSETS, request, _LIST_OFFSETS)
+        response = await ask_leader(brokers, partition, ApiKey.LIST_OFFSETS, request, _LIST_OFFSETS)
         (found,) = response.topics[0].partitions
-        _check(brokers, partition, found.error_code)
+        check_leader(brokers, partition, found.error_code)
         return int(found.offset)
 
     return await brokers.insist(ask, INSIST_S)
@@ -45,7 +46,7 @@ async def list_offset(brokers: "Brokers", partition: "TopicPartition", time: int
 
 async def last_epoch(brokers: "Brokers", partition: "TopicPartition", end: int) -> int:
     """The leader epoch of the batch that ends before `end`; -1 if it cannot be read any more. PeerError, WorldError."""
-    fetched = await _fetch(brokers, partition, end - 1, READ_UNCOMMITTED)
+    fetched = await fetch_from(brokers, partition, end - 1, READ_UNCOMMITTED)
     return max(
         (header.partition_leader_epoch for header, _ in batches(memoryview(fetched.records or b"")) if header.base_offset < end), default=-1
     )
@@ -59,7 +60,7 @@ async def read_to_end(brokers: "Brokers", partition: "TopicPartition") -> AsyncI
     end = await list_offset(brokers, partition, LATEST)
     position = await list_offset(brokers, partition, EARLIEST)
     while position < end:
-        fetched = await _fetch(brokers, partition, position)
+        fetched = await fetch_from(brokers, partition, position)
         visible = VisibleBatches(AbortedRecords(each.producer_id, each.first_offset) for each in fetched.aborted_transactions or ())
         for header, batch in batches(memoryview(fetched.records or b"")):
             if not verify_crc(batch):
@@ -86,7 +87,8 @@ async def read_next(brokers: "Brokers", partition: "TopicPartition", position: i
     return found, position
 
 
-async def _fetch(brokers: "Brokers", partition: "TopicPartition", position: int, isolation: int = READ_COMMITTED) -> Any:
+async def fetch_from(brokers: "Brokers", partition: "TopicPartition", position: int, isolation: int = READ_COMMITTED) -> Any:
+    """What one request has of a partition from a position on, perhaps nothing. PeerError, WorldError."""
     return await brokers.insist(lambda: _fetch_once(brokers, partition, position, isolation), INSIST_S)
 
 
@@ -101,21 +103,31 @@ async def _fetch_once(
         isolation_level=isolation,
         topics=[FetchTopic(partition.topic, partitions=[wanted])],
     )
-    response = await _ask(brokers, partition, ApiKey.FETCH, request, _BY_NAME, purpose)
+    response = await ask_leader(brokers, partition, ApiKey.FETCH, request, _BY_NAME, purpose)
     check(response.error_code, partition)
     (found,) = response.responses[0].partitions
-    _check(brokers, partition, found.error_code)
+    check_leader(brokers, partition, found.error_code)
     return found
 
 
-async def _ask(
+async def ask_leader(
     brokers: "Brokers", partition: "TopicPartition", api_key: ApiKey, request: Any, version: VersionRange, purpose: str = ""
 ) -> Any:
-    connection = await brokers.connection(await brokers.leader(partition), purpose)
-    return await connection.send(api_key, request, timeout_s=5.0, version=version)
+    """Ask the leader of a partition once; where it does not answer, the next request looks for another. PeerError, RequestLostError.
+
+    `purpose`: of the connection.
+    """
+    address = await brokers.leader(partition)
+    try:
+        connection = await brokers.connection(address, purpose)
+        return await connection.send(api_key, request, timeout_s=5.0, version=version)
+    except RequestLostError:
+        brokers.forget_topic(partition.topic)
+        raise
 
 
-def _check(brokers: "Brokers", partition: "TopicPartition", code: int) -> None:
+def check_leader(brokers: "Brokers", partition: "TopicPartition", code: int) -> None:
+    """PeerError for an error of a leader, after which the next request looks for another."""
     if code:
         brokers.forget_topic(partition.topic)
     check(code, partition)

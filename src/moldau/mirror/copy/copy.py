@@ -35,6 +35,8 @@ ROOM_BYTES = 16 * 1024 * 1024
 BACK_OFF_FIRST_S, BACK_OFF_MAX_S = 0.1, 5.0
 CORRUPT_MAX = 3
 """How often the target may find a batch damaged that the source has sent: then it is not the network's fault."""
+_WHY: dict[ErrorCode | None, Halt] = {ErrorCode.CORRUPT_MESSAGE: Halt.POISONED, ErrorCode.INVALID_REQUEST: Halt.PROMOTED}
+"""INVALID_REQUEST: the target's partition is no mirror's."""
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
 
@@ -161,6 +163,10 @@ class Copy:
         except (PeerError, WorldError) as error:
             self._failed(part, error)
             return
+        except Exception as bug:
+            _LOG.exception("partition not begun because of a bug: partition=%s", partition)
+            self._failed(part, WorldError(f"a bug, see the log: {bug!r}", retriable=True))
+            return
         part.stored = position
         outlet = Outlet(target, lambda end, size: self._stored(part, end, size), lambda error, size: self._refused(part, error, size))
         part.outlet = outlet
@@ -190,8 +196,9 @@ class Copy:
         code = error.code if isinstance(error, PeerError) else None
         part.corrupt += code is ErrorCode.CORRUPT_MESSAGE
         if code in REFUSALS or part.corrupt >= CORRUPT_MAX:
-            why = Halt.POISONED if code is ErrorCode.CORRUPT_MESSAGE else Halt.REFUSED
-            _LOG.error("partition halts: %s: partition=%s reason=%s", why.value, partition, error)
+            why = _WHY.get(code, Halt.REFUSED)
+            level = logging.WARNING if why is Halt.PROMOTED else logging.ERROR
+            _LOG.log(level, "partition halts: %s: partition=%s reason=%s", why.value, partition, error)
             self._drop(partition)
             self._halted(partition, why, str(error))
             return
