@@ -72,7 +72,8 @@ class Simulation:
         self.options = options
         self.name = name
         self._is_first = beside is None
-        self.surroundings = surroundings = Surroundings(options) if beside is None else beside.surroundings
+        surroundings = Surroundings(options) if beside is None else beside.surroundings
+        self.surroundings: Surroundings = surroundings
         self.schedule, self.loop, self.clock = surroundings.schedule, surroundings.loop, surroundings.clock
         self.network = surroundings.network
         self.tree = SimulatedTree(self.clock)
