@@ -337,12 +337,18 @@ class Merge:
             self._work.clear()
 
     async def _follow(self, parts: list[_Part]) -> None:
-        wanted = {part.given.key for part in parts}
         stored: dict[Key, Stored | None] = {}
         async for record in read_to_end(self._target, POSITIONS):
-            stored |= {key: value for key, value in stored_in([record]) if key in wanted}
+            stored |= stored_in([record])
+        named = {(key._replace(topic_id=b""), value.topic): key.topic_id for key, value in stored.items() if value is not None}
         for part in parts:
-            found = stored.get(part.given.key)
+            key = part.given.key
+            found = stored.get(key)
+            other = named.get((key._replace(topic_id=b""), part.partition.topic))
+            if found is None and other is not None:
+                reason = f"topic id {other.hex()} was mirrored to the same topic, the topic id is {key.topic_id.hex()} now"
+                self._stop(part.partition, Halt.RECREATED, reason)
+                continue
             part.read = part.written = found.position if found is not None else await part.given.start()
             self._readers[part.partition.source].follow(part.partition, part.read)
 
