@@ -29,6 +29,7 @@ from moldau.mirror.fetched import Fetched, Limits, Taker, whole_batches
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
+from moldau.ports.probe import reached
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 from moldau.protocol.messages.offset_lookups import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
@@ -133,10 +134,13 @@ class LeaderReader:
                 assert answer is not None, "it is about one"
                 self._apply(topic_partition, answer)
             case Truncate(topic_partition, epoch, end_offset):
+                reached("mirror: the source has another log than was mirrored")
                 self._halt(topic_partition, Halt.TRUNCATED, f"leader epoch {epoch} ends at {end_offset} now")
             case TruncateTo(topic_partition, offset):
+                reached("mirror: the source ends before the position")
                 self._halt(topic_partition, Halt.TRUNCATED, f"the log ends at {offset} now")
             case StartAt(topic_partition, offset):
+                reached("mirror: retention passed the position")
                 self._halt(topic_partition, Halt.OUT_OF_RETENTION, f"the log begins at {offset} now")
             case LookUpEnd():
                 self._start(self._look_up(effect))

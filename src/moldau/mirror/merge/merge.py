@@ -25,6 +25,7 @@ from moldau.mirror.reading import read_to_end
 from moldau.mirror.source import SourceReader
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.model.identity import TopicPartition
@@ -250,6 +251,7 @@ class Merge:
         elif self._throttle.due(str(error), self._clock.monotonic()):
             _LOG.warning("transaction not committed, trying again: transactional_id=%s reason=%s", self._writer.transactional_id, error)
         if isinstance(error, PeerError) and error.code in _NO_MEMBER:
+            reached("mirror: the fence refused a process that is no member any more")
             self._member.doubted()
 
     async def _transaction(self) -> None:
@@ -302,10 +304,11 @@ class Merge:
             for batch in fetched.batches:
                 header = batch[0]
                 if not visible.shows(*batch):
-                    pass
+                    reached("mirror: a batch is not for readers of committed records")
                 elif target is not None and passes_whole(header, position.offset):
                     found.batches.append(whole(batch, target))
                 else:
+                    reached("mirror: a batch was taken record by record")
                     try:
                         found.batches += by_record(batch, position.offset, lambda record: target or self._route.of(partition, record))
                     except (CorruptBatchError, PeerError) as error:
@@ -331,6 +334,7 @@ class Merge:
             self._readers[part.partition.source].unfollow(part.partition)
             self._empty(part)
         await self._writer.begin_again()
+        reached("mirror: the producer began again")
         await self._follow(list(self._parts.values()))
         self._is_sound = True
         if not self._waiting:
@@ -345,7 +349,10 @@ class Merge:
             key = part.given.key
             found = stored.get(key)
             other = named.get((key._replace(topic_id=b""), part.partition.topic))
-            if found is None and other is not None:
+            if found is not None:
+                reached("mirror: a position was found in the target")
+            elif other is not None:
+                reached("mirror: a topic was made again while no process followed it")
                 reason = f"topic id {other.hex()} was mirrored to the same topic, the topic id is {key.topic_id.hex()} now"
                 self._stop(part.partition, Halt.RECREATED, reason)
                 continue
