@@ -106,7 +106,7 @@ class LeaderReader:
         self.fetcher = Fetcher(BACK_OFF_S)
         self._owner = owner
         self._timer: Timer | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._connection: ClientConnection | None = None
         self._is_closed = False
 
@@ -154,8 +154,8 @@ class LeaderReader:
 
     def _start(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def _halt(self, topic_partition: TopicPartition, why: Halt, reason: str) -> None:
         followed = self._owner.followed(topic_partition)

@@ -11,7 +11,7 @@ from moldau.testing.simulation.mirrors.fleet import mirror_options_of
 from moldau.testing.simulation.mirrors.trial import run_mirror_trial
 from moldau.testing.simulation.mutant import Function, Mutant
 
-MIRROR_SEEDS_MAX = 100
+MIRROR_SEEDS_MAX = 200
 
 
 def mirror_seeds_until_found(mutant: Mutant, first: int) -> int | None:
