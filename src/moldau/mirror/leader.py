@@ -137,7 +137,6 @@ class LeaderReader:
                 reached("mirror: the source has another log than was mirrored")
                 self._halt(topic_partition, Halt.TRUNCATED, f"leader epoch {epoch} ends at {end_offset} now")
             case TruncateTo(topic_partition, offset):
-                reached("mirror: the source ends before the position")
                 self._halt(topic_partition, Halt.TRUNCATED, f"the log ends at {offset} now")
             case StartAt(topic_partition, offset):
                 reached("mirror: retention passed the position")
