@@ -31,6 +31,7 @@ from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.retries import Retries
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
+from moldau.ports.probe import reached
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 from moldau.protocol.messages.offset_lookups import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
@@ -112,7 +113,7 @@ class LeaderReader:
         self.fetcher = Fetcher(BACK_OFF_S)
         self._owner = owner
         self._timer: Timer | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._connection: ClientConnection | None = None
         self._is_closed = False
 
@@ -140,10 +141,12 @@ class LeaderReader:
                 assert answer is not None, "it is about one"
                 self._apply(topic_partition, answer)
             case Truncate(topic_partition, epoch, end_offset):
+                reached("mirror: the source has another log than was mirrored")
                 self._halt(topic_partition, Halt.TRUNCATED, f"leader epoch {epoch} ends at {end_offset} now")
             case TruncateTo(topic_partition, offset):
                 self._halt(topic_partition, Halt.TRUNCATED, f"the log ends at {offset} now")
             case StartAt(topic_partition, offset):
+                reached("mirror: retention passed the position")
                 self._halt(topic_partition, Halt.OUT_OF_RETENTION, f"the log begins at {offset} now")
             case LookUpEnd():
                 self._start(self._look_up(effect), EndFound(effect.number, effect.topic_partition, None))
@@ -157,8 +160,8 @@ class LeaderReader:
 
     def _start(self, work: Coroutine[Any, Any, None], failed: FetcherEvent) -> None:
         task = asyncio.ensure_future(self._guarded(work, failed))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def _guarded(self, work: Coroutine[Any, Any, None], failed: FetcherEvent) -> None:
         """A bug ends neither the reader nor what the others fetch."""

@@ -20,6 +20,7 @@ from moldau.mirror.retries import Retries, Retry
 from moldau.model.errors import ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
+from moldau.ports.probe import reached
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -171,6 +172,10 @@ class SourceReader:
         if exists_no_more or (not error and ids != {found.topic_id}):
             self._denials[name] = self._denials.get(name, 0) + 1
             is_sure = self._denials[name] >= DENIALS_MAX
+            if is_sure:
+                reached("mirror: a topic was deleted or made again")
+            else:
+                reached("mirror: the topic was doubted")
             for each in mine:
                 if is_sure and (exists_no_more or each.partition.topic_id != found.topic_id):
                     now = "" if exists_no_more else f", the topic id is {found.topic_id.hex()} now"

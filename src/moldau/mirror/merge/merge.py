@@ -27,6 +27,7 @@ from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.source import SourceReader
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.ports.clock import Clock
@@ -100,11 +101,6 @@ class _Portion:
         """After them."""
         self.fault = ""
         """Why what comes next cannot be mirrored."""
-
-
-def _is_namesake(other: Key, stored: Stored, key: Key, topic: str) -> bool:
-    """Whether a position is that of an earlier topic of the same name."""
-    return other[:2] == key[:2] and other.partition == key.partition and stored.topic == topic
 
 
 async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
@@ -251,6 +247,7 @@ class Merge:
             if self._throttle.due(str(error), self._clock.monotonic()):
                 _LOG.warning("transaction not committed, trying again: transactional_id=%s reason=%s", self._writer.transactional_id, error)
         if isinstance(error, PeerError) and error.code in _NO_MEMBER:
+            reached("mirror: the fence refused a process that is no member any more")
             self._member.doubted()
 
     async def _transaction(self) -> None:
@@ -303,10 +300,11 @@ class Merge:
             for batch in fetched.batches:
                 header = batch[0]
                 if not visible.shows(*batch):
-                    pass
+                    reached("mirror: a batch is not for readers of committed records")
                 elif target is not None and passes_whole(header, position.offset):
                     found.batches.append(whole(batch, target))
                 else:
+                    reached("mirror: a batch was taken record by record")
                     try:
                         found.batches += by_record(batch, position.offset, lambda record: target or self._route.of(partition, record))
                     except (CorruptBatchError, PeerError) as error:
@@ -332,24 +330,28 @@ class Merge:
             self._readers[part.partition.source].unfollow(part.partition)
             self._empty(part)
         await self._writer.begin_again()
+        reached("mirror: the producer began again")
         await self._follow(list(self._parts.values()))
         self._is_sound = True
         if not self._waiting:
             self._work.clear()
 
     async def _follow(self, parts: list[_Part]) -> None:
-        found = await self._positions()
+        stored = await self._positions()
+        named = {(key._replace(topic_id=b""), value.topic): key.topic_id for key, value in stored.items()}
         for part in parts:
-            key, partition = part.given.key, part.partition
-            mine = found.get(key)
-            if mine is None:
-                another = next((each for each, stored in found.items() if _is_namesake(each, stored, key, partition.topic)), None)
-                if another is not None:
-                    reason = f"topic id {another.topic_id.hex()} was mirrored, the topic id is {key.topic_id.hex()} now"
-                    self._stop(partition, Halt.RECREATED, reason)
-                    continue
-            part.read = part.written = mine.position if mine is not None else await part.given.start()
-            self._readers[partition.source].follow(partition, part.read)
+            key = part.given.key
+            found = stored.get(key)
+            other = named.get((key._replace(topic_id=b""), part.partition.topic))
+            if found is not None:
+                reached("mirror: a position was found in the target")
+            elif other is not None:
+                reached("mirror: a topic was made again while no process followed it")
+                reason = f"topic id {other.hex()} was mirrored to the same topic, the topic id is {key.topic_id.hex()} now"
+                self._stop(part.partition, Halt.RECREATED, reason)
+                continue
+            part.read = part.written = found.position if found is not None else await part.given.start()
+            self._readers[part.partition.source].follow(part.partition, part.read)
 
     async def _positions(self) -> dict[Key, Stored]:
         """All that the target has."""
