@@ -1,7 +1,7 @@
 """Whether several mirrors fit together: loops, rings, and topics of a target that several of them claim.
 
-Nothing leaves out records that come from the target, so in a ring of merges they circle. A copy cannot leave them out: batches and offsets are
-the source's. So one copy in a ring makes it a loop, and a copy's topic in the target can have no other source.
+Nothing leaves out records that come from the target, so in a ring of merges they circle. A copy cannot leave them out: batches and offsets
+are the source's. So one copy in a ring makes it a loop, and a copy's topic in the target can have no other source.
 
 What the files say are patterns, so this holds for the topics that are known: those that exist, and those that a file names exactly.
 """
