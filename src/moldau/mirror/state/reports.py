@@ -30,6 +30,7 @@ class State(Enum):
     POISONED = "poisoned"
     DENIED = "denied"
     REFUSED = "refused"
+    PROMOTED = "promoted"
 
     @staticmethod
     def of(halt: Halt) -> "State":
