@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from moldau.cli.exit_codes import DONE, FAILED, NO_PROCESS, PARTITION_HALTED
 from moldau.testing import Broker
@@ -104,8 +104,13 @@ class World:
 
     def clicks_go_through(self) -> bool:
         """Whether `clicks` is mirrored all the while: what is there now, and more a moment later."""
-        before = len(self.mirrored("clicks"))
-        eventually(lambda: len(self.mirrored("clicks")) > before, "clicks are mirrored")
+        consumer = Consumer({"bootstrap.servers": self.target.bootstrap_servers, "group.id": "judge", "log_level": 0})
+        clicks = TopicPartition(f"{self._prefix}clicks", 0)
+        try:
+            before = consumer.get_watermark_offsets(clicks, LIMIT_S)[1]
+            eventually(lambda: consumer.get_watermark_offsets(clicks, LIMIT_S)[1] > before + 5, "clicks are mirrored")
+        finally:
+            consumer.close()
         return True
 
     def metrics(self) -> str:
