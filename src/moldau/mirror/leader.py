@@ -26,6 +26,7 @@ from moldau.fetching.events import (
     WakeAt,
 )
 from moldau.fetching.fetcher import Fetcher
+from moldau.fetching.messages import SESSION_ERRORS, filled_partitions, forgotten_topics, wanted_topics
 from moldau.mirror.fetched import Fetched, Limits, Taker, whole_batches
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.retries import Retries
@@ -33,7 +34,7 @@ from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldEr
 from moldau.model.identity import TopicPartition
 from moldau.ports.probe import reached
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from moldau.protocol.messages.fetch import FetchRequest, PartitionData
 from moldau.protocol.messages.offset_lookups import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
 from moldau.protocol.versions import VersionRange
 
@@ -53,11 +54,6 @@ BACK_OFF_S = 1.0
 CONSUMER = -1
 """The replica id of one that is no replica."""
 LOOKUP_VERSIONS = VersionRange(3, 4)
-_SESSION_ERRORS = (
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-)
 DENIALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
@@ -180,17 +176,6 @@ class LeaderReader:
 
     async def _fetch(self, fetch: SendFetch) -> None:
         limits = self._owner.limits
-        topics: dict[bytes, FetchTopic] = {}
-        for each in fetch.partitions:
-            topic = topics.get(each.topic_id)
-            if topic is None:
-                topic = topics[each.topic_id] = FetchTopic(topic_id=each.topic_id, partitions=[])
-            log = each.log
-            wanted = FetchPartition(each.partition, each.leader_epoch, log.end_offset, log.last_epoch, -1, limits.partition_bytes)
-            topic.partitions.append(wanted)
-        forgotten: dict[bytes, ForgottenTopic] = {}
-        for topic_id, index in fetch.forgotten:
-            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(index)
         message = FetchRequest(
             max_wait_ms=WAIT_MS if fetch.waits else 0,
             min_bytes=1,
@@ -198,18 +183,18 @@ class LeaderReader:
             isolation_level=int(self._owner.committed),
             session_id=fetch.session_id,
             session_epoch=fetch.epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
+            topics=wanted_topics(fetch, limits.partition_bytes),
+            forgotten_topics_data=forgotten_topics(fetch),
         )
         response = await self._request(ApiKey.FETCH, message, FETCH_VERSIONS)
         if response is None or response.error_code:
-            is_lost = response is not None and response.error_code in _SESSION_ERRORS
+            is_lost = response is not None and response.error_code in SESSION_ERRORS
             if response is not None and not is_lost:
                 self._owner.warn(self.name, known_error(response.error_code).name.lower())
             self.step(SessionLost(fetch.number) if is_lost else RequestFailed(fetch.number))
             return
         self._owner.retries.over(self.name)
-        self.step(ResponseArrived(fetch.number, response.session_id, _filled(response)))
+        self.step(ResponseArrived(fetch.number, response.session_id, filled_partitions(response)))
         for topic in response.responses:
             for answer in topic.partitions:
                 self._answered(fetch.number, topic.topic_id, answer)
@@ -297,8 +282,3 @@ class LeaderReader:
         else:
             self._owner.warn(topic_partition, "the position is beyond the end")
         self.step(EndFound(look_up.number, topic_partition, end_offset))
-
-
-def _filled(response: Any) -> tuple[tuple[bytes, int], ...]:
-    """The partitions with records: others are fetched while these are written."""
-    return tuple((topic.topic_id, each.partition_index) for topic in response.responses for each in topic.partitions if each.records)

@@ -38,12 +38,13 @@ from moldau.fetching.events import (
     WakeAt,
 )
 from moldau.fetching.fetcher import Fetcher
+from moldau.fetching.messages import SESSION_ERRORS, filled_partitions, forgotten_topics, wanted_topics
 from moldau.model.errors import CorruptBatchError, ErrorCode, StorageError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
 from moldau.model.steps import UNFINISHED, Steps, drain
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
+from moldau.protocol.messages.fetch import FetchRequest, PartitionData, ReplicaState
 from moldau.protocol.messages.offset_lookups import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
 from moldau.protocol.versions import VersionRange
 
@@ -67,11 +68,6 @@ LARGE_BYTES = 256 * 1024
 """Records of an answer from which on the next Fetch is sent before they are appended."""
 SHORT_MAX = 4
 """Partitions of an answer that is applied in one go, if it is not large."""
-_SESSION_ERRORS = (
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-)
 
 
 class SourceConnection(Protocol):
@@ -261,17 +257,6 @@ class SourceFetcher:
 
     def _send(self, fetch: SendFetch) -> None:
         config = self._owner.config
-        topics: dict[bytes, FetchTopic] = {}
-        bytes_max = config.int("replica.fetch.max.bytes")
-        for each in fetch.partitions:
-            topic, log = topics.get(each.topic_id), each.log
-            if topic is None:
-                topic = topics[each.topic_id] = FetchTopic(topic_id=each.topic_id, partitions=[])
-            wanted = FetchPartition(each.partition, each.leader_epoch, log.end_offset, log.last_epoch, log.start_offset, bytes_max)
-            topic.partitions.append(wanted)
-        forgotten: dict[bytes, ForgottenTopic] = {}
-        for topic_id, index in fetch.forgotten:
-            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(index)
         message = FetchRequest(
             replica_state=ReplicaState(self._owner.broker_id, self._owner.broker_epoch()),
             max_wait_ms=config.int("replica.fetch.wait.max.ms") if fetch.waits else 0,
@@ -279,8 +264,8 @@ class SourceFetcher:
             session_epoch=fetch.epoch,
             min_bytes=config.int("replica.fetch.min.bytes"),
             max_bytes=config.int("replica.fetch.response.max.bytes"),
-            topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
+            topics=wanted_topics(fetch, config.int("replica.fetch.max.bytes")),
+            forgotten_topics_data=forgotten_topics(fetch),
         )
         self._request(ApiKey.FETCH, message, partial(self._fetched, fetch.number), FETCH_VERSIONS)
 
@@ -317,10 +302,10 @@ class SourceFetcher:
 
     def _fetched(self, number: int, response: Any) -> None:
         if response is None or response.error_code != ErrorCode.NONE:
-            is_lost = response is not None and response.error_code in _SESSION_ERRORS
+            is_lost = response is not None and response.error_code in SESSION_ERRORS
             self.step(SessionLost(number) if is_lost else RequestFailed(number))
         elif not self._is_closed:
-            filled = _filled(response)
+            filled = filled_partitions(response, least_bytes=LARGE_BYTES)
             self.step(ResponseArrived(number, response.session_id, filled))
 
             def ended(is_applied: bool) -> None:
@@ -398,14 +383,3 @@ class SourceFetcher:
         for topic_partition, lookup in asked.items():
             self.step(EndFound(lookup.number, topic_partition, ends.get(topic_partition)))
             yield UNFINISHED
-
-
-def _filled(response: Any) -> tuple[tuple[bytes, int], ...]:
-    """The partitions with records of a large answer."""
-    filled, size = [], 0
-    for topic in response.responses:
-        for each in topic.partitions:
-            if each.records:
-                filled.append((topic.topic_id, each.partition_index))
-                size += len(each.records)
-    return tuple(filled) if size >= LARGE_BYTES else ()
