@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.mirror.catalog import Catalog
-from moldau.mirror.ends import epoch_end
-from moldau.mirror.merge.positions import POSITIONS, Key, Stored, stored_in
+from moldau.mirror.log_ends import epoch_end
+from moldau.mirror.merge.positions import POSITIONS, Key, Stored
+from moldau.mirror.merge.stored_positions import read_positions
 from moldau.mirror.operator import Operator
 from moldau.mirror.partitions import Position
 from moldau.mirror.plan.values import Mode
-from moldau.mirror.reading import list_offset, read_to_end
+from moldau.mirror.reading import list_offset
 from moldau.mirror.state.board import Board
 from moldau.mirror.state.orders import Accepted, accepted_record
 from moldau.mirror.state.reports import WHOLE_TOPIC, Row, State
@@ -53,24 +54,13 @@ async def accept(operator: Operator, topic: str, partition: int | None) -> list[
     for source in {row.source for row in mine}:
         if isinstance(found := catalogs[source], str):
             raise NotAcceptedError(found)
-    decider = _Copies(operator) if operator.plan.mode is Mode.COPY else _Merges(operator, board, await _positions(operator))
+    decider = _Copies(operator) if operator.plan.mode is Mode.COPY else _Merges(operator, board, await read_positions(operator.target))
     decisions = [each for row in mine if isinstance(found := catalogs[row.source], Catalog) for each in await decider.decide(row, found)]
     positions = [record for each in decisions for record in each.positions]
     if positions:
         await operator.append(POSITIONS, positions)
     await operator.append(STATE, [accepted_record(board.mirror, each.accepted) for each in decisions])
     return [each.text for each in decisions]
-
-
-async def _positions(operator: Operator) -> dict[Key, Stored]:
-    found: dict[Key, Stored] = {}
-    async for record in read_to_end(operator.target, POSITIONS):
-        key, stored = stored_in(record)
-        if stored is None:
-            found.pop(key, None)
-        else:
-            found[key] = stored
-    return found
 
 
 class _Merges:

@@ -2,13 +2,10 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
-from moldau.mirror.reading import ask_leader, check_leader, list_offset
+from moldau.client.partition_requests import EARLIEST, LATEST
+from moldau.mirror.reading import ask_leader, ask_offset, check_leader, list_offset
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.offset_lookups import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
@@ -23,7 +20,6 @@ INSIST_S = 15.0
 EPOCHS_MAX = 100
 """How many epochs of a log are asked for, from its end on: where two logs part is among the last ones."""
 _CONSUMER = -1
-_WITH_EPOCH = VersionRange(4, 9)
 _EPOCH_ENDS = VersionRange(3, 4)
 
 
@@ -55,8 +51,8 @@ async def look(brokers: "Brokers", partition: "TopicPartition") -> LogEnd:
 
     async def ask() -> LogEnd:
         # in this order each is no more than the next one, whatever is appended meanwhile
-        last_stable_offset, _ = await _latest(brokers, partition, READ_COMMITTED)
-        high_watermark, epoch = await _latest(brokers, partition, READ_UNCOMMITTED)
+        last_stable_offset, _ = await ask_offset(brokers, partition, LATEST, committed=True)
+        high_watermark, epoch = await ask_offset(brokers, partition, LATEST, committed=False)
         _, end_offset = await _epoch_end(brokers, partition, epoch)
         return LogEnd(epoch, last_stable_offset, high_watermark, max(end_offset, high_watermark))
 
@@ -67,7 +63,7 @@ async def high_watermark(brokers: "Brokers", partition: "TopicPartition") -> int
     """The offset before which consumers read. PeerError, WorldError."""
 
     async def ask() -> int:
-        return (await _latest(brokers, partition, READ_UNCOMMITTED))[0]
+        return (await ask_offset(brokers, partition, LATEST, committed=False))[0]
 
     return await brokers.insist(ask, INSIST_S)
 
@@ -80,7 +76,7 @@ async def epoch_runs(brokers: "Brokers", partition: "TopicPartition") -> list[Ep
 
     async def ask() -> list[EpochRun]:
         start = await list_offset(brokers, partition, EARLIEST)
-        end, epoch = await _latest(brokers, partition, READ_UNCOMMITTED)
+        end, epoch = await ask_offset(brokers, partition, LATEST, committed=False)
         ends: list[tuple[int, int]] = []
         while len(ends) <= EPOCHS_MAX:
             found, end_offset = await _epoch_end(brokers, partition, epoch)
@@ -106,15 +102,6 @@ async def epoch_end(brokers: "Brokers", partition: "TopicPartition", epoch: int)
         return (await _epoch_end(brokers, partition, epoch))[1]
 
     return await brokers.insist(ask, INSIST_S)
-
-
-async def _latest(brokers: "Brokers", partition: "TopicPartition", isolation: int) -> tuple[int, int]:
-    wanted = ListOffsetsTopic(partition.topic, [ListOffsetsPartition(partition.partition, -1, LATEST)])
-    request = ListOffsetsRequest(_CONSUMER, isolation, [wanted])
-    response = await ask_leader(brokers, partition, ApiKey.LIST_OFFSETS, request, _WITH_EPOCH)
-    (found,) = response.topics[0].partitions
-    check_leader(brokers, partition, found.error_code)
-    return found.offset, found.leader_epoch
 
 
 async def _epoch_end(brokers: "Brokers", partition: "TopicPartition", epoch: int) -> tuple[int, int]:

@@ -108,10 +108,6 @@ class MirrorProcess:
                 await asyncio.gather(tasks[0], return_exceptions=True)
             await self._end(tasks)
 
-    def positions(self) -> dict[SourcePartition, Position]:
-        """Where each partition of this process is read next, as the target has it."""
-        return self._engine.written()
-
     def transactions(self) -> int:
         """Committed so far; a copy has none."""
         return 0 if self._merge is None else self._merge.transactions

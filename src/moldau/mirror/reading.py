@@ -33,15 +33,19 @@ async def list_offset(brokers: "Brokers", partition: "TopicPartition", time: int
     """The offset that a partition has for a time, or for LATEST or EARLIEST; -1 if no record is that young. PeerError, WorldError."""
 
     async def ask() -> int:
-        wanted = ListOffsetsPartition(partition.partition, -1, time)
-        isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
-        request = ListOffsetsRequest(_CONSUMER, isolation, [ListOffsetsTopic(partition.topic, [wanted])])
-        response = await ask_leader(brokers, partition, ApiKey.LIST_OFFSETS, request, _LIST_OFFSETS)
-        (found,) = response.topics[0].partitions
-        check_leader(brokers, partition, found.error_code)
-        return int(found.offset)
+        return (await ask_offset(brokers, partition, time, committed=committed))[0]
 
     return await brokers.insist(ask, INSIST_S)
+
+
+async def ask_offset(brokers: "Brokers", partition: "TopicPartition", time: int, *, committed: bool) -> tuple[int, int]:
+    """The same, and its leader epoch, asked for once."""
+    wanted = ListOffsetsTopic(partition.topic, [ListOffsetsPartition(partition.partition, -1, time)])
+    request = ListOffsetsRequest(_CONSUMER, READ_COMMITTED if committed else READ_UNCOMMITTED, [wanted])
+    response = await ask_leader(brokers, partition, ApiKey.LIST_OFFSETS, request, _LIST_OFFSETS)
+    (found,) = response.topics[0].partitions
+    check_leader(brokers, partition, found.error_code)
+    return int(found.offset), int(found.leader_epoch)
 
 
 async def last_epoch(brokers: "Brokers", partition: "TopicPartition", end: int) -> int:

@@ -109,10 +109,6 @@ class Copy:
         for partition in partitions:
             self._drop(partition)
 
-    async def close(self) -> None:
-        """Copy no more."""
-        await self.take_away(list(self._parts))
-
     def written(self) -> dict[SourcePartition, Position]:
         """Where each partition is read next, as the target has it."""
         return {partition: part.stored for partition, part in self._parts.items()}

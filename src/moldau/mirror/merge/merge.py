@@ -18,11 +18,11 @@ from moldau.client.fetched_batches import VisibleBatches
 from moldau.client.partition_requests import AbortedRecords
 from moldau.mirror.fetched import Fetched
 from moldau.mirror.merge.outgoing import Outgoing, by_record, passes_whole, whole
-from moldau.mirror.merge.positions import POSITIONS, Key, Stored, offsets_batch, positions_batch, stored_in
+from moldau.mirror.merge.positions import POSITIONS, Key, Stored, offsets_batch, positions_batch
 from moldau.mirror.merge.route import Route
+from moldau.mirror.merge.stored_positions import read_positions
 from moldau.mirror.merge.writer import PartitionRefusedError, Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
-from moldau.mirror.reading import read_to_end
 from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.source import SourceReader
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError
@@ -175,10 +175,6 @@ class Merge:
             for partition in partitions:
                 self._drop(partition)
 
-    async def close(self) -> None:
-        """Write no more: what was not committed another process reads again."""
-        await self.take_away(list(self._parts))
-
     def written(self) -> dict[SourcePartition, Position]:
         """Where each partition is read next, as the target has it."""
         return {partition: part.written for partition, part in self._parts.items()}
@@ -195,7 +191,7 @@ class Merge:
         if part is None:
             return False
         if fetched.position != part.read:
-            size = sum(len(batch) for _, batch in fetched.batches)
+            size = len(fetched.records)
             part.fetched.append((part.read, fetched))
             part.read = fetched.position
             part.size += size
@@ -279,9 +275,8 @@ class Merge:
             while part.fetched and size < TRANSACTION_BYTES:
                 before, fetched = part.fetched.popleft()
                 mine.append((before, fetched))
-                count = sum(len(batch) for _, batch in fetched.batches)
-                size += count
-                part.size -= count
+                size += len(fetched.records)
+                part.size -= len(fetched.records)
             if not part.fetched:
                 del self._waiting[partition]
             if size >= TRANSACTION_BYTES:
@@ -337,7 +332,7 @@ class Merge:
             self._work.clear()
 
     async def _follow(self, parts: list[_Part]) -> None:
-        stored = await self._positions()
+        stored = await read_positions(self._target)
         named = {(key._replace(topic_id=b""), value.topic): key.topic_id for key, value in stored.items()}
         for part in parts:
             key = part.given.key
@@ -352,20 +347,6 @@ class Merge:
                 continue
             part.read = part.written = found.position if found is not None else await part.given.start()
             self._readers[part.partition.source].follow(part.partition, part.read)
-
-    async def _positions(self) -> dict[Key, Stored]:
-        """All that the target has."""
-        found: dict[Key, Stored] = {}
-        async for record in read_to_end(self._target, POSITIONS):
-            try:
-                key, stored = stored_in(record)
-            except ValueError as error:
-                raise WorldError(str(error), retriable=True) from error
-            if stored is None:
-                found.pop(key, None)
-            else:
-                found[key] = stored
-        return found
 
     def _stop(self, partition: SourcePartition, why: Halt, reason: str) -> None:
         """The target does not take what comes next of it; the others are written."""
