@@ -1,4 +1,4 @@
-"""What the commands that alter copies share: the file, and which of its topics are meant."""
+"""What the commands that alter copies share: which file, and which of its topics are meant."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from moldau.cli.options import ExistingPath
+from moldau.cli.mirror_file import plan_of
 
 if TYPE_CHECKING:
     from moldau.mirror.plan.values import MirrorPlan
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-file_argument = click.argument("file", type=ExistingPath(dir_okay=False))
 
 
 def topic_option(function: F) -> F:
@@ -22,16 +20,11 @@ def topic_option(function: F) -> F:
     return click.option("--topic", "topics", metavar="PATTERN", multiple=True, help=text)(function)
 
 
-def read_copy(file: str) -> "MirrorPlan":
+def read_copy(file: Path) -> "MirrorPlan":
     """The file of a copy. click.ClickException."""
-    from moldau.mirror.plan.file import read_plan
     from moldau.mirror.plan.values import Mode
-    from moldau.model.toml_table import PlanFileError
 
-    try:
-        plan = read_plan(Path(file))
-    except PlanFileError as error:
-        raise click.ClickException(str(error)) from error
+    plan = plan_of(file)
     if plan.mode is not Mode.COPY:
         raise click.ClickException(f"{file}: its mode is {plan.mode.value!r}; only a copy keeps offsets and can be promoted")
     return plan

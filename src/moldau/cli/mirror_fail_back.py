@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.exit_codes import FAILED
-from moldau.cli.mirror_copies import file_argument, offsets_text, read_copy, selector, topic_option
+from moldau.cli.mirror_copies import offsets_text, read_copy, selector, topic_option
+from moldau.cli.mirror_file import file_argument
 from moldau.cli.options import json_option
 from moldau.cli.output import counted, print_json, print_table, say
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Only show what was never mirrored.")
 @json_option
-def fail_back(file: str, topics: tuple[str, ...], discard: bool, save: Path | None, dry_run: bool, as_json: bool) -> None:
+def fail_back(file: Path, topics: tuple[str, ...], discard: bool, save: Path | None, dry_run: bool, as_json: bool) -> None:
     """Make a former source the copy of the cluster that was promoted. FILE is the mirror that runs from now on: its source is the cluster
     that was promoted, and its target the former source, the only one that this command changes.
 

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from moldau.cli.options import ExistingPath
+
 if TYPE_CHECKING:
     from moldau.mirror.operator import Operator
     from moldau.mirror.plan.values import MirrorPlan
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FILE = ExistingPath(dir_okay=False, path_type=Path)
 
 
 def file_argument(function: F) -> F:

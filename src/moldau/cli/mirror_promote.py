@@ -1,12 +1,14 @@
 """``moldau mirror promote``: the copy becomes the cluster that clients write to."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from moldau.cli.exit_codes import FAILED
-from moldau.cli.mirror_copies import file_argument, offsets_text, read_copy, selector, topic_option
+from moldau.cli.mirror_copies import offsets_text, read_copy, selector, topic_option
+from moldau.cli.mirror_file import file_argument
 from moldau.cli.options import SECONDS, json_option
 from moldau.cli.output import counted, print_json, print_table, say
 
@@ -26,7 +28,7 @@ WAIT_S = 60.0
 @click.option("--now", is_flag=True, help="A failover: promote what the target has; the source is not asked.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be promoted and dropped.")
 @json_option
-def promote(file: str, topics: tuple[str, ...], wait: float | None, now: bool, dry_run: bool, as_json: bool) -> None:
+def promote(file: Path, topics: tuple[str, ...], wait: float | None, now: bool, dry_run: bool, as_json: bool) -> None:
     """Promote the copy of FILE: its topics in the target take no more from the mirror, and clients write to them.
 
     \b

@@ -2,23 +2,24 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from moldau.adapters.asyncio_network import AsyncioNetwork
-from moldau.adapters.event_loop import LoopClock, new_event_loop
 from moldau.mirror import catalog
 from moldau.mirror.catalog import Catalog
-from moldau.mirror.process import FRAME_BYTES_MAX, Client
+from moldau.mirror.clients import brokers_of
+from moldau.mirror.clusters import on_network
 from moldau.mirror.state.board import Board
 from moldau.mirror.state.topic import STATE, KeyValue, Tail, append, create
 from moldau.model.errors import PeerError, WorldError
-from moldau.wire.brokers import Brokers
 
 if TYPE_CHECKING:
     from moldau.mirror.plan.values import MirrorPlan
     from moldau.model.identity import TopicPartition
-    from moldau.wire.connection import Address
+    from moldau.ports.clock import Clock
+    from moldau.ports.transport import Network
+    from moldau.wire.brokers import Brokers
 
 T = TypeVar("T")
 
@@ -26,14 +27,15 @@ T = TypeVar("T")
 class Operator:
     """See the module. `by`: who orders, for those who read it later."""
 
-    def __init__(self, plan: "MirrorPlan", by: str, timeout_s: float) -> None:
-        """Within a running loop. `timeout_s`: for each step."""
+    def __init__(self, plan: "MirrorPlan", by: str, timeout_s: float, network: "Network", clock: "Clock") -> None:
+        """`timeout_s`: for each step."""
         self.plan = plan
         self.by = by
         self._timeout_s = timeout_s
-        self._clock = LoopClock(asyncio.get_running_loop())
-        self.target = self._brokers(plan.target.bootstrap_servers)
-        self.sources = {source.name: self._brokers(source.bootstrap_servers) for source in plan.sources}
+        self._clock = clock
+        brokers = partial(brokers_of, f"mirror-{plan.name}-operator", network, random=Random())
+        self.target = brokers(plan.target.bootstrap_servers)
+        self.sources = {source.name: brokers(source.bootstrap_servers) for source in plan.sources}
 
     def close(self) -> None:
         """Disconnect."""
@@ -71,7 +73,7 @@ class Operator:
         """Write records to a partition of the target. PeerError, WorldError."""
         await self.within(append(self.target, partition, records, self.now_ms), "target", self.target)
 
-    async def within(self, work: Awaitable[T], name: str, brokers: Brokers) -> T:
+    async def within(self, work: Awaitable[T], name: str, brokers: "Brokers") -> T:
         """Wait for an answer of a cluster. WorldError if there is none in time."""
         try:
             return await asyncio.wait_for(work, self._timeout_s)
@@ -86,23 +88,15 @@ class Operator:
         except (PeerError, WorldError) as error:
             return str(error)
 
-    def _brokers(self, servers: "tuple[Address, ...]") -> Brokers:
-        network = AsyncioNetwork(asyncio.get_running_loop())
-        return Brokers(Client(f"mirror-{self.plan.name}-operator", network, servers, Random()), frame_bytes_max=FRAME_BYTES_MAX)
-
 
 def operate(plan: "MirrorPlan", by: str, timeout_s: float, work: Callable[[Operator], Awaitable[T]]) -> T:
     """Do something as an operator. PeerError, WorldError, and what `work` raises."""
 
-    async def run() -> T:
-        operator = Operator(plan, by, timeout_s)
+    async def run(network: "Network", clock: "Clock") -> T:
+        operator = Operator(plan, by, timeout_s, network, clock)
         try:
             return await work(operator)
         finally:
             operator.close()
 
-    loop = new_event_loop()
-    try:
-        return loop.run_until_complete(run())
-    finally:
-        loop.close()
+    return on_network(run)

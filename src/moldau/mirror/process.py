@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from moldau.mirror import starts, target_topics
+from moldau.mirror.clients import brokers_of
 from moldau.mirror.control import Control, Hooks, share_of
 from moldau.mirror.copy.copy import Copy
 from moldau.mirror.copy.copy import Given as CopyGiven
@@ -28,13 +29,11 @@ from moldau.mirror.sharing.work import SharedWork
 from moldau.mirror.source import SourceReader
 from moldau.model.errors import PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
-from moldau.wire.brokers import Brokers
 
 if TYPE_CHECKING:
     from moldau.mirror.plan.values import MirrorPlan
     from moldau.ports.clock import Clock
     from moldau.ports.transport import Network
-    from moldau.wire.connection import Address
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,20 +41,10 @@ LOOK_S = 5.0
 """How often the topics of all clusters are looked at."""
 STOP_S = 5.0
 """How long the end of a process waits for its transaction."""
-FRAME_BYTES_MAX = 128 * 1024 * 1024
 _LOOK, _INSIST = "look", "insist"
 _COMPACTED = {"cleanup.policy": "compact"}
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
-
-
-class Client(NamedTuple):
-    """The surroundings of the connections to one cluster."""
-
-    name: str
-    network: "Network"
-    servers: "tuple[Address, ...]"
-    random: Random
 
 
 class MirrorProcess:
@@ -65,12 +54,10 @@ class MirrorProcess:
         """`instance`: its name among the processes of the mirror."""
         self.plan = plan
         self.instance = instance
-        client = partial(Client, f"mirror-{plan.name}-{instance}", network)
+        brokers = partial(brokers_of, f"mirror-{plan.name}-{instance}", network, random=random)
         self._clock = clock
-        self._target = Brokers(client(plan.target.bootstrap_servers, random), frame_bytes_max=FRAME_BYTES_MAX)
-        self._sources = {
-            source.name: Brokers(client(source.bootstrap_servers, random), frame_bytes_max=FRAME_BYTES_MAX) for source in plan.sources
-        }
+        self._target = brokers(plan.target.bootstrap_servers)
+        self._sources = {source.name: brokers(source.bootstrap_servers) for source in plan.sources}
         self._starts = {source.name: source.start for source in plan.sources}
         self._inventory = Inventory(plan, self._target, self._sources, clock)
         self._shared = SharedWork(self._target, plan.name, instance, tuple(self._sources), self)
@@ -89,8 +76,8 @@ class MirrorProcess:
         self.control = Control(plan, instance, self._target, self._inventory, self._readers, self._engine, self.measures, clock, hooks)
         limits = Limits(min(plan.limits.buffer_bytes, 8 * 1024 * 1024))
         is_merge = self._merge is not None
-        for name, brokers in self._sources.items():
-            self._readers[name] = SourceReader(name, brokers, clock, self.measures, committed=is_merge, verifies=is_merge, limits=limits)
+        for name, source in self._sources.items():
+            self._readers[name] = SourceReader(name, source, clock, self.measures, committed=is_merge, verifies=is_merge, limits=limits)
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
     async def run(self) -> None:
