@@ -42,3 +42,4 @@ class Halt(Enum):
     POISONED = "a batch of the source is damaged"
     DENIED = "access denied"
     REFUSED = "the target refuses it"
+    ORIGIN_LOST = "the source does not keep any more where a batch came from"
