@@ -22,15 +22,14 @@ mode = "merge"
 naming = "topic"
 partitioning = "{partitioning}"
 
+[sources.{source}]
+bootstrap.servers = "{servers}"
+
 [target]
 bootstrap.servers = "{target}"
 
 [topics]
 include = ["orders"]
-"""
-SOURCE = """
-[sources.{name}]
-bootstrap.servers = "{servers}"
 """
 
 
@@ -84,11 +83,9 @@ class MirrorThread:
 class Ring:
     """Clusters by name, and mirrors from each to the next, one topic with the same name in all of them."""
 
-    def __init__(self, names: Sequence[str], *, both_ways: bool = False, partitioning: str = "same", partitions: int = 2) -> None:
-        self.brokers = {name: Broker(settings={"log.cleaner.enable": "true"}) for name in names}
-        self._links = [(name, names[(index + 1) % len(names)]) for index, name in enumerate(names)]
-        if both_ways and len(names) > 2:
-            self._links += [(target, source) for source, target in self._links]
+    def __init__(self, names: Sequence[str], *, partitioning: str, partitions: int) -> None:
+        self.brokers = {name: Broker(settings={"group.initial.rebalance.delay.ms": 0}) for name in names}
+        self._sources = {names[(index + 1) % len(names)]: name for index, name in enumerate(names)}
         self._partitioning = partitioning
         self._partitions = partitions
 
@@ -104,14 +101,14 @@ class Ring:
 
     @property
     def files(self) -> list[str]:
-        """One mirror for each cluster, with all its sources."""
+        """One mirror for each cluster, whose source is the one before it."""
         servers = {name: broker.bootstrap_servers for name, broker in self.brokers.items()}
-        files = []
-        for target in self.brokers:
-            sources = [source for source, other in self._links if other == target]
-            text = FILE.format(name=f"to-{target}", target=servers[target], partitioning=self._partitioning)
-            files.append(text + "".join(SOURCE.format(name=name, servers=servers[name]) for name in sources))
-        return files
+        return [
+            FILE.format(
+                name=f"to-{target}", target=servers[target], partitioning=self._partitioning, source=source, servers=servers[source]
+            )
+            for target, source in self._sources.items()
+        ]
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:

@@ -73,6 +73,8 @@ async def read_batches(
         fetched = await _fetch(brokers, partition, position, isolation)
         visible = VisibleBatches(AbortedRecords(each.producer_id, each.first_offset) for each in fetched.aborted_transactions or ())
         for header, batch in batches(memoryview(fetched.records or b"")):
+            if header.base_offset >= end:
+                return
             if not verify_crc(batch):
                 raise CorruptBatchError(f"{partition}: the batch at offset {header.base_offset} has a wrong checksum")
             if visible.shows(header, batch):
