@@ -1,6 +1,6 @@
 # Moldau: the commands of the house. `make demo` and `make test` set up whatever they need.
 .DELETE_ON_ERROR:
-.PHONY: demo test check check-types check-style quick torture properties simulate simulate-mutants faults bench dist setup clean
+.PHONY: demo test check check-types check-style quick torture properties simulate simulate-mirrors simulate-mutants faults bench dist setup clean
 
 PYTHON ?= $(shell tools/find-python)
 VENV := .venv
@@ -50,8 +50,12 @@ properties: $(READY)  ## the property tests with fresh examples, at full size; S
 simulate: $(READY)  ## simulated brokers under faults: SEEDS=N runs from seed FIRST=K on, in two processes
 	$(BIN)/python -m moldau.testing.simulation --seeds $(or $(SEEDS),200) --first $(or $(FIRST),1)
 
+simulate-mirrors: $(READY)  ## two clusters and a mirror under faults: SEEDS=N runs from seed FIRST=K on
+	$(BIN)/python -m moldau.testing.simulation --mirrors --seeds $(or $(SEEDS),200) --first $(or $(FIRST),1)
+
 simulate-mutants: $(READY)  ## planted bugs, and how many seeds it takes to find each
 	$(BIN)/python -m moldau.testing.simulation --mutants
+	$(BIN)/python -m moldau.testing.simulation --mutants --mirrors
 
 faults: $(READY)  ## workloads under every kind of fault on clusters of real processes: the tables of docs/faults.md; SECONDS=N for each cell
 	PYTHONPATH=tests $(BIN)/python -m support.fault_table --seconds $(or $(SECONDS),8) --page docs/faults.md

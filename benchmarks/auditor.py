@@ -44,6 +44,7 @@ EVENTS = 200_000
 FETCH = 16
 """Batches in one fetch."""
 DAY_MS = 86_400_000
+SEEN_AFTER_MS = 500
 
 
 def events(count: int, *, hosts: int = 1, run: int = 500, apart_ms: int = 7) -> Iterator[list[bytes]]:
@@ -53,14 +54,16 @@ def events(count: int, *, hosts: int = 1, run: int = 500, apart_ms: int = 7) -> 
         yield [host.event(number, NOON + number * apart_ms % DAY_MS, body=BODY[: 80 + number % 80]) for number in range(first, first + run)]
 
 
-def fetches(batches: list[list[bytes]], codec: Compression) -> list[tuple[int, FetchedBatches]]:
-    """Offsets and fetches."""
+def fetches(batches: list[list[bytes]], codec: Compression) -> list[tuple[int, FetchedBatches, int]]:
+    """Offsets, fetches, and when each is seen: half a second after its last event, so that latencies are of many buckets."""
     found = []
     run = len(batches[0])
     for first in range(0, len(batches), FETCH):
         part = batches[first : first + FETCH]
         encoded = [batch(values, base_offset=(first + number) * run, codec=codec) for number, values in enumerate(part)]
-        found.append((first * run, fetched(*encoded)))
+        last = read_header(part[-1][-1])
+        assert last is not None
+        found.append((first * run, fetched(*encoded), last.time_ms + SEEN_AFTER_MS))
     return found
 
 
@@ -77,11 +80,11 @@ def measured(work: Callable[[], int], count: int, runs: int) -> dict[str, float]
     return {name: round(rate) for name, rate in spread(rates).items()}
 
 
-def walk(told: list[tuple[int, FetchedBatches]], *, fast: bool) -> int:
+def walk(told: list[tuple[int, FetchedBatches, int]], *, fast: bool) -> int:
     """One walk over all fetches."""
     walker, tally = Walker(fast=fast), Tally()
-    for offset, each in told:
-        walker.walk(TopicPartition("events", 0), each, offset, tally)
+    for offset, each, seen_ms in told:
+        walker.walk(TopicPartition("events", 0), each, offset, tally, seen_ms)
     return tally.records
 
 

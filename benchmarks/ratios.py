@@ -2,8 +2,8 @@
 
     python benchmarks/ratios.py FILE...
 
-Five tables: the broker beside Apache Kafka, three brokers beside three of Apache Kafka, Spark's source and sink beside Spark's own Kafka
-connector, commands beside kcat, and what has no rival.
+Six tables: the broker beside Apache Kafka, three brokers beside three of Apache Kafka, mirrors beside MirrorMaker 2, Spark's source and
+sink beside Spark's own Kafka connector, commands beside kcat, and what has no rival.
 """
 
 import json
@@ -15,6 +15,7 @@ from alone_rows import alone_rows
 from broker_rows import broker_rows
 from cluster_rows import cluster_rows
 from command_rows import command_rows
+from mirror_rows import mirror_rows
 from row import Row, Summary
 from spark_rows import spark_rows
 
@@ -36,6 +37,7 @@ def tables(lines: list[Summary]) -> str:
     found = (
         table(("cell (200-byte messages, one client, one partition)", "Moldau", "Kafka", "ratio", "target"), broker_rows(lines)),
         table(("three brokers, three replicas of which one may fail, acks all", "Moldau", "Kafka", "ratio", "target"), cluster_rows(lines)),
+        table(("mirrors: 2 M messages, four partitions, a broker on each side", "Moldau", "MM2", "ratio", "target"), mirror_rows(lines)),
         table(("Spark, two tasks, two partitions", "Moldau", "connector", "ratio", "target"), spark_rows(lines)),
         table(("command, its start included", "Moldau", "kcat", "ratio", "target"), command_rows(lines)),
         table(("without a rival", "Moldau", "target"), alone_rows(lines)),

@@ -30,6 +30,7 @@ SECTIONS: dict[str, list[str]] = {
     "cluster_start": ["cluster_start.py", *RUNS, *FILE],
     "cluster_rates": ["cluster_rates.py", *SCALE, *RUNS, *FILE],
     "cluster_failover": ["cluster_failover.py", *RUNS, *FILE],
+    "mirror_rates": ["mirror_rates.py", *SCALE, *RUNS, *FILE],
     "compaction": ["compaction.py", *SCALE, *RUNS, *FILE],
     "consume_cli": ["consume_cli.py", *SCALE, *RUNS, *FILE],
     "registry": ["registry.py", *RUNS, *FILE],

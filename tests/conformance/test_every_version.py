@@ -31,6 +31,7 @@ from moldau.protocol.messages import (
     transaction_admin,
     transactions,
 )
+from moldau.protocol.messages.alter_mirror import AlterMirrorRequest
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
 from moldau.protocol.messages.cluster import DescribeClusterRequest
 from moldau.protocol.messages.configs import ListConfigResourcesRequest
@@ -330,6 +331,7 @@ REQUESTS: dict[ApiKey, Callable[[Session, int], Any]] = {
     ApiKey.ELECT_LEADERS: lambda session, version: partition_reassignments.ElectLeadersRequest(topic_partitions=[]),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda session, version: partition_reassignments.AlterPartitionReassignmentsRequest(),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda session, version: partition_reassignments.ListPartitionReassignmentsRequest(),
+    ApiKey.ALTER_MIRROR: lambda session, version: AlterMirrorRequest(),
 }
 OF_BROKERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}
 """What only a controller sends, in the newest versions, and fenced by its epoch; and what only a broker that stops asks it."""

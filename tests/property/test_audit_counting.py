@@ -14,8 +14,9 @@ from moldau.audit.walker import Walker
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.varint import varlong
-from moldau.tracking.counts import Count, CountKey
+from moldau.tracking.counts import Count, CountKey, window_start
 from moldau.tracking.header import read_header
+from moldau.tracking.latencies import NO_LATENCIES, Latencies, bucket_of
 from support.audit_events import NOON, batch, fetched, framed
 from support.sizes import sized
 
@@ -62,10 +63,24 @@ def obvious(values: list[bytes | None], known: Any = None) -> tuple[dict[CountKe
     return ends_in(count_each("t", values, is_tracked=known).counts())
 
 
+SEEN = st.one_of(st.none(), st.integers(-(2**45), 2**45), st.integers(NOON - 90_000, NOON + 2_000_000))
+
+
+def on_their_way(values: list[bytes | None], seen_ms: int | None) -> dict[int, Latencies]:
+    """Of the events among the values, by the start of their window."""
+    found: dict[int, Latencies] = {}
+    for header in filter(None, map(read_header, values)):
+        if seen_ms is not None:
+            one = Latencies.of({bucket_of(seen_ms - header.time_ms): 1})
+            found[window_start(header.time_ms)] = found.get(window_start(header.time_ms), NO_LATENCIES) + one
+    return found
+
+
 @settings(max_examples=sized(60, 1500), deadline=None)
-@given(st.lists(VALUES, min_size=1, max_size=4), st.sampled_from(list(Compression)), st.booleans())
-def test_walks_agree(batches: list[list[bytes | None]], codec: Compression, repeated: bool) -> None:
-    """Both ways of the walker count what `read_header` sees, whatever the values are; offsets go on behind the last batch."""
+@given(st.lists(VALUES, min_size=1, max_size=4), st.sampled_from(list(Compression)), st.booleans(), SEEN)
+def test_walks_agree(batches: list[list[bytes | None]], codec: Compression, repeated: bool, seen_ms: int | None) -> None:
+    """Both ways of the walker count what `read_header` sees, whatever the values are, and how long they were on their way; offsets go on
+    behind the last batch."""
     batches = [values * (8 if repeated else 1) or [None] for values in batches]
     everything = [value for values in batches for value in values]
     expected = obvious(everything)
@@ -78,8 +93,9 @@ def test_walks_agree(batches: list[list[bytes | None]], codec: Compression, repe
         walker = Walker(fast=fast)
         if fast:
             walker.few = 0
-        assert walker.walk(WHERE, fetched(*encoded), 0, tally) == offset
+        assert walker.walk(WHERE, fetched(*encoded), 0, tally, seen_ms) == offset
         assert ends_in(tally.counts()) == expected
+        assert {start_ms: each for (_, start_ms), each in tally.latencies().items()} == on_their_way(everything, seen_ms)
 
 
 @settings(max_examples=sized(30, 800), deadline=None)
@@ -94,14 +110,15 @@ def test_a_walk_from_the_middle_of_a_batch(values: list[bytes | None], first: in
 
 
 @settings(max_examples=sized(50, 1200), deadline=None)
-@given(VALUES, st.integers(0, 3), st.booleans())
-def test_columns_of_values(values: list[bytes | None], skipped: int, large: bool) -> None:
+@given(VALUES, st.integers(0, 3), st.booleans(), SEEN)
+def test_columns_of_values(values: list[bytes | None], skipped: int, large: bool, seen_ms: int | None) -> None:
     """Arrow arrays of values, sliced and chunked and of both widths, give the same counts."""
     array = pa.array(values, pa.large_binary() if large else pa.binary())
     parts = pa.chunked_array([array[skipped:], array[:skipped]], array.type)
     for given_values, column in ((values, array), (values[skipped:], array[skipped:]), (values[skipped:] + values[:skipped], parts)):
-        counted = count_values("t", column)
+        counted = count_values("t", column, seen_ms=seen_ms)
         assert (counted.counts, counted.untracked, counted.untracked_bytes) == obvious(list(given_values))
+        assert counted.latencies == on_their_way(list(given_values), seen_ms)
 
 
 @settings(max_examples=sized(25, 600), deadline=None)

@@ -7,6 +7,7 @@ from moldau.audit.forgetting import forget
 from moldau.audit.reconcile import reconcile
 from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
+from moldau.audit.tree import Tier, TierTree
 from moldau.audit.verdicts import Report, overall, summaries
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import Ledger
@@ -63,12 +64,50 @@ def test_forgetting_changes_nothing_that_is_seen(steps: list[tuple[int, int, int
         if closes and hours > 35:
             ledger.closes(host)
         ledger.wait(hours * HOUR)
-        rules = Rules(now_ms=ledger.now, tiers=TIERS, behind_ms=1 << 60)  # a clock found to be behind later is not found to have been
+        # a clock found to be behind later is not found to have been
+        rules = Rules(now_ms=ledger.now, tree=TierTree.chain(TIERS), behind_ms=1 << 60)
         forget(forgetful, rules)
         assert seen(reconcile(forgetful, rules)) == seen(reconcile(ledger.found, rules))
     ledger.wait(26 * HOUR)
-    forget(forgetful, rules := Rules(now_ms=ledger.now, tiers=TIERS, behind_ms=1 << 60))
+    forget(forgetful, rules := Rules(now_ms=ledger.now, tree=TierTree.chain(TIERS), behind_ms=1 << 60))
     full = reconcile(ledger.found, rules)
     assert seen(reconcile(forgetful, rules)) == seen(full)
     if full.complete:
         assert not any(forgetful.counts.values()), "all of it is settled"
+
+
+TREE = TierTree.of(
+    [
+        Tier("a.local", ("producer",)),
+        Tier("b.local", ("producer",)),
+        Tier("aggregate", ("a.local", "b.local")),
+        Tier("lake", ("aggregate",)),
+    ]
+)
+HOMES = ("a.local", "b.local", "a.local")
+"""Of the hosts, in their order."""
+
+
+@settings(max_examples=sized(40, 1000), deadline=None)
+@given(STEPS)
+def test_forgetting_changes_nothing_that_is_seen_of_a_tree(steps: list[tuple[int, int, int, str, int]]) -> None:
+    """Claim: each tier keeps its own share of what is settled, though every local cluster has only a part of a window's events."""
+    ledger, number = Ledger(by_broker=True), 0
+    forgetful = TierCounts()
+    ledger.also.append(forgetful)
+    for host in HOSTS:
+        ledger.opens(host)
+    for which, window, count, fault, hours in steps:
+        host, home = HOSTS[which], HOMES[which]
+        values = [host.event(number + each, NOON + window * 10 * MINUTE + each) for each in range(count)]
+        number += count
+        for tier in ("producer", home, "aggregate", "lake"):
+            wrong = fault.replace("local", home)
+            ledger.wait(1000).counts(tier, values[1:] if tier == wrong else [*values, values[0]] if f"{tier} twice" == wrong else values)
+        ledger.opens(host)
+        ledger.wait(hours * HOUR)
+        for tier in TREE.names[1:]:
+            ledger.marks(tier)
+        rules = Rules(now_ms=ledger.now, tree=TREE, behind_ms=1 << 60)
+        forget(forgetful, rules)
+        assert seen(reconcile(forgetful, rules)) == seen(reconcile(ledger.found, rules))

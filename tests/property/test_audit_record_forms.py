@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from moldau.tracking import audit_record
 from moldau.tracking.audit_record import AuditRecord, AuditRecordError
 from moldau.tracking.counts import Count, CountKey
+from moldau.tracking.latencies import BUCKETS, Latencies
 
 TEXTS = st.one_of(st.sampled_from(["", "ewr-1", "š", '"', "\\", "\x1f", "\x7f", "\u2028", ',"count":0,']), st.text(max_size=6))
 TIMES = st.one_of(st.none(), st.integers(-(2**70), 2**70), st.integers(0, 2**41))
@@ -21,6 +22,7 @@ RECORDS = st.builds(
     AuditRecord,
     st.sampled_from(["counts", "open", "close"]), TEXTS, st.integers(-9, 2**70), TEXTS, KEYS, COUNTS, st.none(),
     st.integers(0, 1), st.sampled_from(["", "job"]), st.sampled_from([None, 5]), st.booleans(), st.one_of(st.none(), TEXTS),
+    st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(1, 2**40), max_size=3).map(Latencies.of), st.sampled_from(["", "a cluster"]),
 )  # fmt: skip
 PLAIN = AuditRecord.of_counts("local", CountKey("t", 600_000, "ewr", "s", "h", "00ff"), Count(3, 99, 1, 600_001, 600_002), time_ms=9)
 

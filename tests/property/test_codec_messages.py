@@ -123,9 +123,10 @@ def test_unknown_tagged_fields_are_skipped(api_key: ApiKey) -> None:
 
 
 ZOOKEEPER_ERA = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}
+OWN = {ApiKey.ALTER_MIRROR}
 UNKNOWN = {
-    "kafka-python": ZOOKEEPER_ERA | {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE},
-    "kio": ZOOKEEPER_ERA,
+    "kafka-python": ZOOKEEPER_ERA | OWN | {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE},
+    "kio": ZOOKEEPER_ERA | OWN,
 }
 
 

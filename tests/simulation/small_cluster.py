@@ -220,14 +220,19 @@ class Cluster:
     def values(self, broker_id: int, topic: str = "t") -> list[bytes | None]:
         """All that a broker's log has."""
         log = self.hosted(broker_id, topic).log
-        if log.log_end_offset == log.start_offset:
-            return []
-        read = log.read(log.start_offset, 1 << 20, log.log_end_offset, at_least_one=True)
-        assert read.records is not None
-        data = read.records.file.pread(read.records.length, read.records.position)
-        read.records.release()
-        found = iterate_log(memoryview(data), max_decompressed_bytes=1 << 24)
-        return [record.value for record in found if record.offset >= log.start_offset]
+        found: list[bytes | None] = []
+        offset, before = log.start_offset, -1
+        while offset < log.log_end_offset and offset != before:  # a read ends with its segment, and a log perhaps with markers
+            before = offset
+            read = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)
+            assert read.records is not None
+            data = read.records.file.pread(read.records.length, read.records.position)
+            read.records.release()
+            for record in iterate_log(memoryview(data), max_decompressed_bytes=1 << 24):
+                if record.offset >= offset:
+                    found.append(record.value)
+                    offset = record.offset + 1
+        return found
 
     async def ends_with(self, *values: bytes) -> None:
         """In the end all replicas are in sync, and have exactly these records."""

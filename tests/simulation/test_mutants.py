@@ -4,11 +4,12 @@ import inspect
 
 import pytest
 
+from moldau.testing.simulation.mirrors.mutants import MIRROR_MUTANTS
 from moldau.testing.simulation.mutant import Mutant
 from moldau.testing.simulation.mutants import MUTANTS
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *MIRROR_MUTANTS], ids=lambda mutant: mutant.name)
 def test_a_bug_is_planted_and_taken_out(mutant: Mutant) -> None:
     holder, name, real = mutant.find()
     assert callable(real)

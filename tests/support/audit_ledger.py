@@ -7,6 +7,7 @@ from moldau.audit.events import count_each
 from moldau.audit.reconcile import reconcile
 from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
+from moldau.audit.tree import TierTree
 from moldau.audit.verdicts import Report, Verdict
 from moldau.tracking.audit_record import AuditRecord, new_guid
 from moldau.tracking.counts import NOTHING, Count, CountKey
@@ -79,7 +80,9 @@ class Ledger:
         return self
 
     def report(self, **rules: Any) -> Report:
-        """What comparing says now."""
+        """What comparing says now. `tiers` are a chain, `tree` is any."""
+        if "tiers" in rules:
+            rules["tree"] = TierTree.chain(rules.pop("tiers"))
         return reconcile(self.found, Rules(now_ms=self.now, **rules))
 
     def verdicts(self, **rules: Any) -> list[Verdict]:

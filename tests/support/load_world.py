@@ -15,6 +15,7 @@ from moldau.audit.follow import read_audit
 from moldau.audit.reconcile import reconcile
 from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
+from moldau.audit.tree import TierTree
 from moldau.audit.verdicts import Verdict
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
@@ -127,7 +128,7 @@ class LoadWorld:
 
     def verdict(self, found: TierCounts | None = None) -> str:
         """What the audit says of the topic: one word if it is the same for all windows."""
-        rules = Rules(now_ms=int(time.time() * 1000) + _LATER_MS, tiers=("producer", "lake"), topics=[self.topic])
+        rules = Rules(now_ms=int(time.time() * 1000) + _LATER_MS, tree=TierTree.chain(("producer", "lake")), topics=[self.topic])
         words = {pair.verdict for pair in reconcile(found or self.audit(), rules).pairs}
         return ", ".join(sorted(each.value for each in words)) or "no counts"
 

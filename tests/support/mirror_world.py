@@ -23,8 +23,8 @@ Seen = list[tuple[Any, ...]]
 class MirrorProgram:
     """``moldau mirror run``; may be killed and started again."""
 
-    def __init__(self, file: Path, instance: str = "1") -> None:
-        self._command = [sys.executable, "-m", "moldau.cli.main", "mirror", "run", str(file), "--instance", instance]
+    def __init__(self, file: Path, instance: str = "1", *options: str) -> None:
+        self._command = [sys.executable, "-m", "moldau.cli.main", "mirror", "run", str(file), "--instance", instance, *options]
         self._process: subprocess.Popen[str] | None = None
         self.log = file.with_name(f"{file.stem}-{instance}.log")
 
@@ -168,14 +168,21 @@ def committed_end(bootstrap: str, topic: str, partitions: Sequence[int] = range(
     consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0})
     try:
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        ends = {number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1] for number in partitions}
         found: dict[int, Seen] = {number: [] for number in partitions}
-        ended: set[int] = set()
+        ended: set[int] = set()  # where more is written all the time, no end is reported
         while len(ended) < len(found):
             for message in consumer.consume(10_000, 1.0):
                 error, number = message.error(), message.partition()
                 assert number is not None, "it is about a partition"
                 if error is None:
-                    found[number].append((message.offset(), message.key(), message.value(), message.timestamp()[1], message.headers()))
+                    offset = message.offset()
+                    assert offset is not None, "it has been stored"
+                    if offset + 1 >= ends[number]:
+                        ended.add(number)
+                    if offset >= ends[number]:
+                        continue
+                    found[number].append((offset, message.key(), message.value(), message.timestamp()[1], message.headers()))
                 else:
                     assert error.code() == KafkaError._PARTITION_EOF, error
                     ended.add(number)

@@ -18,6 +18,7 @@ from moldau.audit.publishing import LostOffsetsError, group_of
 from moldau.audit.reconcile import reconcile
 from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
+from moldau.audit.tree import TierTree
 from moldau.client import ConsumedMessage, Consumer, Producer
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
@@ -275,7 +276,7 @@ def test_counts_that_retention_has_taken_make_no_duplication_of_the_next_tier() 
         send(broker, "old", EVENTS[:30])
         for tier in ("upper", "lower", "upper"):
             Auditor(broker.bootstrap_servers, AuditorOptions(tier, re.compile("old"))).run(once=True)
-        rules = Rules(now_ms=int(time.time() * 1000) + 3_600_000, tiers=("upper", "lower"))
+        rules = Rules(now_ms=int(time.time() * 1000) + 3_600_000, tree=TierTree.chain(("upper", "lower")))
         assert reconcile(audited(broker), rules).complete
         kept = first_counts_of(broker, "lower")
         with Cluster(broker.bootstrap_servers) as cluster:

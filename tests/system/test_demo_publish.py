@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from moldau.audit.follow import read_audit
 from moldau.audit.reconcile import reconcile
 from moldau.audit.rules import Rules
+from moldau.audit.tree import TierTree
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
 from moldau.demo.file_input import open_input
@@ -107,7 +108,7 @@ def test_a_planted_event_is_counted_and_never_sent(broker: Broker, events: Path)
     assert (again.planted_line, again.sent) == (32, 0)
     with Cluster(broker.bootstrap_servers) as cluster:
         found = read_audit(cluster)
-    report = reconcile(found, Rules(now_ms=1 << 45, tiers=(PRODUCER_TIER, "nobody"), grace_ms=0, topics={topic}))
+    report = reconcile(found, Rules(now_ms=1 << 45, tree=TierTree.chain((PRODUCER_TIER, "nobody")), grace_ms=0, topics={topic}))
     tracked = [line for line in known if line not in BAD]
     assert sum(pair.upper.count for pair in report.pairs) == len(tracked) + 1
     assert all(found.instances[line.instance].final for pair in report.pairs for line in pair.sources)

@@ -42,8 +42,13 @@ class MetricsEndpoint:
         self._serving: tuple[asyncio.AbstractEventLoop, Broker] | None = None
         self._reason = "the broker is starting"
         """Why it is not ready, as far as that is known without asking it."""
+        self._more: list[Callable[[], list[Family]]] = []
         self._asked: set[Future[Any]] = set()
         self._lock = threading.Lock()
+
+    def add(self, collect: Callable[[], list[Family]]) -> None:
+        """Show the metrics of something else in this process too; it is asked on the server's threads. Call it before `start`."""
+        self._more.append(collect)
 
     def bind(self) -> None:
         """Take the port. OSError if it cannot be had."""
@@ -81,7 +86,7 @@ class MetricsEndpoint:
     # What the server's threads call
 
     def _collect(self) -> list[Family]:
-        return self._ask(collect)
+        return [*self._ask(collect), *(family for more in self._more for family in more())]
 
     def _not_ready(self) -> list[str]:
         return [self._reason] if self._reason else self._ask(_reasons)

@@ -13,15 +13,16 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from moldau.audit.events import SchemaCheck
 from moldau.audit.points import reached
-from moldau.audit.publishing import OverdueError, Publisher
+from moldau.audit.publishing import Counted, OverdueError, Publisher
 from moldau.audit.reading import TopicReader
+from moldau.audit.recent import RecentLatencies
 from moldau.audit.tally import Tally
 from moldau.audit.walker import Walker
 from moldau.client.cluster import Cluster
@@ -29,6 +30,7 @@ from moldau.client.failures import FencedError, TransactionAbortedError, Transac
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.clock import now_ms
+from moldau.tracking.latencies import Latencies
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +75,9 @@ class AuditProgress(Protocol):
 
     def set_partitions(self, count: int) -> None:
         """So many are read now."""
+
+    def note_latencies(self, latencies: Mapping[tuple[str, int], Latencies]) -> None:
+        """Of events whose counts were just published."""
 
 
 class AuditRound:
@@ -141,12 +146,14 @@ class AuditRound:
         before = self._tally.records
         resting = {where for where, (_, again) in self._damaged.items() if again > time.monotonic()}
         answers = self._reading.fetch(wait=wait, without=resting)
+        seen_ms = now_ms()
         if wait and not answers:
             time.sleep(_NOTHING_S)
         for where, fetched in answers.items():
             if len(fetched.records):
                 try:
-                    self._reading.positions[where] = self._walker.walk(where, fetched, self._reading.positions[where], self._tally)
+                    position = self._reading.positions[where]
+                    self._reading.positions[where] = self._walker.walk(where, fetched, position, self._tally, seen_ms)
                 except PeerError as error:
                     self._note_damage(where, error, may_wait=wait)
                 else:
@@ -170,11 +177,11 @@ class AuditRound:
     def _publish(self, caught_up_ms: int | None) -> None:
         if not self._changed and caught_up_ms is None:
             return
-        counts, gaps = self._tally.counts(), list(self._reading.gaps)
+        counted, gaps = Counted(self._tally.counts(), self._tally.latencies()), list(self._reading.gaps)
         for attempt in range(_ABORTED_TRIES):
             offsets = self._offsets()
             try:
-                self._publisher.publish(counts, offsets, caught_up_ms, self._reading.topic_ids, gaps)
+                self._publisher.publish(counted, offsets, caught_up_ms, self._reading.topic_ids, gaps)
                 break
             except TransactionAbortedError as error:
                 if attempt == _ABORTED_TRIES - 1:
@@ -182,7 +189,8 @@ class AuditRound:
                 log.warning("transaction of counts aborted, retrying: tier=%s reason=%s", self._options.tier, error)
                 self._reading.discover()
         self._auditor.add(published=self._tally.records, transactions=1)
-        log.info("counts published: tier=%s keys=%d records=%d", self._options.tier, len(counts), self._tally.records)
+        self._auditor.note_latencies(counted.latencies)
+        log.info("counts published: tier=%s keys=%d records=%d", self._options.tier, len(counted.counts), self._tally.records)
         self._tally.clear()
         del self._reading.gaps[: len(gaps)]
         self._published = self._reading.left() | offsets
@@ -244,6 +252,7 @@ class Auditor:
         """Until the tier is taken over again: why it was lost, though perhaps no other auditor has it."""
         self._troubles: set[tuple[type, ErrorCode | None]] = set()
         """What was logged of the present outage."""
+        self.recent = RecentLatencies()
         self._totals = {"records": 0, "published": 0, "transactions": 0, "partitions": 0, "restarts": 0}
 
     def stop(self) -> None:
@@ -358,6 +367,10 @@ class Auditor:
     def set_partitions(self, count: int) -> None:
         """So many are read now."""
         self._totals["partitions"] = count
+
+    def note_latencies(self, latencies: Mapping[tuple[str, int], Latencies]) -> None:
+        """They are the most recent ones now."""
+        self.recent.add(latencies)
 
     def add(self, **more: int) -> None:
         """Add to the statistics. What was published ends an outage."""

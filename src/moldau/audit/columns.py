@@ -3,7 +3,8 @@
 Both give what the auditor's walk over the same events gives, bit for bit. Needs pyarrow and numpy.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from moldau.audit.vectors import add_events, count_spans, guid_hashes
 from moldau.protocol.records.vectors import SLACK, Bytes8, Int64s
 from moldau.tracking.counts import Count, CountKey
 from moldau.tracking.header import GUID_BYTES, INSTANCE_BYTES
+from moldau.tracking.latencies import Latencies
 
 _INT64 = pa.int64()
 
@@ -26,14 +28,17 @@ class ColumnCounts:
     counts: dict[CountKey, Count]
     untracked: int = 0
     untracked_bytes: int = 0
+    latencies: Mapping[int, Latencies] = field(default_factory=dict)
+    """By the start of the window, of events that were seen at a time that was given."""
 
 
-def count_values(topic: str, values: Any, *, is_tracked: SchemaCheck | None = None) -> ColumnCounts:
+def count_values(topic: str, values: Any, *, is_tracked: SchemaCheck | None = None, seen_ms: int | None = None) -> ColumnCounts:
     """Count framed values: a pyarrow array of binary or large binary, or a chunked one.
 
-    `is_tracked` decides by schema id which events are tracked; without it everything that has the shape of a header is one.
+    `is_tracked` decides by schema id which events are tracked; without it everything that has the shape of a header is one. Their
+    latencies are to `seen_ms`.
     """
-    tally, reader = Tally(), HeaderReader(is_tracked)
+    tally, reader = Tally(seen_ms), HeaderReader(is_tracked)
     for chunk in _chunks(values):
         if len(chunk):
             data, offsets = _bytes_of(chunk)
@@ -139,4 +144,5 @@ def _origins(texts: list[Any], instance: Any) -> tuple[Int64s, list[Origin]]:
 def _counted(tally: Tally) -> ColumnCounts:
     counts = tally.counts()
     untracked = [counts.pop(key) for key in list(counts) if is_untracked(key)]
-    return ColumnCounts(counts, sum(each.count for each in untracked), sum(each.bytes for each in untracked))
+    latencies = {start_ms: each for (_, start_ms), each in tally.latencies().items()}
+    return ColumnCounts(counts, sum(each.count for each in untracked), sum(each.bytes for each in untracked), latencies)

@@ -13,7 +13,6 @@ from xxhash import xxh64_intdigest
 from moldau.audit.tally import Origin, Tally
 from moldau.model.errors import CorruptBatchError
 from moldau.protocol.records.walk import long_varint
-from moldau.tracking.counts import WINDOW_MS, window_start
 from moldau.tracking.header import GUID_BYTES, HASH_SEED, INSTANCE_BYTES, read_header
 
 SchemaCheck = Callable[[int], bool]
@@ -110,12 +109,20 @@ def count_value(reader: HeaderReader, topic: str, value: bytes | None, timestamp
     origin = (header.datacenter, header.service, header.host, header.instance)
     digest = xxh64_intdigest(header.guid, HASH_SEED)
     assert value is not None
-    into.add(topic, window_start(header.time_ms), origin, 1, len(value), digest, header.time_ms, header.time_ms)
+    _, _, bucket = into.span_of(header.time_ms)
+    into.add_span(topic, origin, bucket, 1, len(value), digest, header.time_ms, header.time_ms)
 
 
-def count_each(topic: str, values: Iterable[bytes | None], timestamp_ms: int = 0, *, is_tracked: SchemaCheck | None = None) -> Tally:
-    """Count values one by one: slow and obvious, for a few of them."""
-    reader, tally = HeaderReader(is_tracked), Tally()
+def count_each(
+    topic: str,
+    values: Iterable[bytes | None],
+    timestamp_ms: int = 0,
+    *,
+    is_tracked: SchemaCheck | None = None,
+    seen_ms: int | None = None,
+) -> Tally:
+    """Count values one by one: slow and obvious, for a few of them. They were seen at `seen_ms`."""
+    reader, tally = HeaderReader(is_tracked), Tally(seen_ms)
     for value in values:
         count_value(reader, topic, value, timestamp_ms, tally)
     return tally
@@ -128,7 +135,7 @@ def count_records(data: bytes, count: int, topic: str, timestamp_ms: int, reader
     starts_with = data.startswith
     frame, tail, base, origin = reader.frame, reader.tail, reader.time_base, reader.origin
     tail_bytes = len(tail) or _NEVER
-    start_ms = events = size = checksum = least = greatest = 0
+    start_ms = bucket = events = size = checksum = least = greatest = 0
     end_ms = -1
     counted_origin = origin
     untracked = untracked_size = 0
@@ -211,15 +218,15 @@ def count_records(data: bytes, count: int, topic: str, timestamp_ms: int, reader
                     greatest = time
             else:
                 if events:
-                    into.add(topic, start_ms, counted_origin, events, size, checksum, least, greatest)
-                start_ms = time - time % WINDOW_MS
-                end_ms = start_ms + WINDOW_MS
+                    into.add_span(topic, counted_origin, bucket, events, size, checksum, least, greatest)
+                if not start_ms <= time < end_ms:
+                    start_ms, end_ms, bucket = into.span_of(time)
                 counted_origin, events, size, checksum, least, greatest = origin, 1, length, digest, time, time
             p = end
         else:
             if p == len(data):
                 if events:
-                    into.add(topic, start_ms, counted_origin, events, size, checksum, least, greatest)
+                    into.add_span(topic, counted_origin, bucket, events, size, checksum, least, greatest)
                 if untracked:
                     into.add_untracked(topic, timestamp_ms, untracked, untracked_size)
                 return

@@ -2,10 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from moldau.audit.tiers import TierCounts, UnreadableRecord
+from moldau.audit.tiers import OWN_SOURCE, TierCounts, UnreadableRecord
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
@@ -27,12 +28,26 @@ RecordFilter = Callable[[bytes | None, bytes | None], bool]
 """Whether a record with this key and value is wanted."""
 
 
-def read_audit(cluster: "Cluster", into: TierCounts | None = None, *, wanted: RecordFilter | None = None) -> TierCounts:
+def read_audits(clusters: "Mapping[str, Cluster]", into: TierCounts | None = None) -> TierCounts:
+    """As `read_audit`, of several clusters by their names: one after the other, and all again where everything had to be forgotten."""
+    found = into if into is not None else TierCounts()
+    while True:
+        before = found.beginnings
+        for source, cluster in clusters.items():
+            found = read_audit(cluster, found, source=source)
+        if found.beginnings == before or len(clusters) < 2:
+            return found
+
+
+def read_audit(
+    cluster: "Cluster", into: TierCounts | None = None, *, wanted: RecordFilter | None = None, source: str = OWN_SOURCE
+) -> TierCounts:
     """Read the audit topic from its beginning, or from where `into` ends, up to what is there now; committed records only.
 
     With `wanted` only such records; the keys of counts are the names of their topics. Nothing if there is no audit topic. An audit
     topic that was recreated, or whose log was cut, is read from its beginning, and so is one that has records about what `into` has
-    forgotten. UnreachableError, ConnectionLostError, RequestFailedError.
+    forgotten. `source` is the cluster's name where `into` has the records of several. UnreachableError, ConnectionLostError,
+    RequestFailedError.
     """
     found = into if into is not None else TierCounts()
     try:
@@ -41,93 +56,104 @@ def read_audit(cluster: "Cluster", into: TierCounts | None = None, *, wanted: Re
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         return found
-    if found.topic_id is not None and found.topic_id != topic.id:
+    if found.place(source).topic_id not in (None, topic.id):
         log.warning("the audit topic was recreated and is read from its beginning")
         cluster.forget_topic(AUDIT_TOPIC)
         found.start_over()
-    found.topic_id = topic.id
+    found.place(source).topic_id = topic.id
     partitions = [TopicPartition(AUDIT_TOPIC, each.partition) for each in topic.partitions]
-    _read_up_to_now(cluster, partitions, found, wanted)
+    reading = _Reading(cluster, source, found, wanted)
+    reading.read_up_to_now(partitions)
     if found.stale and time.monotonic() >= found.again_at:
         log.info("records about dropped windows or topics arrived: the audit topic is read from its beginning")
         found.start_over()
-        found.topic_id, found.again_at = topic.id, time.monotonic() + _AGAIN_S
-        _read_up_to_now(cluster, partitions, found, wanted)
+        found.again_at = time.monotonic() + _AGAIN_S
+        found.place(source).topic_id = topic.id
+        reading.read_up_to_now(partitions)
     return found
 
 
-def _read_up_to_now(cluster: "Cluster", partitions: list[TopicPartition], found: TierCounts, wanted: RecordFilter | None) -> None:
-    from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Of the audit topic of one cluster."""
 
-    first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    end = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
-    if any(found.positions.get(where, 0) > max(end[where].offset, first[where].offset) for where in partitions):
-        log.warning("the log of the audit topic was cut, and is read from its beginning")
-        topic_id = found.topic_id
-        found.start_over()
-        found.topic_id = topic_id
-    for where in partitions:
-        found.begin_at(where, first[where].offset)
-    tries: dict[TopicPartition, int] = {}
-    while left := {where for where in partitions if found.positions[where] < end[where].offset}:
-        try:
-            _read_some(cluster, left, found, wanted, tries)
-        except PeerError as error:
-            if error.code in _ANOTHER_TOPIC:
-                cluster.forget_topic(AUDIT_TOPIC)
-            cut = getattr(error, "subject", None)
-            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or cut not in left:
-                raise
-            at = cluster.list_offsets({cut: EARLIEST})[cut].offset
-            if at <= found.positions[cut]:
-                raise
-            found.begin_at(cut, at)  # retention was at work
+    cluster: "Cluster"
+    source: str
+    found: TierCounts
+    wanted: RecordFilter | None
 
+    @property
+    def _positions(self) -> dict[TopicPartition, int]:
+        return self.found.place(self.source).positions
 
-def _read_some(
-    cluster: "Cluster", partitions: set[TopicPartition], into: TierCounts, wanted: RecordFilter | None, tries: dict[TopicPartition, int]
-) -> None:
-    from moldau.client.partition_requests import READ_COMMITTED, FetchLimits
+    def read_up_to_now(self, partitions: list[TopicPartition]) -> None:
+        """Up to where the log ends when this begins."""
+        from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED
 
-    limits = FetchLimits(isolation_level=READ_COMMITTED, partition_max_bytes=4 << 20)
-    answers = cluster.fetch_many({where: into.positions[where] for where in sorted(partitions)}, limits)
-    for where, fetched in answers.items():
-        try:
-            _take(where, fetched, into, wanted)
-        except CorruptBatchError as error:  # once may be the way from the broker, more often is the log
-            tries[where] = tries.get(where, 0) + 1
-            if tries[where] > _CORRUPT_TRIES:
-                del tries[where]
-                _skip(cluster, where, error, into)
-
-
-def _take(where: TopicPartition, fetched: "FetchedBatches", into: TierCounts, wanted: RecordFilter | None) -> None:
-    """The records of a fetch; CorruptBatchError at a batch that is damaged, with all before it taken."""
-    from moldau.client.fetched_batches import UnreadableBatchError, VisibleBatches, checked_batches
-    from moldau.protocol.records.batch import iterate
-
-    visible, position = VisibleBatches(fetched.aborted), into.positions[where]
-    for header, batch in checked_batches(where, fetched, position):
-        if visible.shows(header, batch):
-            at_ms = header.max_timestamp if header.timestamp_type_is_log_append else None
+        first = self.cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        end = self.cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
+        if any(self._positions.get(where, 0) > max(end[where].offset, first[where].offset) for where in partitions):
+            log.warning("the log of the audit topic was cut, and is read from its beginning")
+            topic_id = self.found.place(self.source).topic_id
+            self.found.start_over()
+            self.found.place(self.source).topic_id = topic_id
+        for where in partitions:
+            self.found.begin_at(where, first[where].offset, self.source)
+        tries: dict[TopicPartition, int] = {}
+        while left := {where for where in partitions if self._positions[where] < end[where].offset}:
             try:
-                for record in iterate(batch, max_decompressed_bytes=_BATCH_BYTES_MAX, with_headers=False):
-                    if record.offset >= position and (wanted is None or wanted(record.key, record.value)):
-                        into.take_value(where.partition, record.offset, record.value, at_ms)
-            except PeerError as error:  # its checksum is right, so it is known where it ends
-                raise UnreadableBatchError(where, position, header.last_offset + 1, error.message) from error
-        position = into.positions[where] = header.last_offset + 1
+                self._read_some(left, tries)
+            except PeerError as error:
+                if error.code in _ANOTHER_TOPIC:
+                    self.cluster.forget_topic(AUDIT_TOPIC)
+                cut = getattr(error, "subject", None)
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or cut not in left:
+                    raise
+                at = self.cluster.list_offsets({cut: EARLIEST})[cut].offset
+                if at <= self._positions[cut]:
+                    raise
+                self.found.begin_at(cut, at, self.source)  # retention was at work
 
+    def _read_some(self, partitions: set[TopicPartition], tries: dict[TopicPartition, int]) -> None:
+        from moldau.client.partition_requests import READ_COMMITTED, FetchLimits
 
-def _skip(cluster: "Cluster", where: TopicPartition, error: CorruptBatchError, into: TierCounts) -> None:
-    """Continue after a batch that stays damaged."""
-    from moldau.client.fetched_batches import UnreadableBatchError, next_readable
+        limits = FetchLimits(isolation_level=READ_COMMITTED, partition_max_bytes=4 << 20)
+        answers = self.cluster.fetch_many({where: self._positions[where] for where in sorted(partitions)}, limits)
+        for where, fetched in answers.items():
+            try:
+                self._take(where, fetched)
+            except CorruptBatchError as error:  # once may be the way from the broker, more often is the log
+                tries[where] = tries.get(where, 0) + 1
+                if tries[where] > _CORRUPT_TRIES:
+                    del tries[where]
+                    self._skip(where, error)
 
-    position = into.positions[where]
-    known = error.next_offset if isinstance(error, UnreadableBatchError) else None
-    into.positions[where] = known or next_readable(cluster, where, position)
-    log.error("audit records skipped: partition=%s offset=%d up_to=%d reason=%s", where, position, into.positions[where], error.message)
-    into.unreadable.append(UnreadableRecord(where.partition, position, error.message))
+    def _take(self, where: TopicPartition, fetched: "FetchedBatches") -> None:
+        """The records of a fetch; CorruptBatchError at a batch that is damaged, with all before it taken."""
+        from moldau.client.fetched_batches import UnreadableBatchError, VisibleBatches, checked_batches
+        from moldau.protocol.records.batch import iterate
+
+        visible, position = VisibleBatches(fetched.aborted), self._positions[where]
+        for header, batch in checked_batches(where, fetched, position):
+            if visible.shows(header, batch):
+                at_ms = header.max_timestamp if header.timestamp_type_is_log_append else None
+                try:
+                    for record in iterate(batch, max_decompressed_bytes=_BATCH_BYTES_MAX, with_headers=False):
+                        if record.offset >= position and (self.wanted is None or self.wanted(record.key, record.value)):
+                            self.found.take_value(where.partition, record.offset, record.value, at_ms, self.source)
+                except PeerError as error:  # its checksum is right, so it is known where it ends
+                    raise UnreadableBatchError(where, position, header.last_offset + 1, error.message) from error
+            position = self._positions[where] = header.last_offset + 1
+
+    def _skip(self, where: TopicPartition, error: CorruptBatchError) -> None:
+        """Continue after a batch that stays damaged."""
+        from moldau.client.fetched_batches import UnreadableBatchError, next_readable
+
+        position = self._positions[where]
+        known = error.next_offset if isinstance(error, UnreadableBatchError) else None
+        after = self._positions[where] = known or next_readable(self.cluster, where, position)
+        log.error("audit records skipped: partition=%s offset=%d up_to=%d reason=%s", where, position, after, error.message)
+        self.found.unreadable.append(UnreadableRecord(where.partition, position, error.message, self.source))
 
 
 def counted_topics(found: "TierCounts", tier: str) -> list[str]:

@@ -1,14 +1,15 @@
 """The audit watched for months: counts that no comparison needs are dropped.
 
-Once an hour windows that are settled (`moldau.audit.tiers`) leave the counts, and whatever the audit topic itself does not keep any
+Once an hour windows that are settled (`moldau.audit.tiers`) leave the counts, latencies of windows older than a day are dropped, and
+whatever the audit topic itself does not keep any
 longer goes: counts, instances and gaps older than its month. Guids are kept for a day or two; they make a record that is published twice
 harmless. So one that comes later than that, and a tier that joins when windows are settled, have the whole topic read again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from moldau.audit.follow import read_audit
+from moldau.audit.follow import read_audits
 from moldau.audit.reconcile import compared, counting_tiers, reconcile
 from moldau.audit.rules import Rules
 from moldau.audit.tiers import SettledWindows, TierCount, TierCounts
@@ -30,12 +31,12 @@ class Watch:
         self._forgot_ms: int | None = None
         self._guids_ms = 0
 
-    def look(self, cluster: Cluster, rules: Rules) -> Report:
-        """How the tiers compare now. UnreachableError, ConnectionLostError, RequestFailedError."""
-        self.found = read_audit(cluster, self.found)
+    def look(self, clusters: Mapping[str, Cluster], rules: Rules) -> Report:
+        """How the tiers compare now, by the audit topics of these. UnreachableError, ConnectionLostError, RequestFailedError."""
+        self.found = read_audits(clusters, self.found)
         if any(not set(counting_tiers(self.found, rules, topic)).issubset(each.tiers) for topic, each in self.found.settled.items()):
             self.found.stale = True
-            self.found = read_audit(cluster, self.found)
+            self.found = read_audits(clusters, self.found)
         return self.compare(rules)
 
     def compare(self, rules: Rules) -> Report:
@@ -74,10 +75,12 @@ def forget(found: TierCounts, rules: Rules) -> None:
             _drop(found, theirs)
             settled = found.settled.setdefault(topic, SettledWindows())
             settled.shared_by(tiers[topic])
-            settled.add(start_ms, pairs[0].upper, shown=rules.shows(pairs[0]), skewed=pairs[0].skewed)
+            lowers = {pair.lower_tier: pair.lower for pair in pairs}
+            settled.add(start_ms, lowers, shown=rules.shows(pairs[0]), skewed=all(pair.skewed for pair in pairs))
             for tier, _, entry in theirs:
                 if entry.dead_letters and rules.shows(pairs[0]):
-                    settled.dead_letters[tier] = settled.dead_letters.get(tier, 0) + entry.dead_letters
+                    settled.share(tier).dead_letters += entry.dead_letters
+    found.latencies = {window: each for window, each in found.latencies.items() if window[2] >= rules.now_ms - SETTLED_MS}
     _forget_the_old(found, rules.now_ms - AUDIT_RETENTION_MS)
 
 
@@ -89,6 +92,7 @@ def _is_settled(pair: WindowPair) -> bool:
 def _drop(found: TierCounts, theirs: Iterable[tuple[str, CountKey, TierCount]]) -> None:
     for tier, key, _ in theirs:
         del found.counts[tier][key]
+        found.counted_by.setdefault(key.instance, set()).add(tier)
 
 
 def _note_lags(found: TierCounts, theirs: Iterable[tuple[str, CountKey, TierCount]]) -> None:
@@ -103,4 +107,6 @@ def _forget_the_old(found: TierCounts, before_ms: int) -> None:
     instances = {key.instance for counts in found.counts.values() for key in counts}
     for name in [name for name, each in found.instances.items() if each.heard_ms < before_ms and name not in instances]:
         del found.instances[name]
+    for name in found.counted_by.keys() - found.instances.keys():
+        del found.counted_by[name]
     found.gaps = [gap for gap in found.gaps if gap.time_ms >= before_ms]

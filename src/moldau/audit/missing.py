@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from moldau.audit.verdicts import Report, SourceLine, Verdict, WindowPair
+from moldau.audit.verdicts import Report, SourceLine, Verdict, WindowPair, joined
 from moldau.model.errors import MoldauError
 from moldau.tracking.audit_record import PRODUCER_TIER
 from moldau.tracking.checksum import guid_hash
@@ -23,6 +23,8 @@ GUIDS_MAX: Final = 2_000_000
 """Numbers that are kept at most, of all windows that differ."""
 OWN_LOG: Final = ""
 """In the place of a tier: the log of the cluster that has the audit topic, for tiers without a place of their own."""
+PRODUCERS: Final = (PRODUCER_TIER,)
+"""As the upper tiers of a line: no guids of theirs are kept anywhere."""
 _TAIL: Final = 10_000
 """Numbers after the last one in the log that may be missing too."""
 _DECOMPRESSED_BYTES_MAX: Final = 256 << 20
@@ -129,12 +131,12 @@ def guids_of_log(cluster: "Cluster", topic: str, instances: frozenset[str]) -> G
 def wanted_places(report: Report, tables: Collection[str], clusters: Collection[str]) -> set[tuple[str, str]]:
     """Tier and topic of the events that have to be read: of tiers that have tables, or a cluster of their own, and of `OWN_LOG`."""
     found: set[tuple[str, str]] = set()
-    for pair, _ in lacking(report):
-        upper, lower = (tier if tier in tables or tier in clusters else OWN_LOG for tier in (pair.upper_tier, pair.lower_tier))
-        if pair.upper_tier == PRODUCER_TIER:
+    for pair, line in lacking(report):
+        *uppers, lower = (tier if tier in tables or tier in clusters else OWN_LOG for tier in (*line.upper_tiers, pair.lower_tier))
+        if line.upper_tiers == PRODUCERS:
             found.add((lower, pair.topic))
-        if lower != OWN_LOG and (pair.upper_tier != PRODUCER_TIER or lower in tables):
-            found |= {(lower, pair.topic), (upper, pair.topic)}
+        if lower != OWN_LOG and (line.upper_tiers != PRODUCERS or lower in tables):
+            found |= {(tier, pair.topic) for tier in (lower, *uppers)}
     return found
 
 
@@ -143,16 +145,16 @@ def missing(report: Report, guids: Mapping[tuple[str, str], Guids], tables: Coll
     for pair, line in lacking(report):
         window, topic, there = pair.window_start_ms, pair.topic, guids.get((pair.lower_tier, pair.topic))
         numbers: Iterable[int] | None
-        if pair.upper_tier == PRODUCER_TIER and pair.lower_tier not in tables:
+        if line.upper_tiers == PRODUCERS and pair.lower_tier not in tables:
             numbers = _never_arrived(line, guids[OWN_LOG, topic] if there is None else there)
             unknown = "the instance numbers events of other topics too, or the log no longer has all of them, and several are missing"
             problem = "" if numbers is not None else unknown
         elif there is not None:
-            above = guids.get((pair.upper_tier, topic)) or guids[OWN_LOG, topic]
+            above = [guids.get((tier, topic)) or guids[OWN_LOG, topic] for tier in line.upper_tiers]
             held = there.of(window, line.instance)
-            numbers = above.of(window, line.instance) - held
+            numbers = set().union(*(each.of(window, line.instance) for each in above)) - held
             unnamed = _unnamed(line, held, len(numbers))
-            problem = f"{unnamed} {_no_longer_in(pair.upper_tier, tables)} and cannot be named" if unnamed else ""
+            problem = f"{unnamed} {_no_longer_in(line.upper_tiers, tables)} and cannot be named" if unnamed else ""
         else:
             numbers, named = (
                 None,
@@ -160,7 +162,7 @@ def missing(report: Report, guids: Mapping[tuple[str, str], Guids], tables: Coll
             )
             problem = f"where is tier {pair.lower_tier}? {named}"
         found = tuple(f"{line.instance}{number:016x}" for number in sorted(numbers or ()))
-        yield MissingEvents(topic, window, pair.upper_tier, pair.lower_tier, line.host, found, problem)
+        yield MissingEvents(topic, window, joined(line.upper_tiers), pair.lower_tier, line.host, found, problem)
 
 
 def _unnamed(line: SourceLine, held: Collection[int], named: int) -> str:
@@ -178,10 +180,10 @@ def _unnamed(line: SourceLine, held: Collection[int], named: int) -> str:
     return "" if checksum == line.upper.checksum else "some are"
 
 
-def _no_longer_in(tier: str, tables: Collection[str]) -> str:
-    if tier == PRODUCER_TIER:
+def _no_longer_in(tiers: tuple[str, ...], tables: Collection[str]) -> str:
+    if tiers == PRODUCERS:
         return "not in the log"
-    return f"no longer in the {'table' if tier in tables else 'log'} of tier {tier}"
+    return " or ".join(f"no longer in the {'table' if tier in tables else 'log'} of tier {tier}" for tier in tiers)
 
 
 def _never_arrived(line: SourceLine, log: Guids) -> list[int] | None:

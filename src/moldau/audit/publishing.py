@@ -7,6 +7,7 @@ auditor and aborts its open transaction; so the group's offsets are exactly thos
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from moldau.audit.follow import read_audit
 from moldau.audit.points import reached
@@ -23,6 +24,7 @@ from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, Gap, ensure_audit_topic, new_guid
 from moldau.tracking.clock import now_ms, since_boot_s
 from moldau.tracking.counts import Count, CountKey
+from moldau.tracking.latencies import Latencies
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,14 @@ _PUBLISH_AGAIN_MS = 24 * 3_600_000
 def group_of(tier: str) -> str:
     """The group that a tier's auditor keeps its offsets in."""
     return f"audit-{tier}"
+
+
+class Counted(NamedTuple):
+    """What is published of a stretch of the logs."""
+
+    counts: Mapping[CountKey, Count]
+    latencies: Mapping[tuple[str, int], Latencies]
+    """By topic and start of the window."""
 
 
 class LostOffsetsError(MoldauError):
@@ -66,6 +76,7 @@ class Publisher:
         self._bootstrap = bootstrap
         self._timeout_s = transaction_timeout_ms / 1000
         self._committed: dict[TopicPartition, int] = {}
+        self._cluster_id = ""
         self._published_ids: dict[str, tuple[bytes, int]] = {}
         """The ids that were published, and when."""
         client_id = f"moldau-audit-{tier}"
@@ -81,6 +92,7 @@ class Publisher:
         deleted, at once. The latter is no harm: there is nothing left to be counted again.
         """
         ensure_audit_topic(self._bootstrap)
+        self._cluster_id = cluster.metadata([]).cluster_id or ""
         self._producer.init_transactions(TRANSACTION_TIMEOUT_MS / 1000)
         reached("id taken over")
         committed = Groups(cluster).committed(group_of(self.tier), stable=True)
@@ -130,7 +142,7 @@ class Publisher:
 
     def publish(
         self,
-        counts: Mapping[CountKey, Count],
+        counted: Counted,
         offsets: Mapping[TopicPartition, int],
         caught_up_ms: int | None,
         topic_ids: Mapping[TopicPartition, bytes],
@@ -143,7 +155,7 @@ class Publisher:
         """
         begun = since_boot_s()
         try:
-            self._publish(counts, offsets, caught_up_ms, topic_ids, gaps)
+            self._publish(counted, offsets, caught_up_ms, topic_ids, gaps)
         except FencedError as error:
             open_s = since_boot_s() - begun
             if open_s < self._timeout_s:
@@ -156,7 +168,7 @@ class Publisher:
 
     def _publish(
         self,
-        counts: Mapping[CountKey, Count],
+        counted: Counted,
         offsets: Mapping[TopicPartition, int],
         caught_up_ms: int | None,
         topic_ids: Mapping[TopicPartition, bytes],
@@ -168,11 +180,13 @@ class Publisher:
         news = {topic: topic_id for topic, topic_id in read.items() if self._is_news(topic, topic_id, time_ms)}
         with self._producer.transaction() as transaction:
             reached("transaction begun")
-            for key, count in counts.items():
+            for key, count in counted.counts.items():
                 self._send(AuditRecord.of_counts(self.tier, key, count, time_ms=time_ms))
+            for (topic, start_ms), latencies in counted.latencies.items():
+                self._send(AuditRecord.of_latencies(self.tier, topic, start_ms, latencies, time_ms=time_ms))
             if caught_up_ms is not None:
                 everything = CountKey("", 0, "", pattern, "", self.tier)
-                self._send(AuditRecord("open", new_guid(), caught_up_ms, self.tier, everything))
+                self._send(AuditRecord("open", new_guid(), caught_up_ms, self.tier, everything, cluster=self._cluster_id))
             for topic, topic_id in news.items():
                 self._send(AuditRecord("open", new_guid(), time_ms, self.tier, CountKey(topic, 0, "", pattern, "", topic_id.hex())))
             for topic, gap in gaps:

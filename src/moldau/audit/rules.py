@@ -9,9 +9,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from moldau.audit.tree import NO_TREE, TierTree
 from moldau.audit.verdicts import WindowPair
 from moldau.model.topic_names import is_internal, matches
 from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER
+from moldau.tracking.counts import WINDOW_MS
 
 if TYPE_CHECKING:
     from moldau.audit.tiers import TierCounts
@@ -52,8 +54,8 @@ class Rules:
     """How tiers are compared. Times in ms."""
 
     now_ms: int
-    tiers: tuple[str, ...] = ()
-    """From the producers down; empty: producers, then auditors, then loads, each as they were first seen."""
+    tree: TierTree = NO_TREE
+    """From the producers down; empty: a chain of producers, then auditors, then loads, each as they were first seen."""
     grace_ms: int = GRACE_MS
     """How long a lower tier may take after the last change."""
     graces_ms: Mapping[str, int] = field(default_factory=dict)
@@ -74,10 +76,19 @@ class Rules:
     since_ms: int | None = None
     """Only windows that end later; watermarks know the others too."""
 
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """Those that were asked for by name."""
+        return self.tree.names
+
     def grace_of(self, tier: str) -> int:
         """The grace of a lower tier."""
         return self.graces_ms.get(tier, self.grace_ms)
 
     def shows(self, pair: WindowPair) -> bool:
         """Whether a window is wanted in the report."""
-        return self.since_ms is None or pair.window_end_ms > self.since_ms
+        return self.shows_window(pair.window_start_ms)
+
+    def shows_window(self, start_ms: int) -> bool:
+        """Whether the window that begins then is wanted in the report."""
+        return self.since_ms is None or start_ms + WINDOW_MS > self.since_ms

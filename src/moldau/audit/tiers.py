@@ -14,13 +14,14 @@ would have been with all the others.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from moldau.audit.tally import is_untracked
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, AuditRecordError, Gap
 from moldau.tracking.counts import NOTHING, WINDOW_MS, Count, CountKey
+from moldau.tracking.latencies import NO_LATENCIES, Latencies
 
 log = logging.getLogger(__name__)
 
@@ -80,27 +81,56 @@ class UnreadableRecord:
     partition: int
     offset: int
     reason: str
+    source: str = ""
+    """The cluster, where several were asked."""
+
+
+@dataclass(slots=True)
+class SettledShare:
+    """What one tier had of the settled windows of a topic."""
+
+    count: Count = NOTHING
+    dead_letters: int = 0
+    """How many of the count were put aside."""
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """From and to when it has such windows, in order, not touching."""
+
+    @property
+    def windows(self) -> int:
+        """How many."""
+        return sum(end - start for start, end in self.spans) // WINDOW_MS
+
+    def __contains__(self, start_ms: object) -> bool:
+        return isinstance(start_ms, int) and any(start <= start_ms < end for start, end in self.spans)
+
+    def add(self, start_ms: int, count: Count) -> None:
+        """One more window, or one that was settled before and had late events since."""
+        self.count = self.count + count
+        self.spans = _joined([*self.spans, (start_ms, start_ms + WINDOW_MS)])
 
 
 @dataclass(slots=True)
 class SettledWindows:
-    """Of one topic. `tiers` had all counted all of them."""
+    """Of one topic. `tiers` had all counted all of them, each its share."""
 
-    count: Count = NOTHING
-    windows: int = 0
-    dead_letters: dict[str, int] = field(default_factory=dict)
-    """By tier: how many of the count were put aside."""
+    shares: dict[str, SettledShare] = field(default_factory=dict)
+    """By lower tier that had any of them: the windows whose numbers are wanted."""
     tiers: tuple[str, ...] = ()
     spans: list[tuple[int, int]] = field(default_factory=list)
     """From and to when there are settled windows, in order, not touching."""
     skewed: list[tuple[int, int]] = field(default_factory=list)
     """The same of those that only hosts with wrong clocks have; they hold up no watermark, and raise none."""
 
-    def add(self, start_ms: int, count: Count, *, shown: bool, skewed: bool) -> None:
+    def share(self, tier: str) -> SettledShare:
+        """What a tier had of them."""
+        return self.shares.setdefault(tier, SettledShare())
+
+    def add(self, start_ms: int, counts: Mapping[str, Count], *, shown: bool, skewed: bool) -> None:
         """One more window, or one that was settled before and had late events since. `shown`: whether its numbers are wanted."""
-        if shown:
-            self.count = self.count + count
-            self.windows += start_ms not in self
+        for tier, count in counts.items():
+            share = self.share(tier)
+            if shown:
+                share.add(start_ms, count)
         if skewed:
             self.skewed = _joined([*self.skewed, (start_ms, start_ms + WINDOW_MS)])
         else:
@@ -110,9 +140,6 @@ class SettledWindows:
         """What comes now is counted by these: the first ones of all, or else those of them that had what there is already."""
         self.tiers = tuple(tier for tier in self.tiers if tier in set(tiers)) if self.spans or self.skewed else tuple(tiers)
 
-    def __contains__(self, start_ms: object) -> bool:
-        return isinstance(start_ms, int) and any(start <= start_ms < end for start, end in [*self.spans, *self.skewed])
-
     def newest_before(self, limit_ms: int | None) -> int | None:
         """The end of the newest settled window that begins before a time, None: of all."""
         ends = [end if limit_ms is None else min(end, limit_ms) for start, end in self.spans if limit_ms is None or start < limit_ms]
@@ -121,7 +148,7 @@ class SettledWindows:
 
 @dataclass(frozen=True, slots=True)
 class SettledPair:
-    """What is settled of a topic between two neighbouring tiers: complete, and not among the windows of the report."""
+    """What is settled of a topic between a tier and those above it: complete, and not among the windows of the report."""
 
     topic: str
     upper_tier: str
@@ -142,6 +169,28 @@ def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
+@dataclass(slots=True)
+class AuditPlace:
+    """Where reading is in the audit topic of one cluster."""
+
+    topic_id: bytes | None = None
+    """Of the topic that was read."""
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where reading continues."""
+    oldest_ms: dict[int, int | None] = field(default_factory=dict)
+    """Of partitions that have lost records, by retention: the time of the oldest that is left; None until it was read."""
+
+    def begin_at(self, where: TopicPartition, first_offset: int) -> None:
+        """Continue there, or at the log's first offset if the next record was deleted."""
+        position = self.positions.get(where, 0)
+        if first_offset > position:
+            self.oldest_ms[where.partition] = None
+        self.positions[where] = max(position, first_offset)
+
+
+OWN_SOURCE = ""
+"""The name of the only cluster that is asked, where there is one."""
+
 LATE_MS = 24 * 3_600_000
 """A record that is so much older than the newest one, and that may have been taken before, is looked up."""
 
@@ -159,6 +208,8 @@ class TierCounts:
     """The newest record of each tier; 0 for one that has only claimed topics, or taken counts back."""
     marked_ms: dict[str, int] = field(default_factory=dict)
     """The newest mark of each tier that publishes marks."""
+    cluster_marks: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The same by the id of the cluster that was counted; a tier should be one cluster."""
     counted_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     """The newest mark of each tier and topic, of tiers that publish them by topic."""
     owners: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -173,21 +224,23 @@ class TierCounts:
     unreadable: list[UnreadableRecord] = field(default_factory=list)
     settled: dict[str, SettledWindows] = field(default_factory=dict)
     """By topic: windows that are complete in all tiers, and no longer among the counts; see `moldau.audit.forgetting`."""
+    latencies: dict[tuple[str, str, int], Latencies] = field(default_factory=dict)
+    """By tier, topic and start of the window: how long events were on their way to the tier."""
+    counted_by: dict[str, set[str]] = field(default_factory=dict)
+    """By instance: the tiers that counted it in windows that are no longer among the counts."""
     lags: dict[tuple[str, str, str, str], int] = field(default_factory=dict)
     """Of hosts (topic, datacenter, service, host) in settled windows: how much later than its newest event a count was published."""
     stale: bool = False
     """Whether records arrived about what was dropped here: the audit topic has to be read again."""
     again_at: float = 0.0
     """Not before that, by the monotonic clock."""
-    topic_id: bytes | None = None
-    """Of the audit topic that this was read from."""
-    positions: dict[TopicPartition, int] = field(default_factory=dict)
-    """Where reading continues."""
+    places: dict[str, AuditPlace] = field(default_factory=dict)
+    """By the name of the cluster whose audit topic was read: a record may be in several of them, and counts once."""
+    beginnings: int = 0
+    """How often everything was forgotten, to be read again."""
     records: int = 0
     forgotten_ms: dict[str, int] = field(default_factory=dict)
     """Topics of which the audit topic has lost old records, by its retention: the time of the oldest that is left."""
-    _oldest_ms: dict[int, int | None] = field(default_factory=dict)
-    """The same by partition; None until a record of it was read."""
     _first_ms: dict[str, int] = field(default_factory=dict)
     _patterns: dict[str, tuple[int, str]] = field(default_factory=dict)
     _topics: dict[str, set[str]] = field(default_factory=dict)
@@ -218,17 +271,21 @@ class TierCounts:
     def vouches_until(self, tier: str, topic: str) -> int:
         """Up to when the tier is known to have counted everything of the topic, in ms; 0 if it has published nothing."""
         if tier in self.marked_ms:
-            return self.marked_ms[tier]
+            return min((self.cluster_marks[tier][cluster] for cluster in self.clusters_of(tier)), default=self.marked_ms[tier])
         if any(each == tier for each, _ in self.counted_ms):
             return self.counted_ms.get((tier, topic), 0)
         return self.heard_ms.get(tier, 0)
 
+    def clusters_of(self, tier: str) -> list[str]:
+        """The clusters that are counted under a tier's name, by their ids; one that has published no mark for a day is none any more."""
+        marks = self.cluster_marks.get(tier, {})
+        return sorted(cluster for cluster, marked_ms in marks.items() if marked_ms > self.marked_ms[tier] - LATE_MS)
+
     def start_over(self) -> None:
         """Forget everything."""
-        fresh, again_at = TierCounts(), self.again_at
+        fresh = TierCounts(again_at=self.again_at, beginnings=self.beginnings + 1)
         for each in fields(self):
             setattr(self, each.name, getattr(fresh, each.name))
-        self.again_at = again_at
 
     def forget_guids(self) -> None:
         """Keep those since the last time that this was asked, and no others."""
@@ -246,6 +303,9 @@ class TierCounts:
         tier, key, time_ms = record.tier, record.key, record.time_ms if at_ms is None else at_ms
         if record.kind == "counts" and self._may_be_known(record, at_ms):
             self.stale = True
+        if record.latencies:
+            self._take_latencies(record)
+            return True
         if record.kind == "counts" or not key.topic:
             says_nothing_counted = record.is_of_tier and record.counted_ms is None  # claims a topic, or takes counts back
             self.heard_ms[tier] = max(0 if says_nothing_counted else time_ms, self.heard_ms.get(tier, 0))
@@ -287,6 +347,10 @@ class TierCounts:
             entry.lag_ms = lag_ms if entry.lag_ms is None else min(lag_ms, entry.lag_ms)
         return True
 
+    def _take_latencies(self, record: AuditRecord) -> None:
+        window = (record.tier, record.key.topic, record.key.window_start_ms)
+        self.latencies[window] = self.latencies.get(window, NO_LATENCIES) + record.latencies
+
     def _take_back(self, tier: str, topic: str, guid: str) -> None:
         """Forget what the tier has counted of the topic so far; where windows of it are settled, by reading everything again."""
         for key in [key for key in self.counts.get(tier, ()) if key.topic == topic]:
@@ -295,6 +359,7 @@ class TierCounts:
         for of_topic in (self.untracked, self.dead_letters, self.owners, self.counted_ms):
             of_topic.pop((tier, topic), None)
         self.gaps = [gap for gap in self.gaps if (gap.tier, gap.topic) != (tier, topic)]
+        self.latencies = {window: each for window, each in self.latencies.items() if window[:2] != (tier, topic)}
         self.epochs[tier, topic] = guid
         if topic in self.settled and tier in self.settled[topic].tiers:
             self.stale = True
@@ -321,6 +386,9 @@ class TierCounts:
             self.topic_ids[tier, key.topic] = key.instance
         else:
             self.marked_ms[tier] = max(time_ms, self.marked_ms.get(tier, 0))
+            if record.cluster:
+                marks = self.cluster_marks.setdefault(tier, {})
+                marks[record.cluster] = max(time_ms, marks.get(record.cluster, 0))
 
     def _take_sign_of_life(self, record: AuditRecord, time_ms: int) -> None:
         key = record.key
@@ -337,29 +405,32 @@ class TierCounts:
         else:
             known.published = known.published + record.count
 
-    def take_value(self, partition: int, offset: int, value: bytes | None, at_ms: int | None = None) -> None:
+    def place(self, source: str = OWN_SOURCE) -> AuditPlace:
+        """Where reading is in the audit topic of a cluster."""
+        return self.places.setdefault(source, AuditPlace())
+
+    def take_value(self, partition: int, offset: int, value: bytes | None, at_ms: int | None = None, source: str = OWN_SOURCE) -> None:
         """Add a record of the audit topic; one that cannot be read is skipped and logged."""
         try:
             record = AuditRecord.from_bytes(value)
         except AuditRecordError as error:
             log.warning("audit record skipped: partition=%s-%d offset=%d reason=%s", AUDIT_TOPIC, partition, offset, error)
-            self.unreadable.append(UnreadableRecord(partition, offset, str(error)))
+            self.unreadable.append(UnreadableRecord(partition, offset, str(error), source))
             return
         self.take(record, at_ms)
-        if partition in self._oldest_ms:
-            oldest_ms = self._oldest_ms[partition]
+        oldest = self.place(source).oldest_ms
+        if partition in oldest:
+            oldest_ms = oldest[partition]
             if oldest_ms is None:
-                oldest_ms = self._oldest_ms[partition] = record.time_ms if at_ms is None else at_ms
+                oldest_ms = oldest[partition] = record.time_ms if at_ms is None else at_ms
             if record.key.topic:  # the records of a topic share a partition
-                self.forgotten_ms[record.key.topic] = oldest_ms
+                self.forgotten_ms[record.key.topic] = max(oldest_ms, self.forgotten_ms.get(record.key.topic, oldest_ms))
 
-    def begin_at(self, where: TopicPartition, first_offset: int) -> None:
+    def begin_at(self, where: TopicPartition, first_offset: int, source: str = OWN_SOURCE) -> None:
         """Continue there, or at the log's first offset if the next record was deleted; unreadable records before it are dropped."""
-        self.unreadable = [each for each in self.unreadable if each.partition != where.partition or each.offset >= first_offset]
-        position = self.positions.get(where, 0)
-        if first_offset > position:
-            self._oldest_ms[where.partition] = None
-        self.positions[where] = max(position, first_offset)
+        place = (source, where.partition)
+        self.unreadable = [each for each in self.unreadable if (each.source, each.partition) != place or each.offset >= first_offset]
+        self.place(source).begin_at(where, first_offset)
 
 
 def _packed(guid: str) -> bytes:

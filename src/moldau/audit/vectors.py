@@ -8,7 +8,7 @@ What does not fit (a text of 64 bytes or more, an odd time) goes to `count_value
 XXH64 of the 16 bytes of a guid is a dozen multiplications and rotations of its two lanes, done for all guids at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from moldau.audit.tally import Origin, Tally
 from moldau.protocol.records.vectors import Bytes8, Int64s
 from moldau.tracking.counts import WINDOW_MS
 from moldau.tracking.header import GUID_BYTES, HASH_SEED, INSTANCE_BYTES, TIME_MAX_MS, TIME_MIN_MS, read_header
+from moldau.tracking.latencies import BUCKETS
 
 Lanes = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -29,6 +30,10 @@ _SEVEN_BITS = [(np.uint64(index), np.uint64(0x7F << 7 * index)) for index in ran
 _PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = (
     np.uint64(prime) for prime in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
 )
+_FIRST_QUARTER = (1023 << 2) - 1
+"""Exponent and two bits of the float 1.0, less one: latencies of 1 ms are in bucket 1."""
+_WINDOWS_MANY = 1000
+"""Events of so many windows are sorted, instead of having a place for each bucket of each window."""
 
 
 def lanes_of(data: Bytes8) -> Lanes:
@@ -158,6 +163,29 @@ def add_events(topic: str, origins: Sequence[Origin | None], group: Int64s, time
         origin = origins[number]
         assert origin is not None
         into.add(topic, start_ms, origin, *rest)
+    if into.seen_ms is not None:
+        into.add_latencies(topic, _latencies(into.seen_ms - time, window))
+
+
+def _latencies(latency_ms: Int64s, window: Int64s) -> Iterator[tuple[int, int, int]]:
+    """The start of each window, each bucket, and how many events.
+
+    The bucket of a latency is made of its power of two and the two bits after it: a float has them next to each other.
+    """
+    bucket = (np.maximum(latency_ms, 1).astype(np.float64).view(np.int64) >> 50) - _FIRST_QUARTER
+    bucket *= latency_ms > 0
+    least, windows = int(window.min()), int(window.max()) - int(window.min()) + 1
+    if windows > 1:
+        bucket = np.minimum(bucket, BUCKETS - 1) + (window - least) * BUCKETS
+    if windows < _WINDOWS_MANY:
+        counts = np.bincount(bucket)
+        found = counts.nonzero()[0]
+        counts = counts[found]
+    else:
+        found, counts = np.unique(bucket, return_counts=True)
+    for code, count in zip(found.tolist(), counts.tolist(), strict=True):
+        after, of_window = divmod(code, BUCKETS) if windows > 1 else (0, min(code, BUCKETS - 1))
+        yield (least + after) * WINDOW_MS, of_window, count
 
 
 def _add_untracked(topic: str, timestamp_ms: Int64s, length: Int64s, rows: Any, into: Tally) -> None:

@@ -1,12 +1,18 @@
 """The verdicts of the reconciliation, the lines of a report, and its summary by topic and pair of tiers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from moldau.audit.tiers import ReportedGap, SettledPair, UnreadableRecord
 from moldau.tracking.clock import moment
 from moldau.tracking.counts import NOTHING, WINDOW_MS, Count
+from moldau.tracking.latencies import Latencies
+
+
+def joined(tiers: Iterable[str]) -> str:
+    """The name of tiers that are compared together."""
+    return " + ".join(tiers)
 
 
 class Verdict(Enum):
@@ -49,11 +55,13 @@ class SourceLine:
     """How many of the lower tier's count were put aside as dead letters."""
     due_ms: int | None = None
     """Of one that is not yet due: when it is, if nothing changes."""
+    upper_tiers: tuple[str, ...] = ()
+    """The upper tiers that counted it; all of them if none did."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPair:
-    """One window of a topic, as two neighbouring tiers counted it."""
+    """One window of a topic, as a tier counted it and those above it did together."""
 
     topic: str
     window_start_ms: int
@@ -65,6 +73,8 @@ class WindowPair:
     settled: bool
     sources: tuple[SourceLine, ...]
     """All of them, those at fault first."""
+    undecided: tuple[str, ...] = ()
+    """The upper tiers, of several, that may still count events of this window."""
 
     @property
     def dead_letters(self) -> int:
@@ -89,7 +99,7 @@ class WindowPair:
     @property
     def sound(self) -> bool:
         """Whether everything is here to stay, but for hosts with wrong clocks."""
-        return all(line.settled and line.verdict is Verdict.COMPLETE for line in self.sources if not line.skewed)
+        return not self.undecided and all(line.settled and line.verdict is Verdict.COMPLETE for line in self.sources if not line.skewed)
 
     @property
     def noteworthy(self) -> tuple[SourceLine, ...]:
@@ -130,6 +140,10 @@ class Report:
     """By tier and topic: how many of its untracked records were put aside as dead letters."""
     settled: tuple[SettledPair, ...] = ()
     """In a long watch: complete windows that are no longer among the pairs."""
+    shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By tier: the ids of the clusters that are counted under its name, where they are several."""
+    latencies: Mapping[tuple[str, str, int], Latencies] = field(default_factory=dict)
+    """By topic, tier and start of the window: how long events were on their way to the tier."""
 
     @property
     def alarming(self) -> bool:
@@ -157,7 +171,7 @@ class Report:
 
 @dataclass(slots=True)
 class Summary:
-    """All windows of a topic, as two neighbouring tiers counted them."""
+    """All windows of a topic, as a tier counted them and those above it did together."""
 
     topic: str
     upper_tier: str

@@ -43,8 +43,9 @@ class Walker:
         self.few = _FEW_RECORDS
         """A fetch of no more records is counted one by one."""
 
-    def walk(self, where: TopicPartition, fetched: FetchedBatches, offset: int, into: Tally) -> int:
-        """Count the records from `offset` on; the offset to continue from. PeerError and its CorruptBatchError for bytes that are damaged.
+    def walk(self, where: TopicPartition, fetched: FetchedBatches, offset: int, into: Tally, seen_ms: int | None = None) -> int:
+        """Count the records from `offset` on, fetched at `seen_ms`; the offset to continue from. PeerError and its CorruptBatchError for
+        bytes that are damaged.
 
         What comes before a damaged batch is counted; the error is raised when that batch is the next one.
         """
@@ -64,7 +65,7 @@ class Walker:
         except PeerError:
             if position == offset:
                 raise
-        counted, malformed = self._counted(where.topic, sections)
+        counted, malformed = self._counted(where.topic, sections, seen_ms)
         if malformed is not None:
             position, error = malformed
             if position <= offset:
@@ -74,9 +75,9 @@ class Walker:
         into.take(counted)
         return position
 
-    def _counted(self, topic: str, sections: list[_Section]) -> tuple[Tally, tuple[int, PeerError] | None]:
+    def _counted(self, topic: str, sections: list[_Section], seen_ms: int | None) -> tuple[Tally, tuple[int, PeerError] | None]:
         """What is in them, up to the first one whose records are malformed: its offset, and how."""
-        counted = Tally()
+        counted = Tally(seen_ms)
         try:
             if self.fast and sum(section.count for section in sections) > self.few:
                 self._count_together(topic, sections, counted)
@@ -84,9 +85,9 @@ class Walker:
                 for section in sections:
                     self._count_one(topic, section, counted)
         except PeerError:
-            counted = Tally()
+            counted = Tally(seen_ms)
             for section in sections:
-                alone = Tally()
+                alone = Tally(seen_ms)
                 try:
                     self._count_one(topic, section, alone)
                 except PeerError as error:

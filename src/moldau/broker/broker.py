@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from moldau.broker.handlers.fetch.sessions import FetchSessions
     from moldau.broker.local_coordinators import Coordinators
     from moldau.broker.metadata.admin import ClusterAdmin
+    from moldau.broker.metadata.mirror_epochs import MirrorEpochs
     from moldau.broker.peers.connection import PeerConnection
     from moldau.broker.peers.connections import PeerConnections
     from moldau.broker.replicas.replication import Replication
@@ -172,6 +173,7 @@ class Broker:
         self._coordinators: Coordinators | None = None
         self._fetch_sessions: FetchSessions | None = None
         self._peers: PeerConnections | None = None
+        self._mirror_epochs: MirrorEpochs | None = None
         self.pipeline = Pipeline(
             self,
             monotonic=clock.monotonic,
@@ -365,6 +367,15 @@ class Broker:
             budget = self.admission.state.of(PARTITIONS)
             self._fetch_sessions = FetchSessions(self.config, budget, self.clock.monotonic, self.random_bytes)
         return self._fetch_sessions
+
+    @property
+    def mirror_epochs(self) -> "MirrorEpochs":
+        """Keeps leader epochs of mirrors above those of their sources; loaded with the first request of a mirror."""
+        if self._mirror_epochs is None:
+            from moldau.broker.metadata.mirror_epochs import MirrorEpochs
+
+            self._mirror_epochs = MirrorEpochs(self.membership, self.clock, self.replicas.partitions.get)
+        return self._mirror_epochs
 
     def _make_replication(self) -> "Replication":
         """What there is for partitions with other replicas; loaded with the first one."""

@@ -73,6 +73,8 @@ COMMANDS = {
     "partition": LazyCommand("moldau.cli.partition", "partition", "Move replicas between brokers, elect leaders, even out both."),
     "broker": LazyCommand("moldau.cli.broker", "broker", "Drain a broker: of leaders, or of everything."),
     "cluster": LazyCommand("moldau.cli.cluster", "cluster", "Run a cluster of brokers on this host, kill and restart them."),
+    "tiers": LazyCommand("moldau.cli.tiers", "tiers", "Run clusters, mirrors and auditors on this host as a file says, and check it."),
+    "probe": LazyCommand("moldau.cli.probe", "probe", "Measure availability and latency of each broker, and over mirrors."),
     "zookeeper": LazyCommand("moldau.cli.zookeeper", "zookeeper", "Run a ZooKeeper server for brokers that use one."),
     "registry": LazyCommand("moldau.cli.registry", "registry", "Run a schema registry."),
     "schema": LazyCommand("moldau.cli.schema", "schema", "List, get, register, check and delete schemas of a registry."),
@@ -141,7 +143,7 @@ def _one_line(message: str) -> click.ClickException:
     lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Every command has --help. Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted; audits: 3 not decided yet, "
-    "4 loss or duplication.",
+    "4 loss or duplication; mirrors: 6 a partition has halted, 7 no process reports.",
 )
 @click.version_option(__version__, prog_name="moldau", message="%(prog)s %(version)s")
 def application() -> None:

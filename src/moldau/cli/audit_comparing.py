@@ -9,9 +9,11 @@ import click
 from moldau.cli.exit_codes import DONE, MISSING_OR_DOUBLED, UNDECIDED
 from moldau.cli.options import SECONDS, TIME, TIME_FORMS, TOPIC, parse_duration_ms
 from moldau.model.near_names import did_you_mean
+from moldau.tracking.audit_record import PRODUCER_TIER, TIER_NAME
 
 if TYPE_CHECKING:
     from moldau.audit.rules import Rules
+    from moldau.audit.tree import TierTree
     from moldau.audit.verdicts import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,13 +27,42 @@ def pattern(ctx: click.Context, parameter: click.Parameter, value: str | None) -
         raise click.BadParameter(f"{value!r} is no regular expression: {error}", ctx, parameter) from error
 
 
-def _tiers(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+def auditor_tier(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Of an option: the tier of an auditor."""
+    if value is None:
+        return None
+    if not TIER_NAME.fullmatch(value):
+        raise click.BadParameter(f"{value!r}: a tier's name has letters, digits, and . _ -", ctx, parameter)
+    if value == PRODUCER_TIER:
+        raise click.BadParameter("tier producer is that of the producers themselves", ctx, parameter)
+    return value
+
+
+def _tiers(ctx: click.Context, parameter: click.Parameter, value: str | None) -> "TierTree":
+    from moldau.audit.tree import TierTree
+
     names = tuple(name.strip() for name in value.split(",")) if value else ()
     if len(set(names)) != len(names) or len(names) == 1 or not all(names):
         raise click.BadParameter(f"{value!r}: two or more different tiers, by commas", ctx, parameter)
     if "producer" in names[1:]:
         raise click.BadParameter(f"{value!r} is upside down: tier producer comes first", ctx, parameter)
-    return names
+    return TierTree.chain(names)
+
+
+def _tree(ctx: click.Context, parameter: click.Parameter, path: str | None) -> "TierTree | None":
+    from moldau.audit.tree import TreeError, read_tree
+
+    if path is None:
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            return read_tree(file.read())
+    except OSError as error:
+        raise click.BadParameter(f"{path}: {(error.strerror or str(error)).lower()}", ctx, parameter) from error
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{path}: not UTF-8", ctx, parameter) from error
+    except TreeError as error:
+        raise click.BadParameter(f"{path}: {error}", ctx, parameter) from error
 
 
 def _graces(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
@@ -65,6 +96,10 @@ def comparing_options(function: F) -> F:
         click.option("--since", metavar="TIME", type=TIME, help=f"Only windows that end later than TIME: {TIME_FORMS}."),
         click.option("--tiers", metavar="A,B,...", callback=_tiers, help="From the producers down.  [default: producer, auditors, loads]"),
         click.option(
+            "--tree", metavar="FILE", type=click.Path(), callback=_tree,
+            help="TOML with the tiers of several clusters, and from which each takes its events; in the place of --tiers.",
+        ),
+        click.option(
             "--grace", "graces", multiple=True, metavar="[TIER=]SECONDS", callback=_graces,
             help="How long a tier may take to count what is new; may be repeated.  [default: 120]",
         ),
@@ -84,7 +119,8 @@ def comparing_options(function: F) -> F:
 def rules_of(
     topics: tuple[str, ...],
     since: int | None,
-    tiers: tuple[str, ...],
+    tiers: "TierTree",
+    tree: "TierTree | None",
     graces: dict[str, int],
     only: "dict[str, re.Pattern[str]]",
     producer_timeout: float,
@@ -93,10 +129,13 @@ def rules_of(
     from moldau.audit.rules import GRACE_MS, Rules
     from moldau.tracking.clock import now_ms
 
+    if tiers and tree is not None:
+        raise click.UsageError("--tree has the tiers and their order, so --tiers does not go with it")
+
     def now() -> Rules:
         return Rules(
             now_ms=now_ms(),
-            tiers=tiers,
+            tree=tiers if tree is None else tree,
             grace_ms=graces.get("", GRACE_MS),
             graces_ms=graces,
             only={tier: lambda topic, wanted=wanted: bool(wanted.fullmatch(topic)) for tier, wanted in only.items()},  # type: ignore[misc]

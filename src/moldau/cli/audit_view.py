@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.audit.verdicts import overall, summaries, verdict_text
-from moldau.cli.output import counted, print_table, table_lines
+from moldau.audit.verdicts import Verdict, joined, overall, summaries, verdict_text
+from moldau.cli.output import counted, print_table, say, table_lines
 from moldau.tracking.clock import moment, now_ms
+from moldau.tracking.latencies import QUANTILES, added
 
 if TYPE_CHECKING:
     from moldau.audit.tiers import ReportedGap
     from moldau.audit.verdicts import Report, SourceLine, WindowPair
     from moldau.tracking.counts import Count
+    from moldau.tracking.latencies import Latencies
 
 
 def as_document(report: "Report") -> dict[str, Any]:
@@ -28,6 +30,7 @@ def as_document(report: "Report") -> dict[str, Any]:
         "tiers": list(report.tiers),
         "topics": topics(report),
         "windows": [window(pair) for pair in report.pairs],
+        "latencies": latencies(report),
         "untracked": [
             {"tier": tier, "topic": topic, **_count(count), "dead_letters": report.dead_letters.get((tier, topic), 0)}
             for (tier, topic), count in report.untracked.items()
@@ -36,6 +39,7 @@ def as_document(report: "Report") -> dict[str, Any]:
         "gaps": [{"tier": each.tier, "topic": each.topic, "time_ms": each.time_ms, **asdict(each.gap)} for each in report.gaps],
         "not_counted": {tier: list(topics) for tier, topics in report.uncovered.items()},
         "unknown_topics": list(report.unheard),
+        "shared_tiers": {tier: list(clusters) for tier, clusters in report.shared.items()},
         "unreadable": [asdict(each) for each in report.unreadable],
     }
 
@@ -71,10 +75,27 @@ def window(pair: "WindowPair") -> dict[str, Any]:
         "due_ms": pair.due_ms,
         "dead_letters": pair.dead_letters,
         "settled": pair.settled,
+        "undecided_tiers": list(pair.undecided),
         "upper": _count(pair.upper),
         "lower": _count(pair.lower),
         "sources": [_source(line) for line in pair.noteworthy],
     }
+
+
+def latencies(report: "Report") -> list[dict[str, Any]]:
+    """How long the events of each window were on their way to each tier; `window_start_ms` is null for all windows of a topic together."""
+    totals: dict[tuple[str, str], list[Latencies]] = {}
+    for (topic, tier, _), each in report.latencies.items():
+        totals.setdefault((topic, tier), []).append(each)
+    return [
+        *(_quantiles(topic, tier, None, added(parts)) for (topic, tier), parts in sorted(totals.items())),
+        *(_quantiles(topic, tier, start_ms, each) for (topic, tier, start_ms), each in report.latencies.items()),
+    ]
+
+
+def _quantiles(topic: str, tier: str, start_ms: int | None, found: "Latencies") -> dict[str, Any]:
+    places = {"topic": topic, "tier": tier, "window_start_ms": start_ms, "count": found.total}
+    return places | {f"p{round(100 * share)}_ms": found.quantile(share) for share in QUANTILES}
 
 
 def _source(line: "SourceLine") -> dict[str, Any]:
@@ -83,6 +104,7 @@ def _source(line: "SourceLine") -> dict[str, Any]:
         "service": line.service,
         "host": line.host,
         "instance": line.instance,
+        "upper_tiers": list(line.upper_tiers),
         "verdict": line.verdict.value,
         "due_ms": line.due_ms,
         "upper": _count(line.upper),
@@ -111,11 +133,13 @@ def remarks(report: "Report") -> Iterator[tuple[object, dict[str, Any]]]:
             yield (kind, *(each.get(name) for name in _NAMES)), {"kind": kind, **each}
     for tier, missing in document["not_counted"].items():
         yield ("not_counted", tier), {"kind": "not_counted", "tier": tier, "topics": missing}
+    for tier, clusters in document["shared_tiers"].items():
+        yield ("shared_tiers", tier), {"kind": "shared_tier", "tier": tier, "clusters": clusters}
     for topic in document["unknown_topics"]:
         yield ("unknown_topics", topic), {"kind": "unknown_topic", "topic": topic}
 
 
-_NAMES = ("tier", "topic", "datacenter", "service", "host", "partition", "offset", "start_offset")
+_NAMES = ("tier", "topic", "datacenter", "service", "host", "partition", "offset", "start_offset", "source")
 """What distinguishes remarks of one kind."""
 
 
@@ -158,7 +182,7 @@ def print_report(report: "Report", *, every_window: bool = False) -> None:
     columns, rows = with_dead_letters(report)
     if rows:
         print_table(columns, rows, numeric=(*NUMERIC, DEAD_LETTERS), drop=SUMMARY_DROPPED)
-    shown = [pair for pair in report.pairs if every_window or pair.noteworthy]
+    shown = [pair for pair in report.pairs if every_window or pair.noteworthy or (pair.undecided and pair.verdict is Verdict.NOT_COUNTED)]
     if shown:
         click.echo()
         rows = [row for pair in shown[:FAULTS_MAX] for row in window_rows(pair, every_window)]
@@ -169,12 +193,39 @@ def print_report(report: "Report", *, every_window: bool = False) -> None:
         click.echo(line)
 
 
+LATENCY = ("topic", "window", "tier", "events", "p50", "p95", "p99")
+LATENCY_NUMERIC = ("events", "p50", "p95", "p99")
+
+
+def print_latencies(report: "Report") -> None:
+    """A table of them, of the tiers from the producers down."""
+    found = latencies(report)
+    if not found:
+        say("no tier has published how long events were on their way to it")
+        return
+    found.sort(key=lambda each: (each["topic"], each["window_start_ms"] or -1, report.tiers.index(each["tier"])))
+    rows = [
+        (
+            *(each["topic"], "all" if each["window_start_ms"] is None else moment(each["window_start_ms"]), each["tier"]),
+            *(f"{each['count']:,}", *(f"{each[f'p{round(100 * share)}_ms'] / 1000:,.3f} s" for share in QUANTILES)),
+        )
+        for each in found
+    ]
+    click.echo()
+    print_table(LATENCY, rows, numeric=LATENCY_NUMERIC)
+
+
 def window_rows(pair: "WindowPair", every_window: bool) -> Iterator[tuple[str, ...]]:
     """The sources at fault, or all of them."""
-    head = (pair.topic, moment(pair.window_start_ms), f"{pair.upper_tier} > {pair.lower_tier}")
+    topic, start = pair.topic, moment(pair.window_start_ms)
     for line in pair.sources if every_window else pair.noteworthy:
+        tiers = f"{joined(line.upper_tiers)} > {pair.lower_tier}"
         where = (line.datacenter, line.service, line.host, line.instance)
-        yield *head, verdict_text(line.verdict, line.due_ms), *where, f"{line.upper.count:,}", f"{line.lower.count:,}", line.note
+        counts = (f"{line.upper.count:,}", f"{line.lower.count:,}")
+        yield topic, start, tiers, verdict_text(line.verdict, line.due_ms), *where, *counts, line.note
+    for tier in pair.undecided if pair.verdict is Verdict.NOT_COUNTED else ():
+        verdict = Verdict.NOT_COUNTED.value
+        yield topic, start, f"{tier} > {pair.lower_tier}", verdict, "", "", "", "", "", "", f"tier {tier} may still count events of it"
 
 
 def remark_lines(report: "Report") -> dict[object, str]:
@@ -190,6 +241,9 @@ def _all_remarks(report: "Report") -> Iterator[tuple[object, str]]:
     for tier, topics in report.uncovered.items():
         yet = " yet" if tier in report.awaited else ""
         yield ("uncovered", tier), f"not counted{yet} by tier {tier}: {_names(topics)}"
+    for tier, clusters in report.shared.items():
+        text = f"tier {tier} is the name of several clusters, {_names(clusters)}: give each auditor its own --tier, and --tree the tiers"
+        yield ("shared", tier), text
     for host in report.skewed:
         hours = abs(host.ahead_ms) / 3_600_000
         off = f"{hours:,.1f} h {'ahead' if host.ahead_ms > 0 else 'behind'}"
@@ -198,7 +252,8 @@ def _all_remarks(report: "Report") -> Iterator[tuple[object, str]]:
         yield gap, _gap(gap)
     yield from _untracked(report)
     for each in report.unreadable:
-        yield each, f"unreadable: partition _audit-{each.partition} at offset {each.offset}: {each.reason}"
+        where = f" of {each.source}" if each.source else ""
+        yield each, f"unreadable: partition _audit-{each.partition}{where} at offset {each.offset}: {each.reason}"
 
 
 def _gap(reported: "ReportedGap") -> str:
@@ -319,9 +374,16 @@ class _ChangeObjects(_Changes):
 
 
 def _fault(pair: "WindowPair") -> str:
-    hosts = "; ".join(f"{line.datacenter}/{line.service}/{line.host}/{line.instance}: {_judged(line)}" for line in pair.noteworthy)
+    hosts = "; ".join(f"{_source_name(pair, line)}: {_judged(line)}" for line in pair.noteworthy)
     verdict = verdict_text(pair.verdict, pair.due_ms)
     return f"{pair.topic}: {pair.upper_tier} > {pair.lower_tier}: window {moment(pair.window_start_ms)}: {verdict}; {hosts}"
+
+
+def _source_name(pair: "WindowPair", line: "SourceLine") -> str:
+    """With the upper tier that it is in, where there are several."""
+    name = f"{line.datacenter}/{line.service}/{line.host}/{line.instance}"
+    cluster = joined(line.upper_tiers)
+    return name if cluster == pair.upper_tier else f"{name} of {cluster}"
 
 
 def _judged(line: "SourceLine") -> str:

@@ -90,8 +90,7 @@ class ClusterOutage:
     def rest(
         self,
         seconds: float,
-        cluster: Cluster,
-        *,
+        *clusters: Cluster,
         sleep: Callable[[float], object] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -100,7 +99,8 @@ class ClusterOutage:
         while until - monotonic() > ASK_EVERY_S:
             sleep(ASK_EVERY_S)
             with self.waited_for():
-                cluster.metadata([])
+                for cluster in clusters:
+                    cluster.metadata([])
                 if self.under_way:
                     return
         sleep(max(0.0, until - monotonic()))

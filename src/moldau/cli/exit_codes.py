@@ -10,5 +10,11 @@ MISSING_OR_DOUBLED = 4
 """Of an audit: a loss or a duplication."""
 DEAD_LETTERS = 5
 """Of a load: everything is loaded, and more records were put aside than are allowed."""
+PARTITION_HALTED = 6
+"""Of a mirror: a partition waits for an operator's decision."""
+NO_PROCESS = 7
+"""Of a mirror: no process of it reports."""
+NOT_TRANSLATED = 8
+"""Of a mirror: some offsets of a group cannot be translated, or not yet."""
 INTERRUPTED = 130
 """By SIGINT or SIGTERM, where that leaves something undone."""

@@ -20,6 +20,12 @@ def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None)
     return value
 
 
+def connectable(host: str, port: int) -> str:
+    """An address that this machine reaches a listener at."""
+    local = "127.0.0.1" if host in ("", "0.0.0.0", "*", "::") else host
+    return f"[{local}]:{port}" if ":" in local else f"{local}:{port}"
+
+
 def listen_error(text: str, error: OSError, option: str) -> click.ClickException:
     """`text`, and where another process has the address what to do; `option` of the command chooses another one."""
     if error.errno == errno.EADDRINUSE:

@@ -2,8 +2,16 @@
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from moldau.cli.listening import METRICS_DEFAULT, host_port, listen_error
+from moldau.cli.mirror_file import file_argument, plan_of
+from moldau.model.host_port import parse_host_port
+
+if TYPE_CHECKING:
+    from moldau.mirror.metrics import MirrorMetrics
 
 _INSTANCE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
@@ -15,7 +23,7 @@ def _instance_name(ctx: click.Context, parameter: click.Parameter, value: str) -
 
 
 @click.command("run")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@file_argument
 @click.option(
     "--instance",
     metavar="NAME",
@@ -26,21 +34,44 @@ def _instance_name(ctx: click.Context, parameter: click.Parameter, value: str) -
 )
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def run(file: Path, instance: str, log_level: str, log_format: str) -> None:
+@click.option(
+    "--metrics",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value=METRICS_DEFAULT,
+    callback=host_port,
+    help=f"Serve /metrics for Prometheus; without an address on {METRICS_DEFAULT}.",
+)
+def run(file: Path, instance: str, log_level: str, log_format: str, metrics: str | None) -> None:
     """Mirror topics as FILE says, until SIGTERM or Ctrl-C.
 
     Killed at any moment and started again, it neither misses nor doubles a record. A second process with the same instance name takes over,
     and the first one ends with exit code 1.
     """
     from moldau.assembly.server_log import set_up_logging
-    from moldau.mirror.plan.file import read_plan
-    from moldau.mirror.plan.table import PlanFileError
     from moldau.mirror.running import run_mirror
 
     set_up_logging(log_level, log_format)
-    try:
-        plan = read_plan(file)
-    except PlanFileError as error:
-        raise click.ClickException(str(error)) from error
+    plan = plan_of(file)
+    endpoint = None if metrics is None else _endpoint(metrics)
     sources = ", ".join(source.name for source in plan.sources)
-    run_mirror(plan, instance, lambda: click.echo(f"mirror {plan.name} ({plan.mode.value} of {sources}) runs as instance {instance}"))
+
+    def announce() -> None:
+        click.echo(f"mirror {plan.name} ({plan.mode.value} of {sources}) runs as instance {instance}")
+        if endpoint is not None:
+            host, port = endpoint.address
+            click.echo(f"metrics at http://{host}:{port}/metrics")
+
+    run_mirror(plan, instance, announce, endpoint)
+
+
+def _endpoint(listen: str) -> "MirrorMetrics":
+    from moldau.model.extras import require
+
+    require("metrics", "--metrics")
+    from moldau.mirror.metrics import MirrorMetrics
+
+    try:
+        return MirrorMetrics(*parse_host_port(listen))
+    except OSError as error:
+        raise listen_error(f"cannot serve metrics: {(error.strerror or str(error)).lower()}", error, "--metrics") from error

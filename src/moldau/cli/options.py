@@ -234,6 +234,24 @@ def bootstrap_option(function: F) -> F:
     )(function)
 
 
+def bootstraps_option(function: F) -> F:
+    """``--bootstrap HOST:PORT``, repeated for several clusters, as the parameter `bootstraps`."""
+    return click.option(
+        "-b",
+        "--bootstrap",
+        "bootstraps",
+        metavar="HOST:PORT",
+        type=TEXT,
+        multiple=True,
+        envvar="MOLDAU_BOOTSTRAP",
+        default=(DEFAULT_BOOTSTRAP,),
+        show_default=True,
+        show_envvar=True,
+        callback=_check_bootstraps,
+        help="A broker to ask; several of a cluster are separated by commas; may be repeated for further clusters.",
+    )(function)
+
+
 def registry_option(text: str, default: str | None = None) -> Callable[[F], F]:
     """``--registry URL``, as the parameter `registry`: a schema registry to ask, `default` if none is named. `text` is for what."""
     return click.option(
@@ -303,6 +321,10 @@ def _check_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, parameter) from error
     return value
+
+
+def _check_bootstraps(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_check_bootstrap(ctx, parameter, value) for value in values))
 
 
 def _pairs(ctx: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:

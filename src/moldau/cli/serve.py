@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from moldau.cli.audit_comparing import auditor_tier
 from moldau.cli.exit_codes import INTERRUPTED
-from moldau.cli.listening import METRICS_DEFAULT, host_port, listen_error
+from moldau.cli.listening import METRICS_DEFAULT, connectable, host_port, listen_error
 from moldau.model.config.definition import InvalidConfigError
 from moldau.model.config.listeners import parse_listener
 from moldau.model.config.static import read_static
@@ -17,6 +18,7 @@ from moldau.model.host_port import parse_host_port
 
 if TYPE_CHECKING:
     from moldau.assembly.metrics import MetricsEndpoint
+    from moldau.cli.audit_beside import AuditorBeside
     from moldau.cli.registry import RegistryBeside
 
 
@@ -58,6 +60,12 @@ if TYPE_CHECKING:
     help="Run a schema registry beside the broker; without an address on 127.0.0.1:8081.",
 )
 @click.option(
+    "--audit",
+    metavar="TIER",
+    callback=auditor_tier,
+    help="Count the cluster as this tier, as moldau audit run does, in this process; at one broker of a cluster.",
+)
+@click.option(
     "--metrics",
     metavar="[HOST:PORT]",
     is_flag=False,
@@ -77,6 +85,7 @@ def serve(
     metadata: str | None,
     adopt: bool,
     registry: str | None,
+    audit: str | None,
     metrics: str | None,
     log_level: str,
     log_format: str,
@@ -102,6 +111,10 @@ def serve(
         from moldau.model.extras import require
 
         require("registry", "a schema registry")
+    if audit is not None:
+        from moldau.model.extras import require
+
+        require("tracking", "an auditor")
     if metrics is not None:
         from moldau.model.extras import require
 
@@ -118,6 +131,7 @@ def serve(
         warn_if_exposed("schema registry", [parse_host_port(registry)], "give --registry an address such as 127.0.0.1:8081")
     beside = None if registry is None else _beside(registry, config)
     endpoint = None if metrics is None else _endpoint(metrics)
+    auditor = None if audit is None else _auditor(audit, endpoint)
 
     def bind() -> None:
         if endpoint is not None:
@@ -126,16 +140,25 @@ def serve(
             beside.bind()
 
     def listening(addresses: list[tuple[str, int]]) -> None:
-        url = "" if endpoint is None else f"http://{_connectable(*endpoint.address)}/metrics"
+        url = "" if endpoint is None else f"http://{connectable(*endpoint.address)}/metrics"
         if beside is None:
             _announce(addresses, url)
         else:
             _start_beside(beside, addresses, url)
+        if auditor is not None:
+            auditor.start(connectable(*addresses[0]))
+
+    def stop_beside() -> None:
+        """In the order in which they depend on each other and on the broker."""
+        if auditor is not None:
+            auditor.stop()
+        if beside is not None:
+            beside.stop()
 
     try:
-        on_stopping = None if beside is None else beside.stop
+        on_stopping = None if beside is None and auditor is None else stop_beside
         ended = run(config, adopt=adopt, on_bound=bind, on_listening=listening, on_stopping=on_stopping, metrics=endpoint)
-        if not ended:  # the broker has; the registry's threads may wait for it
+        if not ended:  # the broker has; threads of the registry or the auditor may wait for it
             os._exit(INTERRUPTED)
     except OSError as error:
         if is_output_error(error):
@@ -203,6 +226,15 @@ def _beside(listen: str, config: BrokerConfig) -> "RegistryBeside":
     )
 
 
+def _auditor(tier: str, endpoint: "MetricsEndpoint | None") -> "AuditorBeside":
+    from moldau.cli.audit_beside import AuditorBeside
+
+    auditor = AuditorBeside(tier)
+    if endpoint is not None:
+        endpoint.add(auditor.families)
+    return auditor
+
+
 def _start_beside(beside: "RegistryBeside", addresses: list[tuple[str, int]], metrics_url: str) -> None:
     """Start the registry, which needs the broker; both are announced when it listens too.
 
@@ -215,7 +247,7 @@ def _start_beside(beside: "RegistryBeside", addresses: list[tuple[str, int]], me
     collect_again()
     where = ",".join(f"{_shown(host)}:{port}" for host, port in addresses)
     logging.getLogger(__name__).info("broker takes requests, its schema registry is starting: addresses=%s", where)
-    beside.start(_connectable(*addresses[0]), partial(_print_addresses, addresses, metrics_url))
+    beside.start(connectable(*addresses[0]), partial(_print_addresses, addresses, metrics_url))
 
 
 def _endpoint(listen: str) -> "MetricsEndpoint":
@@ -230,12 +262,6 @@ def _bind_metrics(endpoint: "MetricsEndpoint") -> None:
         endpoint.bind()
     except OSError as error:
         raise listen_error(f"cannot serve metrics: {_reason(error)}", error, "--metrics") from error
-
-
-def _connectable(host: str, port: int) -> str:
-    """An address that this machine reaches a listener at."""
-    local = "127.0.0.1" if host in ("", "0.0.0.0", "*", "::") else host
-    return f"[{local}]:{port}" if ":" in local else f"{local}:{port}"
 
 
 def _announce(addresses: list[tuple[str, int]], metrics_url: str) -> None:

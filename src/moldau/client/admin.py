@@ -1,6 +1,6 @@
 """Administration of a cluster: topics and configurations. One call, one resource; an answer with an error raises RequestFailedError."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -78,15 +78,20 @@ class Admin:
         replication_factor: int = BROKER_DEFAULT,
         configs: Mapping[str, str] | None = None,
         *,
+        assignments: Sequence[Sequence[int]] = (),
         validate_only: bool = False,
     ) -> CreatedTopic:
-        """Create a topic, or only check whether it could be. RequestFailedError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, and so on."""
+        """Create a topic, or only check whether it could be. RequestFailedError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, and so on.
+
+        `assignments`: the replicas of each partition, which decide how many there are.
+        """
         from moldau.protocol.messages import topics as messages
 
         topic = messages.CreatableTopic(
             name=name,
             num_partitions=partitions,
             replication_factor=replication_factor,
+            assignments=[messages.CreatableReplicaAssignment(number, [*replicas]) for number, replicas in enumerate(assignments)],
             configs=[messages.CreatableTopicConfig(key, value) for key, value in (configs or {}).items()],
         )
         request = messages.CreateTopicsRequest([topic], self._timeout_ms, validate_only)
@@ -109,11 +114,17 @@ class Admin:
         self._cluster.at_controller(ApiKey.DELETE_TOPICS, request, read)
         self._cluster.forget_topic(name)
 
-    def create_partitions(self, topic: str, count: int, *, validate_only: bool = False) -> None:
-        """Raise the number of partitions of a topic to `count`. RequestFailedError: INVALID_PARTITIONS if it is not a raise."""
+    def create_partitions(
+        self, topic: str, count: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
+    ) -> None:
+        """Raise the number of partitions of a topic to `count`. RequestFailedError: INVALID_PARTITIONS if it is not a raise.
+
+        `assignments`: the replicas of each new partition; None: where the controller puts them.
+        """
         from moldau.protocol.messages import topics as messages
 
-        request = messages.CreatePartitionsRequest([messages.CreatePartitionsTopic(topic, count, None)], self._timeout_ms, validate_only)
+        chosen = None if assignments is None else [messages.CreatePartitionsAssignment([*replicas]) for replicas in assignments]
+        request = messages.CreatePartitionsRequest([messages.CreatePartitionsTopic(topic, count, chosen)], self._timeout_ms, validate_only)
 
         def read(response: messages.CreatePartitionsResponse) -> None:
             _only(response.results, f"topic {topic}")

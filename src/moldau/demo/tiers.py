@@ -12,6 +12,7 @@ from moldau.audit.follow import read_audit
 from moldau.audit.reconcile import reconcile
 from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
+from moldau.audit.tree import TierTree
 from moldau.audit.verdicts import Report
 from moldau.client.cluster import Cluster
 from moldau.model.errors import MoldauError
@@ -87,7 +88,7 @@ class TierWatch:
         windows = [key.window_start_ms for counts in self._found.counts.values() for key in counts]
         at_ms = max(now_ms(), max(windows, default=0) + WINDOW_MS)
         every = dict.fromkeys(TIERS, lambda _topic: True)
-        rules = Rules(now_ms=at_ms, tiers=TIERS, grace_ms=0, producer_timeout_ms=0, topics={self._topic}, only=every)
+        rules = Rules(now_ms=at_ms, tree=TierTree.chain(TIERS), grace_ms=0, producer_timeout_ms=0, topics={self._topic}, only=every)
         totals = dict(self._moments[-1][1]) if self._moments else {}
         moments = (*self._moments, (time.monotonic() - self._begun, totals))
         return reconcile(self._found, rules), Timeline(moments, self._by_day())

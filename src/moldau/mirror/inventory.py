@@ -5,15 +5,16 @@ A topic that the target refuses is a problem of that topic alone: it is said, tr
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.mirror import catalog, target_topics
 from moldau.mirror.catalog import Catalog
 from moldau.mirror.naming import SourceTopic, TargetNameError
-from moldau.mirror.partitions import SourcePartition
+from moldau.mirror.partitions import Halt, SourcePartition
 from moldau.mirror.plan.values import Mode, Partitioning
 from moldau.model.errors import PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
+from moldau.wire.brokers import may_pass
 
 if TYPE_CHECKING:
     from moldau.mirror.plan.values import MirrorPlan
@@ -28,8 +29,31 @@ _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
 
 
+DENIALS_MAX = 2
+"""How many looks in a row have to miss a topic: a broker that has just started does not know all."""
+
+
+def source_text(cluster_id: str, topic_id: bytes) -> str:
+    """`mirror.source` of a copy of this topic."""
+    return f"{cluster_id} {topic_id.hex()}"
+
+
 class UnfitTopicError(Exception):
     """A topic of the target cannot take what is mirrored."""
+
+    def __init__(self, message: str, why: Halt = Halt.REFUSED) -> None:
+        super().__init__(message)
+        self.why = why
+
+
+class Problem(NamedTuple):
+    """Why nothing of a topic is mirrored."""
+
+    why: Halt | None
+    """None: the next look tries it again."""
+    reason: str
+    topic_id: bytes
+    """Empty where it is not known."""
 
 
 class Inventory:
@@ -40,8 +64,11 @@ class Inventory:
         self.selection = plan.selection
         self.partitions: tuple[SourcePartition, ...] = ()
         """Of all sources, those whose topic is in the target."""
-        self.problems: dict[SourceTopic, str] = {}
-        """Why a topic is not mirrored."""
+        self.problems: dict[SourceTopic, Problem] = {}
+        """Topics that are not mirrored."""
+        self._mirrored: dict[SourceTopic, bytes] = {}
+        """The ids of topics that have been mirrored, also by other processes: one that does not exist any more was deleted."""
+        self._denials: dict[SourceTopic, int] = {}
         self.target_id = ""
         self._target = target
         self._sources = sources
@@ -65,6 +92,16 @@ class Inventory:
         """Where a topic's records go. TargetNameError."""
         return self.plan.names.target(SourceTopic(partition.source, partition.topic))
 
+    def remember(self, origin: SourceTopic, topic_id: bytes) -> None:
+        """A topic has been mirrored."""
+        self._mirrored.setdefault(origin, topic_id)
+
+    def forget(self, origin: SourceTopic, topic_id: bytes) -> None:
+        """An operator knows that a topic was deleted."""
+        if self._mirrored.get(origin) == topic_id:
+            del self._mirrored[origin]
+            self.problems.pop(origin, None)
+
     async def look(self) -> None:
         """Ask all clusters, and make what is missing in the target. A source that does not answer has what it had.
 
@@ -83,31 +120,50 @@ class Inventory:
         self.target_id = there.cluster_id
         self._counts = {name: seen.partitions for name, seen in there.topics.items()}
         found: list[SourcePartition] = []
-        problems: dict[SourceTopic, str] = {}
+        problems: dict[SourceTopic, Problem] = {}
         for name, seen in self._catalogs.items():
             for denied in self.selection.of(seen.denied):
-                problems[SourceTopic(name, denied)] = "access denied"
+                problems[SourceTopic(name, denied)] = Problem(Halt.DENIED, "topic authorization failed in the source", b"")
             for topic in self.selection.of(seen.topics):
                 origin = SourceTopic(name, topic)
+                topic_id, count = seen.topics[topic]
                 try:
                     await self._have(origin, seen)
                 except (PeerError, TargetNameError, UnfitTopicError) as error:
-                    problems[origin] = str(error)
+                    problems[origin] = Problem(_halt_of(error), str(error), topic_id)
                     self._warn(f"{name} {topic}", error)
                 else:
-                    topic_id, count = seen.topics[topic]
+                    self._mirrored[origin] = topic_id
                     found += (SourcePartition(name, topic_id, topic, number) for number in range(count))
+            problems |= self._deleted(name, seen)
         self.partitions, self.problems = tuple(found), problems
+
+    def _deleted(self, source: str, seen: Catalog) -> dict[SourceTopic, Problem]:
+        """Topics that have been mirrored, and that a source does not have any more."""
+        found = {}
+        for origin, topic_id in self._mirrored.items():
+            if origin.source != source:
+                continue
+            if origin.topic in seen.topics or origin.topic in seen.denied or not self.selection.selects(origin.topic):
+                self._denials.pop(origin, None)
+                continue
+            self._denials[origin] = self._denials.get(origin, 0) + 1
+            reason = f"topic id {topic_id.hex()} does not exist any more"
+            found[origin] = Problem(Halt.DELETED if self._denials[origin] >= DENIALS_MAX else None, reason, topic_id)
+            self._warn(f"{source} {origin.topic}", reason)
+        return found
 
     async def _have(self, origin: SourceTopic, seen: Catalog) -> None:
         """Have a topic in the target, with partitions enough."""
         name, count = self.plan.names.target(origin), seen.topics[origin.topic].partitions
         known = self._counts.get(name)
-        source = f"{seen.cluster_id} {seen.topics[origin.topic].topic_id.hex()}"
+        source = source_text(seen.cluster_id, seen.topics[origin.topic].topic_id)
         if known is not None and self.plan.mode is Mode.COPY and self._copied.get(name) != source:
             there = (await target_topics.configs_of(self._target, name, frozenset())).get(MIRROR_SOURCE, "")
             if there != source:
-                raise UnfitTopicError(f"topic {name} of the target is no copy of it: {MIRROR_SOURCE} is {there!r} there, not {source!r}")
+                message = f"{MIRROR_SOURCE} is {there!r} there, not {source!r}" if there else "it was promoted, or never was one"
+                why = Halt.PROMOTED if not there else Halt.RECREATED if there.partition(" ")[0] == seen.cluster_id else Halt.REFUSED
+                raise UnfitTopicError(f"topic {name} of the target is no copy of it: {message}", why)
             self._copied[name] = source
         if known is None:
             configs: dict[str, str] = {}
@@ -127,3 +183,9 @@ class Inventory:
     def _warn(self, subject: str, reason: object) -> None:
         if self._throttle.due((subject, str(reason)), self._clock.monotonic()):
             _LOG.warning("looking again later: subject=%s reason=%s", subject, reason)
+
+
+def _halt_of(error: PeerError | TargetNameError | UnfitTopicError) -> Halt | None:
+    if isinstance(error, UnfitTopicError):
+        return error.why
+    return None if isinstance(error, PeerError) and may_pass(error) else Halt.REFUSED

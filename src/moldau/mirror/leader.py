@@ -1,7 +1,8 @@
 """Fetches from one broker of a source, by a fetch session of its own: `fetching.Fetcher` decides what is asked for."""
 
 import asyncio
-from collections.abc import Iterable
+import logging
+from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from moldau.fetching.events import (
@@ -27,8 +28,10 @@ from moldau.fetching.events import (
 from moldau.fetching.fetcher import Fetcher
 from moldau.mirror.fetched import Fetched, Limits, Taker, whole_batches
 from moldau.mirror.partitions import Halt, Position, SourcePartition
+from moldau.mirror.retries import Retries
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
+from moldau.ports.probe import reached
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 from moldau.protocol.messages.offset_lookups import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from moldau.ports.clock import Clock, Timer
     from moldau.wire.brokers import Brokers
     from moldau.wire.connection import Address, ClientConnection
+
+_LOG = logging.getLogger(__name__)
 
 FETCH_VERSIONS = VersionRange(13, 17)
 """With topic ids: Kafka has them from 3.1 on."""
@@ -83,6 +88,7 @@ class Owner(Protocol):
     committed: bool
     verifies: bool
     limits: Limits
+    retries: Retries
 
     def followed(self, topic_partition: TopicPartition) -> Followed | None:
         """A partition that is followed."""
@@ -102,10 +108,12 @@ class LeaderReader:
 
     def __init__(self, owner: Owner, address: "Address") -> None:
         self.address = address
+        self.name = f"{address[0]}:{address[1]}"
+        """Of the broker, where it is tried again."""
         self.fetcher = Fetcher(BACK_OFF_S)
         self._owner = owner
         self._timer: Timer | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._connection: ClientConnection | None = None
         self._is_closed = False
 
@@ -128,18 +136,20 @@ class LeaderReader:
     def _carry_out(self, effect: FetcherEffect, answer: PartitionData | None) -> None:
         match effect:
             case SendFetch():
-                self._start(self._fetch(effect))
+                self._start(self._fetch(effect), RequestFailed(effect.number))
             case Apply(topic_partition):
                 assert answer is not None, "it is about one"
                 self._apply(topic_partition, answer)
             case Truncate(topic_partition, epoch, end_offset):
+                reached("mirror: the source has another log than was mirrored")
                 self._halt(topic_partition, Halt.TRUNCATED, f"leader epoch {epoch} ends at {end_offset} now")
             case TruncateTo(topic_partition, offset):
                 self._halt(topic_partition, Halt.TRUNCATED, f"the log ends at {offset} now")
             case StartAt(topic_partition, offset):
+                reached("mirror: retention passed the position")
                 self._halt(topic_partition, Halt.OUT_OF_RETENTION, f"the log begins at {offset} now")
             case LookUpEnd():
-                self._start(self._look_up(effect))
+                self._start(self._look_up(effect), EndFound(effect.number, effect.topic_partition, None))
             case WakeAt(time_s):
                 if self._timer is not None:
                     self._timer.cancel()
@@ -148,10 +158,18 @@ class LeaderReader:
             case _:
                 assert_never(effect)
 
-    def _start(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _start(self, work: Coroutine[Any, Any, None], failed: FetcherEvent) -> None:
+        task = asyncio.ensure_future(self._guarded(work, failed))
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None], failed: FetcherEvent) -> None:
+        """A bug ends neither the reader nor what the others fetch."""
+        try:
+            await work
+        except Exception:
+            _LOG.exception("not fetched because of a bug: source=%s leader=%s:%d", self._owner.name, *self.address)
+            self.step(failed)
 
     def _halt(self, topic_partition: TopicPartition, why: Halt, reason: str) -> None:
         followed = self._owner.followed(topic_partition)
@@ -187,9 +205,10 @@ class LeaderReader:
         if response is None or response.error_code:
             is_lost = response is not None and response.error_code in _SESSION_ERRORS
             if response is not None and not is_lost:
-                self._owner.warn(f"{self.address[0]}:{self.address[1]}", known_error(response.error_code).name.lower())
+                self._owner.warn(self.name, known_error(response.error_code).name.lower())
             self.step(SessionLost(fetch.number) if is_lost else RequestFailed(fetch.number))
             return
+        self._owner.retries.over(self.name)
         self.step(ResponseArrived(fetch.number, response.session_id, _filled(response)))
         for topic in response.responses:
             for answer in topic.partitions:
@@ -203,7 +222,7 @@ class LeaderReader:
                 self._connection = await self._owner.brokers.connection(self.address, f"fetch {self._owner.name}")
             return await self._connection.send(api_key, message, timeout_s=FETCH_TIMEOUT_S, version=versions)
         except (PeerError, WorldError) as error:
-            self._owner.warn(f"{self.address[0]}:{self.address[1]}", error)
+            self._owner.warn(self.name, error)
             self._look_elsewhere(self.fetcher.partitions)
             return None
 
@@ -248,6 +267,7 @@ class LeaderReader:
         except CorruptBatchError as error:
             self._halt(topic_partition, Halt.POISONED, error.message)
             return
+        self._owner.retries.over(topic_partition)
         followed.position = position
         ends = answer.high_watermark, answer.last_stable_offset, answer.log_start_offset
         fetched = Fetched(batches, records, answer.aborted_transactions or (), position, *ends)

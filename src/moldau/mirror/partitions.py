@@ -41,5 +41,7 @@ class Halt(Enum):
     OUT_OF_RETENTION = "source deleted records before they were mirrored"
     POISONED = "a batch of the source is damaged"
     DENIED = "access denied"
+    PROMOTED = "promoted"
+    """The target's partition is no mirror's any more."""
     REFUSED = "the target refuses it"
     ORIGIN_LOST = "the source does not keep any more where a batch came from"

@@ -3,15 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.mirror import starts, target_topics
+from moldau.mirror.control import Control, Hooks, share_of
 from moldau.mirror.copy.copy import Copy
 from moldau.mirror.copy.copy import Given as CopyGiven
 from moldau.mirror.fetched import Limits
 from moldau.mirror.inventory import Inventory
+from moldau.mirror.measures import Measures
 from moldau.mirror.merge.announcements import PRODUCERS
 from moldau.mirror.merge.merge import TRANSACTION_TIMEOUT_S, Merge
 from moldau.mirror.merge.merge import Given as MergeGiven
@@ -22,6 +25,7 @@ from moldau.mirror.merge.runs import OFFSETS
 from moldau.mirror.merge.writer import Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import Mode
+from moldau.mirror.retries import Retries
 from moldau.mirror.sharing.shares import Share
 from moldau.mirror.sharing.work import SharedWork
 from moldau.mirror.source import SourceReader
@@ -42,6 +46,7 @@ LOOK_S = 5.0
 STOP_S = 5.0
 """How long the end of a process waits for its transaction."""
 FRAME_BYTES_MAX = 128 * 1024 * 1024
+_LOOK, _INSIST = "look", "insist"
 _COMPACTED = {"cleanup.policy": "compact"}
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
@@ -63,8 +68,6 @@ class MirrorProcess:
         """`instance`: its name among the processes of the mirror."""
         self.plan = plan
         self.instance = instance
-        self.halted: dict[SourcePartition, tuple[Halt, str]] = {}
-        """Partitions of this process that stand still until an operator decides."""
         client = partial(Client, f"mirror-{plan.name}-{instance}", network)
         self._clock = clock
         self._target = Brokers(client(plan.target.bootstrap_servers, random), frame_bytes_max=FRAME_BYTES_MAX)
@@ -74,8 +77,6 @@ class MirrorProcess:
         self._starts = {source.name: source.start for source in plan.sources}
         self._inventory = Inventory(plan, self._target, self._sources, clock)
         self._shared = SharedWork(self._target, plan.name, instance, tuple(self._sources), self)
-        self._partitions: dict[Share, SourcePartition] = {}
-        """What this process has."""
         self._readers: dict[str, SourceReader] = {}
         self._merge = self._copy = None
         if plan.mode is Mode.MERGE:
@@ -84,10 +85,15 @@ class MirrorProcess:
             self._merge = Merge(plan.name, instance, self._target, own_id, clock, self._shared, route, self._readers, self._halt)
         else:
             self._copy = Copy(plan.name, self._target, clock, self._readers, self._halt)
+        self.measures = Measures(self._engine, clock, committed=self._merge is not None)
+        self._look_now = asyncio.Event()
+        self._retries = Retries(clock)
+        hooks = Hooks(self._give, self._look_now.set, lambda: self._shared.metadata.generation_id, self.transactions, self.failure)
+        self.control = Control(plan, instance, self._target, self._inventory, self._readers, self._engine, self.measures, clock, hooks)
         limits = Limits(min(plan.limits.buffer_bytes, 8 * 1024 * 1024))
         is_merge = self._merge is not None
         for name, brokers in self._sources.items():
-            self._readers[name] = SourceReader(name, brokers, clock, self._engine, committed=is_merge, verifies=is_merge, limits=limits)
+            self._readers[name] = SourceReader(name, brokers, clock, self.measures, committed=is_merge, verifies=is_merge, limits=limits)
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
     async def run(self) -> None:
@@ -95,7 +101,7 @@ class MirrorProcess:
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._insist(self._prepare)
-            tasks += (asyncio.ensure_future(each) for each in (self._shared.run(), self._engine.run(), self._look()))
+            tasks += (asyncio.ensure_future(each) for each in (self._shared.run(), self._engine.run(), self._look(), self.control.run()))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -108,6 +114,20 @@ class MirrorProcess:
     def positions(self) -> dict[SourcePartition, Position]:
         """Where each partition of this process is read next, as the target has it."""
         return self._engine.written()
+
+    def transactions(self) -> int:
+        """Committed so far; a copy has none."""
+        return 0 if self._merge is None else self._merge.transactions
+
+    def failure(self) -> str:
+        """Why this process as a whole tries something again; empty if it does not."""
+        retry = self._retries.of(_INSIST, _LOOK)
+        return self._shared.failure or (retry.reason if retry is not None else "")
+
+    @property
+    def retry_count(self) -> int:
+        """Of everything that it has tried again."""
+        return self._retries.count + self.control.retry_count
 
     @property
     def _engine(self) -> Merge | Copy:
@@ -122,44 +142,32 @@ class MirrorProcess:
         if self._merge is not None:
             for instance in departed:
                 await self._fence(instance)
-        known = {self._share_of(each): each for each in self._inventory.partitions}
+        known = {share_of(each): each for each in self._inventory.partitions}
         if not known.keys() >= {*shares}:
             await self._insist(self._inventory.look)
-            known = {self._share_of(each): each for each in self._inventory.partitions}
+            known = {share_of(each): each for each in self._inventory.partitions}
         for share in shares:
             if share not in known:
                 _LOG.warning("partition assigned that is not there: partition=%s", share)
         mine = [known[share] for share in shares if share in known]
-        self._partitions |= {self._share_of(each): each for each in mine}
-        if self._merge is not None:
-            target_id = self._inventory.target_id
-            given = {each: MergeGiven(self._key(each), target_id, partial(self._start, each, committed=True)) for each in mine}
-            await self._merge.give(given)
-        elif self._copy is not None:
-            await self._copy.give({each: CopyGiven(each.topic_partition, partial(self._start, each, committed=False)) for each in mine})
+        await self.control.assign(mine)
 
     async def revoke(self, shares: Sequence[Share]) -> None:
         """Mirror these no more."""
-        gone = [self._partitions.pop(share) for share in shares if share in self._partitions]
-        await self._engine.take_away(gone)
-        for partition in gone:
-            self.halted.pop(partition, None)
+        await self.control.revoke(shares)
 
     async def lost(self) -> None:
         """Drop everything: the fence keeps what is open from being committed."""
-        await self.revoke(list(self._partitions))
+        await self.revoke(list(self.control.partitions))
 
     def rates(self) -> Mapping[Share, float]:
         """Bytes a second, of the last while."""
-        return {}
+        return {share_of(partition): rate for partition, rate in self.measures.rates().items()}
 
     # Inside
 
-    @staticmethod
-    def _share_of(partition: SourcePartition) -> Share:
-        return Share(partition.source, partition.topic, partition.number)
-
     async def _prepare(self) -> None:
+        await self.control.prepare()
         if self._merge is not None:
             await target_topics.create(self._target, target_topics.WantedTopic(POSITIONS.topic, 1, _COMPACTED))
             await target_topics.create(self._target, target_topics.WantedTopic(PRODUCERS.topic, 1, _COMPACTED))
@@ -169,16 +177,19 @@ class MirrorProcess:
 
     def _see(self) -> None:
         for name in self._sources:
-            self._shared.see(name, (self._share_of(each) for each in self._inventory.partitions if each.source == name))
+            self._shared.see(name, (share_of(each) for each in self._inventory.partitions if each.source == name))
 
     async def _look(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._look_now.wait(), LOOK_S)
+            self._look_now.clear()
             try:
                 await self._inventory.look()
                 self._see()
+                self._retries.over(_LOOK)
             except (PeerError, WorldError) as error:
-                self._warn(error)
+                self._warn(_LOOK, error)
             except Exception:
                 _LOG.exception("topics not looked at because of a bug: mirror=%s", self.plan.name)
 
@@ -201,16 +212,32 @@ class MirrorProcess:
             try:
                 await act()
             except (PeerError, WorldError) as error:
-                self._warn(error)
+                self._warn(_INSIST, error)
                 failures += 1
                 await self._target.back_off(failures)
             else:
+                self._retries.over(_INSIST)
                 return
 
     def _halt(self, partition: SourcePartition, why: Halt, reason: str) -> None:
-        self.halted[partition] = why, reason
+        self.control.halt(partition, why, reason)
 
-    def _warn(self, error: Exception) -> None:
+    async def _give(self, partitions: Sequence[SourcePartition]) -> None:
+        """Mirror these."""
+        if self._merge is not None:
+            target_id = self._inventory.target_id
+            given = {each: MergeGiven(self._key(each), target_id, partial(self._start, each, committed=True)) for each in partitions}
+            await self._merge.give(given)
+        elif self._copy is not None:
+            await self._copy.give(
+                {
+                    each: CopyGiven(each.topic_partition, partial(self._start, each, committed=False), self.control.accepted_offset(each))
+                    for each in partitions
+                }
+            )
+
+    def _warn(self, what: str, error: Exception) -> None:
+        self._retries.failed(what, error)
         if self._throttle.due(str(error), self._clock.monotonic()):
             _LOG.warning("trying again: mirror=%s reason=%s", self.plan.name, error)
 
@@ -225,6 +252,8 @@ class MirrorProcess:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await self.control.close()
         for reader in self._readers.values():
             await reader.close()
         for brokers in (self._target, *self._sources.values()):

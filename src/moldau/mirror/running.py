@@ -12,20 +12,34 @@ from moldau.adapters.event_loop import LoopClock, new_event_loop
 from moldau.mirror.process import MirrorProcess
 
 if TYPE_CHECKING:
+    from moldau.mirror.metrics import MirrorMetrics
     from moldau.mirror.plan.values import MirrorPlan
 
 
-def run_mirror(plan: "MirrorPlan", instance: str, on_begin: Callable[[], object]) -> None:
+def run_mirror(plan: "MirrorPlan", instance: str, on_begin: Callable[[], object], metrics: "MirrorMetrics | None" = None) -> None:
     """Mirror until SIGTERM or SIGINT, after which the transaction that is open is ended. Errors as of `MirrorProcess.run`."""
     loop = new_event_loop()
     try:
-        loop.run_until_complete(_run(loop, plan, instance, on_begin))
+        loop.run_until_complete(_run(loop, plan, instance, on_begin, metrics))
     finally:
+        if metrics is not None:
+            metrics.stop()
         loop.close()
 
 
-async def _run(loop: asyncio.AbstractEventLoop, plan: "MirrorPlan", instance: str, on_begin: Callable[[], object]) -> None:
-    process = MirrorProcess(plan, instance, AsyncioNetwork(loop), LoopClock(loop), Random())
+async def _run(
+    loop: asyncio.AbstractEventLoop,
+    plan: "MirrorPlan",
+    instance: str,
+    on_begin: Callable[[], object],
+    metrics: "MirrorMetrics | None",
+) -> None:
+    clock = LoopClock(loop)
+    process = MirrorProcess(plan, instance, AsyncioNetwork(loop), clock, Random())
+    if metrics is not None:
+        from moldau.mirror.metrics import families
+
+        metrics.serve(loop, lambda: families(process, clock.time_ms()))
     running = asyncio.ensure_future(process.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, running.cancel)

@@ -16,9 +16,11 @@ from moldau.fetching.events import Follow, Resumed, Unfollow
 from moldau.mirror.fetched import LIMITS, Limits, Taker
 from moldau.mirror.leader import DENIALS, Followed, LeaderReader, end_of
 from moldau.mirror.partitions import Halt, Position, SourcePartition
+from moldau.mirror.retries import Retries, Retry
 from moldau.model.errors import ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
+from moldau.ports.probe import reached
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -35,6 +37,7 @@ DENIALS_MAX = 5
 """How often in a row the metadata have to say that a topic does not exist, or is another one: a broker that has just started, or that is
 cut off from the others, does not know all.
 """
+_METADATA = "metadata"
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
 
@@ -56,6 +59,7 @@ class SourceReader:
         self.verifies = verifies
         self.limits = limits
         self.throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
+        self.retries = Retries(clock)
         self._followed: dict[TopicPartition, Followed] = {}
         self._leaders: dict[Address, LeaderReader] = {}
         self._troubled: set[str] = set()
@@ -76,6 +80,7 @@ class SourceReader:
         if followed is not None and followed.partition == partition:
             del self._followed[partition.topic_partition]
             self._leave(followed)
+            self.retries.over(partition.topic_partition)
 
     def resume(self, partition: SourcePartition) -> None:
         """There is room for more of a partition."""
@@ -87,6 +92,14 @@ class SourceReader:
         """Where a partition is fetched next; None if it is not followed."""
         followed = self._followed.get(partition.topic_partition)
         return followed.position if followed is not None and followed.partition == partition else None
+
+    def retry(self, partition: SourcePartition) -> Retry | None:
+        """Why a partition is not fetched for the moment, if that is so."""
+        followed = self._followed.get(partition.topic_partition)
+        if followed is None:
+            return None
+        leader = _METADATA if followed.leader is None else followed.leader.name
+        return self.retries.of(partition.topic_partition, partition.topic, leader)
 
     async def close(self) -> None:
         """Fetch nothing any more."""
@@ -117,6 +130,7 @@ class SourceReader:
 
     def warn(self, subject: object, reason: object) -> None:
         """Say what is tried again."""
+        self.retries.failed(subject, reason)
         if self.throttle.due((subject, str(reason)), self.clock.monotonic()):
             _LOG.warning("not fetched, trying again: source=%s subject=%s reason=%s", self.name, subject, reason)
 
@@ -132,7 +146,7 @@ class SourceReader:
                 try:
                     await self._ask(wanted)
                 except (PeerError, WorldError) as error:
-                    self.warn("metadata", error)
+                    self.warn(_METADATA, error)
                     self._troubled |= topics
                     self._trouble.set()
                     await self.brokers.back_off()
@@ -143,6 +157,7 @@ class SourceReader:
     async def _ask(self, topics: list[str]) -> None:
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False)
         response = await self.brokers.ask(ApiKey.METADATA, request)
+        self.retries.over(_METADATA)
         self.brokers.learn_brokers(response)
         for found in response.topics:
             self._learn(found)
@@ -157,6 +172,10 @@ class SourceReader:
         if exists_no_more or (not error and ids != {found.topic_id}):
             self._denials[name] = self._denials.get(name, 0) + 1
             is_sure = self._denials[name] >= DENIALS_MAX
+            if is_sure:
+                reached("mirror: a topic was deleted or made again")
+            else:
+                reached("mirror: the topic was doubted")
             for each in mine:
                 if is_sure and (exists_no_more or each.partition.topic_id != found.topic_id):
                     now = "" if exists_no_more else f", the topic id is {found.topic_id.hex()} now"
@@ -176,6 +195,7 @@ class SourceReader:
             self.find_leader(name)
             return
         self._denials.pop(name, None)
+        self.retries.over(name)
         topic = self.brokers.learn(found)
         for each in mine:
             number = each.partition.number
@@ -207,3 +227,4 @@ class SourceReader:
             if not leader.fetcher.partitions:
                 self._leaders.pop(leader.address, None)
                 leader.close()
+                self.retries.over(leader.name)

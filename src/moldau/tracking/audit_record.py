@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Self, get_args
 
 from moldau.model.errors import MoldauError
 from moldau.tracking.counts import NOTHING, WINDOW_MS, Count, CountKey
+from moldau.tracking.latencies import NO_LATENCIES, Latencies
 
 AUDIT_TOPIC: Final = "_audit"
 PRODUCER_TIER: Final = "producer"
@@ -28,6 +29,7 @@ Kind = Literal["counts", "open", "close", "gap"]
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 GapCause = Literal["gone", "cut"]
 _CAUSES: Final[tuple[GapCause, ...]] = get_args(GapCause)
+TIER_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _HEX = re.compile("[0-9a-f]{16}")
 _PLAIN: Final = re.compile(
     '{"bytes":N,"checksum":"([0-9a-f]{16})","count":N,"datacenter":T,(?:"epoch":T,)?"guid":T,"host":T,"instance":T,"kind":"counts",'
@@ -65,7 +67,8 @@ class AuditRecord:
     A ``gap`` is what an auditor could not count, or has counted before the log lost it.
 
     Later additions are ``counts`` of no events and no source, which older readers skip: a tier's *claim* of a topic
-    (`owner`), its *mark* (`counted_ms`), and the taking back of its counts (`forgets`).
+    (`owner`), its *mark* (`counted_ms`), the taking back of its counts (`forgets`), and how long the events of a window that it counted
+    were on their way (`latencies`).
     """
 
     kind: Kind
@@ -86,6 +89,10 @@ class AuditRecord:
     epoch: str | None = None
     """The guid of the record that took the tier's counts back last, as far as the counter knows, empty if none did: what is published under
     another one was in flight when counts were taken back, and is void too. None from those that restart by other means."""
+    latencies: Latencies = NO_LATENCIES
+    """How long events of the topic and window were on their way to the tier: those that it has counted since the last such record."""
+    cluster: str = ""
+    """In a mark of an auditor: the id of the cluster that it counts."""
 
     @property
     def window_end_ms(self) -> int:
@@ -118,15 +125,36 @@ class AuditRecord:
         key = CountKey(topic, 0, "", "", "", "")
         return cls("counts", new_guid(), time_ms, tier, key, owner=owner, counted_ms=counted_ms, forgets=forgets, epoch=epoch)
 
+    @classmethod
+    def of_latencies(
+        cls,
+        tier: str,
+        topic: str,
+        window_start_ms: int,
+        latencies: Latencies,
+        *,
+        time_ms: int,
+        guid: str | None = None,
+        epoch: str | None = None,
+    ) -> Self:
+        """How long the events of a window were on their way."""
+        key = CountKey(topic, window_start_ms, "", "", "", "")
+        return cls("counts", guid or new_guid(), time_ms, tier, key, epoch=epoch, latencies=latencies)
+
     @property
     def is_of_tier(self) -> bool:
         """Whether it counts nothing, and is about the tier and the topic."""
         return (bool(self.owner) or self.counted_ms is not None or self.forgets) and self.kind == "counts" and not self.count
 
+    @property
+    def _states_more(self) -> bool:
+        stated = self.dead_letters or self.owner or self.counted_ms is not None or self.forgets
+        return bool(stated or self.latencies or self.cluster)
+
     def to_bytes(self) -> bytes:
         """The record's value."""
         key, count = self.key, self.count
-        if self.kind == "counts" and count and not (self.dead_letters or self.owner or self.counted_ms is not None or self.forgets):
+        if self.kind == "counts" and count and not self._states_more:
             return self._plain_bytes()
         written: dict[str, Any] = {
             "version": VERSION,
@@ -151,6 +179,10 @@ class AuditRecord:
             written["gap"] = asdict(self.gap)
         more = {"dead_letters": self.dead_letters, "owner": self.owner, "counted_ms": self.counted_ms, "forgets": self.forgets}
         written |= {name: value for name, value in more.items() if value not in (None, 0, "")}
+        if self.cluster:
+            written["cluster"] = self.cluster
+        if self.latencies:
+            written["latencies"] = self.latencies.to_text()
         if self.epoch is not None:
             written["epoch"] = self.epoch
         return json.dumps(written, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
@@ -206,8 +238,10 @@ class AuditRecord:
         dead_letters = _size(found, "dead_letters") if "dead_letters" in found else 0
         counted_ms, forgets = _time(found, "counted_ms"), found.get("forgets") is True
         epoch = _text(found, "epoch") if "epoch" in found else None
-        time_ms, tier = _number(found, "time_ms"), _text(found, "tier")
-        return cls(kind, _text(found, "guid"), time_ms, tier, key, count, gap, dead_letters, owner, counted_ms, forgets, epoch)
+        time_ms, tier, latencies = _number(found, "time_ms"), _text(found, "tier"), _latencies(found)
+        cluster = _text(found, "cluster") if "cluster" in found else ""
+        stated = (gap, dead_letters, owner, counted_ms, forgets, epoch, latencies, cluster)
+        return cls(kind, _text(found, "guid"), time_ms, tier, key, count, *stated)
 
 
 def new_guid() -> str:
@@ -217,8 +251,10 @@ def new_guid() -> str:
 
 def certainly_counts(value: bytes | None) -> bool:
     """Whether the value of a record needs no closer look to know that it is an increment, and states nothing about tier and topic."""
-    if value is None or b'"kind":"counts"' not in value or not _COUNTED.search(value):
+    if value is None or b'"kind":"counts"' not in value:
         return False
+    if not _COUNTED.search(value):
+        return b'"latencies":"' in value
     return not (b'"owner"' in value or b'"counted_ms"' in value or b'"forgets"' in value)
 
 
@@ -273,6 +309,15 @@ def _gap(found: Mapping[str, Any]) -> Gap:
         if gap.get("cause") == cause:
             return Gap(_size(gap, "partition"), _size(gap, "start_offset"), _size(gap, "end_offset"), cause)
     raise AuditRecordError(f"the cause of a gap is one of {', '.join(_CAUSES)}, not {gap.get('cause')!r}")
+
+
+def _latencies(found: Mapping[str, Any]) -> Latencies:
+    if "latencies" not in found:
+        return NO_LATENCIES
+    try:
+        return Latencies.from_text(_text(found, "latencies"))
+    except ValueError as error:
+        raise AuditRecordError(str(error)) from None
 
 
 def _checksum(found: Mapping[str, Any]) -> int:

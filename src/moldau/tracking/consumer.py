@@ -28,8 +28,10 @@ from moldau.model.identity import TopicPartition
 from moldau.registry.client_errors import UnknownSchemaError
 from moldau.registry.untrusted_avro import Read, checked_schema
 from moldau.registry.wire import WireFormatError, unframe
+from moldau.topology.values import CategoryName
 from moldau.tracking.errors import EventDecodeError, TrackingError
 from moldau.tracking.header import HEADER_FIELD, EventHeader, is_tracked_schema, read_header
+from moldau.tracking.places import NOT_GIVEN, NotGiven, TopologySource, connection_of
 from moldau.tracking.routes import SchemaRegistry, SchemaSource, open_registry
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema, shares_defaults, unshared
 from moldau.tracking.schemas.python_values import Build, builder_of
@@ -193,7 +195,8 @@ class Event:
 
 class TrackedConsumer:
     """A consumer of tracked events. `bootstrap_servers`, `group_id`, `topics` and the options are those of `Consumer`; `registry` a URL or
-    client.
+    client. In place of both, `topology`, a file of tiers (default: $MOLDAU_TOPOLOGY), has them for `category` (default: "tracking") in
+    `datacenter` (default: $MOLDAU_DATACENTER): its local cluster, or with `aggregate` that of all data centres.
 
     `reader` is the form of events: a schema, a file, a dataclass or a pydantic model; `readers` are the forms by topic; without either
     they are dicts as they were written. `on_error` receives what cannot be decoded, and reading continues after it; without it,
@@ -203,9 +206,13 @@ class TrackedConsumer:
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str] = "localhost:9092",
-        registry: str | SchemaRegistry = "http://localhost:8081",
+        bootstrap_servers: str | Sequence[str] | NotGiven = NOT_GIVEN,
+        registry: str | SchemaRegistry | NotGiven = NOT_GIVEN,
         *,
+        topology: TopologySource | None = None,
+        category: CategoryName | None = None,
+        datacenter: str | None = None,
+        aggregate: bool = False,
         group_id: str | None = None,
         topics: Iterable[str] = (),
         reader: SchemaSource | None = None,
@@ -213,14 +220,15 @@ class TrackedConsumer:
         on_error: OnError | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        opened, self._close_registry = open_registry(registry)
+        servers, schemas_at = connection_of(bootstrap_servers, registry, topology, category, datacenter, aggregate=aggregate)
+        opened, self._close_registry = open_registry(schemas_at)
         writers = WriterSchemas(opened)
         self._general = EventDecoder(writers, None if reader is None else event_schema(reader))
         self._decoders = {topic: EventDecoder(writers, event_schema(source)) for topic, source in (readers or {}).items()}
         self._on_error = on_error
         self.undecodable = 0
         """Records so far that were no events."""
-        self.messages = Consumer(bootstrap_servers, group_id=group_id, topics=topics, **options)
+        self.messages = Consumer(servers, group_id=group_id, topics=topics, **options)
 
     def poll(self, timeout: float | None = None) -> Event | None:
         """The next event; None if there is none within `timeout` seconds. The one before is finished. EventDecodeError, ConsumeError.

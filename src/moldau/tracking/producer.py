@@ -21,16 +21,18 @@ from typing import Any, Final, Self
 from moldau.client.delivery import ANY_PARTITION, Delivery, OutgoingMessage
 from moldau.client.producer import Producer
 from moldau.client.settings import Codec, bootstrap_text
+from moldau.topology.values import CategoryName
 from moldau.tracking.audit_record import ensure_audit_topic
 from moldau.tracking.checksum import guid_hash
 from moldau.tracking.clock import now_ms
 from moldau.tracking.errors import EventError
 from moldau.tracking.header import HEADER_FIELD, TIME_MAX_MS, TIME_MIN_MS
 from moldau.tracking.instance import CountedDelivery, CountPublisher, Instance, Origin, log, watch_for_the_end
+from moldau.tracking.places import DATACENTER_VARIABLE, DEFAULT_CATEGORY, NOT_GIVEN, NotGiven, TopologySource, connection_of
 from moldau.tracking.routes import EventRoute, Routes, SchemaRegistry, SchemaSource, SubjectNaming, open_registry
 from moldau.tracking.schemas.encoders import varint_encoder
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
-from moldau.tracking.topics import CategoryName, category
+from moldau.tracking.topics import category as kind_of
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -63,24 +65,28 @@ def text_bytes(text: str) -> bytes:
 
 
 AUDIT_PUBLISH_INTERVAL_MS: Final = 5_000
-DATACENTER_VARIABLE: Final = "MOLDAU_DATACENTER"
 
 
 class TrackerProducer:
     """Events of one `service` on one `host` (default: this one's name) in one `datacenter` (default: $MOLDAU_DATACENTER, or "local").
 
-    `registry` is a URL, or a client. `schemas` declares schemas by topic; see `declare`. `subject_naming` "topic" (one kind of event per
-    topic), "record" or "topic-record". With `auto_register` off, a schema has to be registered already. With `create_topics` a topic that
-    is missing is made before its first event, as its category wants it; without, that is left to the brokers. `audit_publish_interval_ms`
-    is how often counts are published while they change. `settings` are librdkafka's own. ValueError for invalid arguments.
+    `registry` is a URL, or a client. In place of both, `topology`, a file of tiers (default: $MOLDAU_TOPOLOGY), has them for `category`
+    (default: "tracking") in the data centre; without a file they are on this host.
+
+    `schemas` declares schemas by topic; see `declare`. `subject_naming` "topic" (one kind of event per topic), "record" or "topic-record".
+    With `auto_register` off, a schema has to be registered already. With `create_topics` a topic that is missing is made before its first
+    event, as its category wants it; without, that is left to the brokers. `audit_publish_interval_ms` is how often counts are published
+    while they change. `settings` are librdkafka's own. ValueError for invalid arguments.
     """
 
     def __init__(
         self,
         *,
         service: str,
-        bootstrap_servers: str | Sequence[str] = "localhost:9092",
-        registry: str | SchemaRegistry = "http://localhost:8081",
+        bootstrap_servers: str | Sequence[str] | NotGiven = NOT_GIVEN,
+        registry: str | SchemaRegistry | NotGiven = NOT_GIVEN,
+        topology: TopologySource | None = None,
+        category: CategoryName | None = None,
         datacenter: str | None = None,
         host: str | None = None,
         schemas: Mapping[str, SchemaSource] | None = None,
@@ -97,14 +103,16 @@ class TrackerProducer:
         self.origin.check()
         if audit_publish_interval_ms < 1:
             raise ValueError(f"audit.publish.interval.ms is at least 1, not {audit_publish_interval_ms}")
-        brokers = bootstrap_text(bootstrap_servers)
-        opened, close_registry = open_registry(registry)
+        servers, schemas_at = connection_of(bootstrap_servers, registry, topology, category, datacenter)
+        brokers = bootstrap_text(servers)
+        opened, close_registry = open_registry(schemas_at)
         ensure = (lambda topic, kind: kind.ensure(brokers, topic)) if create_topics else None
-        self._routes = Routes(opened, subject_naming, auto_register=auto_register, ensure_topic=ensure)
+        of_topics = kind_of(category or DEFAULT_CATEGORY)
+        self._routes = Routes(opened, subject_naming, auto_register=auto_register, ensure_topic=ensure, category=of_topics)
         for topic, source in (schemas or {}).items():
             self.declare(source, topic=topic)
         self._producer = Producer(
-            bootstrap_servers,
+            servers,
             client_id=f"{service} tracking",
             compression=compression,
             linger_ms=linger_ms,
@@ -128,11 +136,11 @@ class TrackerProducer:
         """The schema of events: an Avro file, a schema as a dict or JSON text, a dataclass, a pydantic model; see `event_schema`.
 
         Its events go to `topic` (None: one with the name of the record), which is made, if it is missing, as one of the category `kind`
-        (None: "tracking"). Declared for several topics, they go to that of `track`. SchemaError names file, type or field; ValueError for a
-        name that no topic of events can have.
+        (None: that of the producer). Declared for several topics, they go to that of `track`. SchemaError names file, type or field;
+        ValueError for a name that no topic of events can have.
         """
         schema = event_schema(source, *more)
-        self._routes.declare(schema, topic, None if kind is None else category(kind))
+        self._routes.declare(schema, topic, None if kind is None else kind_of(kind))
         return schema
 
     def track(

@@ -100,14 +100,22 @@ class Routes:
     """What was declared, and what came up since. Any thread may ask. `ensure_topic` makes a topic of a category where it is missing."""
 
     def __init__(
-        self, registry: SchemaRegistry, naming: SubjectNaming, *, auto_register: bool, ensure_topic: EnsureTopic | None = None
+        self,
+        registry: SchemaRegistry,
+        naming: SubjectNaming,
+        *,
+        auto_register: bool,
+        ensure_topic: EnsureTopic | None = None,
+        category: Category = TRACKING,
     ) -> None:
+        """`category`: that of topics which are declared without one."""
         check_naming(naming)
         self._registry = registry
         self._naming = naming
         self._auto_register = auto_register
         self._ensure_topic = ensure_topic
         self._close_registry: Callable[[], None] | None = None
+        self._category = category
         self._categories: dict[str, Category] = {}
         self._lock = threading.Lock()
         self._known: dict[tuple[str | None, object], EventRoute] = {}
@@ -239,7 +247,7 @@ class Routes:
                 if route.prefix is None:
                     schema_id = self._ask(subject, route.schema.text)
                     if self._ensure_topic is not None:
-                        self._ensure_topic(route.topic, self._categories.get(route.topic, TRACKING))
+                        self._ensure_topic(route.topic, self._categories.get(route.topic, self._category))
                     route.prefix = frame(schema_id, b"")
         return route.prefix
 

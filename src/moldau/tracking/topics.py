@@ -8,10 +8,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
 from moldau.client.settings import Codec
 from moldau.model.topic_names import is_internal
+from moldau.topology.values import CategoryName
 
 CREATE_TIMEOUT_S: Final = 30.0
 NAME_MAX: Final = 249
@@ -66,8 +67,6 @@ def ensure_topic(bootstrap_servers: str, topic: str, defaults: TopicDefaults) ->
             raise
     return True
 
-
-CategoryName = Literal["queuing", "metrics", "logs", "tracking"]
 
 _DAY_MS: Final = 24 * 3_600_000
 

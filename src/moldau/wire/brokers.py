@@ -123,8 +123,6 @@ class Brokers:
 
     async def controller(self) -> ClientConnection:
         """A connection to the controller. RequestLostError, PeerError."""
-        if len(self.context.servers) == 1:
-            return await self.any()
         if self._controller is None:
             response = await self.ask(ApiKey.METADATA, MetadataRequest(topics=[]))
             found = [broker for broker in response.brokers if broker.node_id == response.controller_id]

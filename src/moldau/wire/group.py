@@ -38,7 +38,8 @@ _TWO_STEPS = VersionRange(4, 9)
 _MEMBERS = VersionRange(3, 5)
 _BY_NAME = VersionRange(2, 9)
 _STABLE = VersionRange(8, 9)
-_LOST = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
+LOST = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
+"""Errors by which a member learns that it is none any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ class Membership:
         )
         synced = await self._ask(ApiKey.SYNC_GROUP, request, timeout_s=self._rebalance_timeout_s + REQUEST_TIMEOUT_S)
         self.needs_rejoin = False
+        self.heartbeat_error = None
         if self._heartbeats is None:
             self._heartbeats = asyncio.ensure_future(self._beat())
         return bytes(synced.assignment)
@@ -198,7 +200,7 @@ class Membership:
 
     def check(self, code: int) -> None:
         """PeerError if a response carries an error; remembers what it says of the membership."""
-        if code in _LOST:
+        if code in LOST:
             self.is_lost = self.needs_rejoin = True
             self.is_fenced |= code == ErrorCode.FENCED_INSTANCE_ID
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:

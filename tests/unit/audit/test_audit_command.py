@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from moldau.audit import auditor, follow, forgetting
-from moldau.audit.tiers import TierCounts, UnreadableRecord
+from moldau.audit import auditor, follow
+from moldau.audit.tiers import OWN_SOURCE, TierCounts, UnreadableRecord
 from moldau.cli import audit_forget, audit_report, audit_run
 from moldau.cli.application import application
 from moldau.client.errors import ConnectionLostError
@@ -19,6 +19,7 @@ from moldau.lake.table_guids import NoTableError, check_directory
 from moldau.model.host_port import Address
 from moldau.tracking.audit_record import AuditRecord, Gap
 from moldau.tracking.counts import Count, CountKey
+from moldau.tracking.latencies import Latencies, bucket_of
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import START, Ledger, events
 
@@ -30,11 +31,10 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
     """What the commands read, instead of the audit topic of a broker."""
     ledger = Ledger()
 
-    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+    def read(_: object, into: TierCounts | None = None, *, source: str = OWN_SOURCE) -> TierCounts:
         return ledger.found
 
-    for module in (follow, forgetting):
-        monkeypatch.setattr(module, "read_audit", read)
+    monkeypatch.setattr(follow, "read_audit", read)
     for command in (audit_forget, audit_report, audit_report):
         monkeypatch.setattr(command, "open_cluster", lambda *_: nullcontext())
     return ledger
@@ -128,6 +128,30 @@ def test_what_is_not_due_says_when_it_is(ledger: Ledger, monkeypatch: pytest.Mon
     assert {each["host"]: each["due_ms"] for each in printed["windows"][0]["sources"]} == {"ewr-1": NOON + 10 * MINUTE, "ewr-2": due_ms}
     monkeypatch.setattr("moldau.tracking.clock.now_ms", lambda: due_ms)
     assert "not due" not in run("report").output
+
+
+def test_latencies_are_shown_by_tier_and_window(ledger: Ledger) -> None:
+    """Claim: for all windows of a topic together, then for each; in JSON in milliseconds, and in the text only if asked for."""
+    two_windows(ledger)
+    plain = run("report").output
+    assert run("report", "--latency").output == plain + "no tier has published how long events were on their way to it\n"
+    for tier, bucket in (("local", bucket_of(2_000)), ("lake", bucket_of(10_000))):
+        for start_ms in (NOON, NOON + 10 * MINUTE):
+            latencies = Latencies.of({bucket: 99, bucket_of(60_000): 1})
+            ledger.found.take(AuditRecord.of_latencies(tier, "departures", start_ms, latencies, time_ms=START))
+    assert run("report").output == plain
+    lines = run("report", "--latency").output.removeprefix(plain).splitlines()
+    assert lines[1].split() == ["TOPIC", "WINDOW", "TIER", "EVENTS", "P50", "P95", "P99"]
+    assert [line.split()[:5] for line in lines[2:]] == [
+        ["departures", "all", "local", "200", "1.921"],
+        ["departures", "2013-01-01T12:00:00Z", "local", "100", "1.921"],
+        ["departures", "2013-01-01T12:10:00Z", "local", "100", "1.921"],
+    ], "the lake is no tier of this report: it has counted nothing"
+    document = json.loads(run("report", "--json").output)
+    assert document["latencies"][0] == {
+        "topic": "departures", "tier": "local", "window_start_ms": None, "count": 200, "p50_ms": 1921, "p95_ms": 2037, "p99_ms": 2047,
+    }  # fmt: skip
+    assert len(json.loads(run("report", "--json", "--since", "2013-01-01T12:10:00Z").output)["latencies"]) == 2
 
 
 def test_nothing_to_compare_is_an_error(ledger: Ledger) -> None:
@@ -363,11 +387,11 @@ def test_watch_prints_a_line_for_each_change(ledger: Ledger, monkeypatch: pytest
     ]
     later = iter([[], events(EWR, 3)])
 
-    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+    def read(_: object, into: TierCounts | None = None, *, source: str = OWN_SOURCE) -> TierCounts:
         ledger.counts("local", next(later))
         return ledger.found
 
-    monkeypatch.setattr(forgetting, "read_audit", read)
+    monkeypatch.setattr(follow, "read_audit", read)
     done = run("watch", "--until-complete", "--every", "0.1", "--grace", "900000000")
     assert done.exit_code == 0
     assert [re.sub(r"\d{4}-.*?Z", "TIME", line.split(";")[0]) for line in done.output.splitlines()] == [
@@ -382,11 +406,11 @@ def test_watch_prints_json_objects(ledger: Ledger, monkeypatch: pytest.MonkeyPat
     ledger.found.unreadable.append(UnreadableRecord(4, 17, "not JSON"))
     later = iter([[], [], events(EWR, 3)])
 
-    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+    def read(_: object, into: TierCounts | None = None, *, source: str = OWN_SOURCE) -> TierCounts:
         ledger.counts("local", next(later))
         return ledger.found
 
-    monkeypatch.setattr(forgetting, "read_audit", read)
+    monkeypatch.setattr(follow, "read_audit", read)
     done = run("watch", "--json", "--until-complete", "--every", "0.1", "--grace", "900000000")
     printed = [json.loads(line) for line in done.output.splitlines()]
     assert (done.exit_code, [each["kind"] for each in printed]) == (0, ["topic", "unreadable", "topic"])
@@ -394,7 +418,7 @@ def test_watch_prints_json_objects(ledger: Ledger, monkeypatch: pytest.MonkeyPat
     assert all(each["seen_ms"] > START for each in printed)
     assert (printed[1]["partition"], printed[1]["offset"], printed[2]["lower"]["count"]) == (4, 17, 1_020)
     ledger.counts("lake", events(EWR, 5))
-    monkeypatch.setattr(forgetting, "read_audit", lambda *_: ledger.found)
+    monkeypatch.setattr(follow, "read_audit", lambda *_, source: ledger.found)
     done = run("watch", "--json", "--until-complete", "--grace", "0.1")
     printed = [json.loads(line) for line in done.output.splitlines()]
     assert (done.exit_code, {each["kind"] for each in printed}) == (4, {"topic", "window", "unreadable"})
@@ -406,12 +430,12 @@ def test_watch_waits_for_brokers_that_are_away(ledger: Ledger, monkeypatch: pyte
     two_windows(ledger)
     answers = iter([ConnectionLostError(Address("kafka-1", 9092), "the broker closed the connection")] * 2 + [None])
 
-    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+    def read(_: object, into: TierCounts | None = None, *, source: str = OWN_SOURCE) -> TierCounts:
         if error := next(answers):
             raise error
         return ledger.found
 
-    monkeypatch.setattr(forgetting, "read_audit", read)
+    monkeypatch.setattr(follow, "read_audit", read)
     done = run("watch", "--until-complete", "--every", "0.1")
     assert (done.exit_code, done.stderr) == (
         0,

@@ -8,6 +8,7 @@ from moldau.audit import forgetting
 from moldau.audit.forgetting import SETTLED_MS, Watch, forget
 from moldau.audit.rules import Rules
 from moldau.audit.tiers import SettledWindows, TierCounts
+from moldau.audit.tree import TierTree
 from moldau.audit.verdicts import Verdict
 from moldau.model.identity import Offset, TopicPartition
 from moldau.tracking.audit_record import AUDIT_RETENTION_MS, AUDIT_TOPIC, AuditRecord, Gap
@@ -107,7 +108,7 @@ def test_a_tier_that_stays_away_for_a_while_is_not_taken_to_have_been_there() ->
         for tier in counting:
             ledger.counts(tier, values)
         ledger.wait(SETTLED_MS + HOUR)
-        forget(ledger.found, Rules(now_ms=ledger.now, tiers=counting))
+        forget(ledger.found, Rules(now_ms=ledger.now, tree=TierTree.chain(counting)))
     assert ledger.found.settled["departures"].tiers == ("producer", "local")
     assert ledger.report().watermarks.get(("departures", "lake")) is None
 
@@ -126,8 +127,8 @@ def test_a_tier_that_joins_has_everything_read_again(monkeypatch: pytest.MonkeyP
         found.stale = False
         return found
 
-    monkeypatch.setattr(forgetting, "read_audit", read)
-    watch.look(cluster, Rules(now_ms=ledger.now, tiers=("producer", "local")))
+    monkeypatch.setattr(forgetting, "read_audits", read)
+    watch.look(cluster, Rules(now_ms=ledger.now, tree=TierTree.chain(("producer", "local"))))
     assert reads == [False]
     watch.look(cluster, Rules(now_ms=ledger.now))
     assert reads == [False, False, True]
@@ -208,10 +209,10 @@ def test_topics_that_nobody_asked_for_are_not_kept() -> None:
 def test_spans_of_windows_are_joined() -> None:
     known, window = SettledWindows(), 10 * MINUTE
     for start in (0, 2 * window, window, 6 * window, 0):
-        known.add(start, NOTHING, shown=True, skewed=False)
-    known.add(9 * window, NOTHING, shown=True, skewed=True)
-    known.add(12 * window, NOTHING, shown=False, skewed=False)
-    assert (known.spans, known.windows) == ([(0, 3 * window), (6 * window, 7 * window), (12 * window, 13 * window)], 5)
+        known.add(start, {"local": NOTHING}, shown=True, skewed=False)
+    known.add(9 * window, {"local": NOTHING}, shown=True, skewed=True)
+    known.add(12 * window, {"local": NOTHING}, shown=False, skewed=False)
+    assert (known.spans, known.share("local").windows) == ([(0, 3 * window), (6 * window, 7 * window), (12 * window, 13 * window)], 5)
     assert [known.newest_before(limit) for limit in (0, 2 * window, 5 * window, None)] == [None, 2 * window, 3 * window, 13 * window]
 
 

@@ -53,7 +53,7 @@ def publish(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Publisher]:
         monkeypatch.setattr(publishing, "since_boot_s", lambda: producer.now)
         publisher = Publisher("127.0.0.1:9", "local")
         publisher._committed = {T0: 5}
-        publisher.publish({}, {T0: 7}, None, {})
+        publisher.publish(publishing.Counted({}, {}), {T0: 7}, None, {})
         raise AssertionError
 
     return run

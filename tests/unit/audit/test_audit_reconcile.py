@@ -476,7 +476,7 @@ class TestCountsThatAreTakenBack:
         ledger, values = sent(EWR)
         ledger.counts("local", values).marks("local").wait(3 * 1440 * MINUTE)
         forget(ledger.found, Rules(now_ms=ledger.now))
-        assert ledger.found.settled["departures"].count.count == len(values)
+        assert ledger.found.settled["departures"].share("local").count.count == len(values)
         ledger.has_counted_all("local", forgets=True)
         assert ledger.found.stale
 

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError
 
 from moldau.audit import auditor as auditors
 from moldau.audit.auditor import Auditor, AuditorOptions, AuditRound
+from moldau.audit.publishing import Counted
 from moldau.audit.reading import ReadPosition, TopicReader
 from moldau.audit.walker import Walker
 from moldau.client.errors import RequestFailedError, Retry
@@ -19,7 +20,7 @@ from moldau.client.failures import FencedError, TransactionAbortedError
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import Gap
-from moldau.tracking.counts import Count, CountKey
+from moldau.tracking.latencies import Latencies
 from support.audit_cluster import FIRST, LAST, NOBODY, T0, Cluster
 from support.audit_events import NOON, Host, batch
 
@@ -36,7 +37,7 @@ class Published:
 
     def publish(
         self,
-        counts: Mapping[CountKey, Count],
+        counted: Counted,
         offsets: Mapping[TopicPartition, int],
         caught_up_ms: int | None,
         topic_ids: Mapping[TopicPartition, bytes],
@@ -46,7 +47,7 @@ class Published:
         if self.aborts:
             self.aborts -= 1
             raise TransactionAbortedError("moldau-audit-local", KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-        self.taken.append((sum(count.count for count in counts.values()), dict(offsets), caught_up_ms, list(gaps)))
+        self.taken.append((sum(count.count for count in counted.counts.values()), dict(offsets), caught_up_ms, list(gaps)))
 
 
 class Ended:
@@ -67,6 +68,9 @@ class Ended:
 
     def set_partitions(self, count: int) -> None:
         self.told["partitions"] = count
+
+    def note_latencies(self, latencies: Mapping[tuple[str, int], Latencies]) -> None:
+        self.told["latencies"] = self.told.get("latencies", 0) + sum(each.total for each in latencies.values())
 
 
 @pytest.fixture

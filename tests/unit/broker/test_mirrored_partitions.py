@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from moldau.broker.metadata.mirror_epochs import MirrorEpochs
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.cluster import znodes
 from moldau.cluster.controller.mirrors import EPOCHS_APART
@@ -41,6 +42,7 @@ from moldau.protocol.records.batch import RecordBatchBuilder
 from moldau.protocol.records.builder import assemble
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
 from moldau.protocol.records.header import HEADER_SIZE, read_header, stamp
+from support.broker_world import BrokerWorld, produce_request
 from support.cluster_world import ClusterWorld
 
 IDS = (1, 2, 3)
@@ -50,10 +52,10 @@ LATEST = -1
 
 
 def batch(base_offset: int, epoch: int, *values: bytes, gap: int = 0, **options: Any) -> bytes:
-    """A batch as a source has it; `gap` offsets at its end were compacted."""
+    """A batch as a source has it, each record ten seconds after the one before; `gap` offsets at its end were compacted."""
     builder = RecordBatchBuilder(base_offset=base_offset, leader_epoch=epoch, **options)
     for number, value in enumerate(values):
-        builder.append(1_000_000 + number, None, value, (), base_offset + number)
+        builder.append(1_000_000 + 10_000 * (base_offset + number), None, value, (), base_offset + number)
     data = bytearray(builder.build())
     if gap:
         header = read_header(data)
@@ -164,6 +166,7 @@ class Story:
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """What a consumer's validation gets for the epoch of its last batch."""
+        self.cluster.settle()
         wanted = OffsetForLeaderPartition(0, self.state().leader_epoch, epoch)
         answer = self.cluster.ask(self.leader, OffsetForLeaderEpochRequest(-2, [OffsetForLeaderTopic("m", [wanted])]), 4)
         found = answer.topics[0].partitions[0]
@@ -201,6 +204,29 @@ def test_clients_can_neither_produce_nor_delete_records() -> None:
     assert story.headers(story.leader) == [(0, 0, 5)]
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+def test_the_shortest_way_of_a_connection_does_not_lead_to_a_mirror(acks: int) -> None:
+    """A client's request is like the mirror's before it but for the tagged field at its end. And a way that was known ends."""
+    world = BrokerWorld()
+    world.create_topic("m", mirror_source=SOURCE)
+    world.create_topic("t")
+    client = world.connect()
+    mirrors = produce_request("m", batch(0, 5, b"a"), acks=acks)
+    mirrors.mirror = "a"
+
+    def codes(request: ProduceRequest) -> list[int]:
+        return [client.ask(request, 9).responses[0].partition_responses[0].error_code for _ in range(2)]
+
+    assert codes(mirrors) == [0, 0]
+    assert codes(produce_request("m", batch(0, -1, b"x"), acks=acks)) == [ErrorCode.POLICY_VIOLATION] * 2
+    assert codes(produce_request("t", batch(0, -1, b"x"), acks=acks)) == [0, 0]
+    request = AlterMirrorRequest(topics=[AlterMirrorTopic("t", SOURCE, [AlterMirrorPartition(0, True)])])
+    assert client.ask(request, 0).topics[0].partitions[0].error_code == 0
+    world.clock.settle()
+    assert codes(produce_request("t", batch(0, -1, b"x"), acks=acks)) == [ErrorCode.POLICY_VIOLATION] * 2
+    assert (world.partition("m").log.log_end_offset, world.partition("t").log.log_end_offset) == (1, 2)
+
+
 def test_batches_are_stored_as_they_are_in_all_replicas() -> None:
     """Epochs far above that of the partition, offsets that compaction left out, transactions with their markers, any first offset."""
     story = Story()
@@ -223,7 +249,6 @@ def test_batches_are_stored_as_they_are_in_all_replicas() -> None:
         log = story.hosted(each).log
         assert log.last_stable_offset == 202, "the transaction of producer 11 is open"
         assert log.aborted_transactions(0, 204) == [(9, 200)]
-    assert story.state().leader_epoch < 50
     assert story.latest() == (58, 204)
     assert [story.epoch_end(epoch) for epoch in (50, 55, 57, 58, 60)] == [(50, 200), (50, 200), (57, 202), (58, 204), (58, 204)]
     assert story.send(marker(204, 58, 11, ControlType.COMMIT)).error_code == 0
@@ -284,6 +309,37 @@ def test_acknowledgement_waits_for_the_replicas_in_sync() -> None:
     assert story.answer(call).error_code == 0
 
 
+def test_with_too_few_replicas_in_sync_nothing_is_taken() -> None:
+    story = Story(min_insync_replicas="3")
+    away = next(each for each in IDS if each not in (story.leader, story.cluster.controller_id))
+    story.cluster.kill(away)
+    story.cluster.until(lambda: away not in story.state().isr)
+    assert story.send(batch(0, 5, b"a")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert story.send(batch(0, 5, b"a"), acks=1).base_offset == 1
+    story.start(away)
+    assert story.send(batch(0, 5, b"a")).base_offset == 1
+
+
+@pytest.mark.parametrize("room", range(0, 2600, 200))
+def test_what_a_full_disk_leaves_of_a_request_is_in_the_log_and_the_rest_is_sent_again(room: int) -> None:
+    """Each batch begins a segment, before which those that came first are written."""
+    world = BrokerWorld()
+    world.create_topic("m", mirror_source=SOURCE, segment_ms=1000)
+    client = world.connect()
+    sent = [batch(number, 5 + number, b"%d" % number * 700) for number in range(3)]
+    request = produce_request("m", b"".join(sent))
+    request.mirror = "a"
+    world.disk.capacity = world.disk.used() + room
+    first = client.ask(request, 9).responses[0].partition_responses[0]
+    partition = world.partition("m")
+    assert partition.log.log_end_offset == partition.machine.log_end_offset == partition.log.high_watermark
+    assert first.error_code == (0 if partition.log.log_end_offset == 3 else ErrorCode.KAFKA_STORAGE_ERROR)
+    world.disk.capacity = None
+    again = client.ask(request, 9).responses[0].partition_responses[0]
+    assert (again.error_code, again.base_offset) == (0, 3)
+    assert [client.values("m", number)[0] for number in range(3)] == [b"%d" % number * 700 for number in range(3)]
+
+
 def test_replicas_agree_after_an_election_by_the_epochs_of_the_source() -> None:
     """What only the leader had, of a later epoch than its successor has, is cut off, and sent again."""
     story = Story()
@@ -318,8 +374,8 @@ def test_a_promotion_cuts_every_replica_and_clients_produce_after_it() -> None:
     away = next(each for each in IDS if each not in (story.leader, story.cluster.controller_id))
     story.cluster.kill(away)
     story.cluster.until(lambda: away not in story.state().isr)
+    own = story.state().leader_epoch + EPOCHS_APART
     story.promote(51, 4)
-    own = 51 + EPOCHS_APART
     assert (story.state().leader_epoch, story.state().is_mirror, story.state().cut) == (own, False, LogCut(own - 1, 4))
     assert "mirror.source" not in story.config()
     assert story.hosted(story.leader).log.log_end_offset == 4
@@ -345,8 +401,28 @@ def test_later_terms_obey_the_cut_again_and_lose_nothing() -> None:
         story.cluster.start(each)
     story.cluster.until(lambda: all(process.is_serving for process in story.cluster.processes.values()) and story.cluster.agrees())
     story.until_in_sync()
-    assert story.state().cut == LogCut(4 + EPOCHS_APART, 1)
+    assert story.state().cut == LogCut(5 + EPOCHS_APART, 1)
     assert [each[:2] for each in story.headers(1)] == [(0, 0), (1, 1)]
+    assert story.produce(b"y") is ErrorCode.NONE
+
+
+def test_a_replica_that_was_away_at_the_promotion_obeys_the_cut_when_it_leads() -> None:
+    """By an unclean election, before it has followed."""
+    story = Story(unclean_leader_election_enable="true")
+    assert story.send(batch(0, 5, b"a"), batch(1, 5, b"dropped"), batch(2, 6, b"dropped")).error_code == 0
+    story.until_in_sync()
+    away = next(each for each in IDS if each not in (story.leader, story.cluster.controller_id))
+    story.cluster.kill(away)
+    story.cluster.until(lambda: away not in story.state().isr)
+    story.promote(6, 1)
+    assert story.produce(b"x") is ErrorCode.NONE
+    for each in list(story.cluster.processes):
+        story.cluster.kill(each)
+    story.cluster.start(away)
+    story.cluster.until(lambda: story.cluster.processes[away].is_serving and story.leader == away)
+    story.cluster.settle()
+    assert [each[:2] for each in story.headers(away)] == [(0, 0)]
+    assert story.hosted(away).log.high_watermark == 1
     assert story.produce(b"y") is ErrorCode.NONE
 
 
@@ -379,8 +455,9 @@ def test_a_former_source_becomes_the_mirror(moved: bool) -> None:
     assert story.headers(story.leader)[-1][2] > 7
 
 
-def test_a_leader_epoch_that_is_too_low_for_the_log_is_raised_before_clients_produce() -> None:
+def test_a_leader_epoch_that_is_too_low_for_the_log_is_raised_before_clients_produce(monkeypatch: pytest.MonkeyPatch) -> None:
     """A promotion whose cut names a much earlier epoch than the log has: records must not go back in epochs."""
+    monkeypatch.setattr(MirrorEpochs, "look", lambda *_: None)
     story = Story()
     assert story.send(batch(0, 5, b"a"), batch(1, 200_000, b"b")).error_code == 0
     story.until_in_sync()
@@ -414,14 +491,39 @@ def test_a_marker_of_a_transaction_here_is_not_written() -> None:
     assert story.headers(story.leader) == [(0, 0, 5)]
 
 
-def test_an_epoch_without_a_cut_raises_the_leader_epoch_of_a_mirror() -> None:
-    """Java's consumers take no leader from metadata whose epoch is below that of a batch which they have read."""
+@pytest.mark.parametrize("leader", IDS)
+def test_the_leader_epoch_of_a_mirror_is_raised_above_those_of_its_source(leader: int) -> None:
+    """Java's consumers take no leader from metadata with an earlier epoch than a batch that they have read. Wherever the controller is."""
+    story = Story(partitions=3)
+    index = next(each for each in range(3) if story.state(each).leader == leader)
+    assert story.send(batch(0, 50, b"a"), index=index).error_code == 0
+    story.cluster.until(lambda: story.state(index).leader_epoch == 51)
+    story.cluster.settle()
+    assert (story.state(index).leader_epoch, story.state(index).is_mirror, story.state(index).cut) == (51, True, None)
+    assert story.send(batch(1, 51, b"a"), index=index).error_code == 0
+    story.cluster.settle()
+    assert story.state(index).leader_epoch == 51, "which a batch of that epoch does not pass"
+    assert story.send(batch(2, 52, b"a"), index=index).error_code == 0
+    story.cluster.until(lambda: story.state(index).leader_epoch == 53)
+
+
+def test_a_leader_that_asks_for_a_later_epoch_makes_no_mirror() -> None:
+    """The partition may be promoted meanwhile; its configuration may still be there for others."""
+    story = Story(partitions=2)
+    story.alter(index=1)
+    assert story.alter(is_mirror=True, cut=(50, -1), index=1).topics[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+    assert not story.state(1).is_mirror
+
+
+def test_a_mirror_begins_no_term_in_its_log() -> None:
     story = Story()
     assert story.send(batch(0, 50, b"a")).error_code == 0
-    assert story.alter(is_mirror=True, cut=(50, -1)).topics[0].partitions[0].error_code == 0
-    assert (story.state().leader_epoch, story.state().is_mirror, story.state().cut) == (51, True, None)
+    story.cluster.until(lambda: story.state().leader_epoch == 51)
+    story.cluster.settle()
     assert story.config()["mirror.source"] == SOURCE
+    assert story.epoch_end(51) == (50, 1), "that epoch is none of the log"
     assert story.send(batch(1, 50, b"b")).base_offset == 2
+    assert story.epoch_end(50) == (50, 2), "it began no term, which would end epoch 50 at offset 1"
 
 
 def test_the_source_can_be_neither_altered_nor_removed() -> None:

@@ -9,9 +9,9 @@ from moldau.mirror.loops import Kind
 from moldau.mirror.naming import Naming
 from moldau.mirror.plan.file import parse_plan
 from moldau.mirror.plan.start import FromOffset, FromTime, LogBound
-from moldau.mirror.plan.table import PlanFileError
 from moldau.mirror.plan.values import Mode, Partitioning
 from moldau.model.identity import Offset, TimestampMs
+from moldau.model.toml_table import PlanFileError
 from support.pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "mirroring.md"

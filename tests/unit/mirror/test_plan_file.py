@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from moldau.mirror.naming import Naming
 from moldau.mirror.plan.file import parse_plan, read_plan
 from moldau.mirror.plan.start import FromOffset, FromTime, LogBound
-from moldau.mirror.plan.table import PlanFileError
 from moldau.mirror.plan.values import Groups, Limits, MirrorPlan, Mode, Partitioning, Sync
 from moldau.model.host_port import Address
 from moldau.model.identity import Offset, TimestampMs
+from moldau.model.toml_table import PlanFileError
 
 COPY = """\
 name = "standby"

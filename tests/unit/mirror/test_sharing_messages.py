@@ -38,11 +38,11 @@ def test_a_state_is_the_same_after_a_round_trip(
     assert MemberState.decode(state.encode()) == state
 
 
-@given(SHARES, TEXTS, TEXTS, RATES, RATES)
+@given(SHARES, TEXTS, TEXTS, RATES, RATES, st.booleans())
 def test_an_assignment_is_the_same_after_a_round_trip(
-    shares: tuple[Share, ...], departed: tuple[str, ...], instances: tuple[str, ...], load: float, mean: float
+    shares: tuple[Share, ...], departed: tuple[str, ...], instances: tuple[str, ...], load: float, mean: float, must_rejoin: bool
 ) -> None:
-    assignment = Assignment(shares, departed, instances, load, mean)
+    assignment = Assignment(shares, departed, instances, load, mean, must_rejoin)
     assert Assignment.decode(assignment.encode()) == assignment
 
 

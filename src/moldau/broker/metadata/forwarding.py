@@ -1,5 +1,5 @@
 """Sends to the controller, on another broker, what this broker itself needs of it: topics that are created on demand, configurations,
-that its leaderships move before it stops, and that it does not get what it fetches from a leader.
+that its leaderships move before it stops, that it does not get what it fetches from a leader, and leader epochs of mirrors' partitions.
 
 A request is repeated while the controller is not known, is not reached or has moved, until its time is over. Should this broker become
 controller meanwhile, it carries the request out itself.
@@ -13,6 +13,7 @@ from moldau.broker.peers.connection import PeerCallError
 from moldau.cluster.controller.requests import (
     AlterConfig,
     AlteredConfig,
+    AlterMirrors,
     ConfigOperation,
     ConfigTarget,
     CreateTopics,
@@ -25,6 +26,7 @@ from moldau.cluster.controller.requests import (
 from moldau.model.errors import ErrorCode, PeerError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.alter_mirror import AlterMirrorPartition, AlterMirrorRequest, AlterMirrorResponse, AlterMirrorTopic
 from moldau.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -143,6 +145,12 @@ def _message_of(request: Request) -> tuple[ApiKey, Any]:
         leader_id, reporter_id, reporter_epoch = request
         message = ControlledShutdownRequest(leader_id, reporter_id=reporter_id, reporter_epoch=reporter_epoch)
         return ApiKey.CONTROLLED_SHUTDOWN, message
+    if isinstance(request, AlterMirrors):
+        topics_altered: dict[str, AlterMirrorTopic] = {}
+        for (name, index), altered in request.partitions.items():
+            topic = topics_altered.setdefault(name, AlterMirrorTopic(name, request.sources.get(name, ""), []))
+            topic.partitions.append(AlterMirrorPartition(index, *altered))
+        return ApiKey.ALTER_MIRROR, AlterMirrorRequest(topics=list(topics_altered.values()))
     assert isinstance(request, AlterConfig), "clients send these to the controller themselves"
     type_, name = _resource(request.resource)
     if request.replaces:
@@ -171,7 +179,7 @@ def _resource(target: ConfigTarget) -> tuple[int, str]:
 
 def _is_elsewhere(response: Any) -> bool:
     """Whether another broker is controller by now."""
-    if isinstance(response, ControlledShutdownResponse):
+    if isinstance(response, ControlledShutdownResponse | AlterMirrorResponse):
         return response.error_code == ErrorCode.NOT_CONTROLLER
     results = response.topics if isinstance(response, CreateTopicsResponse) else response.responses
     return any(each.error_code == ErrorCode.NOT_CONTROLLER for each in results)
@@ -182,6 +190,16 @@ def _outcome_of(request: Request, response: Any) -> Any:
         if response.error_code:
             return PeerError(known_error(response.error_code), "refused by the controller")
         return [TopicPartition(each.topic_name, each.partition_index) for each in response.remaining_partitions]
+    if isinstance(response, AlterMirrorResponse):
+        if response.error_code:
+            return PeerError(known_error(response.error_code), response.error_message or "")
+        return {
+            TopicPartition(topic.name, each.partition_index): PeerError(known_error(each.error_code), each.error_message or "")
+            if each.error_code
+            else None
+            for topic in response.topics
+            for each in topic.partitions
+        }
     missing = PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer does not say what has become of it")
     if isinstance(request, CreateTopics):
         outcomes: dict[str, Any] = {spec.name: missing for spec in request.topics}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LIMIT = 1000
 """So many producers are remembered, over all partitions; then one of those that were refused longest ago is forgotten."""
 KEPT_MS = 5000
+"""After that nothing of the same producer can be in flight any more that came later."""
 
 
 class _Refused(NamedTuple):

@@ -440,7 +440,6 @@ class ReplicaManager:
     def _cut(self, log: "PartitionLog", cut: LogCut) -> None:
         """Truncate a log if it has more than a cut allows. The checkpoints on disk are lowered first: see `follower_log`."""
         if log.end_up_to_epoch(cut.epoch) > cut.offset:
-            reached("cluster: a leader truncated its log to a cut")
             _LOG.warning(
                 "log truncated to where it was cut when its mirror was promoted: partition=%s end_offset=%d cut_epoch=%d cut_offset=%d",
                 log.topic_partition,

@@ -4,6 +4,9 @@ The state decides, and is sent with the leadership; the configuration shows it, 
 written with the first states of a topic that becomes a mirror, and removed with the last that are promoted: it is set as long as a
 partition is a mirror's.
 
+Without a source a request raises the leader epoch of what is a mirror already, and makes none: a leader asks for that, perhaps while the
+partition is promoted.
+
 A partition that becomes a mirror's gets the next leader epoch, so that its leader begins a term. One that is promoted begins with epochs
 of its own, `EPOCHS_APART` after all that are known: a replica that is not there may have batches of later epochs of the source than the
 leader, and if the leader wrote with one of these, replicas would take different records for the same. An example: the leader has epoch 5
@@ -25,6 +28,7 @@ from moldau.cluster.controller.planning import not_stored
 from moldau.cluster.controller.requests import AlteredMirror, AlterMirrors
 from moldau.cluster.internal_topics import check_may_mirror
 from moldau.cluster.queries import FoundState
+from moldau.cluster.snapshot import PartitionInfo
 from moldau.cluster.store import WriteResult
 from moldau.cluster.znodes import MalformedNodeError, PartitionState
 from moldau.model.config import MIRROR_SOURCE
@@ -94,9 +98,15 @@ class _TopicChange:
                 self._outcomes[TopicPartition(self._name, index)] = error.as_value()
                 del self._left[index]
             else:
-                if not altered.is_mirror and not self._image.topics[self._name].info(index).is_mirror:
+                if self._is_done(self._image.topics[self._name].info(index), altered):
                     del self._left[index]
         self._continue()
+
+    def _is_done(self, info: PartitionInfo, altered: AlteredMirror) -> bool:
+        """Whether a partition is promoted already, or a mirror's with so late an epoch."""
+        if not altered.is_mirror:
+            return not info.is_mirror
+        return info.is_mirror and not self._source and altered.cut_offset < 0 and info.leader_epoch > altered.epoch
 
     def _check(self, index: int, altered: AlteredMirror) -> None:
         topic = self._image.topics.get(self._name)
@@ -104,6 +114,8 @@ class _TopicChange:
             raise PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {self._name}-{index} does not exist")
         if altered.is_mirror:
             check_may_mirror(self._name)
+            if not self._source and not topic.info(index).is_mirror:
+                raise PeerError(ErrorCode.INVALID_REQUEST, f"{self._name}-{index} becomes a mirror: its source is needed")
         if altered.cut_offset >= 0 > altered.epoch:
             raise PeerError(ErrorCode.INVALID_REQUEST, f"{self._name}-{index}: a cut at offset {altered.cut_offset} needs an epoch")
         if max(altered.epoch, topic.info(index).leader_epoch) > EPOCH_MAX:
@@ -126,9 +138,6 @@ class _TopicChange:
         values, version = found
         some = dict(list(self._left.items())[:PARTITIONS_PER_STEP])
         source = self._source or values.get(MIRROR_SOURCE, "")
-        if not source and any(altered.is_mirror for altered in some.values()):
-            self._fail(PeerError(ErrorCode.INVALID_REQUEST, f"topic '{self._name}' becomes a mirror: its source is needed"))
-            return
         stays = any(
             some[index].is_mirror if index in some else info is not None and info.is_mirror for index, info in enumerate(topic.partitions)
         )

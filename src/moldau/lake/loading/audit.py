@@ -22,7 +22,7 @@ from moldau.audit.follow import read_audit
 from moldau.audit.tiers import TierCounts
 from moldau.client.cluster import Cluster
 from moldau.lake import points
-from moldau.lake.loading.counts import COUNTS_KEY, aside_from_json, counts_from_json, untracked_from_json
+from moldau.lake.loading.counts import COUNTS_KEY, aside_from_json, counts_from_json, latencies_from_json, untracked_from_json
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.format import TableCommit, TableFormat
@@ -30,7 +30,6 @@ from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, certainly_counts, ensure_audit_topic
 from moldau.tracking.clock import now_ms
-from moldau.tracking.counts import CountKey
 
 FOLDER = "_moldau"
 """Beside the data files; its name begins with an underscore so that readers of the folder leave it alone."""
@@ -82,8 +81,9 @@ def own_tier(job: LoadJob, table_id: str, cluster: Cluster) -> Claim:
         raise OtherTierError(refusal(job, owner))
     _check_no_auditor(job, found)
     epoch = found.epochs.get((str(job.tier), job.topic), "" if known is None else known.epoch)
-    positions = {where.partition: offset for where, offset in found.positions.items()}
-    claim = Claim(epoch, "" if found.topic_id is None else found.topic_id.hex(), positions)
+    place = found.place()
+    positions = {where.partition: offset for where, offset in place.positions.items()}
+    claim = Claim(epoch, "" if place.topic_id is None else place.topic_id.hex(), positions)
     if claim != known:
         _note_claim(job, table_id, claim)
     return claim
@@ -122,17 +122,18 @@ def _is_ours(owner: str, table_id: str) -> bool:
 def _is_still_ours(job: LoadJob, table_id: str, found: TierCounts, known: Claim) -> bool:
     """Whether nothing that was read since the tier was known to be ours contradicts that. Another one's claim may: it was refused if
     ours is still in the audit topic, and counts if that was recreated or has lost ours by its retention."""
-    place = (str(job.tier), job.topic)
-    same_topic = found.topic_id is not None and found.topic_id.hex() == known.audit_id
-    return same_topic and place not in found.epochs and _is_ours(found.owners.get(place, table_id), table_id)
+    counted, topic_id = (str(job.tier), job.topic), found.place().topic_id
+    same_topic = topic_id is not None and topic_id.hex() == known.audit_id
+    return same_topic and counted not in found.epochs and _is_ours(found.owners.get(counted, table_id), table_id)
 
 
 def _read(cluster: Cluster, job: LoadJob, known: Claim | None) -> TierCounts:
     """What tiers state about themselves and the topic since `known`, without their counts."""
     into = TierCounts()
     if known is not None and known.audit_id:
-        into.topic_id = bytes.fromhex(known.audit_id)
-        into.positions = {TopicPartition(AUDIT_TOPIC, number): offset for number, offset in known.positions.items()}
+        place = into.place()
+        place.topic_id = bytes.fromhex(known.audit_id)
+        place.positions = {TopicPartition(AUDIT_TOPIC, number): offset for number, offset in known.positions.items()}
     topic = job.topic.encode()
     return read_audit(cluster, into, wanted=lambda key, value: key == topic and not certainly_counts(value))
 
@@ -233,9 +234,12 @@ def records_of(job: LoadJob, table_id: str, version: TableCommit, epoch: str = "
         guid = _guid(job.tier, table_id, version.version, key, epoch)
         record = AuditRecord.of_counts(job.tier, key, count, time_ms=time_ms, guid=guid, epoch=epoch)
         yield replace(record, dead_letters=dead[key]) if dead.get(key) else record
+    for start_ms, latencies in latencies_from_json(counted, time_ms).items():
+        guid = _guid(job.tier, table_id, version.version, ("latencies", job.topic, start_ms), epoch)
+        yield AuditRecord.of_latencies(job.tier, job.topic, start_ms, latencies, time_ms=time_ms, guid=guid, epoch=epoch)
 
 
-def _guid(tier: str, table_id: str, version: int, key: CountKey, epoch: str) -> str:
+def _guid(tier: str, table_id: str, version: int, key: tuple[str | int, ...], epoch: str) -> str:
     """The same for the same count, until the tier's counts are taken back: then they are other ones."""
     return blake2b(json.dumps([tier, table_id, version, *key, *([epoch] if epoch else [])]).encode(), digest_size=16).hexdigest()
 

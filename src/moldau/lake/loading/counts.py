@@ -10,6 +10,7 @@ from typing import Any
 
 from moldau.audit.tally import UNTRACKED
 from moldau.tracking.counts import Count, CountKey, window_start
+from moldau.tracking.latencies import NO_LATENCIES, Latencies
 
 COUNTS_KEY = "moldau.counts"
 """Key of the counts in the words of a version."""
@@ -42,11 +43,33 @@ class DeadLetterCounts:
         self.first = min((each for each in (self.first, other.first) if each is not None), default=None)
 
 
+def latencies_added(parts: Iterable[Mapping[int, Latencies]]) -> dict[int, Latencies]:
+    """The sum of latencies by the start of their window."""
+    total: dict[int, Latencies] = {}
+    for part in parts:
+        for start_ms, latencies in part.items():
+            total[start_ms] = total.get(start_ms, NO_LATENCIES) + latencies
+    return total
+
+
+def latencies_from_json(value: Mapping[str, Any], committed_ms: int) -> dict[int, Latencies]:
+    """By the start of the window, to when the version was committed; versions from before they were counted have none."""
+    more_ms = max(0, committed_ms - value.get("seenMs", committed_ms))
+    return {int(start_ms): Latencies.from_text(text).later_by(more_ms) for start_ms, text in value.get("latencies", {}).items()}
+
+
 def counts_to_json(
-    counts: Mapping[CountKey, Count], untracked: int, untracked_bytes: int, aside: DeadLetterCounts | None = None
+    counts: Mapping[CountKey, Count],
+    untracked: int,
+    untracked_bytes: int,
+    aside: DeadLetterCounts | None = None,
+    *,
+    latencies: Mapping[int, Latencies] | None = None,
+    seen_ms: int = 0,
 ) -> dict[str, Any]:
     """Counts of one topic as columns; sources (datacenter, service, host, instance) stand once and are named by number. Of records without
-    a tracked header their number and the bytes of their values. Of dead letters their numbers, and the first one."""
+    a tracked header their number and the bytes of their values. Of dead letters their numbers, and the first one. Latencies are to when the
+    load was planned, at `seen_ms`, since it is not known yet when it will be committed."""
     aside = aside or DeadLetterCounts()
     sources: dict[tuple[str, str, str, str], int] = {}
     keys = sorted(counts, key=lambda key: (key.window_start_ms, key.datacenter, key.service, key.host, key.instance))
@@ -66,6 +89,7 @@ def counts_to_json(
         "min": [value.min_time_ms for value in values],
         "max": [value.max_time_ms for value in values],
         "dead": [aside.events.get(key, 0) for key in keys],
+        **({"seenMs": seen_ms, "latencies": {str(start): each.to_text() for start, each in latencies.items()}} if latencies else {}),
     }
 
 

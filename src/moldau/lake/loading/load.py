@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.lake import points
 from moldau.lake.loading.audit import Claim, check_unclaimed, claimed, keep_counts, own_tier, publish_counts
 from moldau.lake.loading.commit import WrittenFiles, check_topic, commit_both, prepare_table
-from moldau.lake.loading.counts import DeadLetterCounts, added, counts_to_json, dead_letters_of
+from moldau.lake.loading.counts import DeadLetterCounts, added, counts_to_json, dead_letters_of, latencies_added
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import ACCEPT_LOSS, Plan, plan_load, share_out, task_count
@@ -149,6 +149,8 @@ def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) ->
             sum(report.untracked for report in reports),
             sum(report.untracked_bytes for report in reports),
             aside,
+            latencies=latencies_added(report.latencies for report in reports),
+            seen_ms=planned.asked_ms,
         ),
         tuple(skipped for report in reports for skipped in report.skipped),
     )
@@ -173,6 +175,7 @@ def _run_tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bo
         decoding=planned.decoding,
         schema=planned.schema,
         topic_id=planned.topic_id,
+        seen_ms=planned.asked_ms,
         held=planned.held or {},
         load_id=load_id,
         options=options,

@@ -17,6 +17,7 @@ from typing import Any
 
 from moldau.audit.forgetting import Watch
 from moldau.audit.rules import Rules
+from moldau.audit.tiers import OWN_SOURCE
 from moldau.client.cluster import Cluster
 from moldau.lake.loading.errors import LoadError, NoSchemaError, TaskError
 from moldau.lake.loading.job import LoadJob, LoadJobs
@@ -53,7 +54,7 @@ class Watermarks:
             return {}
         try:
             with Cluster(self._bootstrap, client_id="moldau-load") as cluster:
-                watermarks = self._watch.look(cluster, self._rules(now_ms())).watermarks
+                watermarks = self._watch.look({OWN_SOURCE: cluster}, self._rules(now_ms())).watermarks
         except MoldauError as error:
             log.warning("the audit cannot be read, so no completion watermark moves: %s", error)
             return {}

@@ -5,7 +5,7 @@ too many of them, so that it leaves one file in most table partitions that it ha
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moldau.lake import points
-from moldau.lake.loading.counts import DeadLetterCounts, added
+from moldau.lake.loading.counts import DeadLetterCounts, added, latencies_added
 from moldau.lake.loading.decode import decoder, event_times, header_column, marked_records
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, RECORD_COLUMNS, LoadJob
 from moldau.lake.loading.schema import EventDecoding
@@ -26,6 +26,7 @@ from moldau.lake.tables.rewriting import fit
 
 if TYPE_CHECKING:
     from moldau.tracking.counts import Count, CountKey
+    from moldau.tracking.latencies import Latencies
 
 TIME = "time_ms"
 """Column of the event's time beside those of the record."""
@@ -49,6 +50,8 @@ class TaskOrder:
     """In the names of all files."""
     options: ReadOptions
     orders: points.Orders = points.NO_ORDERS
+    seen_ms: int | None = None
+    """When the load was planned: latencies are to then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class TaskReport:
     untracked: int
     untracked_bytes: int
     put_aside: DeadLetterCounts
+    latencies: Mapping[int, "Latencies"] = field(default_factory=dict)
+    """Of what was counted, to when the load was planned, by the start of the window."""
     skipped: tuple[OffsetRange, ...] = ()
     """Offsets that went from the log after the load was planned."""
 
@@ -91,7 +96,7 @@ def write_batches(batches: Iterator[Any], order: TaskOrder) -> TaskReport:
     A record that cannot be decoded is a dead letter. A task that fails leaves no file.
     """
     job = order.job
-    counter = _counter(job, order.decoding)
+    counter = _counter(job, order)
     columns = pa.schema([each for each in order.schema if each.name not in job.partition_columns and each.name != "event_hour"])
     events = PartitionWriter(job.table, job.name, job.partition, order.load_id)
     dead = PartitionWriter(job.dead_letters, job.name, "day", order.load_id)
@@ -113,7 +118,7 @@ def write_batches(batches: Iterator[Any], order: TaskOrder) -> TaskReport:
                     dead.add(letters, letter_times)
                     counter.add_dead(letters.column("value"), _first(letters))
         files = tuple(events.finish()), tuple(dead.finish())
-        return TaskReport(*files, counter.counts, counter.untracked, counter.untracked_bytes, counter.put_aside)
+        return TaskReport(*files, counter.counts, counter.untracked, counter.untracked_bytes, counter.put_aside, counter.latencies)
     except Exception:
         events.discard()
         dead.discard()
@@ -183,6 +188,7 @@ class _NoCounter:
 
     def __init__(self) -> None:
         self.counts: Mapping[CountKey, Count] = {}
+        self.latencies: Mapping[int, Latencies] = {}
         self.untracked = self.untracked_bytes = 0
         self.put_aside = DeadLetterCounts()
 
@@ -197,15 +203,18 @@ class _NoCounter:
 class _Counter:
     """Counts what arrives by the headers of the values."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, seen_ms: int | None) -> None:
         self._topic = topic
+        self._seen_ms = seen_ms
         self.counts: Mapping[CountKey, Count] = {}
+        self.latencies: Mapping[int, Latencies] = {}
         self.untracked = self.untracked_bytes = 0
         self.put_aside = DeadLetterCounts()
 
     def add(self, values: Any) -> None:
         counted = self._counted(values)
         self.counts = added((self.counts, counted.counts))
+        self.latencies = latencies_added((self.latencies, counted.latencies))
         self.untracked += counted.untracked
         self.untracked_bytes += counted.untracked_bytes
 
@@ -217,8 +226,8 @@ class _Counter:
     def _counted(self, values: Any) -> Any:
         from moldau.audit.columns import count_values
 
-        return count_values(self._topic, values)
+        return count_values(self._topic, values, seen_ms=self._seen_ms)
 
 
-def _counter(job: LoadJob, decoding: EventDecoding) -> _Counter | _NoCounter:
-    return _Counter(job.topic) if decoding.tracked else _NoCounter()
+def _counter(job: LoadJob, order: TaskOrder) -> _Counter | _NoCounter:
+    return _Counter(job.topic, order.seen_ms) if order.decoding.tracked else _NoCounter()

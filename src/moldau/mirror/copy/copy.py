@@ -17,6 +17,7 @@ from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.mirror.copy.writer import REFUSALS, CopyWriter, Outlet
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.reading import last_epoch, list_offset
+from moldau.mirror.retries import Retries, Retry
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 
@@ -34,6 +35,8 @@ ROOM_BYTES = 16 * 1024 * 1024
 BACK_OFF_FIRST_S, BACK_OFF_MAX_S = 0.1, 5.0
 CORRUPT_MAX = 3
 """How often the target may find a batch damaged that the source has sent: then it is not the network's fault."""
+_WHY: dict[ErrorCode | None, Halt] = {ErrorCode.CORRUPT_MESSAGE: Halt.POISONED, ErrorCode.INVALID_REQUEST: Halt.PROMOTED}
+"""INVALID_REQUEST: the target's partition is no mirror's."""
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
 
@@ -43,6 +46,8 @@ class Given(NamedTuple):
 
     target: "TopicPartition"
     start: Callable[[], Awaitable[Position]]
+    accepted: int = 0
+    """An operator has accepted that what comes before this offset is missing."""
 
 
 class _Part:
@@ -85,6 +90,7 @@ class Copy:
         self._held: dict[SourcePartition, None] = {}
         self._size = 0
         self._beginning: dict[SourcePartition, asyncio.Task[None]] = {}
+        self.retries = Retries(clock)
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
     async def run(self) -> None:
@@ -110,6 +116,12 @@ class Copy:
     def written(self) -> dict[SourcePartition, Position]:
         """Where each partition is read next, as the target has it."""
         return {partition: part.stored for partition, part in self._parts.items()}
+
+    def retry(self, partition: SourcePartition) -> Retry | None:
+        """Why a partition is not stored for the moment, if that is so."""
+        part = self._parts.get(partition)
+        is_idle = part is None or (part.outlet is not None and part.outlet.size == 0)
+        return None if is_idle else self.retries.of(partition)
 
     # Taker
 
@@ -146,8 +158,14 @@ class Copy:
                 position = Position(end, await last_epoch(self._target, target, end))
             else:
                 position = await part.given.start() if end == 0 else Position(end)
+            if position.offset < part.given.accepted:
+                position = Position(part.given.accepted)
         except (PeerError, WorldError) as error:
             self._failed(part, error)
+            return
+        except Exception as bug:
+            _LOG.exception("partition not begun because of a bug: partition=%s", partition)
+            self._failed(part, WorldError(f"a bug, see the log: {bug!r}", retriable=True))
             return
         part.stored = position
         outlet = Outlet(target, lambda end, size: self._stored(part, end, size), lambda error, size: self._refused(part, error, size))
@@ -158,6 +176,7 @@ class Copy:
         self._size -= size
         part.stored = Position(end)
         part.failures = part.corrupt = 0
+        self.retries.over(part.partition)
         if self._held and self._size < ROOM_BYTES:
             held, self._held = self._held, {}
             for partition in held:
@@ -177,11 +196,13 @@ class Copy:
         code = error.code if isinstance(error, PeerError) else None
         part.corrupt += code is ErrorCode.CORRUPT_MESSAGE
         if code in REFUSALS or part.corrupt >= CORRUPT_MAX:
-            why = Halt.POISONED if code is ErrorCode.CORRUPT_MESSAGE else Halt.REFUSED
-            _LOG.error("partition halts: %s: partition=%s reason=%s", why.value, partition, error)
+            why = _WHY.get(code, Halt.REFUSED)
+            level = logging.WARNING if why is Halt.PROMOTED else logging.ERROR
+            _LOG.log(level, "partition halts: %s: partition=%s reason=%s", why.value, partition, error)
             self._drop(partition)
             self._halted(partition, why, str(error))
             return
+        self.retries.failed(partition, error)
         if self._throttle.due((partition, str(error)), self._clock.monotonic()):
             _LOG.warning("not stored, trying again: partition=%s reason=%s", partition, error)
         delay_s = min(BACK_OFF_FIRST_S * 2**part.failures, BACK_OFF_MAX_S)
@@ -197,5 +218,6 @@ class Copy:
             beginning.cancel()
         self._readers[partition.source].unfollow(partition)
         self._held.pop(partition, None)
+        self.retries.over(partition)
         if part.outlet is not None:
             self._size -= self._writer.drop(part.outlet)

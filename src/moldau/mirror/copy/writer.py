@@ -4,6 +4,7 @@ Which records of a partition are missing there is the target's to say: what it h
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from moldau.protocol.versions import VersionRange
 if TYPE_CHECKING:
     from moldau.wire.brokers import Brokers
     from moldau.wire.connection import Address
+
+_LOG = logging.getLogger(__name__)
 
 OUT_MAX = 2
 """Requests to a leader that wait for their answers."""
@@ -141,17 +144,21 @@ class CopyWriter:
             connection = await self._brokers.connection(address, "copy")
             request = ProduceRequest(None, ACKS_ALL, TIMEOUT_MS, topics, mirror=self._mirror)
             response = await connection.send(ApiKey.PRODUCE, request, timeout_s=TIMEOUT_MS / 1000 + 5, version=PRODUCE_VERSIONS)
+            answers = {TopicPartition(topic.name, each.index): each for topic in response.responses for each in topic.partition_responses}
+            for target, (outlet, size) in sent.items():
+                self._answered(outlet, size, answers[target])
         except (PeerError, WorldError) as error:
-            for outlet, _ in sent.values():
-                self._fail(outlet, error)
-        else:
-            for topic in response.responses:
-                for answer in topic.partition_responses:
-                    outlet, size = sent[TopicPartition(topic.name, answer.index)]
-                    self._answered(outlet, size, answer)
+            self._fail_all(sent, error)
+        except Exception as bug:
+            _LOG.exception("batches not sent because of a bug: leader=%s:%d", *address)
+            self._fail_all(sent, WorldError(f"a bug, see the log: {bug!r}", retriable=True))
         finally:
             self._out[address] -= 1
             self._work.set()
+
+    def _fail_all(self, sent: dict[TopicPartition, tuple[Outlet, int]], error: PeerError | WorldError) -> None:
+        for outlet, _ in sent.values():
+            self._fail(outlet, error)
 
     def _answered(self, outlet: Outlet, size: int, answer: Any) -> None:
         if answer.error_code:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.mirror.merge.state_batch import json_bytes
-from moldau.mirror.storing import store
+from moldau.mirror.state.topic import append
 from moldau.model.identity import TopicPartition
 
 if TYPE_CHECKING:
@@ -56,5 +56,5 @@ class Announcer:
         wanted = {Announcement(producer_id, cluster) for cluster in clusters} - self._stored
         if wanted:
             records = ((each.encode(), self._value) for each in sorted(wanted))
-            await store(self._target, PRODUCERS, records, self._clock.time_ms())
+            await append(self._target, PRODUCERS, records, self._clock.time_ms())
             self._stored |= wanted

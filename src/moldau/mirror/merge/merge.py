@@ -26,9 +26,11 @@ from moldau.mirror.merge.runs import offsets_batch
 from moldau.mirror.merge.writer import PartitionRefusedError, Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.reading import read_to_end
+from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.source import SourceReader
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.ports.clock import Clock
@@ -49,6 +51,7 @@ _NO_MEMBER = (
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.REBALANCE_IN_PROGRESS,
 )
+_TRANSACTION = "transaction"
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
 
@@ -119,11 +122,6 @@ class _Portion:
         return {self.part.given.key.cluster}.union(*(each.origins for each in self.batches)) if self.batches else set()
 
 
-def _is_namesake(other: Key, stored: Stored, key: Key, topic: str) -> bool:
-    """Whether a position is that of an earlier topic of the same name."""
-    return other[:2] == key[:2] and other.partition == key.partition and stored.topic == topic
-
-
 async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
     """Both at the same time. The first error; the other one is cancelled then, and has ended."""
     tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
@@ -177,6 +175,7 @@ class Merge:
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
         self.transactions = 0
         """Committed so far."""
+        self.retries = Retries(clock)
 
     async def give(self, partitions: Mapping[SourcePartition, Given]) -> None:
         """This process has these now: they are read from the positions that the target has, as soon as it says them."""
@@ -205,6 +204,10 @@ class Merge:
     def written(self) -> dict[SourcePartition, Position]:
         """Where each partition is read next, as the target has it."""
         return {partition: part.written for partition, part in self._parts.items()}
+
+    def retry(self, partition: SourcePartition) -> Retry | None:
+        """Why a partition's records are not committed for the moment, if that is so."""
+        return self.retries.of(_TRANSACTION) if partition in self._parts else None
 
     # Taker
 
@@ -252,10 +255,12 @@ class Merge:
                     else:
                         await self._transaction()
                 failures = 0
+                self.retries.over(_TRANSACTION)
                 continue
             except (PeerError, WorldError, PartitionRefusedError) as error:
                 self._failed(error)
             except Exception:
+                self.retries.failed(_TRANSACTION, "a bug, of which the log has more")
                 _LOG.exception("transaction failed because of a bug: transactional_id=%s", self._writer.transactional_id)
             self._is_sound = False
             self._work.set()
@@ -267,9 +272,12 @@ class Merge:
             for partition in list(self._parts):
                 if self._route.may_go(partition, error.target):
                     self._stop(partition, Halt.REFUSED, str(error))
-        elif self._throttle.due(str(error), self._clock.monotonic()):
-            _LOG.warning("transaction not committed, trying again: transactional_id=%s reason=%s", self._writer.transactional_id, error)
+        else:
+            self.retries.failed(_TRANSACTION, error)
+            if self._throttle.due(str(error), self._clock.monotonic()):
+                _LOG.warning("transaction not committed, trying again: transactional_id=%s reason=%s", self._writer.transactional_id, error)
         if isinstance(error, PeerError) and error.code in _NO_MEMBER:
+            reached("mirror: the fence refused a process that is no member any more")
             self._member.doubted()
 
     async def _transaction(self) -> None:
@@ -344,11 +352,14 @@ class Merge:
                 header = batch[0]
                 try:
                     chain = origins.chain(partition.topic_partition, header) if visible.shows(*batch) else None
-                    if chain is None or target_id in chain:
-                        pass
+                    if chain is None:
+                        reached("mirror: a batch is not for readers of committed records")
+                    elif target_id in chain:
+                        pass  # it was there before
                     elif target is not None and passes_whole(header, position.offset):
                         found.batches.append(whole(batch, target, chain))
                     else:
+                        reached("mirror: a batch was taken record by record")
                         found.batches += by_record(
                             batch, position.offset, lambda record: target or self._route.of(partition, record), chain
                         )
@@ -380,24 +391,28 @@ class Merge:
             self._readers[part.partition.source].unfollow(part.partition)
             self._empty(part)
         await self._writer.begin_again()
+        reached("mirror: the producer began again")
         await self._follow(list(self._parts.values()))
         self._is_sound = True
         if not self._waiting:
             self._work.clear()
 
     async def _follow(self, parts: list[_Part]) -> None:
-        found = await self._positions()
+        stored = await self._positions()
+        named = {(key._replace(topic_id=b""), value.topic): key.topic_id for key, value in stored.items()}
         for part in parts:
             key, partition = part.given.key, part.partition
-            mine = found.get(key)
-            if mine is None:
-                another = next((each for each, stored in found.items() if _is_namesake(each, stored, key, partition.topic)), None)
-                if another is not None:
-                    reason = f"topic id {another.topic_id.hex()} was mirrored, the topic id is {key.topic_id.hex()} now"
-                    self._stop(partition, Halt.RECREATED, reason)
-                    continue
-            part.read = part.written = mine.position if mine is not None else await part.given.start()
-            self._origins_of(partition.source).follow(partition.topic_partition, mine.runs_from if mine is not None else -1)
+            found = stored.get(key)
+            other = named.get((key._replace(topic_id=b""), partition.topic))
+            if found is not None:
+                reached("mirror: a position was found in the target")
+            elif other is not None:
+                reached("mirror: a topic was made again while no process followed it")
+                reason = f"topic id {other.hex()} was mirrored to the same topic, the topic id is {key.topic_id.hex()} now"
+                self._stop(partition, Halt.RECREATED, reason)
+                continue
+            part.read = part.written = found.position if found is not None else await part.given.start()
+            self._origins_of(partition.source).follow(partition.topic_partition, found.runs_from if found is not None else -1)
             self._readers[partition.source].follow(partition, part.read)
 
     def _origins_of(self, source: str) -> Origins:

@@ -1,7 +1,7 @@
 """Reading the file of a mirror. docs/mirroring.md is its reference."""
 
 import re
-import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -9,19 +9,21 @@ from moldau.mirror.naming import Naming
 from moldau.mirror.patterns import NamePatterns, Pattern, parse_pattern
 from moldau.mirror.plan.start import Start
 from moldau.mirror.plan.start_tables import TABLES, read_start
-from moldau.mirror.plan.table import Origin, PlanFileError, Table
-from moldau.mirror.plan.toml_lines import lines_of_keys
 from moldau.mirror.plan.values import COPY_SOURCE, Groups, Limits, MirrorPlan, Mode, Partitioning, Source, Sync, Target
 from moldau.mirror.selection import NEVER, TopicSelection
 from moldau.model.host_port import Address, parse_addresses
+from moldau.model.toml_table import Table, parse_document, read_document
 from moldau.tracking.audit_record import PRODUCER_TIER
 
 DEFAULT_EXCLUDE: Final = (parse_pattern(".*[-.]internal"),)
 """Topics in which MirrorMaker 2 and Connect keep their state."""
 
+TABLES_BETWEEN: Final = ("topics", "start", "groups", "sync", "limits", "audit")
+KEYS_BETWEEN: Final = ("mode", "naming", "partitioning", *TABLES_BETWEEN)
+"""What a mirror has beside its name and its clusters."""
 _KEYS: Final = (
     *("name", "mode", "naming", "partitioning"),
-    *("source", "sources", "target", "topics", "start", "groups", "sync", "limits", "audit"),
+    *("source", "sources", "target", *TABLES_BETWEEN),
 )
 _SERVERS: Final = "bootstrap.servers"
 _REQUESTS: Final = "max.in.flight.requests.per.connection"
@@ -30,57 +32,65 @@ _TIER: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _CONFIG: Final = re.compile(r"[a-z][a-z0-9.]*")
 _BUFFER_BYTES_MIN: Final = 1024 * 1024
 _DAY_MS: Final = 24 * 3_600_000
-_AT: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+
+
+Servers = tuple[Address, ...]
 
 
 def read_plan(path: Path) -> MirrorPlan:
     """The plan in a file. PlanFileError names file and line."""
-    try:
-        text = path.read_bytes().decode()
-    except OSError as error:
-        raise PlanFileError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise PlanFileError(f"{path}:{line}: not UTF-8: {error.reason}") from error
-    return parse_plan(text, str(path))
+    return _plan(read_document(path))
 
 
 def parse_plan(text: str, file: str) -> MirrorPlan:
     """The plan that this text is; `file` is its name in messages. PlanFileError."""
+    return _plan(parse_document(text, file))
+
+
+def plan_between(table: Table, name: str, sources: Mapping[str, Servers], target: Servers) -> MirrorPlan:
+    """The plan of a mirror between clusters that are known already, by name; the table has the rest, `KEYS_BETWEEN`. PlanFileError."""
     try:
-        content = tomllib.loads(text)
-        origin = Origin(file, lines_of_keys(text))
-    except tomllib.TOMLDecodeError as error:
-        raise _syntax_error(error, text, file) from error
-    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, or lists as deep
-        raise PlanFileError(f"{file}:1: not TOML that can be read: {error}") from error
-    return _plan(Table(origin, (), content, content))
-
-
-def _syntax_error(error: tomllib.TOMLDecodeError, text: str, file: str) -> PlanFileError:
-    found = _AT.search(str(error))
-    line = found[1] if found and found[1] else len(text.splitlines())
-    return PlanFileError(f"{file}:{line}: not TOML: {_AT.sub('', str(error))}")
+        _parse_name(name)
+    except ValueError as error:
+        table.fail_here(str(error))
+    mode = _mode(table)
+    topics = _topics(table.table("topics", required=True))
+    if mode is Mode.COPY and len(sources) > 1:
+        table.fail("mode", f"a copy has one source, not {', '.join(sources)}")
+    start = _start(table, topics, one_source=len(sources) == 1)
+    made = tuple(Source(COPY_SOURCE if mode is Mode.COPY else each, servers, start) for each, servers in sources.items())
+    return _made(table, name, mode, topics, made, Target(target))
 
 
 def _plan(root: Table) -> MirrorPlan:
     root.only(*_KEYS)
-    mode = root.one_of("mode", Mode)
-    if mode is Mode.COPY:
-        _without(root, "is for merge only: a copy keeps the names and partitions of its source", "naming", "partitioning")
+    mode = _mode(root)
     topics = _topics(root.table("topics", required=True))
+    name = root.parsed("name", _parse_name)
+    sources = _merge_sources(root, topics) if mode is Mode.MERGE else _copy_source(root, topics)
+    return _made(root, name, mode, topics, sources, _target(root.table("target", required=True)))
+
+
+def _mode(table: Table) -> Mode:
+    mode = table.one_of("mode", Mode)
+    if mode is Mode.COPY:
+        _without(table, "is for merge only: a copy keeps the names and partitions of its source", "naming", "partitioning")
+    return mode
+
+
+def _made(table: Table, name: str, mode: Mode, topics: NamePatterns, sources: tuple[Source, ...], target: Target) -> MirrorPlan:
     return MirrorPlan(
-        name=root.parsed("name", _parse_name),
+        name=name,
         mode=mode,
-        sources=_merge_sources(root, topics) if mode is Mode.MERGE else _copy_source(root, topics),
-        target=_target(root.table("target", required=True)),
+        sources=sources,
+        target=target,
         topics=topics,
-        naming=root.choice("naming", Naming.TOPIC),
-        partitioning=root.choice("partitioning", Partitioning.SAME),
-        groups=_groups(root.table("groups")),
-        sync=_sync(root.table("sync")),
-        limits=_limits(root.table("limits"), mode),
-        audit_tier=_audit_tier(root.table("audit")),
+        naming=table.choice("naming", Naming.TOPIC),
+        partitioning=table.choice("partitioning", Partitioning.SAME),
+        groups=_groups(table.table("groups")),
+        sync=_sync(table.table("sync")),
+        limits=_limits(table.table("limits"), mode),
+        audit_tier=_audit_tier(table.table("audit")),
     )
 
 
@@ -200,10 +210,11 @@ def _limits(table: Table, mode: Mode) -> Limits:
 
 def _audit_tier(table: Table) -> str | None:
     table.only("tier")
-    return table.parsed("tier", _parse_tier) if "tier" in table else None
+    return table.parsed("tier", parse_tier) if "tier" in table else None
 
 
-def _parse_tier(text: str) -> str:
+def parse_tier(text: str) -> str:
+    """A tier of the audit. ValueError."""
     if not _TIER.fullmatch(text):
         raise ValueError(f"a tier's name has 1 to 200 letters, digits, '.', '_' and '-', not {text!r}")
     if text == PRODUCER_TIER:

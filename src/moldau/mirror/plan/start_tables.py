@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from moldau.mirror.plan.start import FromOffset, FromTime, LogBound, Start, StartPoint, TopicStart
-from moldau.mirror.plan.table import INT64_MAX, Table, kind_of
 from moldau.model.identity import Offset, TimestampMs
+from moldau.model.toml_table import INT64_MAX, Table, kind_of
 from moldau.model.topic_names import NAME_RULE, is_allowed
 
 TABLES: Final = ("topics",)

@@ -70,6 +70,8 @@ class Assignment:
     """Bytes a second of this member, as the leader sees it."""
     mean: float = 0.0
     """Bytes a second of a member on average."""
+    must_rejoin: bool = False
+    """Whether something that the member owned waits until it joins again. One that has lost its state meanwhile could not know it."""
 
     def encode(self) -> bytes:
         """As an assignment of a SyncGroup."""
@@ -80,6 +82,7 @@ class Assignment:
                 "instances": self.instances,
                 "load": int(self.load),
                 "mean": int(self.mean),
+                "rejoin": self.must_rejoin,
             }
         )
 
@@ -93,6 +96,7 @@ class Assignment:
             _texts(values, "instances"),
             _rate(values.get("load")) or 0.0,
             _rate(values.get("mean")) or 0.0,
+            values.get("rejoin") is True,
         )
 
 

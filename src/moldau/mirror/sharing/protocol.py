@@ -67,7 +67,14 @@ class MirrorSharing:
         )
         known = tuple(sorted(instances - {UNKNOWN}))
         return {
-            member: Assignment(tuple(part), departed, known, sum(weights[share] for share in part), mean).encode()
+            member: Assignment(
+                tuple(part),
+                departed,
+                known,
+                sum(weights[share] for share in part),
+                mean,
+                must_rejoin=not set(part).issuperset(states[member].ownership.shares),
+            ).encode()
             for member, part in parts.items()
         }
 

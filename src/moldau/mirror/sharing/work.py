@@ -7,11 +7,14 @@ is revoked, and the next join says so; then the leader gives it to another membe
       ^                                                                                                    |
       +-- the group rebalances; something was revoked; the leader sees other partitions; loads have changed +
 
-The coordinator may expel a member that it does not hear from. What that one owned is another's then, so the worker drops it without
-committing anything: it is fenced by the generation all the same.
-
 Heartbeats run by themselves while the worker revokes or begins, but the other members wait for this one, and for no longer than the
-rebalance time-out. After it the coordinator may continue without this one.
+rebalance time-out. Then a generation begins without it, in which another member may get what it owns: the leader has what a static member
+sent when it joined last, which is older than its assignment. The coordinator also expels members that it does not hear from.
+
+Either way the worker has to drop what it owns without committing it, and before it has the metadata of a generation in which another owns
+it: a process that has missed a generation keeps its older metadata until its worker has dropped everything. With that it can commit
+nothing. Nor does it take the metadata of a generation before it has its assignment, which the coordinator stores first: of one that is not
+stored, a coordinator that fails leaves nothing, and its successor may give the same number to a generation without this member.
 """
 
 import asyncio
@@ -26,7 +29,7 @@ from moldau.mirror.sharing.shares import NOTHING, Ownership, Share
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 from moldau.wire.brokers import Brokers, may_pass
-from moldau.wire.group import GroupMetadata, Membership
+from moldau.wire.group import LOST, GroupMetadata, Membership
 
 _LOG = logging.getLogger(__name__)
 
@@ -97,6 +100,10 @@ class SharedWork:
             heartbeat_s=heartbeat_s,
         )
         self._ownership = NOTHING
+        self._metadata = self._membership.metadata
+        """Of the generation whose assignment it has."""
+        self._generation_id = -1
+        """Of the last generation for which the leader had what this process owns."""
         self._assignment = Assignment()
         self._instances: tuple[str, ...] = ()
         """Members that it knows of, without those whose departure it has handled."""
@@ -105,12 +112,17 @@ class SharedWork:
         """When it last looked at its load, or joined."""
         self._failures = 0
         """To join, in turn."""
+        self.failure = ""
+        """Why it is not a member of the group, or may not be any more; it tries again."""
         self._throttle = LogThrottle(LOGGED_EACH_S, REASONS_LOGGED_MAX)
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who this is in the group, by which the coordinator fences its commits."""
-        return self._membership.metadata
+        """Who this is in the group, by which the coordinator fences its commits. To be read for each: it changes with each generation.
+
+        From the moment a generation begins until this member has its assignment, its commits are refused with ILLEGAL_GENERATION.
+        """
+        return self._metadata
 
     @property
     def owned(self) -> tuple[Share, ...]:
@@ -146,6 +158,8 @@ class SharedWork:
         else:
             if membership.heartbeat_error is not None:
                 self._log_failure("heartbeat failed", membership.heartbeat_error)
+            else:
+                self.failure = ""
             await asyncio.sleep(CHECK_S)
 
     async def close(self) -> None:
@@ -166,18 +180,32 @@ class SharedWork:
         try:
             answered = await membership.rejoin(state.encode())
         except (PeerError, WorldError) as error:
-            if not membership.is_lost and not may_pass(error):
+            if not (may_pass(error) or (isinstance(error, PeerError) and error.code in LOST)):
                 raise
-            if not membership.is_fenced:
-                await self._back_off(error)
+            if _is_rebalance(error):
+                await self._take_part()
+            await self._back_off(error)
             return
         self._failures = 0
         self._joined_at = self._balanced_at = asyncio.get_running_loop().time()
-        await self._follow(self._read(answered))
+        if await self._take_part():
+            self._metadata = membership.metadata
+            await self._follow(self._read(answered))
+
+    async def _take_part(self) -> bool:
+        """It has joined a generation. Whether it has not missed one before, else it has dropped everything and has to join again."""
+        missed = bool(self._ownership.shares) and self._membership.metadata.generation_id > self._generation_id + 1
+        if missed:
+            await self._lose()
+            self._membership.needs_rejoin = True
+        self._generation_id = self._membership.metadata.generation_id
+        return not missed
 
     async def _back_off(self, error: PeerError | WorldError) -> None:
         """Wait before it joins again. That another rebalance has begun meanwhile is no failure."""
-        if isinstance(error, PeerError) and error.code is ErrorCode.REBALANCE_IN_PROGRESS:
+        if self._membership.is_fenced:
+            return
+        if _is_rebalance(error):
             self._failures = 0
         else:
             self._failures += 1
@@ -219,6 +247,7 @@ class SharedWork:
         if removed:
             await self._worker.revoke(removed)
             self._ownership = Ownership(kept, generation_id)
+        if removed or assignment.must_rejoin:
             self._membership.needs_rejoin = True  # then the leader gives away what was revoked
         if self._membership.is_lost:
             return
@@ -228,11 +257,12 @@ class SharedWork:
         self._instances = tuple(name for name in assignment.instances if name not in assignment.departed)
 
     async def _lose(self) -> None:
-        """Expelled: drop everything, once."""
+        """Another may own what this process owns: drop everything, once."""
         if self._ownership == NOTHING:
             return
         _LOG.warning(
-            "expelled from the group, so all partitions are dropped: mirror=%s instance=%s generation=%d partitions=%d; joining again",
+            "the group has continued without this instance, which drops its partitions and joins again:"
+            " mirror=%s instance=%s generation=%d partitions=%d",
             self._mirror,
             self._instance,
             self._ownership.generation_id,
@@ -266,6 +296,11 @@ class SharedWork:
 
     def _log_failure(self, what: str, error: PeerError | WorldError) -> None:
         """Often the same for minutes."""
+        self.failure = f"{what}: {error}"
         reason = error.code if isinstance(error, PeerError) else type(error)
         if self._throttle.due((what, reason), asyncio.get_running_loop().time()):
             _LOG.warning("%s: mirror=%s instance=%s error=%s; retrying", what, self._mirror, self._instance, error)
+
+
+def _is_rebalance(error: PeerError | WorldError) -> bool:
+    return isinstance(error, PeerError) and error.code is ErrorCode.REBALANCE_IN_PROGRESS

@@ -1,71 +1,47 @@
-"""The offsets of one consumer group: where it continues in the target, and committing that there."""
+"""The offsets of one consumer group of the sources: where it continues in the target, and committing that there.
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from random import Random
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+for each in group_offsets(read_plan(Path("standby.toml")), "billing"):
+    print(each.target, each.offset, each.reason)
+"""
 
-from moldau.adapters.asyncio_network import AsyncioNetwork
-from moldau.adapters.event_loop import new_event_loop
-from moldau.mirror.process import FRAME_BYTES_MAX, Client
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from moldau.mirror.operator import Operator, operate
 from moldau.mirror.translation.translate import Translated, translate
-from moldau.wire.brokers import Brokers
 from moldau.wire.group import GroupMetadata, commit_offsets, fetch_offsets
 
 if TYPE_CHECKING:
     from moldau.mirror.plan.values import MirrorPlan
+    from moldau.model.identity import TopicPartition
+    from moldau.wire.brokers import Brokers
 
-INSIST_S = 30.0
-T = TypeVar("T")
-
-
-class _Clusters(NamedTuple):
-    target: Brokers
-    sources: dict[str, Brokers]
+TIMEOUT_S = 60.0
 
 
-def group_offsets(plan: "MirrorPlan", group: str) -> list[Translated]:
-    """Where a group of the sources continues in the target. PeerError, WorldError."""
-    return _run(plan, lambda clusters: _offsets(plan, clusters, group))
+def group_offsets(plan: "MirrorPlan", group: str, timeout_s: float = TIMEOUT_S) -> list[Translated]:
+    """Where a group continues in the target, now. PeerError, WorldError."""
+    return operate(plan, "", timeout_s, lambda operator: read(operator, group))
 
 
-def commit(plan: "MirrorPlan", group: str, offsets: Iterable[Translated]) -> None:
-    """Commit what could be translated in the target. PeerError: UNKNOWN_MEMBER_ID if the group has members there; WorldError."""
-    committed = {each.target: each.offset for each in offsets if each.offset is not None}
-    if committed:
-        _run(plan, lambda clusters: _insist(clusters.target, lambda: commit_offsets(clusters.target, GroupMetadata(group), committed)))
+async def read(operator: Operator, group: str) -> list[Translated]:
+    """Where a group continues in the target, now. PeerError, WorldError."""
+    committed = {
+        name: await operator.within(_committed(brokers, group), f"source {name}", brokers) for name, brokers in operator.sources.items()
+    }
+    selection = (await operator.board()).selection(operator.plan.selection)
+    translated = translate(operator.plan, selection, operator.target, operator.sources, committed)
+    return await operator.within(translated, "target", operator.target)
 
 
-async def _offsets(plan: "MirrorPlan", clusters: _Clusters, group: str) -> list[Translated]:
-    wanted = {}
-    for name, brokers in clusters.sources.items():
-        wanted[name] = await _insist(brokers, lambda brokers=brokers: fetch_offsets(brokers, group, None))  # type: ignore[misc]
-    return await translate(plan, clusters.target, clusters.sources, wanted)
+async def commit(operator: Operator, group: str, offsets: Iterable[Translated]) -> None:
+    """Commit in the target what could be translated. PeerError: UNKNOWN_MEMBER_ID if the group has members there; WorldError."""
+    found = {each.target: each.offset for each in offsets if each.offset is not None}
+    if found:
+        brokers = operator.target
+        committing = brokers.insist(lambda: commit_offsets(brokers, GroupMetadata(group), found), TIMEOUT_S)
+        await operator.within(committing, "target", brokers)
 
 
-async def _insist(brokers: Brokers, act: "Callable[[], Awaitable[T]]") -> T:
-    return await brokers.insist(act, INSIST_S)
-
-
-def _run(plan: "MirrorPlan", act: "Callable[[_Clusters], Awaitable[T]]") -> T:
-    loop = new_event_loop()
-    try:
-        return loop.run_until_complete(_with_clusters(loop, plan, act))
-    finally:
-        loop.close()
-
-
-async def _with_clusters(loop: asyncio.AbstractEventLoop, plan: "MirrorPlan", act: "Callable[[_Clusters], Awaitable[T]]") -> T:
-    network, random = AsyncioNetwork(loop), Random()
-
-    def connected(servers: "tuple[tuple[str, int], ...]") -> Brokers:
-        return Brokers(Client(f"mirror-{plan.name}-offsets", network, servers, random), frame_bytes_max=FRAME_BYTES_MAX)
-
-    clusters = _Clusters(
-        connected(plan.target.bootstrap_servers), {source.name: connected(source.bootstrap_servers) for source in plan.sources}
-    )
-    try:
-        return await act(clusters)
-    finally:
-        for brokers in (clusters.target, *clusters.sources.values()):
-            brokers.close()
+async def _committed(brokers: "Brokers", group: str) -> "dict[TopicPartition, int]":
+    return await brokers.insist(lambda: fetch_offsets(brokers, group, None), TIMEOUT_S)

@@ -22,6 +22,7 @@ from moldau.model.identity import TopicPartition
 
 if TYPE_CHECKING:
     from moldau.mirror.plan.values import MirrorPlan
+    from moldau.mirror.selection import TopicSelection
     from moldau.wire.brokers import Brokers
 
 
@@ -56,7 +57,11 @@ class _Answer(NamedTuple):
 
 
 async def translate(
-    plan: "MirrorPlan", target: "Brokers", sources: Mapping[str, "Brokers"], wanted: Mapping[str, Mapping[TopicPartition, int]]
+    plan: "MirrorPlan",
+    selection: "TopicSelection",
+    target: "Brokers",
+    sources: Mapping[str, "Brokers"],
+    wanted: Mapping[str, Mapping[TopicPartition, int]],
 ) -> list[Translated]:
     """The offsets in `wanted`, by source, as the target has them; topics that are not mirrored are left out. PeerError, WorldError."""
     cluster_ids: dict[str, str] = {}
@@ -64,7 +69,7 @@ async def translate(
     for source, mine in wanted.items():
         seen = await catalog.look(sources[source])
         cluster_ids[source] = seen.cluster_id
-        topics = set(plan.selection.of(seen.topics))
+        topics = set(selection.of(seen.topics))
         for where, offset in sorted(mine.items()):
             if where.topic in topics:
                 offsets.append(SourceOffset(SourcePartition(source, seen.topics[where.topic].topic_id, *where), offset))
@@ -81,7 +86,9 @@ async def translate(
     one_to_one = plan.partitioning is Partitioning.SAME
     found: list[Translated] = []
     for name, of_topic in by_topic.items():
-        numbers = {each.partition.number for each in of_topic} if one_to_one else range(existing[name].partitions if name in existing else 0)
+        numbers = (
+            {each.partition.number for each in of_topic} if one_to_one else range(existing[name].partitions if name in existing else 0)
+        )
         for number in sorted(numbers):
             into = tuple(each for each in of_topic if not one_to_one or each.partition.number == number)
             found += _translated(TopicPartition(name, number), into, answers)

@@ -3,6 +3,8 @@
 The seeds are shared out to processes, each with its own order of hashes; every twentieth runs in two of them and has to be the same run.
 Of a seed that fails its transcript and a small run that fails in the same way are written to files.
 
+With ``--mirrors`` a seed is two clusters and a mirror between them; of one that fails the transcript is written, and no small run.
+
 With ``--mutants`` it plants bugs and counts how many seeds it takes to find each; the exit status is 1 if no block of seeds finds one.
 """
 
@@ -13,18 +15,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from statistics import median
-from typing import Any
+from typing import Any, TextIO
 
 from moldau.testing.simulation.fleet import clients_of, options_of
+from moldau.testing.simulation.mirrors.fleet import mirror_options_of
+from moldau.testing.simulation.mirrors.mutants import MIRROR_MUTANTS, MIRROR_SEEDS_MAX, mirror_seeds_until_found
+from moldau.testing.simulation.mirrors.trial import run_mirror_trial
+from moldau.testing.simulation.mutant import Mutant
 from moldau.testing.simulation.mutants import BLOCKS, MUTANTS, SEEDS_MAX, first_of_block, seeds_until_found
-from moldau.testing.simulation.probes import points_of_the_product
+from moldau.testing.simulation.probes import points_of_mirrors, points_of_the_product
 from moldau.testing.simulation.regressions import Regression, shrink, to_toml
 from moldau.testing.simulation.report import SeedReport
-from moldau.testing.simulation.trial import run_trial
+from moldau.testing.simulation.trial import TrialResult, run_trial
 
 TWICE_EVERY = 20
 SHOWN = 5
@@ -39,6 +45,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--out", type=Path, default=Path("out/simulation"), help="directory for transcripts and small runs")
+    parser.add_argument("--mirrors", action="store_true", help="two clusters and a mirror from one to the other")
     parser.add_argument("--mutants", action="store_true", help="plant bugs and count the seeds that find them")
     parser.add_argument("--worker", type=int, default=-1, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -58,10 +65,9 @@ def _run(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for place in range(given.seeds):
         is_second = place % TWICE_EVERY == 0 and (place + 1) % given.jobs == given.worker
         if place % given.jobs == given.worker or is_second:
-            options = options_of(given.first + place)
-            verdict = run_trial(options, clients_of(options))
+            verdict = _verdict(given.first + place, mirrors=given.mirrors)
             yield {
-                "seed": options.seed,
+                "seed": verdict.seed,
                 "crc": verdict.crc,
                 "failures": verdict.failures,
                 "cpu_s": verdict.cpu_s,
@@ -74,11 +80,26 @@ def _run(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
             }
 
 
+def _verdict(seed: int, *, mirrors: bool, transcript: TextIO | None = None) -> TrialResult:
+    if mirrors:
+        return run_mirror_trial(mirror_options_of(seed), transcript=transcript)
+    options = options_of(seed)
+    return run_trial(options, clients_of(options), transcript=transcript)
+
+
+def _planted(given: argparse.Namespace) -> tuple[Sequence[Mutant], Callable[[Mutant, int], int | None], int]:
+    """The bugs, how one is hunted in a block of seeds, and how many of these there are."""
+    if given.mirrors:
+        return MIRROR_MUTANTS, mirror_seeds_until_found, MIRROR_SEEDS_MAX
+    return MUTANTS, seeds_until_found, SEEDS_MAX
+
+
 def _hunt(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The blocks of seeds of one process, for each planted bug."""
-    tasks = [(place, block) for place in range(len(MUTANTS)) for block in range(BLOCKS)]
+    mutants, hunt, _ = _planted(given)
+    tasks = [(place, block) for place in range(len(mutants)) for block in range(BLOCKS)]
     for place, block in tasks[given.worker :: given.jobs]:
-        yield {"mutant": place, "found": seeds_until_found(MUTANTS[place], first_of_block(block))}
+        yield {"mutant": place, "found": hunt(mutants[place], first_of_block(block))}
 
 
 def _report_seeds(given: argparse.Namespace) -> int:
@@ -87,10 +108,13 @@ def _report_seeds(given: argparse.Namespace) -> int:
         report.add(result)
         if result["failures"]:
             print(f"seed {result['seed']}: {result['failures'][0].splitlines()[-1][:300]}", flush=True)
-    points = points_of_the_product()
+    points = points_of_mirrors() if given.mirrors else points_of_the_product()
     print("\n".join(report.lines(points)))
     for seed in report.failed()[:SHOWN]:
-        _explain(seed, given.out)
+        if given.mirrors:
+            _show(seed, given.out)
+        else:
+            _explain(seed, given.out)
     missing = report.never_reached(points)
     if missing:
         print("never reached: " + ", ".join(missing))
@@ -98,15 +122,16 @@ def _report_seeds(given: argparse.Namespace) -> int:
 
 
 def _report_mutants(given: argparse.Namespace) -> int:
-    found: dict[int, list[int | None]] = {place: [] for place in range(len(MUTANTS))}
+    mutants, _, most = _planted(given)
+    found: dict[int, list[int | None]] = {place: [] for place in range(len(mutants))}
     for result in _results(given):
         found[result["mutant"]].append(result["found"])
-        print(f"{MUTANTS[result['mutant']].name}: {result['found'] or 'not found'}", flush=True)
-    print(f"\nplanted bug, median of the seeds until found in {BLOCKS} blocks of at most {SEEDS_MAX}, each block")
-    for place, mutant in enumerate(MUTANTS):
-        middle = median(SEEDS_MAX + 1 if count is None else count for count in found[place])
+        print(f"{mutants[result['mutant']].name}: {result['found'] or 'not found'}", flush=True)
+    print(f"\nplanted bug, median of the seeds until found in {BLOCKS} blocks of at most {most}, each block")
+    for place, mutant in enumerate(mutants):
+        middle = median(most + 1 if count is None else count for count in found[place])
         blocks = " ".join(str(count or "-") for count in found[place])
-        print(f"  {mutant.name:<70} {middle if middle <= SEEDS_MAX else f'> {SEEDS_MAX}':>6}   {blocks}")
+        print(f"  {mutant.name:<70} {middle if middle <= most else f'> {most}':>6}   {blocks}")
     return int(any(not any(counts) for counts in found.values()))
 
 
@@ -136,16 +161,21 @@ def _results(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
             running -= 1
 
 
-def _explain(seed: int, out: Path) -> None:
-    """Run a failing seed again with its transcript, and make it small."""
+def _show(seed: int, out: Path, *, mirrors: bool = True) -> TrialResult:
+    """Run a failing seed again with its transcript."""
     out.mkdir(parents=True, exist_ok=True)
-    options = options_of(seed)
     transcript = out / f"seed-{seed}.log"
     with transcript.open("w") as file:
-        verdict = run_trial(options, clients_of(options), transcript=file)
-    print(f"\n==== seed {seed}; again: make simulate FIRST={seed} SEEDS=1")
+        verdict = _verdict(seed, mirrors=mirrors, transcript=file)
+    print(f"\n==== seed {seed}; again: make simulate{'-mirrors' if mirrors else ''} FIRST={seed} SEEDS=1; transcript: {transcript}")
     print("\n".join(transcript.read_text().splitlines()[-LINES_SHOWN:]))
     print("\n".join(verdict.failures))
+    return verdict
+
+
+def _explain(seed: int, out: Path) -> None:
+    """Show it, and make it small."""
+    verdict, options = _show(seed, out, mirrors=False), options_of(seed)
     small = shrink(options, clients_of(options), verdict)
     small.options.clients = [name for name, _ in small.workloads]
     kept = out / f"seed-{seed}.toml"
@@ -153,7 +183,7 @@ def _explain(seed: int, out: Path) -> None:
     print(f"small run after {small.runs} tries: clients {', '.join(small.options.clients)}, {small.options.operations} operations")
     print("\n".join(f"  {entry}" for entry in (*small.verdict.script.faults, *small.verdict.script.hits)))
     print(f"  {small.verdict.failures[0].splitlines()[-1]}")
-    print(f"transcript: {transcript}; small run: {kept}")
+    print(f"small run: {kept}")
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ class ClusterInvariants:
         """By the processes that have made steps."""
         self._leaders: dict[tuple[Key, int], int] = {}
         """Who led a partition in each epoch."""
-        hosts[0].schedule.observer = self.after_step
+        hosts[0].schedule.observe(self.after_step)
         for host in hosts:
             host.on_ending.append(lambda process, _power_cut: self._note_committed(_replicas(process.broker)))
 
@@ -106,7 +106,10 @@ class ClusterInvariants:
             self._tree.check()
         turn = self._turn_of.get(group)
         if turn is None:
-            turn = self._turn_of[group] = self._turns[group.name.partition("/")[0]]
+            turn = self._turns.get(group.name.partition("/")[0])
+            if turn is None:  # a process of another cluster, or of none
+                return
+            self._turn_of[group] = turn
         self._note_committed(turn.gone())
         found = turn.next(group)
         if found is not None and (broker := turn.host.broker) is not None:

@@ -31,7 +31,7 @@ class Invariants:
         """The highest leader epoch of each partition, over all processes."""
         self._watermarks: dict[tuple[bytes, int], tuple[int, int]] = {}
         """Leader epoch and high watermark of each partition when it was last looked at."""
-        host.schedule.observer = self.after_step
+        host.schedule.observe(self.after_step)
 
     def after_step(self, actor: Actor) -> None:
         """Look at one partition, if this was a step of the broker."""

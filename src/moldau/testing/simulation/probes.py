@@ -76,8 +76,21 @@ BY_UNCLEAN_ELECTIONS = ("cluster: a follower truncated below its own high waterm
 """Points that sound runs never reach, since nothing elects a replica that lacks committed records."""
 
 
+OF_MIRRORS = "mirror: "
+"""What the names of points begin with that only runs with a mirror reach."""
+
+
 def points_of_the_product() -> list[str]:
-    """The names of all points that a run can reach, of both kinds, as they stand in the source of the package."""
+    """The names of all points that a run without a mirror can reach, of both kinds, as they stand in the source of the package."""
+    return [name for name in _points() if name not in BY_UNCLEAN_ELECTIONS and not name.startswith(OF_MIRRORS)]
+
+
+def points_of_mirrors() -> list[str]:
+    """Those of mirrors."""
+    return [name for name in _points() if name.startswith(OF_MIRRORS)]
+
+
+def _points() -> list[str]:
     found: dict[str, None] = {}
     for path in sorted(Path(probe.__file__).parents[1].rglob("*.py")):
         if "testing" in path.parts:
@@ -89,4 +102,4 @@ def points_of_the_product() -> list[str]:
             match node:
                 case ast.Call(func=ast.Name(id="reached" | "chance"), args=[ast.Constant(value=str(name))]):
                     found[name] = None
-    return [name for name in found if name not in BY_UNCLEAN_ELECTIONS]
+    return list(found)

@@ -7,7 +7,7 @@ Marks: ``^`` a process serves, ``!`` it has ended, ``~`` it stands still, ``x`` 
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -26,8 +26,7 @@ class Transcript:
         self._file = file
         self._schedule = hosts[0].schedule
         self._states: dict[tuple[str, str], tuple[int | str, ...]] = {}
-        self._inner: Callable[[Actor], object] | None = self._schedule.observer
-        self._schedule.observer = self._after_step
+        self._schedule.observe(self._after_step)
         for host in hosts:
             host.on_ending.append(self._ending)
             host.on_serving.append(self._serving)
@@ -48,8 +47,6 @@ class Transcript:
         self._note(process, "start")
 
     def _after_step(self, actor: Actor) -> None:
-        if self._inner is not None:
-            self._inner(actor)
         if actor.group is None:
             return
         host = self._hosts.get(actor.group.name.partition("/")[0])

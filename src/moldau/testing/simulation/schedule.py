@@ -115,6 +115,17 @@ class Schedule:
         """Have something count among what has happened."""
         self.crc = crc32(what.encode(), self.crc)
 
+    def observe(self, observer: Callable[[Actor], object]) -> None:
+        """Call one more after each step, with the actor that ran."""
+        before = self.observer
+
+        def both(actor: Actor) -> None:
+            assert before is not None, "there is one"
+            before(actor)
+            observer(actor)
+
+        self.observer = observer if before is None else both
+
     def step(self, until: float = inf) -> bool:
         """Run one event, if one is due now; else go to the time of the next. False, with nothing done, if there is none up to `until`.
 

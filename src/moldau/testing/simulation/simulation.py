@@ -1,4 +1,8 @@
-"""One run: one broker or several, their clients and their world, all from one seed."""
+"""One run: one broker or several, their clients and their world, all from one seed.
+
+A run may have a second cluster: a `Simulation` beside the first one, in the same time and on the same network, with hosts, clients, a
+coordination tree and a history of its own.
+"""
 
 import asyncio
 import gc
@@ -49,16 +53,29 @@ class VirtualClock:
         return self._schedule.post(self._actor, callback, max(delay_s, 0.0))
 
 
-class Simulation:
-    """See the module. `close` it at the end."""
+class Surroundings:
+    """What all clusters of a run have in common: time, an event loop in it, and the network."""
 
     def __init__(self, options: Options) -> None:
-        ignore_crashes_of_the_collector()
-        self.options = options
-        self.schedule = Schedule(self.random("schedule"))
+        self.schedule = Schedule(generator(options.seed, "schedule"))
         self.loop = VirtualLoop(self.schedule)
         self.clock = VirtualClock(self.schedule)
-        self.network = SimulatedNetwork(self.schedule, self.random("network"), options.network)
+        self.network = SimulatedNetwork(self.schedule, generator(options.seed, "network"), options.network)
+
+
+class Simulation:
+    """See the module. `close` it at the end, the one that others are beside last."""
+
+    def __init__(self, options: Options, *, name: str = "", beside: "Simulation | None" = None) -> None:
+        """`name`: what the names of its hosts and clients begin with."""
+        ignore_crashes_of_the_collector()
+        self.options = options
+        self.name = name
+        self._is_first = beside is None
+        surroundings = Surroundings(options) if beside is None else beside.surroundings
+        self.surroundings: Surroundings = surroundings
+        self.schedule, self.loop, self.clock = surroundings.schedule, surroundings.loop, surroundings.clock
+        self.network = surroundings.network
         self.tree = SimulatedTree(self.clock)
         self.tree.latency_s, self.tree.linger_s = options.tree_latency_s, options.tree_linger_s
         self.tree.session_s = options.session_s
@@ -94,7 +111,7 @@ class Simulation:
         is_alone = options.brokers == 1
         own = "" if is_alone else f"/{number}"
         disk = SimulatedDisk(self.random(f"disk{own}"), options.disk, self.schedule.time_ms)
-        name = BROKER if is_alone else f"{BROKER}-{number}"
+        name = self.name + (BROKER if is_alone else f"{BROKER}-{number}")
         host = Host(name, self.schedule, self.network, disk, self.tree, self.random(f"broker{own}"))
         host.settings = options.settings if is_alone else {**options.settings, "broker.id": number}
         if options.racks:
@@ -106,7 +123,7 @@ class Simulation:
     def client(self, name: str = "client") -> ClientContext:
         """The world for one more client, which asks no broker that is gone for ever."""
         self._clients += 1
-        name = f"{name}-{self._clients}"
+        name = f"{self.name}{name}-{self._clients}"
         return ClientContext(
             name=name,
             network=self.network.client(name),
@@ -173,6 +190,8 @@ class Simulation:
         for host in self.hosts:
             host.on_ending.clear()  # nothing is judged any more
             host.kill()
+        if not self._is_first:
+            return
         tasks = sorted(asyncio.all_tasks(self.loop), key=lambda task: task.get_name())
         for task in tasks:
             task.cancel()

@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 from moldau.audit.tiers import TierCounts
 from moldau.lake.loading import audit
 from moldau.lake.loading.audit import keep_counts, own_tier, publish_counts
-from moldau.lake.loading.counts import COUNTS_KEY, Counts, added, counts_from_json, counts_to_json, untracked_from_json
+from moldau.lake.loading.counts import (
+    COUNTS_KEY,
+    Counts,
+    added,
+    counts_from_json,
+    counts_to_json,
+    latencies_from_json,
+    untracked_from_json,
+)
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables import manifest
@@ -27,6 +35,7 @@ from moldau.lake.tables.opening import FORMATS, format_named, open_or_create
 from moldau.model.errors import WorldError
 from moldau.tracking.audit_record import AuditRecord
 from moldau.tracking.counts import Count, CountKey
+from moldau.tracking.latencies import BUCKETS, Latencies
 
 names = st.sampled_from(["", "a", "bé"])
 keys = st.builds(
@@ -34,6 +43,7 @@ keys = st.builds(
 )
 values = st.builds(Count, st.integers(1, 99), st.integers(0, 999), st.integers(0, 2**64 - 1), st.integers(-9, 0), st.integers(1, 9))
 counts = st.dictionaries(keys, values, max_size=6)
+latencies = st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(1, 99), min_size=1, max_size=4).map(Latencies.of)
 
 
 @given(counts, st.integers(0, 5))
@@ -44,6 +54,15 @@ def test_counts_come_back_from_the_words_of_a_version(given_: Counts, untracked:
     key = CountKey("t", 1_200_000, "", "", "", "")
     told = {key: Count(untracked, 7 * untracked, 0, 1_200_001, 1_200_001)} if untracked else {}
     assert untracked_from_json("t", words, 1_200_001) == told
+
+
+@given(st.dictionaries(st.integers(-9, 9).map(lambda n: n * 600_000), latencies, max_size=3), st.integers(0, 2**41), st.integers(0, 90_000))
+def test_latencies_come_back_as_those_to_the_commit(given_: dict[int, Latencies], planned_ms: int, later_ms: int) -> None:
+    """Claim: tasks know when the load was planned, and not yet when it is committed: that much later the rows are in the table."""
+    words = json.loads(json.dumps(counts_to_json({}, 0, 0, latencies=given_, seen_ms=planned_ms)))
+    assert latencies_from_json(words, planned_ms) == {start: each.later_by(0) for start, each in given_.items()}
+    assert latencies_from_json(words, planned_ms + later_ms) == {start: each.later_by(later_ms) for start, each in given_.items()}
+    assert latencies_from_json(counts_to_json({}, 0, 0), planned_ms) == {}
 
 
 @given(counts, counts)
@@ -140,6 +159,21 @@ def test_each_version_is_published_and_not_again_once_that_is_known(table: Table
     publish_counts(table.job, table.tables)
     publish_counts(table.job, table.tables)
     assert table.take() == [3]
+
+
+def test_a_versions_latencies_are_published_under_one_guid(table: Table) -> None:
+    """Claim: as its counts are: however often they are published, they are the same records, and the audit takes them once."""
+    words = counts_to_json({}, 0, 0, latencies={600_000: Latencies.of({53: 7})}, seen_ms=0)
+    table.load(1, {COUNTS_KEY: words})
+    found = TierCounts()
+    for _ in range(2):
+        for note in Path(table.path, "_moldau").glob("*.json"):
+            note.unlink()
+        publish_counts(table.job, table.tables)
+    for record in table.sent:
+        assert AuditRecord.from_bytes(record.to_bytes()) == record
+        found.take(record)
+    assert (len(table.sent), [each.total for each in found.latencies.values()], found.tiers) == (2, [7], ())
 
 
 def test_after_a_crash_the_same_records_are_published_again(table: Table) -> None:

@@ -83,8 +83,8 @@ def test_synonyms_are_brokers_configurations_of_the_same_type_family() -> None:
 
 
 def test_every_topic_configuration_that_is_in_effect_can_be_set_for_all_topics() -> None:
-    """Through a synonym that may be changed while the broker runs. Lists of partitions make sense for one topic alone."""
-    of_one_topic = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+    """Through a synonym that may be changed while the broker runs. What lists partitions or a source makes sense for one topic alone."""
+    of_one_topic = ("mirror.source", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
     for name, definition in TOPIC.items():
         if definition.in_effect and name not in of_one_topic:
             assert BROKER[definition.synonyms[0].name].mode is UpdateMode.CLUSTER_WIDE, definition.name

@@ -10,9 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart
-from moldau.log.mirrored import new_batches
-from moldau.log.partition_log import AppendResult
-from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.broker.replicas.mirrored import append_mirrored
+from moldau.model.errors import ErrorCode, PeerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from moldau.broker.handlers.produce.operation import Services
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.security import Channel
+    from moldau.log.partition_log import AppendResult
     from moldau.protocol.fast.produce import ProduceFrame
     from moldau.protocol.records.header import BatchHeader
 
@@ -27,26 +27,20 @@ if TYPE_CHECKING:
 class MirrorPart(ProducePart):
     """The batches for one partition."""
 
-    __slots__ = ("before_holes",)
+    __slots__ = ("appended", "before_holes")
 
     before_holes: "Callable[[], object]"
     """Called before offsets are left out, as the source's log was compacted."""
+    appended: "Callable[[HostedPartition], object]"
+    """Called after batches were written."""
 
-    def stage(self, now_ms: int) -> AppendResult:
+    def stage(self, now_ms: int) -> "AppendResult":
         """Write what the log does not have. PeerError with the log unchanged; StorageError, with some batches in the log perhaps."""
-        partition = self.partition
-        check_mirror(partition)
-        log = partition.log
-        self.records = new_batches(self.records, str(partition.topic_partition), log.log_end_offset)
+        check_mirror(self.partition)
+        self.records, result = append_mirrored(self.partition, self.records, now_ms, self.before_holes)
         if self.records:
-            try:
-                log.append_as_follower(self.records, now_ms, self.before_holes)
-            except StorageError:
-                if partition.machine.grew(log.log_end_offset):
-                    partition.advanced()
-                raise
-        end_offset = log.log_end_offset
-        return AppendResult(end_offset, end_offset - 1, -1, duplicate=not self.records)
+            self.appended(self.partition)
+        return result
 
     def refused(self, now_ms: int) -> None:
         """Its mirror sends it again; no client is to be held back."""
@@ -77,6 +71,7 @@ class MirrorProduce(ProduceOperation):
             raise PeerError(ErrorCode.INVALID_RECORD, f"{where}: no record batch was sent for the partition")
         assert isinstance(part, MirrorPart)
         part.records, part.before_holes = records, partial(self._broker.replicas.logs.note_holes, where)
+        part.appended = self._broker.mirror_epochs.look
 
     def _check(self, topic: bytes, part: ProducePart) -> None:
         if not part.partition.is_led:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from moldau.broker.admission.admission import Admission
     from moldau.broker.handlers.produce.walks import BatchWalks, Walk
     from moldau.broker.handlers.services import ConfigServices, Guards, MetadataServices, PartitionServices, TransactionServices
+    from moldau.broker.metadata.mirror_epochs import MirrorEpochs
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.appends import PendingAppend
     from moldau.broker.replicas.hosted import HostedPartition
@@ -102,6 +103,10 @@ if TYPE_CHECKING:
         @property
         def counters(self) -> "Counters":
             """What is counted of requests."""
+
+        @property
+        def mirror_epochs(self) -> "MirrorEpochs":
+            """Keeps leader epochs above those of sources."""
 
         @property
         def pipeline(self) -> Guards:
@@ -275,18 +280,18 @@ class ProduceOperation:
         if header is not None:
             partition.log.note_refused(header.producer_id, header.producer_epoch, header.base_sequence, now_ms)
 
+    def _authorize(self, topic: str) -> None:
+        if not self._broker.pipeline.authorizer.allows(self._channel, Operation.WRITE, topic):
+            raise PeerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{self._channel.principal} may not write to topic '{topic}'")
+
     def _authorize_missing(self, topic: bytes) -> None:
-        """The same where the partition is not led here, as far as its topic is known."""
+        """Refuse who may not write to a partition that is not led here, as far as its topic is known."""
         if not self._by_id:
             self._authorize(topic.decode())
             return
         info = self._broker.metadata.find(topic, by_id=True)
         if info is not None:
             self._authorize(info.name)
-
-    def _authorize(self, topic: str) -> None:
-        if not self._broker.pipeline.authorizer.allows(self._channel, Operation.WRITE, topic):
-            raise PeerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{self._channel.principal} may not write to topic '{topic}'")
 
     def _check(self, topic: bytes, part: ProducePart) -> None:
         """A batch may be appended now. PeerError."""

@@ -173,9 +173,9 @@ TOPIC = table(
         string(
             MIRROR_SOURCE,
             "",
-            "What this topic is a mirror of: cluster id and topic id of the source. Given when the topic is created, and removed by "
-            "`moldau mirror promote`; it cannot be altered. While it is set, only the mirror writes to the topic, and records cannot be "
-            "deleted from it on request.",
+            "What this topic is a mirror of: cluster id and topic id of the source. Given when the topic is created, and removed "
+            "when the mirror is promoted; it cannot be altered. While it is set, only the mirror writes to the topic, and records cannot "
+            "be deleted from it on request.",
             own=True,
             deviation="Kafka has no mirrors that keep offsets.",
         ),

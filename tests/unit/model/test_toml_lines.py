@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.mirror.plan.toml_lines import Path, lines_of_keys
+from moldau.model.toml_lines import Path, lines_of_keys
 
 DOCUMENT = '''\
 # [not.a.table]

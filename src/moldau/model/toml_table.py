@@ -1,25 +1,60 @@
-"""A table of a TOML file, read key by key: what is not there, not known or of the wrong kind is an error with file and line.
+"""A TOML file that plans mirrors or tiers, read table by table and key by key: what is missing, not known or of the wrong kind is an error
+with file and line.
 
 Names of keys may have dots, ``bootstrap.servers``, which TOML reads as nested tables. Here they are names, in quotes or not.
 """
 
+import pathlib
+import re
+import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NoReturn, TypeVar
 
-from moldau.mirror.plan.toml_lines import Path
 from moldau.model.near_names import did_you_mean
+from moldau.model.toml_lines import Path, lines_of_keys
 
 _Choice = TypeVar("_Choice", bound=Enum)
 _Parsed = TypeVar("_Parsed")
 
 _KINDS: Mapping[type, str] = {str: "a text", bool: "true or false", int: "an integer", list: "a list", dict: "a table", float: "a number"}
 INT64_MAX = 2**63 - 1
+_AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 class PlanFileError(ValueError):
-    """A file of a mirror that is not valid; the message names the file and, if the file can be read, the line."""
+    """A file of a mirror or of tiers that is not valid; the message names the file and, if the file can be read, the line."""
+
+
+def read_document(path: pathlib.Path) -> "Table":
+    """The whole of a file. PlanFileError names file and line."""
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise PlanFileError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise PlanFileError(f"{path}:{line}: not UTF-8: {error.reason}") from error
+    return parse_document(text, str(path))
+
+
+def parse_document(text: str, file: str) -> "Table":
+    """The document that this text is; `file` is its name in messages. PlanFileError."""
+    try:
+        content = tomllib.loads(text)
+        origin = Origin(file, lines_of_keys(text))
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax_error(error, text, file) from error
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, or lists as deep
+        raise PlanFileError(f"{file}:1: not TOML that can be read: {error}") from error
+    return Table(origin, (), content, content)
+
+
+def _syntax_error(error: tomllib.TOMLDecodeError, text: str, file: str) -> PlanFileError:
+    found = _AT.search(str(error))
+    line = found[1] if found and found[1] else len(text.splitlines())
+    return PlanFileError(f"{file}:{line}: not TOML: {_AT.sub('', str(error))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +66,13 @@ class Origin:
 
     def fail(self, path: Path, problem: str) -> NoReturn:
         """PlanFileError at the key, or at the nearest table around it that has a line."""
+        raise PlanFileError(f"{self.file}:{self.line(path)}: {problem}")
+
+    def line(self, path: Path) -> int:
+        """The line of the key, or of the nearest table around it that has one."""
         while path and path not in self.lines:
             path = path[:-1]
-        raise PlanFileError(f"{self.file}:{self.lines.get(path, 1)}: {problem}")
+        return self.lines.get(path, 1)
 
 
 def kind_of(value: object) -> str:
@@ -64,6 +103,18 @@ class Table:
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return self._origin.file
+
+    def line(self, name: str = "") -> int:
+        """Where a key is; without a name, or where the table does not have it, where the table begins."""
+        return self._origin.line(self._entries[name][0] if name in self else self._path)
 
     def fail(self, name: str, problem: str, *inner: str | int) -> NoReturn:
         """PlanFileError at the key, or at the header if the table does not have it. `inner` leads to a part of its value."""

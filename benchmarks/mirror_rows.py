@@ -1,0 +1,41 @@
+"""The rows of our mirrors beside MirrorMaker 2, out of the lines of `mirror_rates`."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from row import Row, Summary, median
+
+RIVAL = "mm2"
+
+
+class Figure(NamedTuple):
+    """A figure: its name in the lines, what it is, the targets of `copy` and `merge`."""
+
+    name: str
+    what: str
+    bounds: tuple[float, float]
+    least: bool = False
+    absolute: bool = False
+
+
+FIGURES = (
+    Figure("rate", "messages/s while it flows", (8.0, 3.0), least=True),
+    Figure("cpu_s_per_million", "CPU s of the mirror per million", (1 / 15, 1 / 4)),
+    Figure("first_s", "its start until the first message is there, s", (1.0, 1.0), absolute=True),
+    Figure("rss_mb", "memory, MB", (1 / 20, 1 / 20)),
+    Figure("p50_us", "end to end at 1,000/s, p50 µs", (0.4, 0.6)),
+    Figure("p99_us", "end to end at 1,000/s, p99 µs", (0.5, 0.7)),
+)
+
+
+def mirror_rows(lines: list[Summary]) -> Iterator[Row]:
+    """Each of our modes beside the rival."""
+    found = {line["system"]: line for line in lines if line.get("test") == "mirror"}
+    theirs = found.get(RIVAL)
+    if theirs is None:
+        return
+    for place, mode in enumerate(("copy", "merge")):
+        if mode in found:
+            for figure in FIGURES:
+                values = median(found[mode][figure.name]), median(theirs[figure.name])
+                yield Row(f"{mode}: {figure.what}", *values, figure.bounds[place], figure.least, figure.absolute)

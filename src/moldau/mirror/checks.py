@@ -1,0 +1,175 @@
+"""What is wrong, or remarkable, with the files of mirrors and with the clusters that they name, before they run."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from moldau.mirror import loops
+from moldau.mirror.catalog import Catalog
+from moldau.mirror.flows import PlannedMirror
+from moldau.mirror.inventory import MIRROR_SOURCE
+from moldau.mirror.loops import Severity
+from moldau.mirror.naming import SourceTopic, TargetNameError
+from moldau.mirror.operator import Operator
+from moldau.mirror.patterns import Pattern
+from moldau.mirror.plan.values import Mode, Partitioning
+from moldau.mirror.target_topics import configs_of
+from moldau.model.errors import PeerError, WorldError
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.versions import VersionRange
+
+if TYPE_CHECKING:
+    from moldau.mirror.plan.values import MirrorPlan
+    from moldau.wire.brokers import Brokers
+
+READ, WRITE, CREATE, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 5, 8, 10
+"""Operations of Kafka's AclOperation: bits of what Metadata calls authorized operations."""
+_NAMES = {READ: "Read", WRITE: "Write", CREATE: "Create", DESCRIBE: "Describe", DESCRIBE_CONFIGS: "DescribeConfigs"}
+_NOT_GIVEN = -2147483648
+_VERSIONS = VersionRange(8, 10)
+"""With the operations of the cluster, too."""
+_SHOWN = 5
+
+
+class Found(NamedTuple):
+    """One finding."""
+
+    severity: Severity
+    file: str
+    text: str
+
+
+class Checked(NamedTuple):
+    """A file, and what its clusters have."""
+
+    file: str
+    plan: "MirrorPlan"
+    sources: dict[str, Catalog | str]
+    """Or why a source cannot be read."""
+    target: Catalog | str
+    found: list[Found]
+
+
+async def check_file(operator: Operator, file: str) -> Checked:
+    """What a file and its clusters have."""
+    plan, found = operator.plan, list[Found]()
+    sources = await operator.source_catalogs()
+    target: Catalog | str
+    try:
+        target = await operator.target_catalog()
+    except (PeerError, WorldError) as error:
+        target = str(error)
+    for name, catalog in sources.items():
+        if isinstance(catalog, str):
+            found.append(Found(Severity.ERROR, file, f"source {name} cannot be read: {catalog}"))
+    if isinstance(target, str):
+        found.append(Found(Severity.ERROR, file, f"the target cannot be read: {target}"))
+    known = {name: catalog for name, catalog in sources.items() if isinstance(catalog, Catalog)}
+    selection = plan.selection if isinstance(target, str) else (await operator.board()).selection(plan.selection)
+    found += (Found(Severity.WARNING, file, text) for text in _unmatched(plan.topics.include, known))
+    for name, catalog in known.items():
+        topics = selection.of(catalog.topics)
+        for denied in selection.of(catalog.denied):
+            found.append(Found(Severity.ERROR, file, f"topic {denied} of source {name}: access denied"))
+        reads = [READ, DESCRIBE, *([DESCRIBE_CONFIGS] if plan.sync.configs else [])]
+        found += [
+            Found(each.severity, file, each.text)
+            for each in await _rights(operator, operator.sources[name], f"source {name}", topics, reads)
+        ]
+        if isinstance(target, Catalog):
+            found += [each._replace(file=file) for each in await _places(operator, name, catalog, target, topics)]
+    return Checked(file, plan, sources, target, found)
+
+
+def check_together(checked: Sequence[Checked]) -> list[Found]:
+    """Loops, rings, and topics that several mirrors claim; of the mirrors whose clusters answer."""
+    topics: dict[str, set[str]] = {}
+    mirrors = []
+    for each in checked:
+        known = {name: catalog for name, catalog in each.sources.items() if isinstance(catalog, Catalog)}
+        if isinstance(each.target, str):
+            continue
+        for catalog in (*known.values(), each.target):
+            topics.setdefault(catalog.cluster_id, set()).update(catalog.topics)
+        ids = {name: catalog.cluster_id for name, catalog in known.items()}
+        mirrors.append(PlannedMirror(each.file, each.plan, ids, each.target.cluster_id))
+    return [Found(finding.kind.severity, "", str(finding)) for finding in loops.find(mirrors, topics)]
+
+
+def _unmatched(patterns: Iterable[Pattern], catalogs: dict[str, Catalog]) -> Iterator[str]:
+    names = {topic for catalog in catalogs.values() for topic in (*catalog.topics, *catalog.denied)}
+    for pattern in patterns:
+        if catalogs and not any(pattern.fullmatch(name) for name in names):
+            yield f"[topics] include: {pattern.pattern!r} matches no topic of {', '.join(sorted(catalogs))}"
+
+
+async def _places(operator: Operator, source: str, catalog: Catalog, target: Catalog, topics: Sequence[str]) -> list[Found]:
+    """Where the topics of a source go: what is missing in the target, and what does not fit."""
+    plan, found, missing, present = operator.plan, list[Found](), list[str](), list[str]()
+    for topic in topics:
+        seen = catalog.topics[topic]
+        try:
+            name = plan.names.target(SourceTopic(source, topic))
+        except TargetNameError as error:
+            found.append(Found(Severity.ERROR, "", str(error)))
+            continue
+        there = target.topics.get(name)
+        if there is None:
+            missing.append(name)
+            continue
+        present.append(name)
+        if plan.mode is Mode.COPY:
+            of = (await configs_of(operator.target, name, frozenset())).get(MIRROR_SOURCE, "")
+            wanted = f"{catalog.cluster_id} {seen.topic_id.hex()}"
+            if of != wanted:
+                found.append(
+                    Found(Severity.ERROR, "", f"topic {name} of the target is no copy of it: {MIRROR_SOURCE} is {of!r}, not {wanted!r}")
+                )
+        if there.partitions < seen.partitions and plan.partitioning is Partitioning.SAME:
+            text = f"topic {name} has {there.partitions} partitions in the target, and {seen.partitions} in {source}"
+            if plan.sync.growth:
+                found.append(Found(Severity.NOTICE, "", f"{text}: the others will be added"))
+            else:
+                found.append(Found(Severity.ERROR, "", f"{text}, and [sync] growth is false"))
+    if missing:
+        found.append(Found(Severity.NOTICE, "", f"the target lacks {_listed(missing)} of source {source}, which the mirror will create"))
+    found += await _rights(operator, operator.target, "target", present, [WRITE], creates=bool(missing))
+    return found
+
+
+async def _rights(
+    operator: Operator, brokers: "Brokers", cluster: str, topics: Sequence[str], operations: Sequence[int], *, creates: bool = False
+) -> list[Found]:
+    """What a client may not do, as far as the cluster says it."""
+    request = MetadataRequest(
+        [MetadataRequestTopic(name=topic) for topic in topics],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=True,
+        include_topic_authorized_operations=True,
+    )
+    try:
+        response = await operator.within(brokers.ask(ApiKey.METADATA, request, version=_VERSIONS), cluster, brokers)
+    except (PeerError, WorldError) as error:
+        return [Found(Severity.NOTICE, "", f"{cluster}: rights are not known: {error}")]
+    found = []
+    answers = list(response.topics) if topics else []
+    if any(topic.topic_authorized_operations == _NOT_GIVEN for topic in answers if not topic.error_code):
+        found.append(Found(Severity.NOTICE, "", f"{cluster}: rights are not known: the cluster does not say which operations are allowed"))
+    for operation in operations:
+        lacking = [topic.name for topic in answers if not topic.error_code and not _allows(topic.topic_authorized_operations, operation)]
+        if lacking:
+            found.append(Found(Severity.ERROR, "", f"{cluster}: {_NAMES[operation]} is not allowed for {_listed(lacking)}"))
+    if creates and not _allows(response.cluster_authorized_operations, CREATE):
+        found.append(
+            Found(Severity.WARNING, "", f"{cluster}: Create is not allowed in the cluster; each missing topic needs that right itself")
+        )
+    return found
+
+
+def _allows(operations: Any, operation: int) -> bool:
+    return operations == _NOT_GIVEN or bool(operations >> operation & 1)
+
+
+def _listed(topics: Sequence[str]) -> str:
+    more = len(topics) - _SHOWN
+    return f"{'topics' if len(topics) > 1 else 'topic'} {', '.join(topics[:_SHOWN])}{f' and {more} more' if more > 0 else ''}"

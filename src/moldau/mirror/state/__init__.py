@@ -1,0 +1,1 @@
+"""`_mirror_state` of the target: what operators have ordered, and what the processes report of their partitions."""

@@ -1,0 +1,109 @@
+"""Bugs of a merge that are planted to prove that simulated mirrors find them."""
+
+from typing import Any
+
+from moldau.fetching.events import Moved, StartAt
+from moldau.mirror.leader import end_of
+from moldau.mirror.merge.positions import positions_batch
+from moldau.mirror.partitions import Position, SourcePartition
+from moldau.protocol.messages.fetch import FetchRequest
+from moldau.testing.simulation.mirrors.fleet import mirror_options_of
+from moldau.testing.simulation.mirrors.trial import run_mirror_trial
+from moldau.testing.simulation.mutant import Function, Mutant
+
+MIRROR_SEEDS_MAX = 200
+
+
+def mirror_seeds_until_found(mutant: Mutant, first: int) -> int | None:
+    """How many seeds from `first` on it takes until a run is not clean; None if `MIRROR_SEEDS_MAX` do not find the bug."""
+    with mutant.planted():
+        for count in range(1, MIRROR_SEEDS_MAX + 1):
+            if run_mirror_trial(mirror_options_of(first + count - 1)).failures:
+                return count
+    return None
+
+
+def _position_before_data(real: Function) -> Function:
+    async def transaction(self: Any) -> None:
+        coming = [(part, part.fetched[-1][1].position) for part in (self._parts[each] for each in self._waiting) if part.fetched]
+        if coming:
+            stored = ((part.given.key, self._stored(_Portion(part, position))) for part, position in coming)
+            await self._writer.write([positions_batch(stored, self._clock.time_ms())])
+            await self._writer.commit()
+        await real(self)
+
+    return transaction
+
+
+class _Portion:
+    """What is about to be written of a partition."""
+
+    def __init__(self, part: Any, position: Position) -> None:
+        self.part = part
+        self.position = position
+
+
+def _jump_over_a_gap(real: Function) -> Function:
+    def carry_out(self: Any, effect: Any, answer: Any) -> None:
+        followed = self._owner.followed(effect.topic_partition) if isinstance(effect, StartAt) else None
+        if followed is None:
+            real(self, effect, answer)
+            return
+        followed.position = Position(effect.offset)
+        self.step(Moved(effect.topic_partition, end_of(followed.position)))
+
+    return carry_out
+
+
+class _Renamed(SourcePartition):
+    """A partition that is fetched by the id that its topic has now, and taken for what it was."""
+
+    @property
+    def topic_id(self) -> bytes:
+        """That of now."""
+        return self.now  # type: ignore[attr-defined, no-any-return]
+
+
+def _ignore_topic_ids(real: Function) -> Function:
+    def learn(self: Any, found: Any) -> None:
+        for each in self._followed.values():
+            if each.partition.topic == found.name and not found.error_code and each.partition.topic_id != found.topic_id:
+                each.partition = _Renamed(*each.partition)
+                each.partition.now = found.topic_id
+                self._leave(each)
+        real(self, found)
+
+    return learn
+
+
+def _no_fence(_real: Function) -> Function:
+    async def fence(self: Any, *_: Any) -> None:
+        pass
+
+    return fence
+
+
+def _mirror_aborted(real: Function) -> Function:
+    def portion(self: Any, part: Any, taken: Any) -> Any:
+        return real(self, part, [each._replace(fetched=each.fetched._replace(aborted=())) for each in taken])
+
+    return portion
+
+
+def _do_not_wait(real: Function) -> Function:
+    async def ask(brokers: Any, partition: Any, api_key: Any, request: Any, *others: Any) -> Any:
+        if isinstance(request, FetchRequest):
+            request.isolation_level = 0
+        return await real(brokers, partition, api_key, request, *others)
+
+    return ask
+
+
+MIRROR_MUTANTS = (
+    Mutant("write positions before their records", "moldau.mirror.merge.merge:Merge._transaction", _position_before_data),
+    Mutant("jump over what retention has deleted", "moldau.mirror.leader:LeaderReader._carry_out", _jump_over_a_gap),
+    Mutant("resume on a topic that was made again", "moldau.mirror.source:SourceReader._learn", _ignore_topic_ids),
+    Mutant("commit without the fence", "moldau.mirror.merge.writer:Writer.fence", _no_fence),
+    Mutant("mirror aborted records", "moldau.mirror.merge.merge:Merge._portion", _mirror_aborted),
+    Mutant("read positions without waiting for open transactions", "moldau.mirror.reading:ask_leader", _do_not_wait),
+)

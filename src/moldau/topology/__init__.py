@@ -1,0 +1,1 @@
+"""Where the clusters of each category are: what clients need of the file of tiers."""

@@ -1,0 +1,72 @@
+"""Two clusters and a mirror: runs with faults are clean, and what was made again is not mixed with what was mirrored."""
+
+import pytest
+
+from moldau.mirror.partitions import Halt
+from moldau.testing.simulation.clients.admin import SimulatedAdmin
+from moldau.testing.simulation.clients.producer import SimulatedProducer
+from moldau.testing.simulation.mirrors.fleet import mirror_options_of
+from moldau.testing.simulation.mirrors.member import MirrorPlan
+from moldau.testing.simulation.mirrors.process import MirrorHost, MirrorProcess
+from moldau.testing.simulation.mirrors.topics import RENEWED, create_topics
+from moldau.testing.simulation.mirrors.trial import run_mirror_trial
+from moldau.testing.simulation.options import Options
+from moldau.testing.simulation.simulation import Simulation
+from moldau.testing.simulation.workloads.recording import ensure_topic
+
+pytestmark = pytest.mark.system
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_a_seed_is_clean(seed: int) -> None:
+    verdict = run_mirror_trial(mirror_options_of(seed))
+    assert not verdict.failures, str(verdict)
+
+
+def test_a_run_is_repeated() -> None:
+    assert len({run_mirror_trial(mirror_options_of(1)).crc for _ in range(2)}) == 1
+
+
+def test_a_topic_that_was_made_again_while_no_process_ran_is_not_mixed_with_the_former_one() -> None:
+    source = Simulation(Options(1))
+    target = Simulation(Options(2), name="target-", beside=source)
+    host = MirrorHost("mirror", MirrorPlan("1", {RENEWED: 1}), source, target)
+
+    def running() -> MirrorProcess:
+        assert host.process is not None
+        return host.process
+
+    async def write(count: int) -> None:
+        await ensure_topic(source.client(), RENEWED, 1)
+        async with SimulatedProducer(source.client()) as producer:
+            for _ in range(count):
+                await producer.send_and_wait(RENEWED, b"x", partition=0)
+
+    def written() -> list[int]:
+        member = running().member
+        return [] if member is None else [position.offset for position in member.merge.written().values()]
+
+    async def main() -> None:
+        source.host.start()
+        target.host.start()
+        await create_topics(target.client("setup"), compacts_positions=False)
+        await write(5)
+        host.start()
+        await source.until(lambda: written() == [5])
+        host.may_start = lambda _host: False
+        host.end()
+        await SimulatedAdmin(source.client()).delete_topic(RENEWED)
+        await write(9)
+        host.start()
+        await source.until(lambda: bool(running().halts))
+        await source.sleep(5.0)
+
+    try:
+        source.run(main())
+        assert [halt.why for halt in running().halts.values()] == [Halt.RECREATED]
+        assert written() == []
+    finally:
+        host.may_start = lambda _host: False
+        host.end()
+        target.close()
+        source.close()
