@@ -56,7 +56,8 @@ def test_java_makes_the_golden_bytes_again(kafka_version: str) -> None:
 @pytest.mark.system
 @pytest.mark.parametrize("kafka_version", FILES)
 def test_java_agrees_on_fresh_values_of_every_message(kafka_version: str) -> None:
-    api_keys = [api_key for api_key in ApiKey if (api_key in BROKER_TO_BROKER) == (kafka_version == "3.9.1")]
+    theirs = [api_key for api_key in ApiKey if api_key is not ApiKey.ALTER_MIRROR]
+    api_keys = [api_key for api_key in theirs if (api_key in BROKER_TO_BROKER) == (kafka_version == "3.9.1")]
     drawn = [(case, message) for api_key in api_keys for case in cases(api_key) for message in draw(case)]
     encoded = java_bytes(kafka_version, [(case, to_json(message, case.version)) for case, message in drawn])
     for (case, message), data in zip(drawn, encoded, strict=True):

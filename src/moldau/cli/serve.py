@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from moldau.cli.audit_comparing import auditor_tier
 from moldau.cli.exit_codes import INTERRUPTED
 from moldau.cli.listening import METRICS_DEFAULT, connectable, host_port, listen_error
 from moldau.model.config.definition import InvalidConfigError
@@ -20,6 +19,15 @@ if TYPE_CHECKING:
     from moldau.assembly.metrics import MetricsEndpoint
     from moldau.cli.audit_beside import AuditorBeside
     from moldau.cli.registry import RegistryBeside
+
+
+def _auditor_tier(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The rule of `moldau audit`, which a server without an auditor does not load."""
+    if value is None:
+        return None
+    from moldau.cli.audit_comparing import auditor_tier
+
+    return auditor_tier(ctx, parameter, value)
 
 
 @click.command("serve")
@@ -62,7 +70,7 @@ if TYPE_CHECKING:
 @click.option(
     "--audit",
     metavar="TIER",
-    callback=auditor_tier,
+    callback=_auditor_tier,
     help="Count the cluster as this tier, as moldau audit run does, in this process; at one broker of a cluster.",
 )
 @click.option(
