@@ -20,7 +20,8 @@ from support.mirror_world import Seen, committed_end
 
 pytestmark = pytest.mark.system
 
-PARTITIONS, POSITIONS = 5, 1_000
+POSITIONS = 1_000
+TOPICS = {"compacted": 5, "transactional": 15}
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "log.cleaner.backoff.ms": 100}
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": 1_048_576, "min.cleanable.dirty.ratio": 0.01}
 FILE = """
@@ -58,7 +59,7 @@ def write(bootstrap: str, random: Random) -> dict[bytes, int]:
     written = Written()
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "batch.num.messages": 7})
     for number in range(2_000):
-        partition = random.randrange(PARTITIONS)
+        partition = random.randrange(TOPICS["compacted"])
         producer.produce("compacted", f"c{number}".ljust(4_000), str(random.randrange(100)), partition=partition, on_delivery=written.note)
         producer.poll(0)
     producer.flush()
@@ -68,7 +69,7 @@ def write(bootstrap: str, random: Random) -> dict[bytes, int]:
         writer.begin_transaction()
         for each in range(random.randint(1, 6)):
             value = f"t{number}/{each}"
-            writer.produce("transactional", value, partition=random.randrange(PARTITIONS), on_delivery=written.note)
+            writer.produce("transactional", value, partition=random.randrange(TOPICS["transactional"]), on_delivery=written.note)
         if random.random() < 0.3:
             writer.flush()
             writer.abort_transaction()
@@ -87,15 +88,15 @@ def test_positions_of_compacted_and_transactional_topics(tmp_path: Path) -> None
     random = Random(5)
     with Broker(settings=SETTINGS) as source, Broker(settings=SETTINGS) as target:
         # a topic with gaps of compaction, and one with markers and aborted records
-        source.create_topic("compacted", PARTITIONS, COMPACTED)
-        source.create_topic("transactional", PARTITIONS)
+        source.create_topic("compacted", TOPICS["compacted"], COMPACTED)
+        source.create_topic("transactional", TOPICS["transactional"])
         offsets = write(source.bootstrap_servers, random)
 
         def seen(bootstrap: str, prefix: str = "") -> dict[TopicPartition, Seen]:
             return {
                 TopicPartition(topic, number): records
-                for topic in ("compacted", "transactional")
-                for number, records in committed_end(bootstrap, f"{prefix}{topic}", range(PARTITIONS)).items()
+                for topic, count in TOPICS.items()
+                for number, records in committed_end(bootstrap, f"{prefix}{topic}", range(count)).items()
             }
 
         wait_for(lambda: sum(map(len, seen(source.bootstrap_servers).values())) < 0.8 * len(offsets), "nothing is compacted")

@@ -12,7 +12,9 @@ from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.header import read_header
 from moldau.protocol.records.record import CREATE_TIME, Record
+from support.pages import ROOT, blocks
 
+PAGE = ROOT / "docs" / "formats" / "mirror-offsets.md"
 KEY = Key("aggregate", "east", bytes(range(16)), 3)
 
 
@@ -83,3 +85,16 @@ def test_a_damaged_key_is_an_error_that_names_the_record(data: bytes) -> None:
 def test_a_damaged_position_is_an_error_that_names_the_record(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"^_mirror_positions-0, offset 7: not a position"):
         stored_in(Record(7, 0, CREATE_TIME, KEY.encode(), data, []))
+
+
+def test_the_page_shows_records_as_they_are() -> None:
+    (lines,) = blocks(PAGE, "")
+    position_key, position, producer_key, _, offsets_key, offsets = (line.encode() for line in lines.splitlines())
+    key, stored = stored_in(Record(0, 0, CREATE_TIME, position_key, position, []))
+    assert stored is not None
+    assert (key.encode(), stored.encode()) == (position_key, position)
+    announced = announcement_in(Record(0, 0, CREATE_TIME, producer_key, b"", []))
+    assert announced.encode() == producer_key
+    runs = runs_in(Record(0, 0, CREATE_TIME, offsets_key, offsets, []))
+    assert (runs.key, runs.chain[1:]) == (key, (key.cluster,))
+    assert [run.end for run in runs.runs] == [1200, 1204]
