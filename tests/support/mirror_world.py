@@ -164,7 +164,13 @@ class MirrorWorld:
 
 def committed_end(bootstrap: str, topic: str, partitions: Sequence[int] = range(PARTITIONS)) -> dict[int, Seen]:
     """What readers of committed records see of a topic, by partition, up to where its logs end now."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "judge", "isolation.level": "read_committed", "enable.partition.eof": True}
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "judge",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,
+    }
     consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0})
     try:
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
@@ -172,7 +178,7 @@ def committed_end(bootstrap: str, topic: str, partitions: Sequence[int] = range(
         found: dict[int, Seen] = {number: [] for number in partitions}
         ended: set[int] = set()  # where more is written all the time, no end is reported
         while len(ended) < len(found):
-            for message in consumer.consume(10_000, 1.0):
+            for message in consumer.consume(10_000, 0.1):
                 error, number = message.error(), message.partition()
                 assert number is not None, "it is about a partition"
                 if error is None:

@@ -14,5 +14,7 @@ PARTITION_HALTED = 6
 """Of a mirror: a partition waits for an operator's decision."""
 NO_PROCESS = 7
 """Of a mirror: no process of it reports."""
+NOT_TRANSLATED = 8
+"""Of a mirror: some offsets of a group cannot be translated, or not yet."""
 INTERRUPTED = 130
 """By SIGINT or SIGTERM, where that leaves something undone."""

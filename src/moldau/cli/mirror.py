@@ -12,6 +12,7 @@ COMMANDS = {
     "resume": LazyCommand("moldau.cli.mirror_orders", "resume", "End pauses, and try again what has halted."),
     "topics": LazyCommand("moldau.cli.mirror_topics", "topics", "Add topics to a mirror that runs, or remove some."),
     "accept": LazyCommand("moldau.cli.mirror_orders", "accept", "Continue a halted partition from where its source is now."),
+    "offsets": LazyCommand("moldau.cli.mirror_offsets", "offsets", "Show where a consumer group continues in the target, or commit it."),
     "promote": LazyCommand("moldau.cli.mirror_promote", "promote", "Have clients write to a copy."),
     "fail-back": LazyCommand("moldau.cli.mirror_fail_back", "fail_back", "Have a former source follow the copy that was promoted."),
 }

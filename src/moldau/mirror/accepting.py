@@ -122,7 +122,7 @@ class _Merges:
             to = Position(min(offset, end, of_epoch if of_epoch >= 0 else end))
             kept = f"; of offsets {to.offset} to {offset - 1} the target keeps what the source does not have any more"
             text = f"continues at offset {to.offset}{kept if to.offset < offset else ''}"
-        records: list[KeyValue] = [(key.encode(), stored._replace(position=to, instance=_INSTANCE).encode())]
+        records: list[KeyValue] = [(key.encode(), stored._replace(position=to, instance=_INSTANCE, runs_from=-1).encode())]
         return _Decision(f"{partition} of {row.source}: {text}", self._accepted(row, number, row.topic_id, to.offset), records)
 
     def _accepted(self, row: Row, number: int, topic_id: bytes, offset: int) -> Accepted:

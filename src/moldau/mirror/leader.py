@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from moldau.fetching.events import (
@@ -132,7 +132,7 @@ class LeaderReader:
     def _carry_out(self, effect: FetcherEffect, answer: PartitionData | None) -> None:
         match effect:
             case SendFetch():
-                self._start(self._fetch(effect), RequestFailed(effect.number))
+                self._start(lambda: self._fetch(effect), RequestFailed(effect.number))
             case Apply(topic_partition):
                 assert answer is not None, "it is about one"
                 self._apply(topic_partition, answer)
@@ -145,7 +145,7 @@ class LeaderReader:
                 reached("mirror: retention passed the position")
                 self._halt(topic_partition, Halt.OUT_OF_RETENTION, f"the log begins at {offset} now")
             case LookUpEnd():
-                self._start(self._look_up(effect), EndFound(effect.number, effect.topic_partition, None))
+                self._start(lambda: self._look_up(effect), EndFound(effect.number, effect.topic_partition, None))
             case WakeAt(time_s):
                 if self._timer is not None:
                     self._timer.cancel()
@@ -154,15 +154,15 @@ class LeaderReader:
             case _:
                 assert_never(effect)
 
-    def _start(self, work: Coroutine[Any, Any, None], failed: FetcherEvent) -> None:
+    def _start(self, work: Callable[[], Awaitable[None]], failed: FetcherEvent) -> None:
         task = asyncio.ensure_future(self._guarded(work, failed))
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    async def _guarded(self, work: Coroutine[Any, Any, None], failed: FetcherEvent) -> None:
+    async def _guarded(self, work: Callable[[], Awaitable[None]], failed: FetcherEvent) -> None:
         """A bug ends neither the reader nor what the others fetch."""
         try:
-            await work
+            await work()
         except Exception:
             _LOG.exception("not fetched because of a bug: source=%s leader=%s:%d", self._owner.name, *self.address)
             self.step(failed)

@@ -1,7 +1,7 @@
 """Whether several mirrors fit together: loops, rings, and topics of a target that several of them claim.
 
-Nothing leaves out records that come from the target, so in a ring of merges they circle. A copy cannot leave them out: batches and offsets
-are the source's. So one copy in a ring makes it a loop, and a copy's topic in the target can have no other source.
+A merge skips the records that come from its target, so a ring of merges ends by itself. A copy skips nothing: batches and offsets are the
+source's. So one copy in a ring makes it a loop, and a copy's topic in the target can have no other source.
 
 What the files say are patterns, so this holds for the topics that are known: those that exist, and those that a file names exactly.
 """
@@ -36,16 +36,16 @@ class Kind(Enum):
     SAME_SOURCE = "two sources are the same cluster, its records would be merged twice"
     SAME_NAME = "mirrors of one target need different names, or they share one group"
     LOOP = "a loop with a copy in it: records would circle for ever"
-    RING = "a ring of merges: records would circle for ever"
     TARGET_TWICE = "a copy's topic in the target has another source"
     GROWING_NAMES = "a ring in which each round makes a topic with a longer name; leave out the names that begin with those of sources"
+    RING = "a ring of merges; no record returns"
     POSSIBLE_RING = "a ring of clusters; no topic that is known takes the whole way"
 
     @property
     def severity(self) -> Severity:
         """The worst come first in the order of this class."""
         match self:
-            case Kind.POSSIBLE_RING:
+            case Kind.RING | Kind.POSSIBLE_RING:
                 return Severity.NOTICE
             case Kind.GROWING_NAMES:
                 return Severity.WARNING

@@ -44,3 +44,4 @@ class Halt(Enum):
     PROMOTED = "promoted"
     """The target's partition is no mirror's any more."""
     REFUSED = "the target refuses it"
+    ORIGIN_LOST = "the source does not keep any more where a batch came from"

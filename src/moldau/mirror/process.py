@@ -16,10 +16,13 @@ from moldau.mirror.copy.copy import Given as CopyGiven
 from moldau.mirror.fetched import Limits
 from moldau.mirror.inventory import Inventory
 from moldau.mirror.measures import Measures
+from moldau.mirror.merge.announcements import PRODUCERS
 from moldau.mirror.merge.merge import TRANSACTION_TIMEOUT_S, Merge
 from moldau.mirror.merge.merge import Given as MergeGiven
-from moldau.mirror.merge.positions import OFFSETS, POSITIONS, Key
+from moldau.mirror.merge.positions import POSITIONS, Key
 from moldau.mirror.merge.route import Route
+from moldau.mirror.merge.runs import CONFIGS as RUN_CONFIGS
+from moldau.mirror.merge.runs import OFFSETS
 from moldau.mirror.merge.writer import Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import Mode
@@ -66,7 +69,7 @@ class MirrorProcess:
         if plan.mode is Mode.MERGE:
             route = Route(plan.partitioning, self._inventory.target_topic, self._inventory.target_count)
             own_id = transactional_id(plan.name, instance)
-            self._merge = Merge(instance, self._target, own_id, clock, self._shared, route, self._readers, self._halt)
+            self._merge = Merge(plan.name, instance, self._target, own_id, clock, self._shared, route, self._readers, self._halt)
         else:
             self._copy = Copy(plan.name, self._target, clock, self._readers, self._halt)
         self.measures = Measures(self._engine, clock, committed=self._merge is not None)
@@ -150,7 +153,8 @@ class MirrorProcess:
         await self.control.prepare()
         if self._merge is not None:
             await target_topics.create(self._target, target_topics.WantedTopic(POSITIONS.topic, 1, _COMPACTED))
-            await target_topics.create(self._target, target_topics.WantedTopic(OFFSETS.topic, 1, {}))
+            await target_topics.create(self._target, target_topics.WantedTopic(PRODUCERS.topic, 1, _COMPACTED))
+            await target_topics.create(self._target, target_topics.WantedTopic(OFFSETS.topic, 1, RUN_CONFIGS))
         await self._inventory.look()
         self._see()
 
@@ -204,7 +208,9 @@ class MirrorProcess:
     async def _give(self, partitions: Sequence[SourcePartition]) -> None:
         """Mirror these."""
         if self._merge is not None:
-            await self._merge.give({each: MergeGiven(self._key(each), partial(self._start, each, committed=True)) for each in partitions})
+            target_id = self._inventory.target_id
+            given = {each: MergeGiven(self._key(each), target_id, partial(self._start, each, committed=True)) for each in partitions}
+            await self._merge.give(given)
         elif self._copy is not None:
             await self._copy.give(
                 {

@@ -1,4 +1,4 @@
-"""A topic of the mirror's own, read from its beginning up to where it ends now."""
+"""Topics of mirrors, read up to where they end now; and what else is asked about one partition."""
 
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from moldau.wire.connection import RequestLostError
 
 if TYPE_CHECKING:
     from moldau.model.identity import TopicPartition
+    from moldau.protocol.records.header import BatchHeader
     from moldau.protocol.records.record import Record
     from moldau.wire.brokers import Brokers
 
@@ -62,17 +63,28 @@ async def read_to_end(brokers: "Brokers", partition: "TopicPartition") -> AsyncI
     PeerError, CorruptBatchError among them; WorldError.
     """
     end = await list_offset(brokers, partition, LATEST)
-    position = await list_offset(brokers, partition, EARLIEST)
+    start = await list_offset(brokers, partition, EARLIEST)
+    async for _, records in read_batches(brokers, partition, start, end, READ_COMMITTED):
+        for record in records:
+            yield record
+
+
+async def read_batches(
+    brokers: "Brokers", partition: "TopicPartition", start: int, end: int, isolation: int
+) -> AsyncIterator[tuple["BatchHeader", list["Record"]]]:
+    """The batches between two offsets that readers of this isolation see, with their records. Waits for them. Errors as `read_to_end`."""
+    position = start
     while position < end:
-        fetched = await fetch_from(brokers, partition, position)
+        fetched = await fetch_from(brokers, partition, position, isolation)
         visible = VisibleBatches(AbortedRecords(each.producer_id, each.first_offset) for each in fetched.aborted_transactions or ())
         for header, batch in batches(memoryview(fetched.records or b"")):
+            if header.base_offset >= end:
+                return
             if not verify_crc(batch):
                 raise CorruptBatchError(f"{partition}: the batch at offset {header.base_offset} has a wrong checksum")
             if visible.shows(header, batch):
-                for record in iterate(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES_MAX):
-                    if record.offset >= position:
-                        yield record
+                records = iterate(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES_MAX)
+                yield header, [record for record in records if record.offset >= position]
             position = max(position, header.last_offset + 1)
 
 

@@ -15,7 +15,9 @@ from typing import Final
 from moldau.mirror.patterns import NamePatterns, Pattern, is_matched
 from moldau.model.topic_names import is_internal
 
-NEVER: Final = frozenset({"__consumer_offsets", "__transaction_state", "_mirror_offsets", "_mirror_positions", "_mirror_state"})
+NEVER: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "_mirror_offsets", "_mirror_positions", "_mirror_producers", "_mirror_state"}
+)
 """Topics with the state of one cluster."""
 
 

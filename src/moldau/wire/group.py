@@ -230,12 +230,16 @@ async def commit_offsets(brokers: Brokers, member: GroupMetadata, offsets: Mappi
             brokers.check_coordinator(_GROUP, member.group_id, each.error_code)
 
 
-async def fetch_offsets(brokers: Brokers, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """A group's offsets that no open transaction may change (require-stable); partitions without one are left out. PeerError."""
+async def fetch_offsets(brokers: Brokers, group_id: str, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, int]:
+    """A group's offsets that no open transaction may change (require-stable), all of them for None; partitions without one are left out.
+
+    PeerError, RequestLostError.
+    """
     topics: dict[str, OffsetFetchRequestTopics] = {}
-    for partition in partitions:
+    for partition in partitions or ():
         topics.setdefault(partition.topic, OffsetFetchRequestTopics(partition.topic)).partition_indexes.append(partition.partition)
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=list(topics.values()))], require_stable=True)
+    wanted = None if partitions is None else list(topics.values())
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=wanted)], require_stable=True)
     response = await brokers.ask_coordinator(_GROUP, group_id, ApiKey.OFFSET_FETCH, request, version=_STABLE)
     (group,) = response.groups
     brokers.check_coordinator(_GROUP, group_id, group.error_code)

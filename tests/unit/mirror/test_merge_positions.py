@@ -1,23 +1,25 @@
 """What a merge writes beside the records can be read again, and damage is an error that shows it."""
 
-import json
-
 import pytest
 
-from moldau.mirror.merge.outgoing import whole
-from moldau.mirror.merge.positions import OFFSETS, POSITIONS, Key, Stored, offsets_batch, positions_batch, stored_in
+from moldau.mirror.merge.announcements import Announcement, announcement_in
+from moldau.mirror.merge.outgoing import Outgoing, whole
+from moldau.mirror.merge.positions import POSITIONS, Key, Stored, positions_batch, stored_in
+from moldau.mirror.merge.runs import OFFSETS, StoredRun, StoredRuns, offsets_batch, runs_in
 from moldau.mirror.partitions import Position
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.header import read_header
 from moldau.protocol.records.record import CREATE_TIME, Record
+from support.pages import ROOT, blocks
 
+PAGE = ROOT / "docs" / "formats" / "mirror-offsets.md"
 KEY = Key("aggregate", "east", bytes(range(16)), 3)
 
 
 def test_a_position_is_read_as_it_was_written() -> None:
-    stored = Stored(Position(71, 6), "orders", "1")
+    stored = Stored(Position(71, 6), "orders", "1", 40)
     batch = positions_batch([(KEY, stored)], 5)
     assert batch.target == POSITIONS
     assert [stored_in(each) for each in iterate(batch.data, max_decompressed_bytes=1 << 20)] == [(KEY, stored)]
@@ -27,15 +29,50 @@ def test_a_position_that_was_taken_back_is_none() -> None:
     assert stored_in(Record(0, 0, CREATE_TIME, KEY.encode(), None, [])) == (KEY, None)
 
 
+def batch_of(*offsets: int, base: int, origins: tuple[str, ...] = ()) -> Outgoing:
+    records = [Record(each, 0, CREATE_TIME, None, b"", []) for each in offsets]
+    data = memoryview(bytearray(encode_batch(records, base_offset=offsets[0])))
+    outgoing = whole((read_header(data), data), TopicPartition("east.orders", 3), origins)
+    outgoing.base_offset = base
+    return outgoing
+
+
+def runs_of(*batches: Outgoing) -> list[StoredRuns]:
+    stored = offsets_batch([(KEY, batches)], 5)
+    assert stored.target == OFFSETS
+    return [runs_in(each) for each in iterate(stored.data, max_decompressed_bytes=1 << 20)]
+
+
 def test_runs_name_the_offsets_that_records_have_got() -> None:
-    # two batches of a partition were stored at 500 and 900
-    data = [memoryview(bytearray(encode_batch([Record(each, 0, CREATE_TIME, None, b"", [])], base_offset=each))) for each in (70, 71)]
-    batches = [whole((read_header(each), each), TopicPartition("east.orders", 3)) for each in data]
-    batches[0].base_offset, batches[1].base_offset = 500, 900
-    (found,) = iterate(offsets_batch([(KEY, batches)], 5).data, max_decompressed_bytes=1 << 20)
-    assert found.key == KEY.encode()
-    assert json.loads(found.value or b"") == {"topic": "east.orders", "runs": [[70, 1, 3, 500], [71, 1, 3, 900]]}
-    assert offsets_batch([(KEY, batches)], 5).target == OFFSETS
+    # of three batches of a partition two were stored one after the other, and another producer's record came before the third
+    assert runs_of(batch_of(70, base=500), batch_of(71, 72, base=501), batch_of(73, base=900)) == [
+        StoredRuns(KEY, "east.orders", (), (StoredRun(70, 3, 3, 500), StoredRun(73, 1, 3, 900)))
+    ]
+
+
+def test_runs_name_the_clusters_that_records_were_in_before_the_source() -> None:
+    native, foreign = runs_of(batch_of(70, base=500), batch_of(71, base=501, origins=("south", "west")), batch_of(72, base=502))
+    assert (native.chain, native.runs) == (("east",), (StoredRun(70, 1, 3, 500), StoredRun(72, 1, 3, 502)))
+    assert (foreign.chain, foreign.runs) == (("south", "west", "east"), (StoredRun(71, 1, 3, 501),))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b'{"topic":"a","origins":[],"runs":[[1,2]]}', b'{"topic":"a","origins":[],"runs":[1]}']
+)
+def test_damaged_runs_are_an_error_that_names_the_record(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^_mirror_offsets-0, offset 7: not the runs"):
+        runs_in(Record(7, 0, CREATE_TIME, KEY.encode(), data, []))
+
+
+def test_an_announcement_is_read_as_it_was_written() -> None:
+    announced = Announcement(1_234, "east")
+    assert announcement_in(Record(0, 0, CREATE_TIME, announced.encode(), b"{}", [])) == announced
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"producer_id":"x","cluster":"east"}'])
+def test_a_damaged_announcement_is_an_error_that_names_the_record(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^_mirror_producers-0, offset 7: not an announcement"):
+        announcement_in(Record(7, 0, CREATE_TIME, data, b"", []))
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"mirror":"a"}', b"\xff", b'{"mirror":1,"cluster":2,"topic_id":3,"partition":4}'])
@@ -48,3 +85,16 @@ def test_a_damaged_key_is_an_error_that_names_the_record(data: bytes) -> None:
 def test_a_damaged_position_is_an_error_that_names_the_record(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"^_mirror_positions-0, offset 7: not a position"):
         stored_in(Record(7, 0, CREATE_TIME, KEY.encode(), data, []))
+
+
+def test_the_page_shows_records_as_they_are() -> None:
+    (lines,) = blocks(PAGE, "")
+    position_key, position, producer_key, _, offsets_key, offsets = (line.encode() for line in lines.splitlines())
+    key, stored = stored_in(Record(0, 0, CREATE_TIME, position_key, position, []))
+    assert stored is not None
+    assert (key.encode(), stored.encode()) == (position_key, position)
+    announced = announcement_in(Record(0, 0, CREATE_TIME, producer_key, b"", []))
+    assert announced.encode() == producer_key
+    runs = runs_in(Record(0, 0, CREATE_TIME, offsets_key, offsets, []))
+    assert (runs.key, runs.chain[1:]) == (key, (key.cluster,))
+    assert [run.end for run in runs.runs] == [1200, 1204]

@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from moldau.client.fetched_batches import VisibleBatches
 from moldau.client.partition_requests import AbortedRecords
 from moldau.mirror.fetched import Fetched
+from moldau.mirror.merge.announcements import Announcer
+from moldau.mirror.merge.origins import LostOriginError, Origins
 from moldau.mirror.merge.outgoing import Outgoing, by_record, passes_whole, whole
-from moldau.mirror.merge.positions import POSITIONS, Key, Stored, offsets_batch, positions_batch
+from moldau.mirror.merge.positions import POSITIONS, Key, Stored, positions_batch
 from moldau.mirror.merge.route import Route
+from moldau.mirror.merge.runs import offsets_batch
 from moldau.mirror.merge.stored_positions import read_positions
 from moldau.mirror.merge.writer import PartitionRefusedError, Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
@@ -65,10 +68,20 @@ class Member(Protocol):
 
 
 class Given(NamedTuple):
-    """A partition that this process has: its key, and where it begins if nothing of it has been mirrored."""
+    """A partition that this process has: its key, the target's cluster id, and where it begins if nothing of it has been mirrored."""
 
     key: Key
+    target_id: str
     start: Callable[[], Awaitable[Position]]
+
+
+class _Waiting(NamedTuple):
+    """What was fetched and is not written yet."""
+
+    before: Position
+    fetched: Fetched
+    round: int
+    """The reading of the source's `Origins` that has to end before."""
 
 
 class _Part:
@@ -79,8 +92,8 @@ class _Part:
     def __init__(self, partition: SourcePartition, given: Given) -> None:
         self.partition = partition
         self.given = given
-        self.fetched: deque[tuple[Position, Fetched]] = deque()
-        """Not written yet, with the position before it."""
+        self.fetched: deque[_Waiting] = deque()
+        """Not written yet."""
         self.size = 0
         """Bytes of these."""
         self.read = Position(0)
@@ -92,15 +105,21 @@ class _Part:
 class _Portion:
     """What a transaction has of a partition."""
 
-    __slots__ = ("batches", "fault", "part", "position")
+    __slots__ = ("batches", "fault", "part", "position", "why")
 
     def __init__(self, part: _Part) -> None:
         self.part = part
         self.batches: list[Outgoing] = []
         self.position = part.written
         """After them."""
+        self.why = Halt.POISONED
         self.fault = ""
         """Why what comes next cannot be mirrored."""
+
+    @property
+    def clusters(self) -> set[str]:
+        """Where its records have been."""
+        return {self.part.given.key.cluster}.union(*(each.origins for each in self.batches)) if self.batches else set()
 
 
 async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
@@ -119,6 +138,7 @@ class Merge:
 
     def __init__(
         self,
+        mirror: str,
         instance: str,
         target: "Brokers",
         transactional_id: str,
@@ -134,6 +154,8 @@ class Merge:
         self._instance = instance
         self._target = target
         self._writer = Writer(target, transactional_id, TRANSACTION_TIMEOUT_S)
+        self._announcer = Announcer(target, mirror, instance, clock)
+        self._origins: dict[str, Origins] = {}
         self._clock = clock
         self._member = member
         self._route = route
@@ -192,12 +214,13 @@ class Merge:
             return False
         if fetched.position != part.read:
             size = len(fetched.records)
-            part.fetched.append((part.read, fetched))
+            origins, topic_partition = self._origins[partition.source], partition.topic_partition
+            is_settled = origins.is_settled(topic_partition, fetched.batches)
+            part.fetched.append(_Waiting(part.read, fetched, 0 if is_settled else origins.require(topic_partition)))
             part.read = fetched.position
             part.size += size
             self._size += size
-            self._waiting[partition] = None
-            self._work.set()
+            self._let_go(part)
         if self._size < ROOM_BYTES:
             return True
         self._held[partition] = None
@@ -211,6 +234,13 @@ class Merge:
 
     async def run(self) -> None:
         """Write, until it is cancelled."""
+        try:
+            await self._run()
+        finally:
+            for origins in self._origins.values():
+                await origins.close()
+
+    async def _run(self) -> None:
         failures = 0
         while True:
             await self._work.wait()
@@ -252,6 +282,7 @@ class Merge:
             return
         portions = [self._portion(part, fetched) for part, fetched in taken.items()]
         now_ms = self._clock.time_ms()
+        await self._announcer.announce(self._writer.producer_id, set().union(*(each.clusters for each in portions)))
         positions = positions_batch(((each.part.given.key, self._stored(each)) for each in portions), now_ms)
         await self._writer.write([*(batch for each in portions for batch in each.batches), positions])
         runs = [(each.part.given.key, each.batches) for each in portions if each.batches]
@@ -260,24 +291,41 @@ class Merge:
         await self._writer.commit()
         self.transactions += 1
         for each in portions:
+            partition = each.part.partition
             each.part.written = each.position
+            self._origins[partition.source].passed(partition.topic_partition, each.position.offset)
             if each.fault:
-                self._stop(each.part.partition, Halt.POISONED, each.fault)
+                self._stop(partition, each.why, each.fault)
         self._resume()
 
-    def _taken(self) -> dict[_Part, list[tuple[Position, Fetched]]]:
+    def _is_ready(self, part: _Part) -> bool:
+        """Whether something of it can be written."""
+        return bool(part.fetched) and part.fetched[0].round <= self._origins[part.partition.source].rounds
+
+    def _let_go(self, part: _Part) -> None:
+        if self._is_ready(part):
+            self._waiting[part.partition] = None
+            self._work.set()
+
+    def _learned(self, source: str) -> None:
+        """Where batches of a source come from is known now."""
+        for partition, part in self._parts.items():
+            if partition.source == source:
+                self._let_go(part)
+
+    def _taken(self) -> dict[_Part, list[_Waiting]]:
         """What the next transaction has."""
-        taken: dict[_Part, list[tuple[Position, Fetched]]] = {}
+        taken: dict[_Part, list[_Waiting]] = {}
         size = 0
         for partition in list(self._waiting):
             part = self._parts[partition]
             mine = taken[part] = []
-            while part.fetched and size < TRANSACTION_BYTES:
-                before, fetched = part.fetched.popleft()
-                mine.append((before, fetched))
-                size += len(fetched.records)
-                part.size -= len(fetched.records)
-            if not part.fetched:
+            while self._is_ready(part) and size < TRANSACTION_BYTES:
+                each = part.fetched.popleft()
+                mine.append(each)
+                size += len(each.fetched.records)
+                part.size -= len(each.fetched.records)
+            if not self._is_ready(part):
                 del self._waiting[partition]
             if size >= TRANSACTION_BYTES:
                 break
@@ -286,30 +334,43 @@ class Merge:
             self._work.clear()
         return {part: mine for part, mine in taken.items() if mine}
 
-    def _portion(self, part: _Part, taken: "list[tuple[Position, Fetched]]") -> _Portion:
-        """What the target gets: what readers of committed records see, up to the first batch that cannot be read."""
-        partition = part.partition
+    def _portion(self, part: _Part, taken: Iterable[_Waiting]) -> _Portion:
+        """What the target gets: what readers of committed records see and has not been there before, up to the first batch that cannot be
+        read.
+        """
+        partition, target_id = part.partition, part.given.target_id
+        origins = self._origins[partition.source]
         target, found = self._route.whole(partition), _Portion(part)
-        for position, fetched in taken:
+        for position, fetched, _ in taken:
             visible = VisibleBatches(AbortedRecords(each.producer_id, each.first_offset) for each in fetched.aborted)
             for batch in fetched.batches:
                 header = batch[0]
-                if not visible.shows(*batch):
-                    reached("mirror: a batch is not for readers of committed records")
-                elif target is not None and passes_whole(header, position.offset):
-                    found.batches.append(whole(batch, target))
-                else:
-                    reached("mirror: a batch was taken record by record")
-                    try:
-                        found.batches += by_record(batch, position.offset, lambda record: target or self._route.of(partition, record))
-                    except (CorruptBatchError, PeerError) as error:
-                        found.fault = f"the batch at offset {header.base_offset} cannot be read: {error}"
-                        return found
+                try:
+                    chain = origins.chain(partition.topic_partition, header) if visible.shows(*batch) else None
+                    if chain is None:
+                        reached("mirror: a batch is not for readers of committed records")
+                    elif target_id in chain:
+                        pass  # it was there before
+                    elif target is not None and passes_whole(header, position.offset):
+                        found.batches.append(whole(batch, target, chain))
+                    else:
+                        reached("mirror: a batch was taken record by record")
+                        found.batches += by_record(
+                            batch, position.offset, lambda record: target or self._route.of(partition, record), chain
+                        )
+                except (CorruptBatchError, PeerError) as error:
+                    found.fault = f"the batch at offset {header.base_offset} cannot be read: {error}"
+                    return found
+                except LostOriginError as error:
+                    found.why, found.fault = Halt.ORIGIN_LOST, str(error)
+                    return found
                 found.position = Position(header.last_offset + 1, header.partition_leader_epoch)
         return found
 
     def _stored(self, portion: _Portion) -> Stored:
-        return Stored(portion.position, portion.part.partition.topic, self._instance)
+        partition = portion.part.partition
+        runs_from = self._origins[partition.source].read_from(partition.topic_partition, portion.position.offset)
+        return Stored(portion.position, partition.topic, self._instance, runs_from)
 
     def _resume(self) -> None:
         if self._held and self._size < ROOM_BYTES:
@@ -335,18 +396,26 @@ class Merge:
         stored = await read_positions(self._target)
         named = {(key._replace(topic_id=b""), value.topic): key.topic_id for key, value in stored.items()}
         for part in parts:
-            key = part.given.key
+            key, partition = part.given.key, part.partition
             found = stored.get(key)
-            other = named.get((key._replace(topic_id=b""), part.partition.topic))
+            other = named.get((key._replace(topic_id=b""), partition.topic))
             if found is not None:
                 reached("mirror: a position was found in the target")
             elif other is not None:
                 reached("mirror: a topic was made again while no process followed it")
                 reason = f"topic id {other.hex()} was mirrored to the same topic, the topic id is {key.topic_id.hex()} now"
-                self._stop(part.partition, Halt.RECREATED, reason)
+                self._stop(partition, Halt.RECREATED, reason)
                 continue
             part.read = part.written = found.position if found is not None else await part.given.start()
-            self._readers[part.partition.source].follow(part.partition, part.read)
+            self._origins_of(partition.source).follow(partition.topic_partition, found.runs_from if found is not None else -1)
+            self._readers[partition.source].follow(partition, part.read)
+
+    def _origins_of(self, source: str) -> Origins:
+        found = self._origins.get(source)
+        if found is None:
+            brokers = self._readers[source].brokers
+            found = self._origins[source] = Origins(source, brokers, self._clock, lambda: self._learned(source))
+        return found
 
     def _stop(self, partition: SourcePartition, why: Halt, reason: str) -> None:
         """The target does not take what comes next of it; the others are written."""
@@ -358,6 +427,8 @@ class Merge:
         part = self._parts.pop(partition, None)
         if part is not None:
             self._readers[partition.source].unfollow(partition)
+            if partition.source in self._origins:
+                self._origins[partition.source].unfollow(partition.topic_partition)
             self._empty(part)
 
     def _empty(self, part: _Part) -> None:

@@ -36,13 +36,17 @@ class Run(NamedTuple):
 class Outgoing:
     """A batch for a partition of the target. `data` is without base offset, producer and checksum until `stamp`."""
 
-    __slots__ = ("base_offset", "count", "data", "header", "runs", "target")
+    __slots__ = ("base_offset", "count", "data", "header", "origins", "runs", "target")
 
-    def __init__(self, target: TopicPartition, data: memoryview, header: BatchHeader, runs: list[Run]) -> None:
+    def __init__(
+        self, target: TopicPartition, data: memoryview, header: BatchHeader, runs: list[Run], origins: tuple[str, ...] = ()
+    ) -> None:
+        """`origins`: ids of the clusters that the records were in before the source."""
         self.target = target
         self.data = data
         self.header = header
         self.runs = runs
+        self.origins = origins
         self.count = header.record_count
         self.base_offset = -1
         """In the target, once it is known."""
@@ -77,13 +81,15 @@ def passes_whole(header: BatchHeader, position: int) -> bool:
     )
 
 
-def whole(batch: Batch, target: TopicPartition) -> Outgoing:
+def whole(batch: Batch, target: TopicPartition, origins: tuple[str, ...] = ()) -> Outgoing:
     """A batch that passes as it is."""
     header, data = batch
-    return Outgoing(target, data, header, [Run(header.base_offset, header.record_count)])
+    return Outgoing(target, data, header, [Run(header.base_offset, header.record_count)], origins)
 
 
-def by_record(batch: Batch, position: int, target_of: Callable[[Record], TopicPartition]) -> Iterable[Outgoing]:
+def by_record(
+    batch: Batch, position: int, target_of: Callable[[Record], TopicPartition], origins: tuple[str, ...] = ()
+) -> Iterable[Outgoing]:
     """The records of a batch from a position on, in a batch for each target. CorruptBatchError, PeerError: they cannot be read."""
     header, data = batch
     builders: dict[TopicPartition, tuple[RecordBatchBuilder, list[Run]]] = {}
@@ -102,4 +108,4 @@ def by_record(batch: Batch, position: int, target_of: Callable[[Record], TopicPa
             runs.append(Run(record.offset, 1))
     for target, (builder, runs) in builders.items():
         built = memoryview(bytearray(builder.build()))
-        yield Outgoing(target, built, peek_header(built), runs)
+        yield Outgoing(target, built, peek_header(built), runs, origins)

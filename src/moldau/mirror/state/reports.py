@@ -31,6 +31,7 @@ class State(Enum):
     DENIED = "denied"
     REFUSED = "refused"
     PROMOTED = "promoted"
+    ORIGIN_LOST = "origin lost"
 
     @staticmethod
     def of(halt: Halt) -> "State":

@@ -13,7 +13,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from moldau.mirror.merge.positions import OFFSETS, POSITIONS, Key, Stored
+from moldau.mirror.merge.positions import POSITIONS, Key, Stored
+from moldau.mirror.merge.runs import OFFSETS
 from moldau.mirror.partitions import Halt
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import EARLIEST, LATEST, SimulatedAdmin

@@ -19,7 +19,7 @@ from moldau.ports.clock import Clock
 from moldau.wire.brokers import Brokers
 from moldau.wire.group import GroupMetadata, Membership
 
-MIRROR, CLUSTER = "m", "source"
+MIRROR, CLUSTER, TARGET = "m", "source", "target"
 SOURCE = "source"
 ALL, NOTHING = b"all", b""
 LOOK_S = 0.1
@@ -85,7 +85,7 @@ class MirrorMember:
         transactional_id = f"{group}.{plan.instance}"
         route = Route(Partitioning.SAME, lambda partition: partition.topic, plan.topics.__getitem__)
         readers: dict[str, SourceReader] = {}
-        self.merge = Merge(plan.instance, target, transactional_id, clock, _Member(self.membership), route, readers, halted)
+        self.merge = Merge(MIRROR, plan.instance, target, transactional_id, clock, _Member(self.membership), route, readers, halted)
         self._reader = SourceReader(SOURCE, source, clock, self.merge, committed=True, verifies=True, limits=plan.limits)
         readers[SOURCE] = self._reader
         self._missing = dict(plan.topics)
@@ -133,7 +133,9 @@ class MirrorMember:
                 continue
             del self._missing[topic]
             given = {
-                SourcePartition(SOURCE, found.topic_id, topic, number): Given(Key(MIRROR, CLUSTER, found.topic_id, number), _beginning)
+                SourcePartition(SOURCE, found.topic_id, topic, number): Given(
+                    Key(MIRROR, CLUSTER, found.topic_id, number), TARGET, _beginning
+                )
                 for number in range(partitions)
             }
             self.given |= given

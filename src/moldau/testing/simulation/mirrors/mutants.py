@@ -85,7 +85,7 @@ def _no_fence(_real: Function) -> Function:
 
 def _mirror_aborted(real: Function) -> Function:
     def portion(self: Any, part: Any, taken: Any) -> Any:
-        return real(self, part, [(position, fetched._replace(aborted=())) for position, fetched in taken])
+        return real(self, part, [each._replace(fetched=each.fetched._replace(aborted=())) for each in taken])
 
     return portion
 

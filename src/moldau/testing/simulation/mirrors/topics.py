@@ -11,7 +11,9 @@ from random import Random
 
 from moldau.client.failures import SendError
 from moldau.client.message import Message
-from moldau.mirror.merge.positions import OFFSETS, POSITIONS
+from moldau.mirror.merge.announcements import PRODUCERS
+from moldau.mirror.merge.positions import POSITIONS
+from moldau.mirror.merge.runs import OFFSETS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.compression import Compression
@@ -155,4 +157,5 @@ async def create_topics(target: ClientContext, *, compacts_positions: bool) -> N
     for topic, partitions in COUNTS.items():
         await ensure_topic(target, topic, partitions)
     await ensure_topic(target, POSITIONS.topic, 1, **(COMPACTED if compacts_positions else {}))
+    await ensure_topic(target, PRODUCERS.topic, 1)
     await ensure_topic(target, OFFSETS.topic, 1)

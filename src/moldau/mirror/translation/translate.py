@@ -1,0 +1,174 @@
+"""Committed offsets of a source, translated for the target as it is now.
+
+A copy keeps the offsets. For a merge `_mirror_offsets` is read once, however many offsets are asked for, after the positions: all runs of
+what is before them are in it then.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from moldau.client.partition_requests import EARLIEST, LATEST
+from moldau.mirror import catalog
+from moldau.mirror.merge.positions import POSITIONS, Key, Stored
+from moldau.mirror.merge.runs import OFFSETS, runs_in
+from moldau.mirror.merge.stored_positions import read_positions
+from moldau.mirror.naming import SourceTopic
+from moldau.mirror.partitions import SourcePartition
+from moldau.mirror.plan.values import Mode, Partitioning
+from moldau.mirror.reading import list_offset, read_to_end
+from moldau.mirror.translation.search import Place, Search, combined
+from moldau.model.errors import WorldError
+from moldau.model.identity import TopicPartition
+
+if TYPE_CHECKING:
+    from moldau.mirror.plan.values import MirrorPlan
+    from moldau.mirror.selection import TopicSelection
+    from moldau.wire.brokers import Brokers
+
+
+class SourceOffset(NamedTuple):
+    """Where a reader of a source continues."""
+
+    partition: SourcePartition
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition} at {self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """Where it continues in a partition of the target."""
+
+    target: TopicPartition
+    sources: tuple[SourceOffset, ...]
+    """Those that it follows from."""
+    offset: int | None
+    """None: it cannot be said, or not yet."""
+    reason: str = ""
+    """Why it cannot."""
+
+
+class _Answer(NamedTuple):
+    """Of one partition of a source."""
+
+    places: Mapping[TopicPartition, Place]
+    reason: str = ""
+
+
+async def translate(
+    plan: "MirrorPlan",
+    selection: "TopicSelection",
+    target: "Brokers",
+    sources: Mapping[str, "Brokers"],
+    wanted: Mapping[str, Mapping[TopicPartition, int]],
+) -> list[Translated]:
+    """The offsets in `wanted`, by source, as the target has them; topics that are not mirrored are left out. PeerError, WorldError."""
+    cluster_ids: dict[str, str] = {}
+    offsets: list[SourceOffset] = []
+    for source, mine in wanted.items():
+        seen = await catalog.look(sources[source])
+        cluster_ids[source] = seen.cluster_id
+        topics = set(selection.of(seen.topics))
+        for where, offset in sorted(mine.items()):
+            if where.topic in topics:
+                offsets.append(SourceOffset(SourcePartition(source, seen.topics[where.topic].topic_id, *where), offset))
+    existing = (await catalog.look(target)).topics
+    by_topic: dict[str, list[SourceOffset]] = {}
+    for each in offsets:
+        name = plan.names.target(SourceTopic(each.partition.source, each.partition.topic))
+        by_topic.setdefault(name, []).append(each)
+    if plan.mode is Mode.COPY:
+        answers = {each: await _of_copy(target, each, existing) for each in offsets}
+    else:
+        counts = {name: seen.partitions for name, seen in existing.items()}
+        answers = await _of_merge(plan, target, cluster_ids, by_topic, counts)
+    one_to_one = plan.partitioning is Partitioning.SAME
+    found: list[Translated] = []
+    for name, of_topic in by_topic.items():
+        numbers = (
+            {each.partition.number for each in of_topic} if one_to_one else range(existing[name].partitions if name in existing else 0)
+        )
+        for number in sorted(numbers):
+            into = tuple(each for each in of_topic if not one_to_one or each.partition.number == number)
+            found += _translated(TopicPartition(name, number), into, answers)
+    return found
+
+
+def _translated(target: TopicPartition, into: tuple[SourceOffset, ...], answers: Mapping[SourceOffset, _Answer]) -> Iterable[Translated]:
+    """None where no record has come into a partition from these."""
+    reasons = [answers[each].reason for each in into if answers[each].reason]
+    if reasons:
+        yield Translated(target, into, None, "; ".join(reasons))
+        return
+    offset = combined(answers[each].places for each in into).get(target)
+    if offset is not None:
+        yield Translated(target, into, offset)
+
+
+async def _of_copy(target: "Brokers", wanted: SourceOffset, existing: Mapping[str, catalog.SeenTopic]) -> _Answer:
+    partition = wanted.partition.topic_partition
+    seen = existing.get(partition.topic)
+    if seen is None or partition.partition >= seen.partitions:
+        return _Answer({}, f"{partition} is not in the target yet")
+    end = await list_offset(target, partition, LATEST)
+    if wanted.offset > end:
+        return _Answer({}, f"{wanted.partition} is mirrored up to {end}, not up to {wanted.offset} yet")
+    return _Answer({partition: Place(wanted.offset, is_record=wanted.offset < end)})
+
+
+async def _of_merge(
+    plan: "MirrorPlan",
+    target: "Brokers",
+    cluster_ids: Mapping[str, str],
+    by_topic: Mapping[str, list[SourceOffset]],
+    counts: Mapping[str, int],
+) -> dict[SourceOffset, _Answer]:
+    keys = {
+        each: Key(plan.name, cluster_ids[each.partition.source], each.partition.topic_id, each.partition.number)
+        for of_topic in by_topic.values()
+        for each in of_topic
+    }
+    stable: dict[TopicPartition, int] = {}
+    for name, of_topic in by_topic.items():
+        for number in {each.partition.number for each in of_topic if each.partition.number < counts.get(name, 0)}:
+            stable[TopicPartition(name, number)] = await list_offset(target, TopicPartition(name, number), LATEST, committed=True)
+    if POSITIONS.topic not in (await catalog.look(target)).topics:
+        return {each: _Answer({}, f"nothing of {each.partition} is mirrored yet") for each in keys}
+    positions = await read_positions(target)
+    searches = {each: Search(each.offset) for each in keys}
+    by_key: dict[bytes, list[Search]] = {}
+    for each, key in keys.items():
+        by_key.setdefault(key.encode(), []).append(searches[each])
+    is_whole = await list_offset(target, OFFSETS, EARLIEST) == 0
+    async for record in read_to_end(target, OFFSETS):
+        for search in by_key.get(record.key or b"", ()):
+            try:
+                search.add(runs_in(record))
+            except ValueError as error:
+                raise WorldError(str(error), retriable=False) from error
+    answers: dict[SourceOffset, _Answer] = {}
+    for each, key in keys.items():
+        name = plan.names.target(SourceTopic(each.partition.source, each.partition.topic))
+        end = stable.get(TopicPartition(name, each.partition.number))
+        at_end = {} if end is None else {TopicPartition(name, each.partition.number): Place(end, is_record=False)}
+        answers[each] = _of_partition(each, positions.get(key), searches[each], at_end, is_whole=is_whole)
+    return answers
+
+
+def _of_partition(
+    wanted: SourceOffset, stored: Stored | None, search: Search, at_end: Mapping[TopicPartition, Place], *, is_whole: bool
+) -> _Answer:
+    """`at_end`: the place of one that has read everything; `is_whole`: whether runs were ever deleted."""
+    if stored is None:
+        return _Answer({}, f"nothing of {wanted.partition} is mirrored yet")
+    position = stored.position.offset
+    if wanted.offset > position:
+        return _Answer({}, f"{wanted.partition} is mirrored up to {position}, not up to {wanted.offset} yet")
+    if search.first < 0 and (is_whole or wanted.offset == position):
+        return _Answer(at_end)
+    if not is_whole and (search.first < 0 or wanted.offset < search.first):
+        kept = "no run" if search.first < 0 else f"no run before offset {search.first}"
+        return _Answer({}, f"{OFFSETS.topic} keeps {kept} of {wanted.partition} any more, the group is at {wanted.offset}")
+    return _Answer(search.places())

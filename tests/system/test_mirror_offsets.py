@@ -1,0 +1,152 @@
+"""Committed offsets are translated exactly, for every position of compacted and transactional topics (mission F3)."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import TopicPartition as Where
+
+from moldau.mirror.operator import Operator, operate
+from moldau.mirror.plan.file import parse_plan
+from moldau.mirror.translation.groups import group_offsets
+from moldau.mirror.translation.translate import Translated, translate
+from moldau.model.identity import TopicPartition
+from moldau.testing import Broker
+from support.console import Console
+from support.mirror_ring import MirrorThread, wait_for
+from support.mirror_world import Seen, committed_end
+
+pytestmark = pytest.mark.system
+
+POSITIONS = 1_000
+TOPICS = {"compacted": 5, "transactional": 15}
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "log.cleaner.backoff.ms": 100}
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": 1_048_576, "min.cleanable.dirty.ratio": 0.01}
+FILE = """
+name = "aggregate"
+mode = "merge"
+naming = "source.topic"
+sync.configs = false
+
+[sources.east]
+bootstrap.servers = "{source}"
+
+[target]
+bootstrap.servers = "{target}"
+
+[topics]
+include = ["compacted", "transactional"]
+"""
+
+
+class Written:
+    """Where records were stored in the source, by value."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[bytes, int] = {}
+
+    def note(self, error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        value, offset = message.value(), message.offset()
+        assert isinstance(value, bytes)
+        assert offset is not None
+        self.offsets[value] = offset
+
+
+def write(bootstrap: str, random: Random) -> dict[bytes, int]:
+    written = Written()
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "batch.num.messages": 7})
+    for number in range(2_000):
+        partition = random.randrange(TOPICS["compacted"])
+        producer.produce("compacted", f"c{number}".ljust(4_000), str(random.randrange(100)), partition=partition, on_delivery=written.note)
+        producer.poll(0)
+    producer.flush()
+    writer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "w", "linger.ms": 0})
+    writer.init_transactions()
+    for number in range(150):
+        writer.begin_transaction()
+        for each in range(random.randint(1, 6)):
+            value = f"t{number}/{each}"
+            writer.produce("transactional", value, partition=random.randrange(TOPICS["transactional"]), on_delivery=written.note)
+        if random.random() < 0.3:
+            writer.flush()
+            writer.abort_transaction()
+        else:
+            writer.commit_transaction()
+    return written.offsets
+
+
+def expected_place(mirrored: Seen, source_offsets: dict[bytes, int], offset: int) -> int:
+    """By a look at every record of the target's partition."""
+    places = [(source_offsets[each[2]], int(each[0])) for each in mirrored]
+    return next((target for source, target in places if source >= offset), places[-1][1] + 1)
+
+
+def test_positions_of_compacted_and_transactional_topics(tmp_path: Path) -> None:
+    random = Random(5)
+    with Broker(settings=SETTINGS) as source, Broker(settings=SETTINGS) as target:
+        # a topic with gaps of compaction, and one with markers and aborted records
+        source.create_topic("compacted", TOPICS["compacted"], COMPACTED)
+        source.create_topic("transactional", TOPICS["transactional"])
+        offsets = write(source.bootstrap_servers, random)
+
+        def seen(bootstrap: str, prefix: str = "") -> dict[TopicPartition, Seen]:
+            return {
+                TopicPartition(topic, number): records
+                for topic, count in TOPICS.items()
+                for number, records in committed_end(bootstrap, f"{prefix}{topic}", range(count)).items()
+            }
+
+        wait_for(lambda: sum(map(len, seen(source.bootstrap_servers).values())) < 0.8 * len(offsets), "nothing is compacted")
+        text = FILE.format(source=source.bootstrap_servers, target=target.bootstrap_servers)
+        plan = parse_plan(text, "mirror.toml")
+        file = tmp_path / "mirror.toml"
+        file.write_text(text)
+        with MirrorThread([text]):
+            newest = {where: records[-1][2] for where, records in seen(source.bootstrap_servers).items()}
+
+            def is_mirrored() -> bool:
+                there = seen(target.bootstrap_servers, "east.")
+                return all(there[where] and there[where][-1][2] == value for where, value in newest.items())
+
+            wait_for(lambda: "east.transactional" in target.topics() and is_mirrored(), "not everything is mirrored")
+        mirrored = seen(target.bootstrap_servers, "east.")
+
+        # any position, between records and on them, at the start and at the end
+        ends = {where: max(offsets[each[2]] for each in records) + 1 for where, records in mirrored.items()}
+        rounds = [{where: random.randint(0, end) for where, end in ends.items()} for _ in range(POSITIONS // len(ends))]
+
+        async def translated(operator: Operator) -> list[list[Translated]]:
+            sources = operator.sources
+            return await asyncio.gather(*(translate(plan, plan.selection, operator.target, sources, {"east": each}) for each in rounds))
+
+        for wanted, found in zip(rounds, operate(plan, "", 60, translated), strict=True):
+            assert {each.target: each.offset for each in found} == {
+                TopicPartition(f"east.{where.topic}", where.partition): expected_place(mirrored[where], offsets, offset)
+                for where, offset in wanted.items()
+            }
+
+        # the same by a group's committed offsets: shown, and committed in the target
+        settings = {"bootstrap.servers": source.bootstrap_servers, "group.id": "billing"}
+        consumer = Consumer(settings)
+        beyond = ends[TopicPartition("compacted", 0)] + 100
+        committed = {where: offset for where, offset in rounds[0].items() if where.topic == "transactional"}
+        consumer.commit(
+            offsets=[Where(*where, offset) for where, offset in committed.items()] + [Where("compacted", 0, beyond)], asynchronous=False
+        )
+        consumer.close()
+        found = group_offsets(plan, "billing")
+        (untranslated,) = [each for each in found if each.offset is None]
+        assert untranslated.target == TopicPartition("east.compacted", 0)
+        assert f"not up to {beyond} yet" in untranslated.reason
+        shown = Console(target.bootstrap_servers)("mirror", "offsets", str(file), "--group", "billing", "--apply", "--json")
+        assert shown.code == 8, shown
+        assert [(each["topic"], each["partition"], each["offset"]) for each in shown.json["offsets"]] == [
+            (*each.target, each.offset) for each in found
+        ]
+        reader = Consumer(settings | {"bootstrap.servers": target.bootstrap_servers})
+        wheres = [Where(*each.target) for each in found if each.offset is not None]
+        assert [each.offset for each in reader.committed(wheres)] == [each.offset for each in found if each.offset is not None]
+        reader.close()
