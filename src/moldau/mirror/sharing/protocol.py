@@ -36,6 +36,11 @@ class MirrorSharing:
         self._seen[source] = frozenset(shares)
 
     @property
+    def has_assigned(self) -> bool:
+        """Whether it has assigned in this generation."""
+        return self._assigned_from is not None
+
+    @property
     def is_outdated(self) -> bool:
         """Whether the sources have other partitions than it has assigned in this generation, or it has not assigned any."""
         return self._assigned_from != self._seen

@@ -274,6 +274,8 @@ class SharedWork:
     # When it rejoins by itself
 
     def _is_better_rejoined(self) -> bool:
+        if self._membership.is_leader and not self._sharing.has_assigned:
+            return True  # a static leader that came back: its predecessor may have assigned other partitions (KIP-814)
         now = asyncio.get_running_loop().time()
         if now - self._joined_at < REJOIN_INTERVAL_S:
             return False
