@@ -163,8 +163,8 @@ def send(bootstrap: str, topic: str, messages: int) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0})
     begun, filling = time.monotonic(), b"x" * (SIZE - _TIME.size)
     for number in range(messages):
-        while time.monotonic() < begun + number / PACE:
-            producer.poll(0.0002)
+        producer.poll(0)
+        time.sleep(max(begun + number / PACE - time.monotonic(), 0.0))
         producer.produce(topic, _TIME.pack(time.monotonic_ns()) + filling, partition=number % PARTITIONS)
     producer.flush(60)
 
