@@ -12,6 +12,8 @@ SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 """The leader does not have the session, or not at this epoch."""
+LARGE_BYTES = 256 * 1024
+"""Records of an answer from which on the next Fetch is sent before they are applied."""
 
 
 def wanted_topics(fetch: SendFetch, partition_bytes: int) -> list[FetchTopic]:
@@ -34,12 +36,12 @@ def forgotten_topics(fetch: SendFetch) -> list[ForgottenTopic]:
     return list(forgotten.values())
 
 
-def filled_partitions(response: Any, *, least_bytes: int = 0) -> tuple[tuple[bytes, int], ...]:
-    """The partitions with records, for `ResponseArrived`; none of an answer with fewer bytes of them."""
+def filled_partitions(response: Any) -> tuple[tuple[bytes, int], ...]:
+    """The partitions with records, for `ResponseArrived`; none of an answer with fewer bytes of them than `LARGE_BYTES`."""
     filled, size = [], 0
     for topic in response.responses:
         for each in topic.partitions:
             if each.records:
                 filled.append((topic.topic_id, each.partition_index))
                 size += len(each.records)
-    return tuple(filled) if size >= least_bytes else ()
+    return tuple(filled) if size >= LARGE_BYTES else ()

@@ -35,7 +35,7 @@ class ClientConnection:
         self.address = address
         self.opened: asyncio.Future[ClientConnection] = loop.create_future()
         self._loop = loop
-        self._rpc = Rpc(client_id, frame_bytes_max, IN_FLIGHT_MAX)
+        self._rpc = Rpc(client_id, frame_bytes_max, IN_FLIGHT_MAX, reads_ahead=True)
         self._transport: Transport | None = None
         self._waiting: deque[tuple[asyncio.Future[Any], asyncio.TimerHandle]] = deque()
         self._is_closed = False
@@ -105,20 +105,21 @@ class ClientConnection:
         return self._rpc.get_buffer()
 
     def buffer_updated(self, count: int) -> None:
-        """Bytes of a response, perhaps the last."""
+        """Bytes of responses, perhaps the last of one or several."""
         if self._is_closed:
             return
         try:
             answered = self._rpc.buffer_updated(count)
+            while answered is not None:
+                future, timer = self._waiting.popleft()
+                timer.cancel()
+                if not future.done():
+                    future.set_result(answered.response)
+                answered = self._rpc.next_response()
         except (ProtocolError, PeerError) as error:
             self.abort(error)
             return
-        if answered is not None:
-            future, timer = self._waiting.popleft()
-            timer.cancel()
-            if not future.done():
-                future.set_result(answered.response)
-        elif not self.opened.done() and self._rpc.oldest is None:
+        if not self.opened.done() and self._rpc.oldest is None:
             if self._rpc.is_open:
                 self.opened.set_result(self)
             else:

@@ -64,8 +64,6 @@ LOOKUP_VERSIONS = VersionRange(4, 4)
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 20
 _NOTHING = memoryview(b"")
-LARGE_BYTES = 256 * 1024
-"""Records of an answer from which on the next Fetch is sent before they are appended."""
 SHORT_MAX = 4
 """Partitions of an answer that is applied in one go, if it is not large."""
 
@@ -305,7 +303,7 @@ class SourceFetcher:
             is_lost = response is not None and response.error_code in SESSION_ERRORS
             self.step(SessionLost(number) if is_lost else RequestFailed(number))
         elif not self._is_closed:
-            filled = filled_partitions(response, least_bytes=LARGE_BYTES)
+            filled = filled_partitions(response)
             self.step(ResponseArrived(number, response.session_id, filled))
 
             def ended(is_applied: bool) -> None:
