@@ -81,6 +81,7 @@ class Owner(Protocol):
     brokers: "Brokers"
     clock: "Clock"
     taker: Taker
+    may_fetch: asyncio.Event
     committed: bool
     verifies: bool
     limits: Limits
@@ -176,6 +177,7 @@ class LeaderReader:
 
     async def _fetch(self, fetch: SendFetch) -> None:
         limits = self._owner.limits
+        await self._owner.may_fetch.wait()
         message = FetchRequest(
             max_wait_ms=WAIT_MS if fetch.waits else 0,
             min_bytes=1,

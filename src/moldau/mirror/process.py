@@ -80,7 +80,9 @@ class MirrorProcess:
         limits = Limits(min(plan.limits.buffer_bytes, 8 * 1024 * 1024))
         is_merge = self._merge is not None
         for name, source in self._sources.items():
-            self._readers[name] = SourceReader(name, source, clock, self.measures, committed=is_merge, verifies=is_merge, limits=limits)
+            self._readers[name] = SourceReader(
+                name, source, clock, self.measures, self._engine.may_fetch, committed=is_merge, verifies=is_merge, limits=limits
+            )
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
     async def run(self) -> None:

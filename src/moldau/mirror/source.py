@@ -45,16 +45,27 @@ _REASONS_LOGGED_MAX = 100
 class SourceReader:
     """See the module.
 
-    `committed`: fetch up to the last stable offset. `verifies`: look at checksums, for a mirror that makes new ones.
+    `committed`: fetch up to the last stable offset. `verifies`: look at checksums, for a mirror that makes new ones. `may_fetch`: the next
+    Fetch waits for it.
     """
 
     def __init__(
-        self, name: str, brokers: "Brokers", clock: "Clock", taker: Taker, *, committed: bool, verifies: bool, limits: Limits = LIMITS
+        self,
+        name: str,
+        brokers: "Brokers",
+        clock: "Clock",
+        taker: Taker,
+        may_fetch: asyncio.Event,
+        *,
+        committed: bool,
+        verifies: bool,
+        limits: Limits = LIMITS,
     ) -> None:
         self.name = name
         self.brokers = brokers
         self.clock = clock
         self.taker = taker
+        self.may_fetch = may_fetch
         self.committed = committed
         self.verifies = verifies
         self.limits = limits

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.mirror.fetched import Batch
-from moldau.mirror.merge.outgoing import Outgoing, Run, by_record, next_sequence, passes_whole, whole
+from moldau.mirror.merge.outgoing import JOINED_BYTES, JOINED_RECORDS, Outgoing, Run, by_record, joined, next_sequence, passes_whole, whole
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.builder import encode_batch
@@ -96,3 +96,50 @@ def test_after_the_largest_sequence_comes_zero() -> None:
     assert next_sequence(2**31 - 2, 1) == 2**31 - 1
     assert next_sequence(2**31 - 1, 1) == 0
     assert next_sequence(2**31 - 1, 3) == 2
+
+
+def test_small_batches_of_one_target_that_follow_each_other_are_joined_and_keep_their_records_and_runs() -> None:
+    # three small batches with a gap before the last, and one for another partition
+    batches = [whole(batch(70), TARGET), whole(batch(71, 72), TARGET), whole(batch(80), TARGET), whole(batch(90), OTHER)]
+    one, other = joined(batches, apart=())
+
+    # the first three are one, with all that their records had
+    assert (one.target, one.count, contents(one)) == (TARGET, 4, expected(70, 71, 72, 80))
+    assert one.runs == [Run(70, 3), Run(80, 1)]
+    assert other is batches[3]
+
+    # the target's broker takes it as produced
+    one.stamp(1_234, 5, 17)
+    header = check_batch(one.data)
+    assert (header.producer_id, header.base_sequence, header.last_offset_delta, header.max_timestamp) == (1_234, 17, 3, 1_080)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "apart"),
+    [
+        pytest.param(whole(batch(70), TARGET), whole(batch(71), OTHER), (), id="another target"),
+        pytest.param(whole(batch(70), TARGET, ("paris",)), whole(batch(71), TARGET), (), id="another chain of clusters"),
+        pytest.param(whole(batch(70), TARGET), whole(batch(71, compression=Compression.GZIP), TARGET), (), id="compressed"),
+        pytest.param(whole(batch(70), TARGET), whole(batch(*range(71, 71 + JOINED_RECORDS + 1)), TARGET), (), id="many records"),
+        pytest.param(
+            whole(batch(70), TARGET), whole(batch(71), TARGET), (TARGET,), id="the target has refused a joined batch for its size"
+        ),
+    ],
+)
+def test_batches_that_are_not_joined_pass_as_they_are(first: Outgoing, second: Outgoing, apart: tuple[TopicPartition, ...]) -> None:
+    assert joined([first, second], apart) == [first, second]
+
+
+def test_joined_batches_stay_below_their_bound() -> None:
+    batches = [whole(batch(each), TARGET) for each in range(1_000)]
+    found = joined(batches, apart=())
+    assert 1 < len(found) < 20
+    assert all(len(each.data) <= JOINED_BYTES for each in found)
+    assert [record for each in found for record in contents(each)] == expected(*range(1_000))
+
+
+def test_batches_that_cannot_be_read_pass_as_they_are() -> None:
+    damaged = whole(batch(70), TARGET)
+    damaged.data[61:] = bytes(len(damaged.data) - 61)
+    batches = [damaged, whole(batch(71), TARGET)]
+    assert joined(batches, apart=()) == batches

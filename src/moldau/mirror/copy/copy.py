@@ -89,6 +89,9 @@ class Copy:
         self._parts: dict[SourcePartition, _Part] = {}
         self._held: dict[SourcePartition, None] = {}
         self._size = 0
+        self.may_fetch = asyncio.Event()
+        """Always."""
+        self.may_fetch.set()
         self._beginning: dict[SourcePartition, asyncio.Task[None]] = {}
         self.retries = Retries(clock)
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)

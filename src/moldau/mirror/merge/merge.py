@@ -14,12 +14,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from moldau.client.fetched_batches import VisibleBatches
-from moldau.client.partition_requests import AbortedRecords
 from moldau.mirror.fetched import Fetched
 from moldau.mirror.merge.announcements import Announcer
-from moldau.mirror.merge.origins import LostOriginError, Origins
-from moldau.mirror.merge.outgoing import Outgoing, by_record, passes_whole, whole
+from moldau.mirror.merge.origins import Origins
+from moldau.mirror.merge.outgoing import joined
+from moldau.mirror.merge.portion import Portion, portion_of
 from moldau.mirror.merge.positions import POSITIONS, Key, Stored, positions_batch
 from moldau.mirror.merge.route import Route
 from moldau.mirror.merge.runs import offsets_batch
@@ -28,11 +27,12 @@ from moldau.mirror.merge.writer import PartitionRefusedError, Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.source import SourceReader
-from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError
+from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
+    from moldau.model.identity import TopicPartition
     from moldau.ports.clock import Clock
     from moldau.wire.brokers import Brokers
     from moldau.wire.group import GroupMetadata
@@ -43,6 +43,10 @@ ROOM_BYTES = 16 * 1024 * 1024
 """Of what is fetched and not written: beyond it nothing more is asked for."""
 TRANSACTION_BYTES = 8 * 1024 * 1024
 """Of a transaction, from which on it takes no more of what is here."""
+SMALL_BYTES = 64 * 1024
+"""Of a transaction, below which nothing is fetched before its last step: each record that comes meanwhile would be an answer of its own,
+and all of them wait for the next transaction anyway.
+"""
 TRANSACTION_TIMEOUT_S = 10.0
 BACK_OFF_FIRST_S, BACK_OFF_MAX_S = 0.1, 5.0
 _NO_MEMBER = (
@@ -102,26 +106,6 @@ class _Part:
         """After the last transaction that was committed."""
 
 
-class _Portion:
-    """What a transaction has of a partition."""
-
-    __slots__ = ("batches", "fault", "part", "position", "why")
-
-    def __init__(self, part: _Part) -> None:
-        self.part = part
-        self.batches: list[Outgoing] = []
-        self.position = part.written
-        """After them."""
-        self.why = Halt.POISONED
-        self.fault = ""
-        """Why what comes next cannot be mirrored."""
-
-    @property
-    def clusters(self) -> set[str]:
-        """Where its records have been."""
-        return {self.part.given.key.cluster}.union(*(each.origins for each in self.batches)) if self.batches else set()
-
-
 async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
     """Both at the same time. The first error; the other one is cancelled then, and has ended."""
     tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
@@ -167,9 +151,14 @@ class Merge:
         self._held: dict[SourcePartition, None] = {}
         """Partitions that are not fetched for want of room."""
         self._size = 0
+        self.may_fetch = asyncio.Event()
+        """Not while a small transaction is written."""
+        self.may_fetch.set()
         self._work = asyncio.Event()
         self._idle = asyncio.Lock()
         """Held by a transaction, and by whatever changes which partitions there are."""
+        self._apart: set[TopicPartition] = set()
+        """Of the target: they have refused a batch for its size, and get none any more that was joined here."""
         self._is_sound = False
         """Whether the producer may begin a transaction."""
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
@@ -258,13 +247,18 @@ class Merge:
             except Exception:
                 self.retries.failed(_TRANSACTION, "a bug, of which the log has more")
                 _LOG.exception("transaction failed because of a bug: transactional_id=%s", self._writer.transactional_id)
+            finally:
+                self.may_fetch.set()
             self._is_sound = False
             self._work.set()
             await asyncio.sleep(min(BACK_OFF_FIRST_S * 2**failures, BACK_OFF_MAX_S))
             failures = min(failures + 1, 10)
 
     def _failed(self, error: PeerError | WorldError | PartitionRefusedError) -> None:
-        if isinstance(error, PartitionRefusedError):
+        if isinstance(error, PartitionRefusedError) and error.code is ErrorCode.MESSAGE_TOO_LARGE and error.target not in self._apart:
+            self._apart.add(error.target)
+            self.retries.failed(_TRANSACTION, error)
+        elif isinstance(error, PartitionRefusedError):
             for partition in list(self._parts):
                 if self._route.may_go(partition, error.target):
                     self._stop(partition, Halt.REFUSED, str(error))
@@ -280,19 +274,23 @@ class Merge:
         taken = self._taken()
         if not taken:
             return
-        portions = [self._portion(part, fetched) for part, fetched in taken.items()]
+        if sum(len(each.fetched.records) for fetched in taken.values() for each in fetched) < SMALL_BYTES:
+            self.may_fetch.clear()
+        portions = {part: self._portion(part, fetched) for part, fetched in taken.items()}
         now_ms = self._clock.time_ms()
-        await self._announcer.announce(self._writer.producer_id, set().union(*(each.clusters for each in portions)))
-        positions = positions_batch(((each.part.given.key, self._stored(each)) for each in portions), now_ms)
-        await self._writer.write([*(batch for each in portions for batch in each.batches), positions])
-        runs = [(each.part.given.key, each.batches) for each in portions if each.batches]
+        clusters = {part.given.key.cluster for part, each in portions.items() if each.batches}
+        await self._announcer.announce(self._writer.producer_id, clusters.union(*(each.origins for each in portions.values())))
+        positions = positions_batch(((part.given.key, self._stored(part, each)) for part, each in portions.items()), now_ms)
+        await self._writer.write([*(batch for each in portions.values() for batch in each.batches), positions])
+        runs = [(part.given.key, each.batches) for part, each in portions.items() if each.batches]
         fence = self._writer.fence(self._member.metadata, POSITIONS, self.transactions)
         await (both(fence, self._writer.write([offsets_batch(runs, now_ms)])) if runs else fence)
+        self.may_fetch.set()
         await self._writer.commit()
         self.transactions += 1
-        for each in portions:
-            partition = each.part.partition
-            each.part.written = each.position
+        for part, each in portions.items():
+            partition = part.partition
+            part.written = each.position
             self._origins[partition.source].passed(partition.topic_partition, each.position.offset)
             if each.fault:
                 self._stop(partition, each.why, each.fault)
@@ -334,41 +332,21 @@ class Merge:
             self._work.clear()
         return {part: mine for part, mine in taken.items() if mine}
 
-    def _portion(self, part: _Part, taken: Iterable[_Waiting]) -> _Portion:
-        """What the target gets: what readers of committed records see and has not been there before, up to the first batch that cannot be
-        read.
-        """
-        partition, target_id = part.partition, part.given.target_id
-        origins = self._origins[partition.source]
-        target, found = self._route.whole(partition), _Portion(part)
-        for position, fetched, _ in taken:
-            visible = VisibleBatches(AbortedRecords(each.producer_id, each.first_offset) for each in fetched.aborted)
-            for batch in fetched.batches:
-                header = batch[0]
-                try:
-                    chain = origins.chain(partition.topic_partition, header) if visible.shows(*batch) else None
-                    if chain is None:
-                        reached("mirror: a batch is not for readers of committed records")
-                    elif target_id in chain:
-                        pass  # it was there before
-                    elif target is not None and passes_whole(header, position.offset):
-                        found.batches.append(whole(batch, target, chain))
-                    else:
-                        reached("mirror: a batch was taken record by record")
-                        found.batches += by_record(
-                            batch, position.offset, lambda record: target or self._route.of(partition, record), chain
-                        )
-                except (CorruptBatchError, PeerError) as error:
-                    found.fault = f"the batch at offset {header.base_offset} cannot be read: {error}"
-                    return found
-                except LostOriginError as error:
-                    found.why, found.fault = Halt.ORIGIN_LOST, str(error)
-                    return found
-                found.position = Position(header.last_offset + 1, header.partition_leader_epoch)
-        return found
+    def _portion(self, part: _Part, taken: Iterable[_Waiting]) -> Portion:
+        partition = part.partition
+        portion = portion_of(
+            partition,
+            part.given.target_id,
+            ((position, fetched) for position, fetched, _ in taken),
+            self._origins[partition.source],
+            self._route,
+            part.written,
+        )
+        portion.batches = joined(portion.batches, self._apart)
+        return portion
 
-    def _stored(self, portion: _Portion) -> Stored:
-        partition = portion.part.partition
+    def _stored(self, part: _Part, portion: Portion) -> Stored:
+        partition = part.partition
         runs_from = self._origins[partition.source].read_from(partition.topic_partition, portion.position.offset)
         return Stored(portion.position, partition.topic, self._instance, runs_from)
 

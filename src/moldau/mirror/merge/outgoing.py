@@ -1,9 +1,10 @@
 """What the target gets of a source's batch: the batch as it is where that is possible, else its records one by one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
 from moldau.mirror.fetched import Batch
+from moldau.model.errors import CorruptBatchError, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.builder import RecordBatchBuilder
@@ -21,6 +22,10 @@ from moldau.protocol.records.record import Record
 
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 """Of a batch whose records are taken one by one."""
+JOINED_RECORDS, JOINED_BYTES = 8, 16 * 1024
+"""A batch with so few records costs less joined to another than as a batch of its own, here and in the target; and how large they become
+together.
+"""
 _MODULUS = 1 << 31
 
 
@@ -87,6 +92,53 @@ def whole(batch: Batch, target: TopicPartition, origins: tuple[str, ...] = ()) -
     return Outgoing(target, data, header, [Run(header.base_offset, header.record_count)], origins)
 
 
+def joined(batches: Sequence[Outgoing], apart: Container[TopicPartition]) -> list[Outgoing]:
+    """The same records with small batches of one target and one chain put together, as long as they are next to each other; those for the
+    partitions in `apart` stay as they are. Batches that cannot be read stay, too: the target finds that.
+    """
+    found: list[Outgoing] = []
+    run: list[Outgoing] = []
+    size = 0
+    for each in batches:
+        is_small = len(each.data) <= JOINED_BYTES and each.count <= JOINED_RECORDS and not each.header.compression
+        if run and not (is_small and size + len(each.data) <= JOINED_BYTES and _are_alike(run[0], each)):
+            found += _one(run)
+            run, size = [], 0
+        if is_small and each.target not in apart:
+            run.append(each)
+            size += len(each.data)
+        else:
+            found.append(each)
+    return found + _one(run)
+
+
+def _are_alike(one: Outgoing, other: Outgoing) -> bool:
+    return one.target == other.target and one.origins == other.origins
+
+
+def _one(batches: list[Outgoing]) -> list[Outgoing]:
+    if len(batches) < 2:
+        return batches
+    builder, runs = RecordBatchBuilder(), list[Run]()
+    try:
+        for each in batches:
+            for record in iterate(each.data, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX):
+                builder.append(record.timestamp, record.key, record.value, record.headers)
+            for run in each.runs:
+                _add(runs, run)
+    except (CorruptBatchError, PeerError):
+        return batches
+    built = memoryview(bytearray(builder.build()))
+    return [Outgoing(batches[0].target, built, peek_header(built), runs, batches[0].origins)]
+
+
+def _add(runs: list[Run], run: Run) -> None:
+    if runs and runs[-1].first + runs[-1].records == run.first:
+        runs[-1] = Run(runs[-1].first, runs[-1].records + run.records)
+    else:
+        runs.append(run)
+
+
 def by_record(
     batch: Batch, position: int, target_of: Callable[[Record], TopicPartition], origins: tuple[str, ...] = ()
 ) -> Iterable[Outgoing]:
@@ -102,10 +154,7 @@ def by_record(
             found = builders[target] = RecordBatchBuilder(compression=Compression(header.compression)), []
         builder, runs = found
         builder.append(record.timestamp, record.key, record.value, record.headers)
-        if runs and runs[-1].first + runs[-1].records == record.offset:
-            runs[-1] = Run(runs[-1].first, runs[-1].records + 1)
-        else:
-            runs.append(Run(record.offset, 1))
+        _add(runs, Run(record.offset, 1))
     for target, (builder, runs) in builders.items():
         built = memoryview(bytearray(builder.build()))
         yield Outgoing(target, built, peek_header(built), runs, origins)

@@ -86,7 +86,9 @@ class MirrorMember:
         route = Route(Partitioning.SAME, lambda partition: partition.topic, plan.topics.__getitem__)
         readers: dict[str, SourceReader] = {}
         self.merge = Merge(MIRROR, plan.instance, target, transactional_id, clock, _Member(self.membership), route, readers, halted)
-        self._reader = SourceReader(SOURCE, source, clock, self.merge, committed=True, verifies=True, limits=plan.limits)
+        self._reader = SourceReader(
+            SOURCE, source, clock, self.merge, self.merge.may_fetch, committed=True, verifies=True, limits=plan.limits
+        )
         readers[SOURCE] = self._reader
         self._missing = dict(plan.topics)
 
