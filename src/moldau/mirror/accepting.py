@@ -54,7 +54,9 @@ async def accept(operator: Operator, topic: str, partition: int | None) -> list[
     for source in {row.source for row in mine}:
         if isinstance(found := catalogs[source], str):
             raise NotAcceptedError(found)
-    decider = _Copies(operator) if operator.plan.mode is Mode.COPY else _Merges(operator, board, await read_positions(operator.target))
+    decider: _Copies | _Merges = _Copies(operator)
+    if operator.plan.mode is Mode.MERGE:
+        decider = _Merges(operator, board, await operator.of_target(read_positions(operator.target)))
     decisions = [each for row in mine if isinstance(found := catalogs[row.source], Catalog) for each in await decider.decide(row, found)]
     positions = [record for each in decisions for record in each.positions]
     if positions:
@@ -94,7 +96,7 @@ class _Merges:
 
     async def _made_again(self, row: Row, number: int, topic_id: bytes, cluster_id: str, mine: dict[Key, Stored]) -> _Decision:
         """The topic is another one: from its beginning."""
-        start = await list_offset(self._operator.sources[row.source], TopicPartition(row.topic, number), EARLIEST)
+        start = await _offset(self._operator, row.source, TopicPartition(row.topic, number), EARLIEST)
         earlier = {key: stored for key, stored in mine.items() if key.topic_id != topic_id and key.partition == number}
         ended = ", ".join(f"offset {stored.position.offset}" for stored in earlier.values())
         after = f"; of the earlier topic everything from {ended} on is skipped" if ended else ""
@@ -106,19 +108,21 @@ class _Merges:
 
     async def _moved(self, row: Row, number: int, cluster_id: str, mine: dict[Key, Stored]) -> _Decision:
         """The same topic, and its log begins later or ends earlier than the position."""
-        brokers, partition = self._operator.sources[row.source], TopicPartition(row.topic, number)
+        operator, source, partition = self._operator, row.source, TopicPartition(row.topic, number)
         key = Key(self._mirror, cluster_id, row.topic_id, number)
         stored = mine.get(key)
         if stored is None:
             raise NotAcceptedError(f"{partition} of {row.source} has no position in the target: it begins as the file says")
         offset, epoch = stored.position
-        start = await list_offset(brokers, partition, EARLIEST)
+        start = await _offset(operator, source, partition, EARLIEST)
         if start > offset:
             text = f"continues at offset {start}; offsets {offset} to {start - 1} are skipped"
             to = Position(start)
         else:
-            end = await list_offset(brokers, partition, LATEST)
-            of_epoch = await epoch_end(brokers, partition, epoch) if epoch >= 0 else -1
+            end = await _offset(operator, source, partition, LATEST)
+            of_epoch = -1
+            if epoch >= 0:
+                of_epoch = await operator.of_source(source, epoch_end(operator.sources[source], partition, epoch))
             to = Position(min(offset, end, of_epoch if of_epoch >= 0 else end))
             kept = f"; of offsets {to.offset} to {offset - 1} the target keeps what the source does not have any more"
             text = f"continues at offset {to.offset}{kept if to.offset < offset else ''}"
@@ -140,12 +144,16 @@ class _Copies:
         if row.state is not State.OUT_OF_RETENTION or row.number == WHOLE_TOPIC:
             raise NotAcceptedError(f"{row.name} of {row.source}: {row.state.value}: {_COPY_ADVICE.format(topic=row.topic)}")
         partition = TopicPartition(row.topic, row.number)
-        start = await list_offset(self._operator.sources[row.source], partition, EARLIEST)
-        end = await list_offset(self._operator.target, partition, LATEST)
+        start = await _offset(self._operator, row.source, partition, EARLIEST)
+        end = await self._operator.of_target(list_offset(self._operator.target, partition, LATEST))
         skipped = f"; offsets {end} to {start - 1} are skipped, and missing in the target" if start > end else ""
         text = f"{partition} of {row.source}: continues at offset {max(start, end)}{skipped}"
         accepted = Accepted(row.source, row.topic, row.number, row.topic_id, start, self._operator.by, self._operator.now_ms)
         return [_Decision(text, accepted, [])]
+
+
+async def _offset(operator: Operator, source: str, partition: TopicPartition, time: int) -> int:
+    return await operator.of_source(source, list_offset(operator.sources[source], partition, time))
 
 
 _COPY_ADVICE = (

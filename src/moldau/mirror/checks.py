@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from moldau.mirror import loops
 from moldau.mirror.catalog import Catalog
 from moldau.mirror.flows import PlannedMirror
-from moldau.mirror.inventory import MIRROR_SOURCE
+from moldau.mirror.inventory import MIRROR_SOURCE, source_text
 from moldau.mirror.loops import Severity
 from moldau.mirror.naming import SourceTopic, TargetNameError
 from moldau.mirror.operator import Operator
@@ -65,7 +65,12 @@ async def check_file(operator: Operator, file: str) -> Checked:
     if isinstance(target, str):
         found.append(Found(Severity.ERROR, file, f"the target cannot be read: {target}"))
     known = {name: catalog for name, catalog in sources.items() if isinstance(catalog, Catalog)}
-    selection = plan.selection if isinstance(target, str) else (await operator.board()).selection(plan.selection)
+    selection = plan.selection
+    if isinstance(target, Catalog):
+        try:
+            selection = (await operator.board()).selection(selection)
+        except (PeerError, WorldError) as error:
+            found.append(Found(Severity.ERROR, file, f"the orders in the target cannot be read: {error}"))
     found += (Found(Severity.WARNING, file, text) for text in _unmatched(plan.topics.include, known))
     for name, catalog in known.items():
         topics = selection.of(catalog.topics)
@@ -114,17 +119,15 @@ async def _places(operator: Operator, source: str, catalog: Catalog, target: Cat
             found.append(Found(Severity.ERROR, "", str(error)))
             continue
         there = target.topics.get(name)
+        if name in target.denied:
+            found.append(Found(Severity.ERROR, "", f"topic {name} of the target: access denied"))
+            continue
         if there is None:
             missing.append(name)
             continue
         present.append(name)
         if plan.mode is Mode.COPY:
-            of = (await configs_of(operator.target, name, frozenset())).get(MIRROR_SOURCE, "")
-            wanted = f"{catalog.cluster_id} {seen.topic_id.hex()}"
-            if of != wanted:
-                found.append(
-                    Found(Severity.ERROR, "", f"topic {name} of the target is no copy of it: {MIRROR_SOURCE} is {of!r}, not {wanted!r}")
-                )
+            found += await _copied(operator, name, source_text(catalog.cluster_id, seen.topic_id))
         if there.partitions < seen.partitions and plan.partitioning is Partitioning.SAME:
             text = f"topic {name} has {there.partitions} partitions in the target, and {seen.partitions} in {source}"
             if plan.sync.growth:
@@ -135,6 +138,17 @@ async def _places(operator: Operator, source: str, catalog: Catalog, target: Cat
         found.append(Found(Severity.NOTICE, "", f"the target lacks {_listed(missing)} of source {source}, which the mirror will create"))
     found += await _rights(operator, operator.target, "target", present, [WRITE], creates=bool(missing))
     return found
+
+
+async def _copied(operator: Operator, topic: str, wanted: str) -> list[Found]:
+    """Whether a topic of the target is a copy of this one."""
+    try:
+        of = (await operator.of_target(configs_of(operator.target, topic, frozenset()))).get(MIRROR_SOURCE, "")
+    except (PeerError, WorldError) as error:
+        return [Found(Severity.ERROR, "", f"whether topic {topic} of the target is a copy cannot be found out: {error}")]
+    if of == wanted:
+        return []
+    return [Found(Severity.ERROR, "", f"topic {topic} of the target is no copy of it: {MIRROR_SOURCE} is {of!r}, not {wanted!r}")]
 
 
 async def _rights(

@@ -123,7 +123,9 @@ class Control:
         self._since: dict[SourcePartition, tuple[State, int]] = {}
         self._started_ms = clock.time_ms()
         self._chunks = 0
-        """Records with rows that this process has in the topic."""
+        """Records with rows that this process may have in the topic."""
+        self._reported = 0
+        """Those of its last report."""
         self.retries = Retries(clock)
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
@@ -134,10 +136,12 @@ class Control:
             self._board.take(record)
         self._board.resumed.clear()
         self._board.newly_accepted.clear()
-        self._chunks = len(self._board.chunks(self._instance))
+        self._chunks = max(self._board.chunks(self._instance), default=-1) + 1
+        own = self._board.processes.get(self._instance)
+        self._reported = 0 if own is None else own.chunks
         self._inventory.selection = self._board.selection(self._plan.selection)
-        for instance in self._board.processes:
-            for row in self._board.rows(instance):
+        for process in sorted(self._board.processes.values(), key=lambda each: -each.at_ms):
+            for row in self._board.rows(process.instance):
                 if row.number != WHOLE_TOPIC or row.state in (State.DELETED, State.RECREATED):
                     self._inventory.remember(SourceTopic(row.source, row.topic), row.topic_id)
         for accepted in self._board.accepted.values():
@@ -354,7 +358,7 @@ class Control:
             self._started_ms,
             socket.gethostname(),
             os.getpid(),
-            self._chunks if ended else len(chunks),
+            self._reported if ended else len(chunks),
             self._hooks.generation(),
             self._hooks.transactions(),
             self.retry_count,
@@ -365,8 +369,10 @@ class Control:
         records: list[KeyValue] = [(process_key(mirror, instance, number), chunk) for number, chunk in enumerate(chunks)]
         if not ended:
             records += [(process_key(mirror, instance, number), None) for number in range(len(chunks), self._chunks)]
-            self._chunks = len(chunks)
+            self._chunks = max(self._chunks, len(chunks))
         await self._append([*records, (process_key(mirror, instance), process_value(process))])
+        if not ended:
+            self._chunks = self._reported = len(chunks)
         return sum(map(len, chunks))
 
     @property

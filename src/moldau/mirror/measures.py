@@ -30,6 +30,7 @@ class _Pending(NamedTuple):
 
     after: int
     newest_ms: int
+    """-1: its records have no timestamps."""
     size: int
     records: int
 
@@ -81,7 +82,8 @@ class Meter:
         self.position = position
         while self._pending and self._pending[0].after <= position:
             _, newest_ms, size, records = self._pending.popleft()
-            self.newest_ms = max(newest_ms, self.newest_ms or 0)
+            if newest_ms >= 0:
+                self.newest_ms = max(newest_ms, self.newest_ms or 0)
             self.size += size
             self.records += records
 

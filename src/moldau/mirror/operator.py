@@ -49,7 +49,7 @@ class Operator:
 
     async def target_catalog(self) -> Catalog:
         """The topics of the target. PeerError, WorldError."""
-        return await self.within(catalog.look(self.target), "target", self.target)
+        return await self.of_target(catalog.look(self.target))
 
     async def source_catalogs(self) -> dict[str, Catalog | str]:
         """The topics of the sources, or why they cannot be had, by source."""
@@ -59,19 +59,27 @@ class Operator:
         """What `_mirror_state` has of the mirror. PeerError, WorldError."""
         board = Board(self.plan.name)
         if STATE.topic in (await self.target_catalog()).topics:
-            for record in await self.within(Tail(self.target).read_to_end(), "target", self.target):
+            for record in await self.of_target(Tail(self.target).read_to_end()):
                 board.take(record)
         return board
 
     async def order(self, records: Iterable[KeyValue]) -> None:
         """Write orders. PeerError, WorldError."""
         if STATE.topic not in (await self.target_catalog()).topics:
-            await self.within(create(self.target), "target", self.target)
+            await self.of_target(create(self.target))
         await self.append(STATE, records)
 
     async def append(self, partition: "TopicPartition", records: Iterable[KeyValue]) -> None:
         """Write records to a partition of the target. PeerError, WorldError."""
-        await self.within(append(self.target, partition, records, self.now_ms), "target", self.target)
+        await self.of_target(append(self.target, partition, records, self.now_ms))
+
+    async def of_target(self, work: Awaitable[T]) -> T:
+        """Wait for an answer of the target. WorldError if there is none in time."""
+        return await self.within(work, "target", self.target)
+
+    async def of_source(self, name: str, work: Awaitable[T]) -> T:
+        """The same of a source."""
+        return await self.within(work, f"source {name}", self.sources[name])
 
     async def within(self, work: Awaitable[T], name: str, brokers: "Brokers") -> T:
         """Wait for an answer of a cluster. WorldError if there is none in time."""
@@ -82,9 +90,8 @@ class Operator:
             raise WorldError(f"{name} {servers} does not answer within {self._timeout_s:g} s", retriable=True) from error
 
     async def _source_catalog(self, name: str) -> Catalog | str:
-        brokers = self.sources[name]
         try:
-            return await self.within(catalog.look(brokers), f"source {name}", brokers)
+            return await self.of_source(name, catalog.look(self.sources[name]))
         except (PeerError, WorldError) as error:
             return str(error)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.mirror import target_topics
 from moldau.mirror.reading import list_offset, read_next
-from moldau.model.errors import ErrorCode, PeerError, known_error
+from moldau.model.errors import ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -83,9 +83,14 @@ class Tail:
         return found
 
     async def read_to_end(self) -> "list[Record]":
-        """All records up to where the topic ends now. PeerError, WorldError."""
-        end = await list_offset(self._brokers, STATE, LATEST)
-        found = await self.read(0)
-        while self._position is not None and self._position < end:
-            found += await self.read(0)
+        """All records up to where the topic ends now. PeerError, WorldError: the next read has what was read until then."""
+        before = self._position
+        try:
+            end = await list_offset(self._brokers, STATE, LATEST)
+            found = await self.read(0)
+            while self._position is not None and self._position < end:
+                found += await self.read(0)
+        except (PeerError, WorldError):
+            self._position = before
+            raise
         return found

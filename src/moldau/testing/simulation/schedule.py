@@ -126,6 +126,10 @@ class Schedule:
 
         self.observer = observer if before is None else both
 
+    def next_due(self) -> float:
+        """Before this time nothing happens that is planned now; infinite if nothing is."""
+        return self.now if self._ready else self._later[0][0] if self._later else inf
+
     def step(self, until: float = inf) -> bool:
         """Run one event, if one is due now; else go to the time of the next. False, with nothing done, if there is none up to `until`.
 
@@ -225,6 +229,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Seconds of virtual time."""
         return self._schedule.now
+
+    def next_due(self) -> float:
+        """Before this time nothing happens, in the schedule or on the loop; infinite if nothing is planned."""
+        if self._ready:  # type: ignore[attr-defined]
+            return self._schedule.now
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        return min(self._schedule.next_due(), timers[0].when() if timers else inf)
 
     def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
         """Call in the next turn."""

@@ -7,6 +7,7 @@ coordination tree and a history of its own.
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine
+from math import ceil
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +29,7 @@ DIRECTORIES = ("/data", "/more")
 BROKER = "broker"
 """The name of the host of a broker that is alone."""
 POLL_S = 0.001
-"""How often `Simulation.until` looks."""
+"""How often `Simulation.until` looks, while anything happens."""
 CLOSE_S = 60.0
 """How much virtual time coroutines have to end when they are cancelled at the end of a run."""
 
@@ -183,7 +184,8 @@ class Simulation:
         while not predicate():
             if self.schedule.now > deadline:
                 raise TimeoutError("what is waited for has not come")
-            await asyncio.sleep(POLL_S)
+            quiet_s = min(self.loop.next_due(), deadline) - self.schedule.now
+            await asyncio.sleep(POLL_S * max(ceil(quiet_s / POLL_S), 1))
 
     def close(self) -> None:
         """Free what the run has taken."""

@@ -1,11 +1,18 @@
-"""What the coordination tree says of the cluster, looked at from outside."""
+"""What the coordination tree says of the cluster, looked at from outside: often, so that no node is decoded twice."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from moldau.cluster import znodes
 from moldau.cluster.znodes import PartitionState, decode_incarnations, decode_state, decode_topic
 from moldau.testing.simulation.tree import SimulatedTree
+
+NODES_KEPT = 1_000
+"""A run has some dozen at a time."""
+
+_topic = lru_cache(NODES_KEPT)(decode_topic)
+_state = lru_cache(NODES_KEPT)(decode_state)
 
 
 class PartitionInTree(NamedTuple):
@@ -28,11 +35,11 @@ def partitions_in(tree: SimulatedTree) -> Iterator[PartitionInTree]:
         found = tree.get(path := znodes.topic(name))
         if found is None or name in leaving:
             continue
-        node = decode_topic(path, found.data)
+        node = _topic(path, found.data)
         for index, replicas in enumerate(node.replicas):
             state = tree.get(path := znodes.partition_state(name, index))
             is_moving = index in node.adding or index in node.removing
-            decoded = None if state is None else decode_state(path, state.data)
+            decoded = None if state is None else _state(path, state.data)
             yield PartitionInTree(name, node.topic_id or b"", index, replicas, decoded, is_moving)
 
 
