@@ -104,12 +104,14 @@ class MirrorJudge:
             yield f"{process.name} does not have the partitions"
             return
         written = {partition.topic_partition: position.offset for partition, position in member.merge.written().items()}
-        given = {partition.topic_partition for partition in member.given}
+        given = {partition.topic_partition: partition.topic_id for partition in member.given}
         halted = {partition.topic_partition for partition in process.halts}
         for partition in self._partitions:
             end = self._bounds[partition].end
             if partition not in given:
                 yield f"{process.name} does not know {partition}"
+            elif partition not in halted and given[partition] != self._ids[partition.topic]:
+                yield f"{process.name} has not noticed that {partition} is of another topic now"
             elif partition not in halted and written.get(partition, -1) < end:
                 yield f"{process.name} has written {partition} up to {written.get(partition)} of {end}"
 
