@@ -75,10 +75,13 @@ class Subject:
         self.target = clusters.target.connect()
         self.inventory = Inventory(plan, self.target, {"east": clusters.source.brokers}, clusters.clock)
         self.measures = Measures(self.engine, clusters.clock, committed=True)
-        self.reader = SourceReader("east", clusters.source.connect(), clusters.clock, self.measures, committed=True, verifies=True)
+        self.may_fetch = asyncio.Event()
+        self.may_fetch.set()
+        source, clock = clusters.source.connect(), clusters.clock
+        self.reader = SourceReader("east", source, clock, self.measures, self.may_fetch, committed=True, verifies=True)
         self.looks = 0
         hooks = Hooks(self.engine.give, self.look, lambda: 7, lambda: 42, lambda: "")
-        readers, clock = {"east": self.reader}, clusters.clock
+        readers = {"east": self.reader}
         self.control = Control(plan, instance, self.target, self.inventory, readers, self.engine, self.measures, clock, hooks)
 
     def look(self) -> None:
