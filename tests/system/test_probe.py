@@ -57,6 +57,12 @@ def test_brokers_and_mirrors_are_measured_and_their_absence_too(tmp_path: Path) 
         assert done.json["brokers"][0]["availability"] == 1.0
         assert done.json["mirrors"][0]["availability"] == 0.0
 
+        # where the interval is shorter than a probe may take, the end waits until one has arrived or is lost
+        done = source("probe", "--once", "--interval", "1", "--mirror-limit", "3", *edge)
+        assert done.code == 1
+        assert "no probe has ended" in done.out.splitlines()[1]
+        assert "0.0% of " in done.out.splitlines()[-1]
+
 
 def test_a_broker_that_is_away_is_not_available_and_the_others_are(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path / "cluster", "--brokers", "2", "--port", "0").up()

@@ -2,7 +2,6 @@
 
 import logging
 from datetime import UTC, datetime
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--mirror", "mirrors", metavar="HOST:PORT", type=TEXT, multiple=True, help="A cluster that a mirror brings the topic to.")
 @click.option("--mirror-topic", metavar="NAME", type=TEXT, help="What the mirrors call the topic.  [default: as --topic]")
 @click.option("--interval", type=SECONDS, default=10.0, show_default=True, metavar="SECONDS", help="Report so often.")
-@click.option("--once", is_flag=True, help="End after one interval.")
+@click.option("--once", is_flag=True, help="End with the first report that has a probe of each broker and mirror.")
 @click.option(
     "--rate", type=click.FloatRange(0.1, 100), default=5.0, show_default=True, metavar="N", help="Probes a second to each broker."
 )
@@ -61,6 +60,10 @@ def probe(
     """
     from moldau.model.extras import require
 
+    if bootstrap in mirrors:
+        raise click.BadParameter(
+            f"{bootstrap} is the cluster that is probed; a mirror brings the topic to another one", param_hint="--mirror"
+        )
     require("client", "a probe")
     from moldau.probe.prober import ProbeOptions, Prober
 
@@ -78,9 +81,11 @@ def probe(
     with Interruptions():
         try:
             with Prober(options) as prober:
-                for report in islice(prober.run(interval), 1 if once else None):
+                for report in prober.run(interval):
                     availability = report.availability
                     _print(report, as_json=as_json)
+                    if once and report.is_decided:
+                        break
         except TimeoutError as error:
             raise click.ClickException(str(error)) from error
         except KeyboardInterrupt:

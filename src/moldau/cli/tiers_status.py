@@ -25,13 +25,20 @@ def status(directory: str, as_json: bool) -> None:
     else:
         print_table(
             ("kind", "name", "address", "pid", "state", "restarts"),
-            [["-" if cell is None else str(cell) for cell in row.values()] for row in rows],
+            [["-" if cell is None else str(cell) for cell in (row | {"address": _short(row["address"])}).values()] for row in rows],
             numeric=("pid", "restarts"),
+            drop=("kind", "address"),
         )
         if not state.is_supervised:
             say(f"`moldau tiers up` does not run; `moldau tiers up {state.file} --data {directory}` starts {state.name} again")
     if not state.is_supervised or any(row["state"] != ProcessState.UP for row in rows):
         click.get_current_context().exit(FAILED)
+
+
+def _short(address: str) -> str:
+    """The first of several addresses, and how many more there are: brokers have rows of their own."""
+    first, *others = address.split(",")
+    return f"{first} +{len(others)}" if others else first
 
 
 def _row(process: TierProcess) -> dict[str, Any]:

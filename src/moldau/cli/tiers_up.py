@@ -60,9 +60,11 @@ def _check(tiers: "Tiers") -> None:
 
 
 def _announce(tiers: "Tiers", supervisor: "TiersSupervisor") -> None:
+    from moldau.tiers.state import existing_tiers_state
+
     for cluster in tiers.topology.clusters.values():
         print(f"cluster {cluster.name} ({cluster.kind.value}, {cluster.datacenter}) at {cluster.bootstrap}")
     for registry in tiers.topology.registries.values():
         print(f"registry {registry.name} at {registry.url}")
-    name, count = tiers.topology.name, len(supervisor.children)
+    name, count = tiers.topology.name, len(existing_tiers_state(supervisor.directory).processes(supervisor.directory))
     print(f"{name} is up: {count} processes; data in {supervisor.directory}; Ctrl-C stops them", flush=True)

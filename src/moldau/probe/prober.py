@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -27,6 +27,7 @@ from moldau.client.failures import ClientError
 from moldau.client.producer import Producer
 from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
+from moldau.model.log_throttle import LogThrottle
 from moldau.probe.canary import Canary, ends, look, partition_numbers
 from moldau.probe.measures import Measure, Way
 
@@ -37,7 +38,9 @@ LOOK_S = 2.0
 ASK_S = 5.0
 POLL_S = 0.2
 CLOSE_S = 1.0
-START_LIMIT_S = 30.0
+START_LIMIT_S = 10.0
+_LOGGED_EACH_S = 60.0
+_REASONS_LOGGED_MAX = 20
 _VALUE = struct.Struct(">8sq")
 
 
@@ -70,6 +73,11 @@ class ProbeReport(NamedTuple):
 
     brokers: tuple[BrokerReport, ...]
     mirrors: Mapping[str, Measure]
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a probe of each broker, and of each mirror, has arrived or is lost."""
+        return all(measure.ended for measure in (*(each.acknowledged for each in self.brokers), *self.mirrors.values()))
 
     @property
     def availability(self) -> float:
@@ -128,7 +136,7 @@ class Prober:
     def run(self, interval_s: float) -> Iterator[ProbeReport]:
         """A report after each interval. TimeoutError if no broker can be asked for the topic at first."""
         if not self._looked.wait(START_LIMIT_S):
-            raise TimeoutError(f"topic {self._options.topic}: could not be made at {self._options.bootstrap} within {START_LIMIT_S:.0f} s")
+            raise TimeoutError(f"topic {self._options.topic}: could not be made at {self._options.bootstrap} within {START_LIMIT_S:g} s")
         for _ in range(1 + len(self._mirrors)):
             self._read_from_now_on.acquire()
         tick_s = 1 / self._options.rate
@@ -211,17 +219,20 @@ class Prober:
     # Other threads
 
     def _look_after(self) -> None:
+        throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
         with Cluster(self._options.bootstrap, timeout_s=ASK_S) as cluster:
             while not self._over.is_set():
                 try:
                     self._canary = look(cluster, self._options.topic, self._options.replicas)
                     self._looked.set()
                 except MoldauError as error:
-                    _LOG.warning("topic cannot be looked after: topic=%s reason=%s", self._options.topic, error)
+                    if throttle.due(str(error), time.monotonic()):
+                        _LOG.warning("topic cannot be looked after: topic=%s reason=%s", self._options.topic, error)
                 self._over.wait(LOOK_S)
 
     def _follow(self, bootstrap: str, topic: str) -> None:
         """Read all partitions of the topic in a cluster, from their ends on; those that come later from their beginnings."""
+        throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
         with (
             Cluster(bootstrap, timeout_s=ASK_S) as cluster,
             Consumer(bootstrap, client_id="moldau-probe", close_timeout_ms=1000, settings={"fetch.wait.max.ms": 100}) as consumer,
@@ -229,7 +240,7 @@ class Prober:
             positions: dict[TopicPartition, int | Literal["smallest", "largest"]] = {}
             if bootstrap == self._options.bootstrap:
                 self._looked.wait(START_LIMIT_S)  # it is made then
-            with suppress(MoldauError):
+            with _logged(bootstrap, throttle):
                 positions |= ends(cluster, topic)
             consumer.assign(positions)
             self._read_from_now_on.release()
@@ -237,7 +248,7 @@ class Prober:
             while not self._over.is_set():
                 if time.monotonic() >= look_at:
                     look_at = time.monotonic() + LOOK_S
-                    with suppress(MoldauError):
+                    with _logged(bootstrap, throttle):
                         new = {TopicPartition(topic, number) for number in partition_numbers(cluster, topic)} - positions.keys()
                         if new:
                             positions |= {**dict.fromkeys(new, "smallest"), **consumer.positions()}
@@ -258,3 +269,13 @@ class Prober:
             run, number = _VALUE.unpack(message.value)
             if run == self._run:
                 self._events.put(_Event(bootstrap, number, time.monotonic()))
+
+
+@contextmanager
+def _logged(bootstrap: str, throttle: LogThrottle) -> Iterator[None]:
+    """A cluster that cannot be asked is logged, and asked again later."""
+    try:
+        yield
+    except MoldauError as error:
+        if throttle.due(str(error), time.monotonic()):
+            _LOG.warning("probes cannot be read: cluster=%s reason=%s", bootstrap, error)

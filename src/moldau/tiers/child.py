@@ -82,6 +82,12 @@ class Child:
         line = self._last_line() if code else ""
         return f"with exit code {code}: {line}" if line else f"with exit code {code}"
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has ended otherwise than by a request to stop."""
+        assert self._process is not None
+        return self._process.returncode != 0
+
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal; one that is paused is continued, or it would not receive it."""
         if self._process is not None:

@@ -8,11 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from moldau.adapters.process_identity import has_ended, identity_of
+from moldau.assembly.local_cluster.plan import why_taken
 from moldau.assembly.local_cluster.state import LocalClusterError, ProcessState, read_state, request_restart
+from moldau.assembly.local_cluster.state import log_of as broker_log
 from moldau.client.admin import BROKER_DEFAULT, Admin
 from moldau.client.cluster import Cluster
 from moldau.client.errors import RequestFailedError
 from moldau.model.errors import ErrorCode
+from moldau.model.host_port import Address
 from moldau.tiers.audit_trees import audit_trees
 from moldau.tiers.backoff import Backoff
 from moldau.tiers.child import Child
@@ -49,6 +52,8 @@ class TiersSupervisor:
 
     def hold(self) -> None:
         """Make the directory, and have it for this process alone. TiersError."""
+        if os.path.isdir(self.directory) and read_tiers_state(self.directory) is None:
+            self._refuse_strangers()
         try:
             os.makedirs(self.directory, exist_ok=True)
             self._lock = os.open(os.path.join(self.directory, LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o600)
@@ -58,10 +63,9 @@ class TiersSupervisor:
         except OSError as error:
             raise TiersError(f"{self.directory}: {(error.strerror or str(error)).lower()}") from error
         before = read_tiers_state(self.directory)
-        if before is None:
-            self._refuse_strangers()
-        else:
+        if before is not None:
             self._wait_for_leftovers(before)
+        self._refuse_taken_addresses()
 
     def start(self) -> None:
         """Start everything, in the order of what needs what, and wait until all of it runs. TiersError if a process ends."""
@@ -113,6 +117,16 @@ class TiersSupervisor:
             names = ", ".join([*found[:3], *(["..."] if len(found) > 3 else [])])
             raise TiersError(f"{self.directory}: is no directory of tiers and not empty ({names}); choose another one with --data")
 
+    def _refuse_taken_addresses(self) -> None:
+        """TiersError: the address of a cluster or a registry that is to be started is taken."""
+        topology = self._tiers.topology
+        for cluster in topology.clusters.values():
+            for address in cluster.addresses if cluster.is_started else ():
+                _refuse_taken(f"cluster {cluster.name}", address, topology.file)
+        for registry in topology.registries.values():
+            if registry.cluster is not None and registry.address is not None:
+                _refuse_taken(f"registry {registry.name}", registry.address, topology.file)
+
     def _wait_for_leftovers(self, before: TiersState) -> None:
         """Processes of a supervisor that was killed end by themselves; the next ones need their ports and directories."""
         end = time.monotonic() + LEFTOVERS_END_S
@@ -136,7 +150,8 @@ class TiersSupervisor:
         self._write_state()
         begin = time.monotonic()
         line_at = begin + WAITING_LINE_S
-        while missing := [child for child in starting if not (child.serves or child.look())]:
+        missing = starting
+        while missing := [child for child in missing if not self._has_begun(child)]:
             for child in starting:
                 if child.ended:
                     raise TiersError(f"{child.planned.name} ended at its start, {child.how}; its log is {child.log}")
@@ -151,6 +166,12 @@ class TiersSupervisor:
                 self._report(f"waiting for {names}")
             time.sleep(POLL_S)
         self._write_state()
+
+    def _has_begun(self, child: Child) -> bool:
+        if child.serves or not child.look():
+            return child.serves
+        self._report(f"{child.planned.name} runs")
+        return True
 
     def _make_topics(self) -> None:
         """The topics of the file in the local clusters of their categories; one that exists is left as it is."""
@@ -176,7 +197,10 @@ class TiersSupervisor:
             return True
         if child.ended:
             pause_s = backoff.ended(now)
-            self._report(f"{name} ended, {child.how}; it is started again in {pause_s:g} s; its log is {child.log}")
+            what = f"stopped; it is started again in {pause_s:g} s"
+            if child.has_failed:
+                what = f"ended, {child.how}; it is started again in {pause_s:g} s; its log is {child.log}"
+            self._report(f"{name} {what}")
             return True
         if child.look():
             self._report(f"{name} runs again")
@@ -202,8 +226,10 @@ class TiersSupervisor:
             if broker.state is not ProcessState.DEAD:
                 if backoff.due_at is not None:
                     backoff.started(now)
+                    self._report(f"{name} runs again")
             elif backoff.due_at is None:
-                self._report(f"{name} ended; it is started again in {backoff.ended(now):g} s")
+                pause_s = backoff.ended(now)
+                self._report(f"{name} ended; it is started again in {pause_s:g} s; its log is {broker_log(directory, broker.broker_id)}")
             elif now >= backoff.due_at:
                 backoff.ended(now)
                 with contextlib.suppress(LocalClusterError):  # `moldau cluster up` has just ended, and is started again with its brokers
@@ -214,6 +240,13 @@ class TiersSupervisor:
         children = [child.state for child in self.children]
         file = os.path.abspath(topology.file)
         write_tiers_state(self.directory, TiersState(topology.name, file, identity_of(os.getpid()), children))
+
+
+def _refuse_taken(what: str, address: Address, file: str) -> None:
+    reason = why_taken(address.host, address.port)
+    if reason:
+        advice = f"stop the process that listens there, or give it another port in {file}"
+        raise TiersError(f"{what} cannot listen on {address}: {reason}; {advice}")
 
 
 def _make_topic(admin: Admin, name: str, partitions: int, configs: Mapping[str, str]) -> None:

@@ -1,6 +1,7 @@
 """Commands of tiers where they can do nothing: one line that names what helps, and nothing written or started."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     file = ROOT / "examples" / "laptop.toml"
     expected = f"{tmp_path}: is no directory of tiers and not empty (thesis.txt); choose another one with --data"
     assert refused("up", str(file), "--data", str(tmp_path)) == expected
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["thesis.txt"]
 
 
 def test_a_state_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -77,3 +79,39 @@ def test_the_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     processes = [TierProcess("broker", "broker.a", "a:1", HERE, 3), TierProcess("mirror", "mirror.a", "a:1", "", 0, serves=False)]
     put(tmp_path, HERE, *processes)
     assert read_tiers_state(str(tmp_path)) == TiersState("small", "small.toml", HERE, processes)
+
+
+TIERS = """
+name = "small"
+[clusters.ewr]
+kind = "local"
+datacenter = "EWR"
+port = {port}
+[categories.tracking]
+clusters = {{ EWR = "ewr" }}
+"""
+
+
+def test_an_address_that_is_taken_is_named_with_its_cluster_before_anything_starts(tmp_path: Path) -> None:
+    file, directory = tmp_path / "small.toml", tmp_path / "data"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        file.write_text(TIERS.format(port=port))
+        expected = f"cluster ewr cannot listen on 127.0.0.1:{port}: address already in use"
+        assert refused_last(file, directory) == f"{expected}; stop the process that listens there, or give it another port in {file}"
+    assert [each.name for each in directory.iterdir()] == ["tiers.lock"]
+
+
+def refused_last(file: Path, directory: Path) -> str:
+    """The last line of `tiers up`, which has to fail; warnings are before it."""
+    result = CliRunner().invoke(application, ["tiers", "up", str(file), "--data", str(directory)])
+    assert result.exit_code == 1, result.output
+    return result.output.splitlines()[-1].removeprefix("Error: ")
+
+
+def test_brokers_have_rows_of_their_own_so_their_cluster_shows_one_address(tmp_path: Path) -> None:
+    put(tmp_path, HERE, TierProcess("mirror", "mirror.a", "127.0.0.1:19040,127.0.0.1:19041,127.0.0.1:19042", HERE))
+    result = CliRunner().invoke(application, ["tiers", "status", "--data", str(tmp_path)])
+    assert f"mirror.a  127.0.0.1:19040 +2  {os.getpid()}  up" in result.output

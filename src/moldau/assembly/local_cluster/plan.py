@@ -90,16 +90,23 @@ def _split(setting: str) -> tuple[str, str]:
 def check_ports(state: ClusterState) -> None:
     """LocalClusterError where another process listens at a broker's address."""
     for each in state.brokers:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as brokers do: connections that ended are not in the way
-            try:
-                probe.bind((each.host, each.port))
-            except OSError as error:
-                reason = (error.strerror or str(error)).lower()
-                raise LocalClusterError(
-                    f"broker {each.broker_id} cannot listen on {each.address}: {reason}; "
-                    "stop the process that listens there, or choose other ports with --port (0 picks free ones)"
-                ) from error
+        reason = why_taken(each.host, each.port)
+        if reason:
+            raise LocalClusterError(
+                f"broker {each.broker_id} cannot listen on {each.address}: {reason}; "
+                "stop the process that listens there, or choose other ports with --port (0 picks free ones)"
+            )
+
+
+def why_taken(host: str, port: int) -> str:
+    """Why a process cannot listen there; empty if it can."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as brokers do: connections that ended are not in the way
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return (error.strerror or str(error)).lower()
+    return ""
 
 
 def free_ports(taken: Collection[int] = ()) -> list[int]:

@@ -1,0 +1,5 @@
+"""``python -m moldau`` is the command ``moldau``."""
+
+from moldau.cli.main import main
+
+main()
