@@ -4,6 +4,8 @@ They draw the same examples each time, 40 of them where a test has no number of 
 run; with MOLDAU_TORTURE=1 they draw fresh and more examples (`make properties`, part of `make torture`, prints the seed) and print how to
 draw what failed again. Such tests have the mark `drawn`, wherever they stand.
 
+A file is imported only if `-m` may select something in it, by the marks that it names.
+
 With ``--dist loadfile`` one process of pytest-xdist runs all tests that start Spark, and begins with them: they take longest, and share a
 Spark.
 
@@ -19,15 +21,18 @@ of tests leaves: the garbage collector does not examine them, neither during col
 
 import gc
 import logging
+import re
 import signal
 import threading
 import time
 from collections.abc import Generator
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark.expression import Expression
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from support.sizes import TORTURE, sized
@@ -46,6 +51,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROPERTIES = Path(__file__).parent / "property"
 THREADS_END_S = 10.0
+OF_ALL = re.compile(r"^pytestmark = (.*(?:\n .*|\n\])*)", re.MULTILINE)
+MARK = re.compile(r"\bmark\.(system|torture|spark|alone)\b")
 _first_seen: dict[threading.Thread, str] = {}
 """Our threads, and the test during which each was seen first."""
 _workers_say: list[str] = []
@@ -60,6 +67,30 @@ def _ours() -> list[threading.Thread]:
 def _starts_spark(file: Path) -> bool:
     """Whether tests of this file have the mark; the process that distributes tests knows their files and names alone."""
     return "mark.spark" in file.read_text(encoding="utf-8")
+
+
+@cache
+def _may_select(expression: str, of_all: frozenset[str], of_some: frozenset[str]) -> bool:
+    """Whether a test may match that has all of the first marks, and perhaps some of the others."""
+    compiled, more = Expression.compile(expression), sorted(of_some | {"drawn"})
+    drawn = [of_all.union(each) for count in range(len(more) + 1) for each in combinations(more, count)]
+    return any(_holds(compiled, marks) for marks in drawn)
+
+
+def _holds(expression: Expression, marks: frozenset[str]) -> bool:
+    def has(name: str, /, **_: object) -> bool:
+        return name in marks
+
+    return expression.evaluate(has)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    expression = config.option.markexpr
+    if not expression or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    of_all = frozenset(name for found in OF_ALL.findall(text) for name in MARK.findall(found))
+    return None if _may_select(expression, of_all, frozenset(MARK.findall(text))) else True
 
 
 @pytest.hookimpl(optionalhook=True)
