@@ -44,7 +44,7 @@ def constants(code: CodeType) -> Iterator[str]:
 @cache
 def texts() -> str:
     """Every text in our modules; what is filled in is `...`. Between two of them is a NUL. Modules are compiled once, as for an import."""
-    found = []
+    found: list[str] = []
     for path in (ROOT / "src").rglob("*.py"):
         code = SourceFileLoader(path.stem, str(path)).get_code(path.stem)
         assert code is not None
