@@ -20,7 +20,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from measure import cpu_seconds, resident_mb
-from moldau.assembly.local_cluster.state import BrokerProcess, ProcessState, existing_state, request_restart
+from moldau.adapters.process_identity import ProcessState
+from moldau.assembly.local_cluster.state import BrokerProcess, existing_state, request_restart
 from moldau.client.cluster import Cluster
 from support.kafka import free_ports
 from support.supervised import Program

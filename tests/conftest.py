@@ -74,7 +74,14 @@ def _may_select(expression: str, of_all: frozenset[str], of_some: frozenset[str]
     """Whether a test may match that has all of the first marks, and perhaps some of the others."""
     compiled, more = Expression.compile(expression), sorted(of_some | {"drawn"})
     drawn = [of_all.union(each) for count in range(len(more) + 1) for each in combinations(more, count)]
-    return any(compiled.evaluate(lambda name, **_: name in marks) for marks in drawn)
+    return any(_holds(compiled, marks) for marks in drawn)
+
+
+def _holds(expression: Expression, marks: frozenset[str]) -> bool:
+    def has(name: str, /, **_: object) -> bool:
+        return name in marks
+
+    return expression.evaluate(has)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

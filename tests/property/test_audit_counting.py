@@ -79,8 +79,9 @@ def on_their_way(values: list[bytes | None], seen_ms: int | None) -> dict[int, L
 @settings(max_examples=sized(60, 1500), deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=4), st.sampled_from(list(Compression)), st.booleans(), SEEN)
 def test_walks_agree(batches: list[list[bytes | None]], codec: Compression, repeated: bool, seen_ms: int | None) -> None:
-    """Both ways of the walker count what `read_header` sees, whatever the values are, and how long they were on their way; offsets go on
-    behind the last batch."""
+    """Both ways of the walker count what `read_header` sees, whatever the values are, and how long they were on their way; they continue
+    at the offset after the last batch.
+    """
     batches = [values * (8 if repeated else 1) or [None] for values in batches]
     everything = [value for values in batches for value in values]
     expected = obvious(everything)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from moldau.adapters.process_identity import has_ended
-from moldau.assembly.local_cluster.state import ProcessState, existing_state
+from moldau.adapters.process_identity import ProcessState, has_ended
+from moldau.assembly.local_cluster.state import existing_state
 from moldau.client.admin import Admin, AdminResource, AdminResourceType
 from moldau.client.cluster import Cluster as ClusterClient
 from moldau.testing import Cluster

@@ -2,9 +2,26 @@
 
 import os
 import signal
+from enum import StrEnum
 from pathlib import Path
 
 _STOPPED, _ENDED = "Tt", "ZX"
+
+
+class ProcessState(StrEnum):
+    """What has become of a process."""
+
+    UP = "up"
+    PAUSED = "paused"
+    """A signal has stopped it."""
+    DEAD = "dead"
+
+
+def state_of(identity: str) -> ProcessState:
+    """Found out now. An empty identity is that of a process that was never started."""
+    if not identity or has_ended(identity):
+        return ProcessState.DEAD
+    return ProcessState.PAUSED if is_stopped(identity) else ProcessState.UP
 
 
 def identity_of(pid: int) -> str:

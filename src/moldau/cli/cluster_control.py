@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from moldau.adapters.process_identity import pid_of, send_signal
+from moldau.adapters.process_identity import ProcessState, pid_of, send_signal
 from moldau.assembly.local_cluster.state import (
     BrokerProcess,
     LocalClusterError,
-    ProcessState,
     existing_state,
     log_of,
     not_permitted,

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from moldau.assembly.local_cluster.state import ClusterState, ProcessState, existing_state
+from moldau.adapters.process_identity import ProcessState
+from moldau.assembly.local_cluster.state import ClusterState, existing_state
 from moldau.cli.exit_codes import FAILED
 from moldau.cli.output import counted, print_json, print_table, say
 from moldau.client.admin import AdminResourceType

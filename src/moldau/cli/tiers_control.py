@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from moldau.adapters.process_identity import has_ended, pid_of, send_signal
+from moldau.adapters.process_identity import ProcessState, has_ended, pid_of, send_signal
 from moldau.cli.options import SECONDS
 from moldau.cli.output import say
 from moldau.cli.tiers_options import data_option
-from moldau.tiers.state import ProcessState, TierProcess, TiersError, TiersState, existing_tiers_state, log_of
+from moldau.tiers.state import TierProcess, TiersError, TiersState, existing_tiers_state, log_of
 
 POLL_S = 0.05
 

@@ -4,10 +4,11 @@ from typing import Any
 
 import click
 
+from moldau.adapters.process_identity import ProcessState
 from moldau.cli.exit_codes import FAILED
 from moldau.cli.output import print_json, print_table, say
 from moldau.cli.tiers_options import data_option
-from moldau.tiers.state import ProcessState, TierProcess, existing_tiers_state
+from moldau.tiers.state import TierProcess, existing_tiers_state
 
 
 @click.command("status")

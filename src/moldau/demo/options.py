@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moldau.adapters.usable_directory import check_usable
+from moldau.adapters.whole_file import write_whole
 from moldau.demo.inputs import EventInput
 
 BROKER_FOLDER, CLUSTER_FOLDER = "broker", "cluster"
@@ -72,7 +72,7 @@ def check_description(directory: Path, options: DemoOptions) -> int:
         for folder in (BROKER_FOLDER, CLUSTER_FOLDER):
             if (directory / folder).exists():
                 raise DemoError(f"{directory} holds data of brokers and no demo.json; use another --dir, or remove it")
-        write_file(file, json.dumps(mine))
+        write_whole(file, json.dumps(mine))
         return options.brokers or BROKERS
     theirs = {"brokers": 1, **json.loads(file.read_text())}
     brokers = int(theirs["brokers"])
@@ -81,10 +81,3 @@ def check_description(directory: Path, options: DemoOptions) -> int:
         if theirs.get(name) != mine[name]:
             raise DemoError(f"{directory} was made with {name} {theirs.get(name)!r}, not {mine[name]!r}; use another --dir, or remove it")
     return brokers
-
-
-def write_file(file: Path, text: str) -> None:
-    """All of it, or nothing."""
-    new = file.with_name(f"{file.name}.new")
-    new.write_text(text, encoding="utf-8")
-    os.replace(new, file)

@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from moldau.adapters.whole_file import write_whole
 from moldau.demo.inputs import BadInputLine
-from moldau.demo.options import BROKER_FOLDER, CLUSTER_FOLDER, DemoError, DemoOptions, check_description, sole_user, write_file
+from moldau.demo.options import BROKER_FOLDER, CLUSTER_FOLDER, DemoError, DemoOptions, check_description, sole_user
 from moldau.demo.report import DemoReport, GroupLag, ReportStep, Sizes
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class _Run:
             picture=str(picture),
             crash=crashed,
         )
-        write_file(picture, draw(timeline, topic, report.verdict.value))
+        write_whole(picture, draw(timeline, topic, report.verdict.value))
         return report
 
     def _step(self, name: str, total: int | None, work: Callable[[], tuple[Any, int]]) -> Any:
@@ -251,7 +252,7 @@ class _Run:
 
     def _note_planted(self, lines: tuple[int, ...]) -> None:
         if lines and not self._planted.exists():
-            write_file(self._planted, json.dumps({"lines": lines}))
+            write_whole(self._planted, json.dumps({"lines": lines}))
 
     def _auditor(self, bootstrap: str) -> Any:
         from moldau.demo.children import command

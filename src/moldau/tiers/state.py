@@ -14,10 +14,10 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
-from moldau.adapters.process_identity import has_ended, is_stopped, pid_of
+from moldau.adapters.process_identity import ProcessState, has_ended, pid_of, state_of
+from moldau.adapters.whole_file import write_whole
 from moldau.assembly.local_cluster.state import read_state
 from moldau.model.errors import MoldauError
 from moldau.model.near_names import did_you_mean
@@ -32,15 +32,6 @@ _FORMAT = 1
 
 class TiersError(MoldauError):
     """The tiers, or a process of them, are not in a state for this."""
-
-
-class ProcessState(StrEnum):
-    """What has become of a process."""
-
-    UP = "up"
-    PAUSED = "paused"
-    """A signal has stopped it."""
-    DEAD = "dead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +56,7 @@ class TierProcess:
     @property
     def state(self) -> ProcessState:
         """Found out now."""
-        if not self.process or has_ended(self.process):
-            return ProcessState.DEAD
-        return ProcessState.PAUSED if is_stopped(self.process) else ProcessState.UP
+        return state_of(self.process)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +137,7 @@ def write_tiers_state(directory: str, state: TiersState) -> None:
             for each in state.children
         ],
     }
-    path = os.path.join(directory, STATE_FILE)
-    with open(f"{path}.new", "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-    os.replace(f"{path}.new", path)
+    write_whole(os.path.join(directory, STATE_FILE), json.dumps(document, indent=1))
 
 
 def log_of(directory: str, process: str) -> str:

@@ -7,9 +7,10 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from moldau.adapters.process_identity import has_ended, identity_of
+from moldau.adapters.process_identity import ProcessState, has_ended, identity_of
+from moldau.adapters.whole_file import write_whole
 from moldau.assembly.local_cluster.plan import why_taken
-from moldau.assembly.local_cluster.state import LocalClusterError, ProcessState, read_state, request_restart
+from moldau.assembly.local_cluster.state import LocalClusterError, read_state, request_restart
 from moldau.assembly.local_cluster.state import log_of as broker_log
 from moldau.client.admin import BROKER_DEFAULT, Admin
 from moldau.client.cluster import Cluster
@@ -138,9 +139,9 @@ class TiersSupervisor:
 
     def _write_files(self) -> None:
         for mirror in self._tiers.mirrors:
-            _write(mirror_file(self.directory, mirror.name), mirror.text)
+            write_whole(mirror_file(self.directory, mirror.name), mirror.text)
         for category, text in audit_trees(self._tiers, loads=self._loads).items():
-            _write(os.path.join(self.directory, AUDIT_FOLDER, f"{category}.toml"), text)
+            write_whole(os.path.join(self.directory, AUDIT_FOLDER, f"{category}.toml"), text)
 
     def _start_all(self, children: Iterable[Child]) -> None:
         """Start these at the same time, and wait until all run."""
@@ -255,9 +256,3 @@ def _make_topic(admin: Admin, name: str, partitions: int, configs: Mapping[str, 
     except RequestFailedError as error:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
-
-
-def _write(path: str, text: str) -> None:
-    with open(f"{path}.new", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(f"{path}.new", path)

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from moldau.adapters.process_identity import ProcessState
 from moldau.adapters.zookeeper_server import ZookeeperServer, free_ports
-from moldau.assembly.local_cluster.state import ProcessState
 from moldau.client.cluster import Cluster as Client
 from moldau.client.cluster import CoordinatorClient
 from moldau.client.errors import RequestFailedError

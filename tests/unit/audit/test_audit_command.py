@@ -237,7 +237,7 @@ def test_a_misspelt_tier_is_refused_alike_by_what_reads_counts_and_what_takes_th
     assert (done.exit_code, done.output.splitlines()[-1]) == (2, "Error: Invalid value for --tier: tier lake has no counts yet, local have")
 
 
-def test_where_nobody_has_counted_there_is_nothing_to_take_back(ledger: Ledger) -> None:
+def test_where_nothing_was_counted_there_is_nothing_to_take_back(ledger: Ledger) -> None:
     done = run("forget", "--tier", "lake")
     assert (done.exit_code, done.output) == (1, "Error: tier lake has no counts\n")
 

@@ -15,10 +15,10 @@ import errno
 import json
 import os
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Any
 
-from moldau.adapters.process_identity import has_ended, is_stopped, pid_of
+from moldau.adapters.process_identity import ProcessState, has_ended, pid_of, state_of
+from moldau.adapters.whole_file import write_whole
 from moldau.model.errors import MoldauError
 from moldau.model.value import Value
 
@@ -36,15 +36,6 @@ _FORMAT = 1
 
 class LocalClusterError(MoldauError):
     """The cluster, or a broker of it, is not in a state for this."""
-
-
-class ProcessState(StrEnum):
-    """What has become of a broker's process."""
-
-    UP = "up"
-    PAUSED = "paused"
-    """A signal has stopped it."""
-    DEAD = "dead"
 
 
 class BrokerProcess(Value):
@@ -71,9 +62,7 @@ class BrokerProcess(Value):
     @property
     def state(self) -> ProcessState:
         """What has become of it, found out now."""
-        if not self.process or has_ended(self.process):
-            return ProcessState.DEAD
-        return ProcessState.PAUSED if is_stopped(self.process) else ProcessState.UP
+        return state_of(self.process)
 
 
 class ClusterState(Value):
@@ -139,10 +128,7 @@ def write_state(directory: str, state: ClusterState) -> None:
             for each in state.brokers
         ],
     }
-    path = os.path.join(directory, STATE_FILE)
-    with open(f"{path}.new", "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-    os.replace(f"{path}.new", path)
+    write_whole(os.path.join(directory, STATE_FILE), json.dumps(document, indent=1))
 
 
 def strangers_in(directory: str) -> list[str]:

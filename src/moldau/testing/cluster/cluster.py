@@ -20,10 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from moldau.adapters.process_identity import send_signal
+from moldau.adapters.process_identity import ProcessState, send_signal
 from moldau.adapters.temporary_directory import make_temporary
 from moldau.assembly.local_cluster.plan import BROKERS, HOST, default_settings, free_ports, plan
-from moldau.assembly.local_cluster.state import LOG_FOLDER, BrokerProcess, ProcessState, log_of
+from moldau.assembly.local_cluster.state import LOG_FOLDER, BrokerProcess, log_of
 from moldau.assembly.local_cluster.supervisor import Supervisor
 from moldau.client import cluster as client
 from moldau.client.metadata import ClusterMetadata, PartitionMetadata
