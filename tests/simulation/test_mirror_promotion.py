@@ -83,6 +83,19 @@ async def test_what_the_mirror_brings_between_look_and_cut_is_dropped(cluster: C
     await cluster.until(lambda: [cluster.values(each, "m") for each in IDS] == [[b"a", b"x"]] * 3)
 
 
+@scenario(checks=False)
+async def test_what_the_mirror_brings_to_an_empty_partition_between_look_and_cut_is_dropped(cluster: Cluster) -> None:
+    """Claim: a log without an epoch is cut, too; else a transaction of the source would stay open in it for ever."""
+    brokers = await mirrored(cluster)
+    promotion = promotion_of(brokers)
+    outcomes = await ready(promotion)
+    await bring(cluster, batch(0, 5, b"later"), batch(1, 5, b"open", **OPEN))
+    (promoted,) = await promotion.promote(outcomes)
+    assert (promoted.state, promoted.offset) == (State.PROMOTED, 0)
+    await cluster.write(b"x", topic="m")
+    await cluster.until(lambda: [cluster.values(each, "m") for each in IDS] == [[b"x"]] * 3)
+
+
 @pytest.mark.parametrize("victim", [LEADER, CONTROLLER])
 def test_leader_or_controller_die_between_look_and_cut(victim: int) -> None:
     """Claim: the next one does it; nothing before the cut is lost."""
