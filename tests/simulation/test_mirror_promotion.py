@@ -12,6 +12,7 @@ from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.records.batch import RecordBatchBuilder
+from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
 from moldau.protocol.versions import VersionRange
 from moldau.wire.brokers import Brokers
 from simulation.scenarios import scenario
@@ -81,6 +82,38 @@ async def test_what_the_mirror_brings_between_look_and_cut_is_dropped(cluster: C
     assert (promoted.state, promoted.offset) == (State.PROMOTED, 1)
     await cluster.write(b"x", topic="m")
     await cluster.until(lambda: [cluster.values(each, "m") for each in IDS] == [[b"a", b"x"]] * 3)
+
+
+@scenario(checks=False)
+async def test_what_the_mirror_brings_to_an_empty_partition_between_look_and_cut_is_dropped(cluster: Cluster) -> None:
+    """Claim: a log without an epoch is cut, too; else a transaction of the source would stay open in it for ever."""
+    brokers = await mirrored(cluster)
+    promotion = promotion_of(brokers)
+    outcomes = await ready(promotion)
+    await bring(cluster, batch(0, 5, b"later"), batch(1, 5, b"open", **OPEN))
+    (promoted,) = await promotion.promote(outcomes)
+    assert (promoted.state, promoted.offset) == (State.PROMOTED, 0)
+    await cluster.write(b"x", topic="m")
+    await cluster.until(lambda: [cluster.values(each, "m") for each in IDS] == [[b"x"]] * 3)
+
+
+@pytest.mark.xfail(strict=True, reason="the cut is where transaction 10 begins, and drops the marker of transaction 9, whose record stays")
+def test_no_transaction_is_open_before_the_cut() -> None:
+    """Claim: of a transaction whose marker comes after the cut nothing is left before it, else it stays open for ever."""
+
+    async def story(cluster: Cluster) -> None:
+        other = OPEN | {"producer_id": 10}
+        committed = EndTxnMarker(ControlType.COMMIT, 0)
+        marker = encode_end_txn_marker(committed, producer_id=9, producer_epoch=0, timestamp=1_000_000, base_offset=2, leader_epoch=5)
+        brokers = await mirrored(cluster, batch(0, 5, b"open", **OPEN), batch(1, 5, b"open too", **other), marker)
+        promotion = promotion_of(brokers)
+        (promoted,) = await promotion.promote(await ready(promotion))
+        assert promoted.state is State.PROMOTED
+        await cluster.write(b"x", topic="m")
+        log = cluster.hosted(cluster.state("m").leader, "m").log
+        await cluster.until(lambda: log.last_stable_offset == log.log_end_offset)
+
+    Cluster(checks=False).run(story)
 
 
 @pytest.mark.parametrize("victim", [LEADER, CONTROLLER])

@@ -6,10 +6,10 @@ from moldau.mirror.partitions import Halt
 from moldau.testing.simulation.clients.admin import SimulatedAdmin
 from moldau.testing.simulation.clients.producer import SimulatedProducer
 from moldau.testing.simulation.mirrors.fleet import mirror_options_of
-from moldau.testing.simulation.mirrors.member import MirrorPlan
 from moldau.testing.simulation.mirrors.process import MirrorHost, MirrorProcess
 from moldau.testing.simulation.mirrors.topics import RENEWED, create_topics
 from moldau.testing.simulation.mirrors.trial import run_mirror_trial
+from moldau.testing.simulation.mirrors.work import Progress, WorkPlan
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.workloads.recording import ensure_topic
@@ -30,7 +30,7 @@ def test_a_run_is_repeated() -> None:
 def test_a_topic_that_was_made_again_while_no_process_ran_is_not_mixed_with_the_former_one() -> None:
     source = Simulation(Options(1))
     target = Simulation(Options(2), name="target-", beside=source)
-    host = MirrorHost("mirror", MirrorPlan("1", {RENEWED: 1}), source, target)
+    host = MirrorHost("mirror", WorkPlan("1", {RENEWED: 1}), source, target)
 
     def running() -> MirrorProcess:
         assert host.process is not None
@@ -42,9 +42,15 @@ def test_a_topic_that_was_made_again_while_no_process_ran_is_not_mixed_with_the_
             for _ in range(count):
                 await producer.send_and_wait(RENEWED, b"x", partition=0)
 
+    def progresses() -> list[Progress]:
+        work = running().work
+        return [] if work is None else list(work.progress().values())
+
+    def halts() -> list[Halt]:
+        return [progress.halt for progress in progresses() if progress.halt is not None]
+
     def written() -> list[int]:
-        member = running().member
-        return [] if member is None else [position.offset for position in member.merge.written().values()]
+        return [progress.position for progress in progresses() if progress.position is not None]
 
     async def main() -> None:
         source.host.start()
@@ -58,12 +64,12 @@ def test_a_topic_that_was_made_again_while_no_process_ran_is_not_mixed_with_the_
         await SimulatedAdmin(source.client()).delete_topic(RENEWED)
         await write(9)
         host.start()
-        await source.until(lambda: bool(running().halts))
+        await source.until(lambda: bool(halts()))
         await source.sleep(5.0)
 
     try:
         source.run(main())
-        assert [halt.why for halt in running().halts.values()] == [Halt.RECREATED]
+        assert halts() == [Halt.RECREATED]
         assert written() == []
     finally:
         host.may_start = lambda _host: False

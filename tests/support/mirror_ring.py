@@ -13,6 +13,7 @@ from moldau.adapters.asyncio_network import AsyncioNetwork
 from moldau.adapters.event_loop import LoopClock, new_event_loop
 from moldau.mirror.plan.file import parse_plan
 from moldau.mirror.process import MirrorProcess
+from moldau.mirror.state.reports import OsProcess
 from moldau.testing import Broker
 
 LIMIT_S = 60.0
@@ -69,7 +70,7 @@ class MirrorThread:
 
     async def _main(self) -> None:
         network, clock = AsyncioNetwork(self._loop), LoopClock(self._loop)
-        self.processes = [MirrorProcess(plan, "1", network, clock, Random(7)) for plan in self._plans]
+        self.processes = [MirrorProcess(plan, "1", network, clock, Random(7), OsProcess("host", 1)) for plan in self._plans]
         self._task = asyncio.ensure_future(self._all())
         with suppress(asyncio.CancelledError):
             await self._task

@@ -8,8 +8,6 @@ An order touches only its own partitions: what the engine has of others stays in
 
 import asyncio
 import logging
-import os
-import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -23,7 +21,7 @@ from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.sharing.shares import Share
 from moldau.mirror.state.board import Board, process_key
 from moldau.mirror.state.orders import Accepted
-from moldau.mirror.state.reports import WHOLE_TOPIC, Process, Row, State, chunks_of, process_value
+from moldau.mirror.state.reports import WHOLE_TOPIC, OsProcess, Process, Row, State, chunks_of, process_value
 from moldau.mirror.state.topic import STATE, KeyValue, Tail, append, create
 from moldau.model.errors import PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
@@ -99,6 +97,7 @@ class Control:
         measures: Measures,
         clock: "Clock",
         hooks: Hooks,
+        os_process: OsProcess,
     ) -> None:
         """`readers` by source, which are there before the first partition is assigned."""
         self.partitions: dict[Share, SourcePartition] = {}
@@ -116,11 +115,12 @@ class Control:
         self._hooks = hooks
         self._board = Board(plan.name)
         self._tail = Tail(target)
-        self._given: set[SourcePartition] = set()
-        """Those that the engine has."""
+        self._given: dict[SourcePartition, None] = {}
+        """Those that the engine has, in the order in which it got them."""
         self._changing = asyncio.Lock()
         """Held while the engine gets partitions or loses them."""
         self._since: dict[SourcePartition, tuple[State, int]] = {}
+        self._os_process = os_process
         self._started_ms = clock.time_ms()
         self._chunks = 0
         """Records with rows that this process may have in the topic."""
@@ -256,7 +256,7 @@ class Control:
         await self._engine.take_away(partitions)
         for each in partitions:
             self.halted.pop(each, None)
-            self._given.discard(each)
+            self._given.pop(each, None)
 
     async def _settle(self) -> None:
         """The engine gets what it should mirror and has not, and loses what it should not. What it has of a partition that has halted it
@@ -271,10 +271,11 @@ class Control:
         stopped = [each for each in self._given if each not in wanted and each not in self.halted]
         if stopped:
             await self._engine.take_away(stopped)
-            self._given.difference_update(stopped)
+            for each in stopped:
+                del self._given[each]
         new = [each for each in self.partitions.values() if each in wanted and each not in self._given]
         if new:
-            self._given.update(new)
+            self._given.update(dict.fromkeys(new))
             await self._hooks.give(new)
 
     def _begin(self, partition: SourcePartition) -> None:
@@ -287,7 +288,7 @@ class Control:
 
     def _end(self, partition: SourcePartition) -> None:
         self.halted.pop(partition, None)
-        self._given.discard(partition)
+        self._given.pop(partition, None)
         self._since.pop(partition, None)
         self._measures.end(partition)
 
@@ -356,8 +357,7 @@ class Control:
             self._instance,
             self._clock.time_ms(),
             self._started_ms,
-            socket.gethostname(),
-            os.getpid(),
+            *self._os_process,
             self._reported if ended else len(chunks),
             self._hooks.generation(),
             self._hooks.transactions(),

@@ -14,7 +14,7 @@ from moldau.mirror.control import Control, Hooks, share_of
 from moldau.mirror.copy.copy import Copy
 from moldau.mirror.copy.copy import Given as CopyGiven
 from moldau.mirror.fetched import Limits
-from moldau.mirror.inventory import Inventory
+from moldau.mirror.inventory import Inventory, Problem
 from moldau.mirror.measures import Measures
 from moldau.mirror.merge.announcements import PRODUCERS
 from moldau.mirror.merge.merge import TRANSACTION_TIMEOUT_S, Merge
@@ -24,6 +24,7 @@ from moldau.mirror.merge.route import Route
 from moldau.mirror.merge.runs import CONFIGS as RUN_CONFIGS
 from moldau.mirror.merge.runs import OFFSETS
 from moldau.mirror.merge.writer import Writer
+from moldau.mirror.naming import SourceTopic
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import Mode
 from moldau.mirror.retries import Retries
@@ -35,6 +36,7 @@ from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from moldau.mirror.plan.values import MirrorPlan
+    from moldau.mirror.state.reports import OsProcess
     from moldau.ports.clock import Clock
     from moldau.ports.transport import Network
 
@@ -53,7 +55,9 @@ _REASONS_LOGGED_MAX = 100
 class MirrorProcess:
     """See the module. `run` it; it is the worker of its `SharedWork`."""
 
-    def __init__(self, plan: "MirrorPlan", instance: str, network: "Network", clock: "Clock", random: Random) -> None:
+    def __init__(
+        self, plan: "MirrorPlan", instance: str, network: "Network", clock: "Clock", random: Random, os_process: "OsProcess"
+    ) -> None:
         """`instance`: its name among the processes of the mirror."""
         self.plan = plan
         self.instance = instance
@@ -76,7 +80,9 @@ class MirrorProcess:
         self._look_now = asyncio.Event()
         self._retries = Retries(clock)
         hooks = Hooks(self._give, self._look_now.set, lambda: self._shared.metadata.generation_id, self.transactions, self.failure)
-        self.control = Control(plan, instance, self._target, self._inventory, self._readers, self._engine, self.measures, clock, hooks)
+        self.control = Control(
+            plan, instance, self._target, self._inventory, self._readers, self._engine, self.measures, clock, hooks, os_process
+        )
         limits = Limits(min(plan.limits.buffer_bytes, 8 * 1024 * 1024))
         is_merge = self._merge is not None
         for name, source in self._sources.items():
@@ -103,6 +109,15 @@ class MirrorProcess:
     def transactions(self) -> int:
         """Committed so far; a copy has none."""
         return 0 if self._merge is None else self._merge.transactions
+
+    def written(self) -> Mapping[SourcePartition, Position]:
+        """Where each partition is read next, as the target has it."""
+        return self._engine.written()
+
+    @property
+    def problems(self) -> Mapping[SourceTopic, Problem]:
+        """Topics that are not mirrored."""
+        return self._inventory.problems
 
     def failure(self) -> str:
         """Why this process as a whole tries something again; empty if it does not."""

@@ -111,10 +111,7 @@ class Promotion:
     async def promote(self, ready: Sequence[Outcome]) -> list[Outcome]:
         """Promote each at its cut. PeerError, WorldError if the controller cannot be asked; then it may have carried it out."""
         outcomes = {each.partition: each for each in ready}
-        cuts = {
-            partition: Alteration(is_mirror=False, cut=LogCut(each.epoch, each.offset) if each.epoch >= 0 else None)
-            for partition, each in outcomes.items()
-        }
+        cuts = {partition: Alteration(is_mirror=False, cut=LogCut(max(each.epoch, 0), each.offset)) for partition, each in outcomes.items()}
         failures = await altering.alter(self._target, cuts)
 
         async def leads(partition: TopicPartition) -> bool:

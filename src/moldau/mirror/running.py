@@ -1,7 +1,9 @@
 """A process of a mirror on the real network, until a signal ends it."""
 
 import asyncio
+import os
 import signal
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 from moldau.adapters.asyncio_network import AsyncioNetwork
 from moldau.adapters.event_loop import LoopClock, new_event_loop
 from moldau.mirror.process import MirrorProcess
+from moldau.mirror.state.reports import OsProcess
 
 if TYPE_CHECKING:
     from moldau.mirror.metrics import MirrorMetrics
@@ -35,7 +38,7 @@ async def _run(
     metrics: "MirrorMetrics | None",
 ) -> None:
     clock = LoopClock(loop)
-    process = MirrorProcess(plan, instance, AsyncioNetwork(loop), clock, Random())
+    process = MirrorProcess(plan, instance, AsyncioNetwork(loop), clock, Random(), OsProcess(socket.gethostname(), os.getpid()))
     if metrics is not None:
         from moldau.mirror.metrics import families
 

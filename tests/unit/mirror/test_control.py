@@ -23,7 +23,7 @@ from moldau.mirror.selection import Action, Change
 from moldau.mirror.source import SourceReader
 from moldau.mirror.state.board import Board, process_key
 from moldau.mirror.state.orders import Accepted, Pause, Scope, accepted_record, change_record, pause_record
-from moldau.mirror.state.reports import WHOLE_TOPIC, Process, Row, State, chunks_of, process_value
+from moldau.mirror.state.reports import WHOLE_TOPIC, OsProcess, Process, Row, State, chunks_of, process_value
 from moldau.mirror.state.topic import KeyValue
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -82,7 +82,9 @@ class Subject:
         self.looks = 0
         hooks = Hooks(self.engine.give, self.look, lambda: 7, lambda: 42, lambda: "")
         readers = {"east": self.reader}
-        self.control = Control(plan, instance, self.target, self.inventory, readers, self.engine, self.measures, clock, hooks)
+        self.control = Control(
+            plan, instance, self.target, self.inventory, readers, self.engine, self.measures, clock, hooks, OsProcess("here", 4711)
+        )
 
     def look(self) -> None:
         self.looks += 1

@@ -19,7 +19,7 @@ from moldau.mirror.sharing.shares import Share
 from moldau.mirror.sharing.work import FencedInstanceError
 from moldau.mirror.state.board import Board
 from moldau.mirror.state.orders import Accepted, Pause, Scope, accepted_record, change_record, pause_record
-from moldau.mirror.state.reports import Row, State
+from moldau.mirror.state.reports import OsProcess, Row, State
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from support.mirror_clusters import MirrorClusters, run
@@ -35,7 +35,7 @@ class Running:
     def __init__(self, clusters: MirrorClusters, plan: MirrorPlan, instance: str = "1") -> None:
         self.clusters = clusters
         network = clusters.source.simulation.client(f"mirror-{instance}").network
-        self.process = MirrorProcess(plan, instance, network, clusters.clock, Random(instance))
+        self.process = MirrorProcess(plan, instance, network, clusters.clock, Random(instance), OsProcess("here", 4711))
         self.task = asyncio.ensure_future(self.process.run())
 
     async def stop(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.client.partition_requests import EARLIEST, LATEST
+from moldau.mirror.altering import is_mirrors
 from moldau.mirror.copy.writer import REFUSALS, CopyWriter, Outlet
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.reading import last_epoch, list_offset
@@ -159,6 +160,8 @@ class Copy:
                 position = await part.given.start() if end == 0 else Position(end)
             if position.offset < part.given.accepted:
                 position = Position(part.given.accepted)
+            if not await is_mirrors(self._target, target):  # after the end was read: it is the mirror's own
+                raise PeerError(ErrorCode.INVALID_REQUEST, f"{target}: it was promoted, and takes nothing more of a mirror")
         except (PeerError, WorldError) as error:
             self._failed(part, error)
             return

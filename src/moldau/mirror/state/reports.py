@@ -82,6 +82,13 @@ class Row(NamedTuple):
         return self.topic if self.number == WHOLE_TOPIC else f"{self.topic}-{self.number}"
 
 
+class OsProcess(NamedTuple):
+    """Where a process runs."""
+
+    host: str
+    pid: int
+
+
 class Process(NamedTuple):
     """What a process reports of itself."""
 

@@ -15,7 +15,7 @@ from moldau.testing.simulation.tree_view import PartitionInTree, partitions_in, 
 from moldau.testing.simulation.waiting import NotConvergedError
 
 CONVERGE_S = 180.0
-COMPACTED = "compacted", OFFSETS, TRANSACTIONS, "_mirror_positions"
+COMPACTED = "compacted", OFFSETS, TRANSACTIONS, "_mirror_positions", "_mirror_producers", "_mirror_state"
 """Topics whose names begin so are compacted, by each replica at its own time."""
 DELETED = "deleted"
 """Each replica deletes from the front of topics whose names begin so at its own time, perhaps all that there is."""

@@ -44,7 +44,7 @@ class MirrorFaults:
 
     def _may_start(self, host: MirrorHost) -> bool:
         """Whether no other process of its instance runs."""
-        return not any(other.process is not None and other.plan.instance == host.plan.instance for other in self._hosts)
+        return not any(other.process is not None and _has_name_of(other, host) for other in self._hosts)
 
     def _heal(self) -> None:
         self._is_over = True
@@ -95,7 +95,7 @@ class MirrorFaults:
             host.pause(pause_s)
             if is_taken_over:
                 for other in self._hosts:
-                    if other is not host and other.process is None:
+                    if other is not host and other.process is None and other.plan.mirror == host.plan.mirror:
                         self._nemesis.later(partial(self._take_over, other), takeover_s)
 
         return self._strikes(random, pause)
@@ -119,3 +119,7 @@ class MirrorFaults:
             self._network.block(*pair)
             self._nemesis.later(partial(self._network.unblock, *pair), seconds)
         return host.process is not None
+
+
+def _has_name_of(one: MirrorHost, other: MirrorHost) -> bool:
+    return (one.plan.mirror, one.plan.instance) == (other.plan.mirror, other.plan.instance)

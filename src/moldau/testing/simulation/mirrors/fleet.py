@@ -1,13 +1,15 @@
 """What a run of two clusters and a mirror is like: drawn from its seed, before it begins."""
 
 from dataclasses import dataclass
+from enum import Enum
 from random import Random
 
 from moldau.mirror.fetched import Limits
 from moldau.testing.simulation.fleet import LOSING, SEVERAL_PRODUCERS
 from moldau.testing.simulation.mirrors.faults import MIRROR_FAULTS
-from moldau.testing.simulation.mirrors.member import MirrorPlan
+from moldau.testing.simulation.mirrors.ring_topics import RING_CLIENTS, RING_COUNTS, RING_TOPIC_OF
 from moldau.testing.simulation.mirrors.topics import COUNTS, TOPIC_OF
+from moldau.testing.simulation.mirrors.work import Sharing, WorkPlan
 from moldau.testing.simulation.options import Options, draw_cluster, draw_options, generator, log_uniform
 from moldau.testing.simulation.workloads import TRANSACTIONAL
 from moldau.testing.simulation.workloads.plain import TOPIC
@@ -21,6 +23,21 @@ CLUSTERS = 0.4
 FAULTS_S = 25.0
 TREE_LATENCY_S = 0.02
 OPERATIONS = 80, 300
+RING_OPERATIONS = 30, 120
+"""Of each cluster."""
+PROMOTED = 0.6
+"""So many of the copies are promoted."""
+
+
+class Kind(Enum):
+    """What mirrors there are."""
+
+    MERGE = "merge"
+    """One, from the source to the target."""
+    RING = "ring"
+    """Two merges in opposite directions, which keep the names of topics."""
+    COPY = "copy"
+    """One, which may be promoted."""
 
 
 @dataclass(slots=True)
@@ -29,8 +46,13 @@ class MirrorOptions:
 
     source: Options
     target: Options
-    plans: list[MirrorPlan]
+    kind: Kind
+    plans: list[WorkPlan]
     """Of each host of the mirror."""
+    returning: list[WorkPlan]
+    """Of each host of the mirror in the opposite direction."""
+    promoted_at_s: float | None
+    """When the copy is promoted; None: never."""
     may_lose: bool
     """Whether the source may lose what it has not synced, and shown."""
     compacts_positions: bool
@@ -43,6 +65,19 @@ class MirrorOptions:
 
 def mirror_options_of(seed: int) -> MirrorOptions:
     """Everything that a seed draws before its run."""
+    options = _merge_of(seed)
+    random = generator(seed, "mirrors/kind")
+    kind = options.kind = random.choice((Kind.MERGE, Kind.MERGE, Kind.RING, Kind.COPY, Kind.COPY))
+    if kind is Kind.RING:
+        _make_ring(options, random)
+    elif kind is Kind.COPY:
+        _make_copy(options, random)
+    elif random.random() < 0.5:
+        options.plans = _beside(options.plans, Sharing.MERGE, random)
+    return options
+
+
+def _merge_of(seed: int) -> MirrorOptions:
     random = generator(seed, "mirrors")
     source = _cluster(seed, random)
     target = _cluster(random.getrandbits(48), random)
@@ -64,10 +99,47 @@ def mirror_options_of(seed: int) -> MirrorOptions:
     has_one_name = random.random() < 0.5
     limits = Limits(int(log_uniform(random, 2_000, 1_000_000)), int(log_uniform(random, 500, 100_000)))
     plans = [
-        MirrorPlan("1" if has_one_name else f"{number + 1}", topics, random.choice((6.0, 10.0)), limits)
+        WorkPlan("1" if has_one_name else f"{number + 1}", topics, random.choice((6.0, 10.0)), limits)
         for number in range(random.choice((1, 2, 2)))
     ]
-    return MirrorOptions(source, target, plans, may_lose, random.random() < 0.5)
+    return MirrorOptions(source, target, Kind.MERGE, plans, [], None, may_lose, random.random() < 0.5)
+
+
+def _beside(plans: list[WorkPlan], sharing: Sharing, random: Random) -> list[WorkPlan]:
+    """Of the real program one process more: there is more to share."""
+    more = [*plans, plans[0]._replace(instance=str(len(plans) + 1))] if random.random() < 0.5 else plans
+    return [each._replace(sharing=sharing) for each in more]
+
+
+def _make_ring(options: MirrorOptions, random: Random) -> None:
+    source, target = options.source, options.target
+    for cluster in (source, target):
+        cluster.clients = sorted(random.choice(RING_CLIENTS) for _ in range(random.randint(1, 3)))
+        cluster.operations = random.randint(*RING_OPERATIONS)
+        if cluster.brokers == 1:
+            cluster.settings["log.flush.interval.messages"] = 1
+    options.may_lose = False
+    topics = {name: RING_COUNTS[name] for name in dict.fromkeys(RING_TOPIC_OF[each] for each in (*source.clients, *target.clients))}
+    plans = [each._replace(topics=topics) for each in _beside(options.plans, Sharing.MERGE, random)]
+    options.plans = [each._replace(mirror="there") for each in plans]
+    options.returning = [each._replace(mirror="back") for each in plans[: random.choice((1, len(plans)))]]
+
+
+def _make_copy(options: MirrorOptions, random: Random) -> None:
+    """Without what is not simulated: a topic that is made again; compaction, whose gaps the judge of one broker's crashes does not know in
+    other logs; transactions in a copy that is promoted, of which a cut may drop the marker and leave the records.
+    """
+    source, target = options.source, options.target
+    without = {"renew"}
+    if random.random() < PROMOTED:
+        options.promoted_at_s = random.uniform(0.2, 0.95) * source.faults_s
+        without |= {*TRANSACTIONAL}
+    if target.brokers == 1:
+        target.settings["log.flush.interval.messages"] = 1
+        without.add("overwrite")
+    source.clients = [each for each in source.clients if each not in without] or ["write"]
+    topics = {name: COUNTS[name] for name in dict.fromkeys(TOPIC_OF.get(client, TOPIC) for client in source.clients)}
+    options.plans = [each._replace(topics=topics) for each in _beside(options.plans, Sharing.COPY, random)]
 
 
 def _cluster(seed: int, random: Random) -> Options:

@@ -10,7 +10,7 @@ has lost its end where it may.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from moldau.mirror.merge.positions import POSITIONS, Key, Stored
@@ -19,13 +19,11 @@ from moldau.mirror.partitions import Halt
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import EARLIEST, LATEST, SimulatedAdmin
 from moldau.testing.simulation.clients.fetching import SimulatedMessage
-from moldau.testing.simulation.mirrors.process import MirrorHost, MirrorProcess
+from moldau.testing.simulation.mirrors.draining import drained
+from moldau.testing.simulation.mirrors.process import MirrorHost
 from moldau.testing.simulation.mirrors.topics import NEWEST, RENEWED, RETAINED, MirroredTopics, life_of
 from moldau.testing.simulation.simulation import Simulation
-from moldau.testing.simulation.waiting import NotConvergedError
 from moldau.testing.simulation.workloads.keeping import read_all
-
-DRAIN_S = 600.0
 
 
 class MirrorError(AssertionError):
@@ -60,60 +58,39 @@ class MirrorJudge:
         counts: Mapping[str, int],
         *,
         may_lose: bool,
+        begins_at_start: bool,
     ) -> None:
-        """`may_lose`: whether logs of the source may have lost what was not synced, which readers have seen."""
+        """`may_lose`: whether logs of the source may have lost what was not synced, which readers have seen. `begins_at_start`: of a
+        partition the mirror begins where its log begins then, not at offset 0.
+        """
         self._source = source
         self._target = target
         self._hosts = hosts
         self._topics = topics
         self._may_lose = may_lose
+        self._begins_at_start = begins_at_start
         self._partitions = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
         self._bounds: dict[TopicPartition, Bounds] = {}
         self._ids: dict[str, bytes] = {}
         self.records = 0
         """That were mirrored."""
-        self._last: MirrorProcess | None = None
-        """That has come to the end of all that can be read."""
+        self._halts: dict[TopicPartition, Halt] = {}
+        """Of partitions that were not read to their end."""
 
     # The end of the mirror's work
 
     async def drained(self) -> None:
-        """Wait until a process has read each partition to its end, or has halted it. The source changes no more. NotConvergedError."""
+        """Wait until each partition has been read to its end, or has halted. The source changes no more. NotConvergedError."""
         admin = SimulatedAdmin(self._source.client("surveyor"))
+        ids: dict[str, bytes] = {}
         for partition in self._partitions:
             ends = [await admin.offset(partition, which, committed=True) for which in (EARLIEST, LATEST)]
             self._bounds[partition] = Bounds(*ends)
-            self._ids[partition.topic] = (await admin.brokers.topic(partition.topic)).topic_id
+            ids[partition.topic] = self._ids[partition.topic] = (await admin.brokers.topic(partition.topic)).topic_id
         admin.close()
-        until = self._source.schedule.now + DRAIN_S
-        while True:
-            missing = "no process has all partitions"
-            for process in [host.process for host in self._hosts if host.process is not None]:
-                missing = next(self._left(process), "")
-                if not missing:
-                    self._last = process
-                    return
-            if self._source.schedule.now > until:
-                raise NotConvergedError(f"mirror: {missing}")
-            await self._source.sleep(0.5)
-
-    def _left(self, process: MirrorProcess) -> Iterator[str]:
-        """What a process has not done."""
-        member = process.member
-        if member is None or not member.has_all:
-            yield f"{process.name} does not have the partitions"
-            return
-        written = {partition.topic_partition: position.offset for partition, position in member.merge.written().items()}
-        given = {partition.topic_partition: partition.topic_id for partition in member.given}
-        halted = {partition.topic_partition for partition in process.halts}
-        for partition in self._partitions:
-            end = self._bounds[partition].end
-            if partition not in given:
-                yield f"{process.name} does not know {partition}"
-            elif partition not in halted and given[partition] != self._ids[partition.topic]:
-                yield f"{process.name} has not noticed that {partition} is of another topic now"
-            elif partition not in halted and written.get(partition, -1) < end:
-                yield f"{process.name} has written {partition} up to {written.get(partition)} of {end}"
+        self._halts = await drained(
+            self._source, self._hosts, {each: (ids[each.topic], bounds.end) for each, bounds in self._bounds.items()}
+        )
 
     # The verdict
 
@@ -156,7 +133,7 @@ class MirrorJudge:
 
     def _check_state(self, partition: TopicPartition, position: int) -> None:
         """A partition is at its end, or stands still for a reason that there is."""
-        bounds, halt = self._bounds[partition], self._halt(partition)
+        bounds, halt = self._bounds[partition], self._halts.get(partition)
         match halt:
             case None:
                 holds = position == bounds.end
@@ -172,10 +149,6 @@ class MirrorJudge:
             state = "is not halted" if halt is None else f"is halted: {halt.value}"
             raise MirrorError(f"{partition}: {state}, at {position} of {bounds.start} to {bounds.end}")
 
-    def _halt(self, partition: TopicPartition) -> Halt | None:
-        assert self._last is not None, "it has drained"
-        return next((halt.why for found, halt in self._last.halts.items() if found.topic_partition == partition), None)
-
     async def _check_records(self, partition: TopicPartition, position: int, mirrored: Mapping[int, SimulatedMessage]) -> int:
         """By what readers of the source see now. The offset up to which the source has what was mirrored, at most the position."""
         found = {record.offset: record for record in await read_all(self._source.client("judge"), partition, 0)}
@@ -185,7 +158,7 @@ class MirrorJudge:
             if same is None and (offset < start or partition.topic == NEWEST):
                 continue
             if same is None or _content(same) != _content(record):
-                if self._halt(partition) is Halt.TRUNCATED:
+                if self._halts.get(partition) is Halt.TRUNCATED:
                     position = offset
                     break
                 there = "nothing" if same is None else _content(same)
@@ -201,7 +174,10 @@ class MirrorJudge:
         lives = list(dict.fromkeys(life_of(record.value) for record in mirrored.values())) if partition.topic == RENEWED else []
         if len(lives) > 1:
             raise MirrorError(f"{partition}: it has records of the topic's lives {lives}")
+        begun = min(mirrored, default=position) if self._begins_at_start and partition.topic == RETAINED else 0
         for value, offset in self._topics.acknowledged[partition.topic].items():
+            if offset < begun:
+                continue  # it was deleted before the mirror first looked where the log begins
             if lives != [] and life_of(value) not in lives:
                 continue
             if partition.topic == RENEWED and not lives:

@@ -1,13 +1,12 @@
-"""What a process of a mirror does: it joins the group of the mirror, and merges what it is assigned.
+"""A process of a merge with a simple way of sharing: it joins the group of the mirror, and merges what it is assigned.
 
-All partitions go to one member, and they are given away before each join: who joins later begins where the target says.
+All partitions go to one member, and they are given away before each join: who joins later begins where the target says. So each change of
+members is a hand-over of everything, more often than `mirror.sharing` has one.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from moldau.mirror.fetched import Limits
 from moldau.mirror.merge.merge import Given, Merge
 from moldau.mirror.merge.positions import Key
 from moldau.mirror.merge.route import Route
@@ -16,25 +15,15 @@ from moldau.mirror.plan.values import Partitioning
 from moldau.mirror.source import SourceReader
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.ports.clock import Clock
+from moldau.testing.simulation.mirrors.work import MIRROR, SOURCE, Progress, WorkPlan
 from moldau.wire.brokers import Brokers
 from moldau.wire.group import GroupMetadata, Membership
 
-MIRROR, CLUSTER, TARGET = "m", "source", "target"
-SOURCE = "source"
+CLUSTER, TARGET = "source", "target"
 ALL, NOTHING = b"all", b""
 LOOK_S = 0.1
 TOPICS_S = 1.0
 """Between two looks for topics that do not exist yet."""
-
-
-class MirrorPlan(NamedTuple):
-    """What a process is started with."""
-
-    instance: str
-    topics: Mapping[str, int]
-    """Names, and how many partitions each has."""
-    session_timeout_s: float = 6.0
-    limits: Limits = Limits()
 
 
 class AllToOne:
@@ -66,15 +55,14 @@ class _Member:
 
 
 class MirrorMember:
-    """See the module. Made on the loop of its process."""
+    """See the module. Made on the loop of its process. A :class:`moldau.testing.simulation.mirrors.work.Work`."""
 
-    def __init__(
-        self, plan: MirrorPlan, source: Brokers, target: Brokers, clock: Clock, halted: Callable[[SourcePartition, Halt, str], object]
-    ) -> None:
+    def __init__(self, plan: WorkPlan, source: Brokers, target: Brokers, clock: Clock) -> None:
         self.has_all = False
         """Whether all partitions are this member's."""
         self.given: dict[SourcePartition, Given] = {}
         """Those that exist."""
+        self._halts: dict[SourcePartition, Halt] = {}
         self._plan = plan
         self._source = source
         self._target = target
@@ -85,7 +73,7 @@ class MirrorMember:
         transactional_id = f"{group}.{plan.instance}"
         route = Route(Partitioning.SAME, lambda partition: partition.topic, plan.topics.__getitem__)
         readers: dict[str, SourceReader] = {}
-        self.merge = Merge(MIRROR, plan.instance, target, transactional_id, clock, _Member(self.membership), route, readers, halted)
+        self.merge = Merge(MIRROR, plan.instance, target, transactional_id, clock, _Member(self.membership), route, readers, self._halted)
         self._reader = SourceReader(
             SOURCE, source, clock, self.merge, self.merge.may_fetch, committed=True, verifies=True, limits=plan.limits
         )
@@ -107,6 +95,18 @@ class MirrorMember:
         merging.cancel()
         await asyncio.gather(merging, return_exceptions=True)
         await self._reader.close()
+
+    def progress(self) -> dict[SourcePartition, Progress]:
+        """See `Work`."""
+        if not self.has_all:
+            return {}
+        written = self.merge.written()
+        return {
+            each: Progress(written[each].offset if each in written else None, self._halts.get(each)) for each in (*self.given, *self._halts)
+        }
+
+    def _halted(self, partition: SourcePartition, why: Halt, _reason: str) -> None:
+        self._halts[partition] = why
 
     async def _join(self) -> None:
         had = ALL if self.has_all else NOTHING

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from moldau.broker.replicas.partition_events import KeepEpochs, LeadEpoch
 from moldau.fetching.events import Moved, StartAt
 from moldau.mirror.leader import end_of
 from moldau.mirror.merge.positions import positions_batch
@@ -99,6 +100,64 @@ def _do_not_wait(real: Function) -> Function:
     return ask
 
 
+def _ignore_chains(_real: Function) -> Function:
+    def chain(self: Any, _partition: Any, _header: Any) -> tuple[str, ...]:
+        return ()
+
+    return chain
+
+
+def _read_origins_once(real: Function) -> Function:
+    def is_settled(self: Any, partition: Any, batches: Any) -> bool:
+        return bool(self.rounds or real(self, partition, batches))
+
+    return is_settled
+
+
+def _announce_late(real: Function) -> Function:
+    async def announce(self: Any, producer_id: int, clusters: Any) -> None:
+        before, self.late = getattr(self, "late", None), (producer_id, clusters)
+        if before is not None:
+            await real(self, *before)
+
+    return announce
+
+
+def _no_cut(real: Function) -> Function:
+    async def alter(brokers: Any, wanted: Any) -> Any:
+        return await real(brokers, {partition: each._replace(cut=None) for partition, each in wanted.items()})
+
+    return alter
+
+
+def _own_epoch(real: Function) -> Function:
+    def become_leader(self: Any, event: Any) -> Any:
+        return [LeadEpoch(event.epoch) if isinstance(effect, KeepEpochs) else effect for effect in real(self, event)]
+
+    return become_leader
+
+
+def _skip_what_failed(real: Function) -> Function:
+    def failed(self: Any, part: Any, error: Any) -> None:
+        position = self._readers[part.partition.source].position(part.partition)
+        if position is not None:
+            part.given = part.given._replace(accepted=position.offset)
+        real(self, part, error)
+
+    return failed
+
+
+def _send_before_the_answer(real: Function) -> Function:
+    def start(self: Any, address: Any, outlets: Any) -> None:
+        real(self, address, outlets)
+        for outlet in outlets:
+            if outlet.pieces:
+                self._ready[outlet] = None
+                self._work.set()
+
+    return start
+
+
 MIRROR_MUTANTS = (
     Mutant("write positions before their records", "moldau.mirror.merge.merge:Merge._transaction", _position_before_data),
     Mutant("jump over what retention has deleted", "moldau.mirror.leader:LeaderReader._carry_out", _jump_over_a_gap),
@@ -106,4 +165,11 @@ MIRROR_MUTANTS = (
     Mutant("commit without the fence", "moldau.mirror.merge.writer:Writer.fence", _no_fence),
     Mutant("mirror aborted records", "moldau.mirror.merge.merge:Merge._portion", _mirror_aborted),
     Mutant("read positions without waiting for open transactions", "moldau.mirror.reading:ask_leader", _do_not_wait),
+    Mutant("return records, whatever clusters they were in", "moldau.mirror.merge.origins:Origins.chain", _ignore_chains),
+    Mutant("read only once where records come from", "moldau.mirror.merge.origins:Origins.is_settled", _read_origins_once),
+    Mutant("announce a producer after its first records", "moldau.mirror.merge.announcements:Announcer.announce", _announce_late),
+    Mutant("promote without the cut", "moldau.mirror.altering:alter", _no_cut),
+    Mutant("begin an epoch of its own in a mirrored log", "moldau.broker.replicas.partition:Partition._become_leader", _own_epoch),
+    Mutant("skip batches that were not stored", "moldau.mirror.copy.copy:Copy._failed", _skip_what_failed),
+    Mutant("send batches before those before them are stored", "moldau.mirror.copy.writer:CopyWriter._start", _send_before_the_answer),
 )

@@ -5,24 +5,17 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from moldau.mirror.partitions import Halt, SourcePartition
-from moldau.testing.simulation.mirrors.member import MirrorMember, MirrorPlan
+from moldau.model.host_port import Address
+from moldau.testing.simulation.mirrors.member import MirrorMember
+from moldau.testing.simulation.mirrors.program import ProgramWork
+from moldau.testing.simulation.mirrors.work import Sharing, Work, WorkPlan
 from moldau.testing.simulation.process import PORT
 from moldau.testing.simulation.process_loop import ProcessLoop, ProcessNetwork, ProcessTime
 from moldau.testing.simulation.simulation import Simulation
 from moldau.wire.brokers import Brokers
-from moldau.wire.connection import Address
 
 DOWN_S = 0.5
 """How long a process that ended without a fault stays away."""
-
-
-class HaltSeen(NamedTuple):
-    """A partition that a process has halted."""
-
-    partition: SourcePartition
-    why: Halt
-    reason: str
 
 
 class _Place(NamedTuple):
@@ -37,7 +30,7 @@ class _Place(NamedTuple):
 class MirrorHost:
     """A machine on which a process of the mirror runs, or does not."""
 
-    def __init__(self, name: str, plan: MirrorPlan, source: Simulation, target: Simulation) -> None:
+    def __init__(self, name: str, plan: WorkPlan, source: Simulation, target: Simulation) -> None:
         self.name = name
         self.plan = plan
         self.source = source
@@ -90,8 +83,7 @@ class MirrorProcess:
         self.host = host
         self.name = f"{host.name}/{number}"
         self.loop = ProcessLoop(host.schedule, self.name)  # type: ignore[abstract]  # the rest is of what it does not have
-        self.halts: dict[SourcePartition, HaltSeen] = {}
-        self.member: MirrorMember | None = None
+        self.work: Work | None = None
         self._network = ProcessNetwork(host.source.network, host.name, self.loop)
 
     @property
@@ -112,23 +104,29 @@ class MirrorProcess:
             self.host.ended()
 
     def _begin(self) -> None:
+        self.work = self._work()
+        self.loop.create_task(self.work.run(), name=self.name).add_done_callback(self._done)
+
+    def _work(self) -> Work:
         host = self.host
         clock = ProcessTime(self.loop, host.schedule)
-        self.member = MirrorMember(host.plan, self._brokers(host.source), self._brokers(host.target), clock, self._halted)
-        self.loop.create_task(self.member.run(), name=self.name).add_done_callback(self._done)
+        if host.plan.sharing is Sharing.ALL_TO_ONE:
+            return MirrorMember(host.plan, self._brokers(host.source), self._brokers(host.target), clock)
+        servers = _servers(host.source), _servers(host.target)
+        return ProgramWork(host.plan, *servers, self._network, clock, host.source.random(f"mirror/{self.name}"))
 
     def _brokers(self, cluster: Simulation) -> Brokers:
-        servers = tuple((host.name, PORT) for host in cluster.hosts)
-        return Brokers(_Place(self.name, self._network, servers, cluster.random(f"mirror/{self.name}")))
-
-    def _halted(self, partition: SourcePartition, why: Halt, reason: str) -> None:
-        self.halts[partition] = HaltSeen(partition, why, reason)
+        return Brokers(_Place(self.name, self._network, _servers(cluster), cluster.random(f"mirror/{self.name}")))
 
     def _done(self, task: object) -> None:
         """It has ended by itself: another process has its name, or it has failed."""
         if not self.loop.group.is_over:
             self.loop.errors += _failure_of(task)
             self.host.schedule.post(self.host.schedule.actor(f"{self.name} ends"), self.end)
+
+
+def _servers(cluster: Simulation) -> tuple[Address, ...]:
+    return tuple(Address(host.name, PORT) for host in cluster.hosts)
 
 
 def _failure_of(task: object) -> list[str]:

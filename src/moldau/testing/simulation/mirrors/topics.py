@@ -76,7 +76,7 @@ class MirroredTopics:
             for _ in range(random.choice((1, 3, 8))):
                 partition = TopicPartition(FED, random.randrange(COUNTS[FED]))
                 sent.append(producer.send_nowait(partition, self._message(random, context.clock.time_ms())))
-            await _ended(sent)
+            await ended(sent)
             await pause(context)
         await producer.close()
 
@@ -113,7 +113,7 @@ class MirroredTopics:
         producer = SimulatedProducer(context, delivery_timeout_s=DELIVERY_S)
         while context.budget.take():
             values = [None if random.random() < 0.1 else self._value() for _ in range(random.choice((1, 3, 8)))]
-            await _ended([producer.send_nowait(partition, Message(value, b"%d" % random.randrange(KEYS))) for value in values])
+            await ended([producer.send_nowait(partition, Message(value, b"%d" % random.randrange(KEYS))) for value in values])
             await pause(context)
         await producer.close()
 
@@ -140,7 +140,7 @@ class MirroredTopics:
         admin.close()
 
 
-async def _ended(sent: Iterable[Delivery]) -> None:
+async def ended(sent: Iterable[Delivery]) -> None:
     """Wait until each has ended, in whatever way."""
     for each in sent:
         with suppress(SendError):

@@ -1,0 +1,165 @@
+"""Compares the logs of a copy with those of its source, batch by batch, as they are on the disks of the leaders.
+
+Before the cut, or everywhere if the partition was not promoted, the target has the batches of the source: same offsets, leader epochs,
+bytes, none left out. Where the source has removed records from its front the copy may have more, and where it has compacted its log the
+records that are left are compared. What a process has known to be stored is there. From the cut on there is what clients of the target
+have written, and nothing of the source.
+"""
+
+from collections.abc import Mapping
+
+from moldau.mirror.partitions import Halt
+from moldau.model.identity import TopicPartition
+from moldau.protocol.records.batch import batches, iterate
+from moldau.protocol.records.header import BatchHeader
+from moldau.testing.simulation.clients.fetching import SimulatedMessage
+from moldau.testing.simulation.mirrors.judge import MirrorError
+from moldau.testing.simulation.mirrors.operator import VALUE, Promoter
+from moldau.testing.simulation.mirrors.topics import NEWEST, RETAINED
+from moldau.testing.simulation.process import Host
+from moldau.testing.simulation.reader import batches_of
+from moldau.testing.simulation.simulation import Simulation
+from moldau.testing.simulation.tree_view import PartitionInTree, partitions_in
+from moldau.testing.simulation.workloads.keeping import read_all
+
+Log = dict[int, tuple[BatchHeader, bytes]]
+"""Batches by base offset."""
+
+
+class CopyJudge:
+    """See the module."""
+
+    def __init__(self, source: Simulation, target: Simulation, promoter: Promoter, *, may_lose: bool) -> None:
+        """`may_lose`: whether logs of the source may have lost what was not synced, which the mirror has read."""
+        self._source = source
+        self._target = target
+        self._promoter = promoter
+        self._may_lose = may_lose
+        self.batches = 0
+        """That were compared."""
+
+    async def check(self, halts: Mapping[TopicPartition, Halt], stored: Mapping[TopicPartition, int]) -> None:
+        """Compare. `stored`: up to where a process has known the target to have each partition. MirrorError."""
+        sources, targets = _logs(self._source), _logs(self._target)
+        for partition, end in stored.items():
+            halt = halts.get(partition)
+            self._check_halt(partition, halt)
+            found = targets.get(partition)
+            if found is None:
+                raise MirrorError(f"{partition}: it is not in the target")
+            in_tree, log = found
+            cut = self._cut(partition, in_tree)
+            source = sources[partition][1]
+            if cut is not None:
+                self._check_written(partition, cut, log)
+            elif _end(log) < end:
+                raise MirrorError(f"{partition}: the target ends at {_end(log)}, and had acknowledged up to {end}")
+            if self._may_lose and (halt is not None or cut is not None or _end(source) < _end(log)):
+                continue  # the source may have lost what it had, and has written something else there
+            mirrored = {offset: batch for offset, batch in log.items() if cut is None or offset < cut}
+            self.batches += len(mirrored)
+            if partition.topic == NEWEST:
+                await self._check_newest(partition, cut)
+            else:
+                is_whole = halt is None or cut is not None
+                _check_batches(partition, source, mirrored, _end(mirrored) if cut is not None or not is_whole else _end(source))
+
+    def _check_halt(self, partition: TopicPartition, halt: Halt | None) -> None:
+        match halt:
+            case None:
+                holds = True  # it is at its end; of one that was promoted there was nothing more
+            case Halt.PROMOTED:
+                holds = partition in self._promoter.cuts
+            case Halt.OUT_OF_RETENTION:
+                holds = partition.topic == RETAINED
+            case Halt.TRUNCATED:
+                holds = self._may_lose
+            case _:
+                holds = False
+        if not holds:
+            raise MirrorError(f"{partition}: {'is not halted' if halt is None else f'is halted: {halt.value}'}")
+
+    def _cut(self, partition: TopicPartition, in_tree: PartitionInTree) -> int | None:
+        """Where clients write; None if the partition is a mirror's."""
+        state = in_tree.state
+        assert state is not None, "it has a leader"
+        if state.is_mirror:
+            return None
+        asked = self._promoter.cuts.get(partition)
+        if not asked:
+            raise MirrorError(f"{partition}: it is no mirror's, and was never promoted")
+        said = self._promoter.promoted.get(partition)
+        if said is None:
+            return asked[-1] if state.cut is None else state.cut.offset
+        if state.cut is not None and state.cut.offset != said:
+            raise MirrorError(f"{partition}: promoted at {said}, and cut at {state.cut.offset}")
+        return said
+
+    def _check_written(self, partition: TopicPartition, cut: int, log: Log) -> None:
+        """What comes from the cut on."""
+        found = {
+            record.offset: record.value
+            for header, data in log.values()
+            if header.last_offset >= cut and not header.is_control
+            for record in iterate(memoryview(data), max_decompressed_bytes=1 << 20)
+        }
+        foreign = next((offset for offset, value in found.items() if value is None or not bytes(value).startswith(VALUE)), None)
+        if foreign is not None:
+            raise MirrorError(f"{partition}: offset {foreign} is of the source, and the cut is at {cut}")
+        for offset, value in self._promoter.written.get(partition, {}).items():
+            if found.get(offset) != value:
+                raise MirrorError(f"{partition}: {value!r} was acknowledged at {offset}, there is {found.get(offset)!r}")
+
+    async def _check_newest(self, partition: TopicPartition, cut: int | None) -> None:
+        """Of a log that the source has compacted: what it has left is in the target, as far as that goes."""
+        there, here = [await read_all(cluster.client("judge"), partition, 0) for cluster in (self._source, self._target)]
+        end = cut if cut is not None else max((record.offset for record in here), default=-1) + 1
+        mirrored = {record.offset: _content(record) for record in here if record.offset < end}
+        for record in there:
+            if record.offset < end and mirrored.get(record.offset) != _content(record):
+                raise MirrorError(
+                    f"{partition}: offset {record.offset} is {mirrored.get(record.offset)}, in the source it is {_content(record)}"
+                )
+
+
+def _check_batches(partition: TopicPartition, source: Log, mirrored: Log, end: int) -> None:
+    """The target has each batch of the source from its own start up to `end`, and no other one after the source's start."""
+    begins = min(source, default=0)
+    for offset, (header, data) in mirrored.items():
+        if offset < begins:
+            continue
+        same = source.get(offset)
+        if same is None:
+            raise MirrorError(f"{partition}: only the target has a batch at offset {offset}, of epoch {header.partition_leader_epoch}")
+        if same[1] != data:
+            raise MirrorError(f"{partition}: the batches at offset {offset} differ: {same[0]} in the source, {header} in the target")
+    start = min(mirrored, default=0) if partition.topic == RETAINED else begins
+    missing = next((offset for offset in source if start <= offset < end and offset not in mirrored), None)
+    if missing is not None:
+        raise MirrorError(f"{partition}: the target does not have the batch at offset {missing}")
+
+
+def _end(log: Log) -> int:
+    return max((header.last_offset + 1 for header, _ in log.values()), default=0)
+
+
+def _logs(cluster: Simulation) -> dict[TopicPartition, tuple[PartitionInTree, Log]]:
+    """The log of each partition at its leader."""
+    found = {}
+    for each in partitions_in(cluster.tree):
+        host = _leader(cluster, each)
+        if host is not None:
+            data = dict(batches_of(host.disk, host.directories, f"{each.topic}-{each.number}"))
+            log = {offset: (next(iter(batches(memoryview(batch))))[0], batch) for offset, batch in data.items()}
+            found[TopicPartition(each.topic, each.number)] = each, log
+    return found
+
+
+def _leader(cluster: Simulation, partition: PartitionInTree) -> Host | None:
+    if len(cluster.hosts) == 1:
+        return cluster.host
+    return None if partition.state is None or partition.state.leader < 0 else cluster.hosts[partition.state.leader - 1]
+
+
+def _content(record: SimulatedMessage) -> tuple[object, ...]:
+    return record.leader_epoch, record.key, record.value, list(record.headers or ()), record.timestamp
