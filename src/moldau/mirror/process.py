@@ -14,6 +14,7 @@ from moldau.mirror.control import Control, Hooks, share_of
 from moldau.mirror.copy.copy import Copy
 from moldau.mirror.copy.copy import Given as CopyGiven
 from moldau.mirror.fetched import Limits
+from moldau.mirror.following.follower import Follower
 from moldau.mirror.inventory import Inventory
 from moldau.mirror.measures import Measures
 from moldau.mirror.merge.announcements import PRODUCERS
@@ -75,8 +76,25 @@ class MirrorProcess:
         self.measures = Measures(self._engine, clock, committed=self._merge is not None)
         self._look_now = asyncio.Event()
         self._retries = Retries(clock)
-        hooks = Hooks(self._give, self._look_now.set, lambda: self._shared.metadata.generation_id, self.transactions, self.failure)
+        hooks = Hooks(
+            self._give,
+            self._look_now.set,
+            lambda: self._shared.metadata.generation_id,
+            self.transactions,
+            self.failure,
+            lambda: self.follower.report(),
+        )
         self.control = Control(plan, instance, self._target, self._inventory, self._readers, self._engine, self.measures, clock, hooks)
+        self.follower = Follower(
+            plan,
+            instance,
+            self._target,
+            self._sources,
+            self._inventory,
+            clock,
+            lambda: self._shared.is_first,
+            self.control.is_followed,
+        )
         limits = Limits(min(plan.limits.buffer_bytes, 8 * 1024 * 1024))
         is_merge = self._merge is not None
         for name, source in self._sources.items():
@@ -88,7 +106,8 @@ class MirrorProcess:
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._insist(self._prepare)
-            tasks += (asyncio.ensure_future(each) for each in (self._shared.run(), self._engine.run(), self._look(), self.control.run()))
+            works = self._shared.run(), self._engine.run(), self._look(), self.control.run(), self.follower.run()
+            tasks += map(asyncio.ensure_future, works)
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -110,7 +129,7 @@ class MirrorProcess:
     @property
     def retry_count(self) -> int:
         """Of everything that it has tried again."""
-        return self._retries.count + self.control.retry_count
+        return self._retries.count + self.control.retry_count + self.follower.retries.count
 
     @property
     def _engine(self) -> Merge | Copy:

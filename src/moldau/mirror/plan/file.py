@@ -172,12 +172,13 @@ def _groups(table: Table) -> Groups:
 
 
 def _sync(table: Table) -> Sync:
-    table.only("configs", "exclude.configs", "growth")
+    table.only("configs", "exclude.configs", "growth", "interval.ms")
     default = Sync()
     return Sync(
         table.boolean("configs", default.configs),
         frozenset(table.list_of("exclude.configs", _parse_config, tuple(sorted(default.exclude_configs)))),
         table.boolean("growth", default.growth),
+        table.integer("interval.ms", default.interval_ms, at_least=100, at_most=_DAY_MS),
     )
 
 

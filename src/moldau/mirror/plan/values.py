@@ -12,8 +12,8 @@ from moldau.model.host_port import Address
 
 COPY_SOURCE: Final = "source"
 """The name of the only source of a copy."""
-_OF_MIRRORS: Final = parse_pattern("mirror[.].*")
-"""The groups of mirrors themselves."""
+_INTERNAL_GROUPS: Final = (parse_pattern("mirror[.].*"), parse_pattern("connect-.*"))
+"""The groups of mirrors themselves, and of Connect."""
 
 
 class Mode(Enum):
@@ -57,7 +57,7 @@ class Source:
 class Groups:
     """The consumer groups whose committed offsets are mirrored."""
 
-    patterns: NamePatterns = field(default_factory=lambda: NamePatterns((), (_OF_MIRRORS,)))
+    patterns: NamePatterns = field(default_factory=lambda: NamePatterns((), _INTERNAL_GROUPS))
     interval_ms: int = 5_000
 
 
@@ -70,12 +70,18 @@ class Sync:
         {
             "follower.replication.throttled.replicas",
             "leader.replication.throttled.replicas",
+            "message.timestamp.after.max.ms",
+            "message.timestamp.before.max.ms",
+            "message.timestamp.difference.max.ms",
+            "message.timestamp.type",
             "min.insync.replicas",
             "unclean.leader.election.enable",
         }
     )
     growth: bool = True
     """Partitions that a topic of the source gets."""
+    interval_ms: int = 60_000
+    """Between two looks at the configurations."""
 
 
 @dataclass(frozen=True, slots=True)
