@@ -35,6 +35,7 @@ from moldau.model.errors import PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
+    from moldau.mirror.plan.values import Limits as PlanLimits
     from moldau.mirror.plan.values import MirrorPlan
     from moldau.ports.clock import Clock
     from moldau.ports.transport import Network
@@ -43,6 +44,8 @@ _LOG = logging.getLogger(__name__)
 
 LOOK_S = 5.0
 """How often the topics of all clusters are looked at."""
+RESPONSE_BYTES = 8 * 1024 * 1024
+"""Of a fetch."""
 STOP_S = 5.0
 """How long the end of a process waits for its transaction."""
 _LOOK, _INSIST = "look", "insist"
@@ -58,7 +61,7 @@ class MirrorProcess:
         """`instance`: its name among the processes of the mirror."""
         self.plan = plan
         self.instance = instance
-        brokers = partial(brokers_of, f"mirror-{plan.name}-{instance}", network, random=random)
+        brokers = partial(brokers_of, f"mirror-{plan.name}-{instance}", network, random=random, limits=plan.limits)
         self._clock = clock
         self._target = brokers(plan.target.bootstrap_servers)
         self._sources = {source.name: brokers(source.bootstrap_servers) for source in plan.sources}
@@ -70,9 +73,11 @@ class MirrorProcess:
         if plan.mode is Mode.MERGE:
             route = Route(plan.partitioning, self._inventory.target_topic, self._inventory.target_count)
             own_id = transactional_id(plan.name, instance)
-            self._merge = Merge(plan.name, instance, self._target, own_id, clock, self._shared, route, self._readers, self._halt)
+            self._merge = Merge(
+                plan.name, instance, self._target, own_id, clock, self._shared, route, self._readers, self._halt, plan.limits
+            )
         else:
-            self._copy = Copy(plan.name, self._target, clock, self._readers, self._halt)
+            self._copy = Copy(plan.name, self._target, clock, self._readers, self._halt, plan.limits)
         self.measures = Measures(self._engine, clock, committed=self._merge is not None)
         self._look_now = asyncio.Event()
         self._retries = Retries(clock)
@@ -95,7 +100,7 @@ class MirrorProcess:
             lambda: self._shared.is_first,
             self.control.is_followed,
         )
-        limits = Limits(min(plan.limits.buffer_bytes, 8 * 1024 * 1024))
+        limits = fetch_limits(plan.limits, plan.mode)
         is_merge = self._merge is not None
         for name, source in self._sources.items():
             self._readers[name] = SourceReader(name, source, clock, self.measures, committed=is_merge, verifies=is_merge, limits=limits)
@@ -260,6 +265,15 @@ class MirrorProcess:
             await reader.close()
         for brokers in (self._target, *self._sources.values()):
             brokers.close()
+
+
+def fetch_limits(limits: "PlanLimits", mode: Mode) -> Limits:
+    """How much a reader asks for at once: no more than fits in the buffer, and of a partition of a merge than in a transaction."""
+    partition_bytes = Limits().partition_bytes
+    if mode is Mode.MERGE:
+        partition_bytes = min(partition_bytes, limits.transaction_bytes)
+    back_off_s = max(min(Limits().back_off_s, limits.retry_backoff_max_ms / 1000), limits.retry_backoff_ms / 1000)
+    return Limits(min(limits.buffer_bytes, RESPONSE_BYTES), partition_bytes, back_off_s)
 
 
 def transactional_id(mirror: str, instance: str) -> str:

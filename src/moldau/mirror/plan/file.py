@@ -9,7 +9,7 @@ from moldau.mirror.naming import Naming
 from moldau.mirror.patterns import NamePatterns, Pattern, parse_pattern
 from moldau.mirror.plan.start import Start
 from moldau.mirror.plan.start_tables import TABLES, read_start
-from moldau.mirror.plan.values import COPY_SOURCE, Groups, Limits, MirrorPlan, Mode, Partitioning, Source, Sync, Target
+from moldau.mirror.plan.values import COPY_REQUESTS, COPY_SOURCE, Groups, Limits, MirrorPlan, Mode, Partitioning, Source, Sync, Target
 from moldau.mirror.selection import NEVER, TopicSelection
 from moldau.model.host_port import Address, parse_addresses
 from moldau.model.toml_table import Table, parse_document, read_document
@@ -30,6 +30,8 @@ _REQUESTS: Final = "max.in.flight.requests.per.connection"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _TIER: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _CONFIG: Final = re.compile(r"[a-z][a-z0-9.]*")
+ROUNDS_OUT_MAX: Final = 5
+"""Requests of a partition that an idempotent producer may have waiting for answers."""
 _BUFFER_BYTES_MIN: Final = 1024 * 1024
 _DAY_MS: Final = 24 * 3_600_000
 
@@ -201,7 +203,11 @@ def _limits(table: Table, mode: Mode) -> Limits:
             "transaction.bytes", min(default.transaction_bytes, buffer_bytes), at_least=1, at_most=buffer_bytes
         ),
         linger_ms=table.integer("linger.ms", default.linger_ms, at_least=0, at_most=_DAY_MS),
-        requests_per_connection=table.integer(_REQUESTS, default.requests_per_connection, at_least=1, at_most=100),
+        requests_per_connection=(
+            table.integer(_REQUESTS, COPY_REQUESTS, at_least=1, at_most=100)
+            if mode is Mode.COPY
+            else table.integer(_REQUESTS, default.requests_per_connection, at_least=1, at_most=ROUNDS_OUT_MAX)
+        ),
         retry_backoff_ms=backoff_ms,
         retry_backoff_max_ms=table.integer(
             "retry.backoff.max.ms", max(default.retry_backoff_max_ms, backoff_ms), at_least=backoff_ms, at_most=_DAY_MS
