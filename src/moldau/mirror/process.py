@@ -132,6 +132,11 @@ class MirrorProcess:
         return self._shared.failure or (retry.reason if retry is not None else "")
 
     @property
+    def is_first(self) -> bool:
+        """Whether it is the first of the mirror's processes, which has everything but records follow."""
+        return self._shared.is_first
+
+    @property
     def retry_count(self) -> int:
         """Of everything that it has tried again."""
         return self._retries.count + self.control.retry_count + self.follower.retries.count

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from moldau.mirror.audited import audited_topics
 from moldau.mirror.naming import Naming
 from moldau.mirror.patterns import NamePatterns, Pattern, parse_pattern
 from moldau.mirror.plan.start import Start
@@ -13,7 +14,7 @@ from moldau.mirror.plan.values import COPY_REQUESTS, COPY_SOURCE, Groups, Limits
 from moldau.mirror.selection import NEVER, TopicSelection
 from moldau.model.host_port import Address, parse_addresses
 from moldau.model.toml_table import Table, parse_document, read_document
-from moldau.tracking.audit_record import PRODUCER_TIER
+from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER
 
 DEFAULT_EXCLUDE: Final = (parse_pattern(".*[-.]internal"),)
 """Topics in which MirrorMaker 2 and Connect keep their state."""
@@ -81,7 +82,7 @@ def _mode(table: Table) -> Mode:
 
 
 def _made(table: Table, name: str, mode: Mode, topics: NamePatterns, sources: tuple[Source, ...], target: Target) -> MirrorPlan:
-    return MirrorPlan(
+    plan = MirrorPlan(
         name=name,
         mode=mode,
         sources=sources,
@@ -94,6 +95,18 @@ def _made(table: Table, name: str, mode: Mode, topics: NamePatterns, sources: tu
         limits=_limits(table.table("limits"), mode),
         audit_tier=_audit_tier(table.table("audit")),
     )
+    if plan.audit_tier is not None:
+        _check_audited(table.table("audit"), plan)
+    return plan
+
+
+def _check_audited(table: Table, plan: MirrorPlan) -> None:
+    if plan.mode is Mode.COPY and plan.selection.selects(AUDIT_TOPIC):
+        table.fail("tier", f"its counts cannot be published: [topics] makes {AUDIT_TOPIC} of the target a copy, which takes nothing else")
+    try:
+        audited_topics(plan)
+    except re.error as error:
+        table.fail("tier", f"the patterns of [topics] do not go into one, which an auditor needs: {error}")
 
 
 def _without(table: Table, reason: str, *names: str) -> None:
