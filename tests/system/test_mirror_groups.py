@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition as Where
 
+from support.console import ConsoleInside
 from support.mirror_groups import COPY, LIMIT_S, MERGE, PARTITIONS, RECORDS, GroupsWorld, eventually, read
 
 pytestmark = pytest.mark.system
@@ -126,3 +127,18 @@ def test_another_process_takes_over(world: GroupsWorld) -> None:
     world.commit(world.source, "orders", "billing", 100)
     eventually(lambda: world.committed("billing") > before, "the other one has taken over")
     eventually(lambda: world.groups()["process"] == "b", "and reports it")
+
+
+def test_nothing_is_committed_in_a_topic_that_was_promoted(tmp_path: Path) -> None:
+    """Claim: what clients write after a promotion has offsets that name other records in the source."""
+    with GroupsWorld(tmp_path, COPY) as world:
+        world.produce(range(RECORDS))
+        world.mirrors[0].start()
+        eventually(lambda: world.is_mirrored, "everything is mirrored")
+        world.commit(world.source, "orders", "billing", 50)
+        eventually(lambda: world.committed("billing") == 50, "the group is mirrored")
+        assert ConsoleInside()("mirror", "promote", str(world.file), "--now").code == 0
+        world.commit(world.source, "orders", "billing", 100)
+        world.a_round_begins_and_ends()
+        assert world.committed("billing") == 50
+        assert world.groups()["failures"] == []
