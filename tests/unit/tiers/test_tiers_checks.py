@@ -104,8 +104,10 @@ def test_there_is_nothing_to_find_in_what_fits_together() -> None:
             'topics.include = [".*"]\n[auditors.ewr]\n',
             'topics.include = [".*"]\naudit.tier = "ewr"\n[auditors.ewr]\n',
             [
-                "22 error auditor of mirror merge: auditor ewr publishes its counts as tier ewr already, "
-                "and a tier is one cluster or one load"
+                (
+                    "22 error auditor of mirror merge: auditor ewr publishes its counts as tier ewr already, "
+                    "and a tier is one cluster or one load"
+                )
             ],
         ),
         ("[auditors.jfk]\n", "", ["7 warning cluster jfk: no auditor counts it, so a loss on the way to it is not found"]),
