@@ -8,9 +8,16 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka import TopicPartition as Where
 
+from moldau.client.partition_requests import LATEST
+from moldau.mirror import catalog
+from moldau.mirror.following.merge_state import MergeState
+from moldau.mirror.merge.positions import Key
+from moldau.mirror.merge.runs import OFFSETS
 from moldau.mirror.operator import Operator, operate
 from moldau.mirror.plan.file import parse_plan
+from moldau.mirror.reading import list_offset
 from moldau.mirror.translation.groups import group_offsets
+from moldau.mirror.translation.search import combined
 from moldau.mirror.translation.translate import Translated, translate
 from moldau.model.identity import TopicPartition
 from moldau.testing import Broker
@@ -55,14 +62,16 @@ class Written:
         self.offsets[value] = offset
 
 
-def write(bootstrap: str, random: Random) -> dict[bytes, int]:
-    written = Written()
+def write_compacted(bootstrap: str, random: Random, written: Written) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "batch.num.messages": 7})
     for number in range(2_000):
         partition = random.randrange(TOPICS["compacted"])
         producer.produce("compacted", f"c{number}".ljust(4_000), str(random.randrange(100)), partition=partition, on_delivery=written.note)
         producer.poll(0)
     producer.flush()
+
+
+def write_transactions(bootstrap: str, random: Random, written: Written) -> None:
     writer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "w", "linger.ms": 0})
     writer.init_transactions()
     for number in range(150):
@@ -75,7 +84,6 @@ def write(bootstrap: str, random: Random) -> dict[bytes, int]:
             writer.abort_transaction()
         else:
             writer.commit_transaction()
-    return written.offsets
 
 
 def expected_place(mirrored: Seen, source_offsets: dict[bytes, int], offset: int) -> int:
@@ -90,7 +98,9 @@ def test_positions_of_compacted_and_transactional_topics(tmp_path: Path) -> None
         # a topic with gaps of compaction, and one with markers and aborted records
         source.create_topic("compacted", TOPICS["compacted"], COMPACTED)
         source.create_topic("transactional", TOPICS["transactional"])
-        offsets = write(source.bootstrap_servers, random)
+        written = Written()
+        offsets = written.offsets
+        write_compacted(source.bootstrap_servers, random, written)
 
         def seen(bootstrap: str, prefix: str = "") -> dict[TopicPartition, Seen]:
             return {
@@ -105,6 +115,7 @@ def test_positions_of_compacted_and_transactional_topics(tmp_path: Path) -> None
         file = tmp_path / "mirror.toml"
         file.write_text(text)
         with MirrorThread([text]):
+            write_transactions(source.bootstrap_servers, random, written)
             newest = {where: records[-1][2] for where, records in seen(source.bootstrap_servers).items()}
 
             def is_mirrored() -> bool:
@@ -127,6 +138,31 @@ def test_positions_of_compacted_and_transactional_topics(tmp_path: Path) -> None
                 TopicPartition(f"east.{where.topic}", where.partition): expected_place(mirrored[where], offsets, offset)
                 for where, offset in wanted.items()
             }
+
+        # the same by the newest runs in memory, and by a look-up of those from before them
+        async def by_state(operator: Operator) -> None:
+            topics = await catalog.look(operator.sources["east"])
+            end = await list_offset(operator.target, OFFSETS, LATEST)
+            state, whole = (MergeState("aggregate", operator.target, tail) for tail in (end // 2, end))
+            await state.read_on()
+            await whole.read_on()
+            places = {
+                (Key("aggregate", topics.cluster_id, topics.topics[where.topic].topic_id, where.partition), offset): where
+                for each in rounds
+                for where, offset in each.items()
+            }
+            missing = [each for each in places if state.find(*each) is None]
+            assert 0 < len(missing) < len(places), "some are in memory"
+            await state.look_up(missing)
+            for (key, offset), where in places.items():
+                expected = {TopicPartition(f"east.{where.topic}", where.partition): expected_place(mirrored[where], offsets, offset)}
+                for each in (state, whole):
+                    found = each.find(key, offset)
+                    assert found is not None
+                    if found.first >= 0 or offset != each.positions[key].position.offset:
+                        assert combined([found.places]) == expected
+
+        operate(plan, "", 60, by_state)
 
         # the same by a group's committed offsets: shown, and committed in the target
         settings = {"bootstrap.servers": source.bootstrap_servers, "group.id": "billing"}

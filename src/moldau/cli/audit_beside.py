@@ -1,7 +1,7 @@
-"""``moldau serve --audit``: an auditor in the process of a broker.
+"""``moldau serve --audit``, and the tier of a mirror: an auditor in the process of a broker or of a mirror.
 
-It counts as ``moldau audit run`` does, over connections of its own and in threads of its own, so the broker's loop does nothing for it but
-answer. What ends it does not end the broker: it is logged, and on the page of metrics.
+It counts as ``moldau audit run`` does, over connections of its own and in threads of its own, so the loop of the process does nothing for
+it. What ends it does not end the process: it is logged, and on the page of metrics.
 """
 
 import logging
@@ -14,6 +14,8 @@ from moldau.cli.audit_run import log_once
 from moldau.client.failures import FencedError
 
 if TYPE_CHECKING:
+    import re
+
     from moldau.broker.metrics.families import Family
 
 log = logging.getLogger(__name__)
@@ -22,14 +24,17 @@ log = logging.getLogger(__name__)
 class AuditorBeside:
     """Of one tier. `start` when the broker listens, `stop` before it stops."""
 
-    def __init__(self, tier: str) -> None:
+    def __init__(self, tier: str, topics: "re.Pattern[str] | None" = None, *, beside: str = "broker") -> None:
+        """`topics`: as in `AuditorOptions`. `beside`: what its process is otherwise."""
         self._tier = tier
+        self._topics = topics
+        self._beside = beside
         self._auditor: Auditor | None = None
         self._thread: threading.Thread | None = None
 
     def start(self, bootstrap: str) -> None:
         """Begin to count."""
-        self._auditor = Auditor(bootstrap, AuditorOptions(self._tier))
+        self._auditor = Auditor(bootstrap, AuditorOptions(self._tier, self._topics))
         log_once(self._auditor)
         self._thread = threading.Thread(target=self._run, args=(self._auditor,), name="moldau-audit", daemon=True)
         self._thread.start()
@@ -51,9 +56,10 @@ class AuditorBeside:
             auditor.run()
         except FencedError as error:
             log.error(
-                "auditor ended, the broker continues: tier=%s reason=another auditor of this tier has taken over (%s)",
+                "auditor ended, the %s continues: tier=%s reason=another auditor of this tier has taken over (%s)",
+                self._beside,
                 self._tier,
                 error.name,
             )
         except Exception as error:
-            log.error("auditor ended, the broker continues: tier=%s reason=%s", self._tier, error, exc_info=True)
+            log.error("auditor ended, the %s continues: tier=%s reason=%s", self._beside, self._tier, error, exc_info=True)

@@ -11,7 +11,9 @@ from moldau.cli.mirror_file import file_argument, plan_of
 from moldau.model.host_port import parse_host_port
 
 if TYPE_CHECKING:
+    from moldau.cli.audit_beside import AuditorBeside
     from moldau.mirror.metrics import MirrorMetrics
+    from moldau.mirror.plan.values import MirrorPlan
 
 _INSTANCE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
@@ -56,13 +58,25 @@ def run(file: Path, instance: str, log_level: str, log_format: str, metrics: str
     endpoint = None if metrics is None else _endpoint(metrics)
     sources = ", ".join(source.name for source in plan.sources)
 
+    auditor = None if plan.audit_tier is None else _auditor(plan, plan.audit_tier)
+
     def announce() -> None:
         click.echo(f"mirror {plan.name} ({plan.mode.value} of {sources}) runs as instance {instance}")
         if endpoint is not None:
             host, port = endpoint.address
             click.echo(f"metrics at http://{host}:{port}/metrics")
 
-    run_mirror(plan, instance, announce, endpoint)
+    run_mirror(plan, instance, announce, endpoint, auditor)
+
+
+def _auditor(plan: "MirrorPlan", tier: str) -> "AuditorBeside":
+    from moldau.model.extras import require
+
+    require("tracking", "[audit] tier")
+    from moldau.cli.audit_beside import AuditorBeside
+    from moldau.mirror.audited import audited_topics
+
+    return AuditorBeside(tier, audited_topics(plan), beside="mirror")
 
 
 def _endpoint(listen: str) -> "MirrorMetrics":

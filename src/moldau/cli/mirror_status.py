@@ -13,6 +13,7 @@ from moldau.cli.output import counted, human_bytes, print_json, print_table, say
 if TYPE_CHECKING:
     from moldau.mirror.operator import Operator
     from moldau.mirror.state.board import Board
+    from moldau.mirror.state.following import Following
     from moldau.mirror.state.view import SeenRow
 
 _COLUMNS = ("topic", "partition", "source", "state", "lag", "bytes", "time", "bytes/s", "process", "reason")
@@ -74,6 +75,7 @@ def _document(board: "Board", now_ms: int, instance: str | None) -> dict[str, An
                 "reason": process.reason,
             }
         )
+    following = board.following
     lags = [each["lag_s"] for each in partitions if each["lag_s"] is not None]
     return {
         "mirror": board.mirror,
@@ -83,6 +85,8 @@ def _document(board: "Board", now_ms: int, instance: str | None) -> dict[str, An
             {"topic": scope.topic, "partition": scope.partition, "by": pause.by, "since_ms": pause.at_ms}
             for scope, pause in board.pauses.items()
         ],
+        "groups": None if following is None else _groups(following, now_ms),
+        "configs": None if following is None else _configs(following, now_ms),
         "changes": [{"action": each.action.value, "pattern": each.pattern.pattern} for each in board.changes],
         "totals": {
             "partitions": sum(each["partition"] is not None for each in partitions),
@@ -119,6 +123,35 @@ def _row(seen: "SeenRow") -> dict[str, Any]:
     }
 
 
+def _groups(following: "Following", now_ms: int) -> dict[str, Any]:
+    return {
+        "process": following.instance,
+        "synced_s_ago": _ago(following.groups_ms, now_ms),
+        "reason": following.groups_reason or None,
+        "groups": following.groups,
+        "with_members_in_target": following.groups_busy,
+        "commits": following.commits,
+        "checkpoints": following.checkpoints,
+        "failed": following.group_failure_count,
+        "failures": [{"group": each.group or None, "reason": each.reason} for each in following.group_failures],
+    }
+
+
+def _configs(following: "Following", now_ms: int) -> dict[str, Any]:
+    return {
+        "process": following.instance,
+        "synced_s_ago": _ago(following.configs_ms, now_ms),
+        "reason": following.configs_reason or None,
+        "changed": following.configs_changed,
+        "refused": following.refused_count,
+        "refusals": [{"topic": each.topic, "config": each.config or None, "reason": each.reason} for each in following.refused],
+    }
+
+
+def _ago(at_ms: int, now_ms: int) -> float | None:
+    return None if not at_ms else max(now_ms - at_ms, 0) / 1000
+
+
 def _print(document: dict[str, Any]) -> None:
     print_table(_COLUMNS, [_cells(each) for each in document["partitions"]], numeric=_NUMERIC, drop=_DROP, under="reason")
     totals = document["totals"]
@@ -130,11 +163,30 @@ def _print(document: dict[str, Any]) -> None:
         say(f"process {each['instance']} ({each['host']}, pid {each['pid']}): {ago}, {counted(each['partitions'], 'partition')}{trying}")
     if not document["processes"]:
         say(f"no process of mirror {document['mirror']} has reported")
+    _print_following(document["groups"], document["configs"])
     for each in document["pauses"]:
         number = "" if each["partition"] is None else f"-{each['partition']}"
         say(f"paused by {each['by']}: {each['topic'] or 'the mirror'}{number}")
     for each in document["changes"]:
         say(f"changed: topics {each['action']} {each['pattern']}")
+
+
+def _print_following(groups: dict[str, Any] | None, configs: dict[str, Any] | None) -> None:
+    """Only what the mirror's file asks for has ever been done, or failed."""
+    if groups is not None and (groups["synced_s_ago"] is not None or groups["reason"]):
+        busy = f", {groups['with_members_in_target']} with members in the target, which are left alone"
+        say(f"offsets of {counted(groups['groups'], 'group')} mirrored {_synced(groups)}{busy}, {groups['failed']} failed")
+        for each in groups["failures"]:
+            say(f"  {'group ' + each['group'] if each['group'] else 'groups'}: {each['reason']}")
+    if configs is not None and (configs["synced_s_ago"] is not None or configs["reason"]):
+        say(f"configurations of topics compared {_synced(configs)}, {configs['refused']} refused")
+        for each in configs["refusals"]:
+            say(f"  topic {each['topic']}, {each['config'] or 'all'}: {each['reason']}")
+
+
+def _synced(report: dict[str, Any]) -> str:
+    ago = "never" if report["synced_s_ago"] is None else f"{_time(report['synced_s_ago'])} ago"
+    return f"{ago} by process {report['process']}" + (f", trying again: {report['reason']}" if report["reason"] else "")
 
 
 def _cells(row: dict[str, Any]) -> list[object]:

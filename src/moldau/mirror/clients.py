@@ -3,6 +3,7 @@
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from moldau.mirror.plan.values import LIMITS, Limits
 from moldau.wire.brokers import Brokers
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ class Client(NamedTuple):
     random: Random
 
 
-def brokers_of(name: str, network: "Network", servers: "tuple[Address, ...]", random: Random) -> Brokers:
+def brokers_of(name: str, network: "Network", servers: "tuple[Address, ...]", random: Random, limits: Limits = LIMITS) -> Brokers:
     """A cluster, for the client of this name."""
-    return Brokers(Client(name, network, servers, random), frame_bytes_max=FRAME_BYTES_MAX)
+    return Brokers(
+        Client(name, network, servers, random),
+        frame_bytes_max=FRAME_BYTES_MAX,
+        backoff_s=limits.retry_backoff_ms / 1000,
+        backoff_max_s=limits.retry_backoff_max_ms / 1000,
+    )

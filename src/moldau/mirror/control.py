@@ -20,6 +20,7 @@ from moldau.mirror.plan.values import Mode
 from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.sharing.shares import Share
 from moldau.mirror.state.board import Board, process_key
+from moldau.mirror.state.following import Following, following_key
 from moldau.mirror.state.orders import Accepted
 from moldau.mirror.state.reports import WHOLE_TOPIC, OsProcess, Process, Row, State, chunks_of, process_value
 from moldau.mirror.state.topic import STATE, KeyValue, Tail, append, create
@@ -81,6 +82,8 @@ class Hooks(NamedTuple):
     """That were committed so far."""
     failure: Callable[[], str]
     """Why the process as a whole tries something again."""
+    following: Callable[[], Following | None]
+    """How what comes along with the records is; None if another process does that."""
 
 
 class Control:
@@ -190,6 +193,12 @@ class Control:
         """What comes before it is missing in the source, and an operator has accepted that; 0 if nothing is."""
         accepted = self._board.accepted.get((partition.source, partition.topic, partition.number))
         return accepted.offset if accepted is not None and accepted.topic_id == partition.topic_id else 0
+
+    def is_followed(self, partition: SourcePartition) -> bool:
+        """Whether a partition is neither paused nor, by what any process reported last, halted."""
+        last = self._board.last_row(partition)
+        is_halted = partition in self.halted or (last is not None and last.state.is_halted)
+        return not is_halted and self._board.pause_of(partition.topic, partition.number) is None
 
     def rows(self) -> list[Row]:
         """How each partition stands, and topics of which none is mirrored."""
@@ -370,6 +379,9 @@ class Control:
         if not ended:
             records += [(process_key(mirror, instance, number), None) for number in range(len(chunks), self._chunks)]
             self._chunks = max(self._chunks, len(chunks))
+        following = None if ended else self._hooks.following()
+        if following is not None:
+            records.append((following_key(mirror), following.encode()))
         await self._append([*records, (process_key(mirror, instance), process_value(process))])
         if not ended:
             self._chunks = self._reported = len(chunks)

@@ -27,10 +27,12 @@ class Fetched(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How much is fetched at once."""
+    """How much is fetched at once, and how long a reader waits after a failure."""
 
     response_bytes: int = 16 * 1024 * 1024
     partition_bytes: int = 1024 * 1024
+    back_off_s: float = 1.0
+    """The longest pause of a partition that the source does not give."""
 
 
 LIMITS = Limits()

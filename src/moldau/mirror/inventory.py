@@ -12,7 +12,7 @@ from moldau.mirror.catalog import Catalog
 from moldau.mirror.naming import SourceTopic, TargetNameError
 from moldau.mirror.partitions import Halt, SourcePartition
 from moldau.mirror.plan.values import Mode, Partitioning
-from moldau.model.errors import PeerError, WorldError
+from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 from moldau.wire.brokers import may_pass
 
@@ -172,13 +172,24 @@ class Inventory:
                 configs = await target_topics.configs_of(self._sources[origin.source], origin.topic, excluded)
             if self.plan.mode is Mode.COPY:
                 configs[MIRROR_SOURCE] = source
-            await target_topics.create(self._target, target_topics.WantedTopic(name, count, configs))
+            await self._create(target_topics.WantedTopic(name, count, configs))
             self._counts[name] = count
         elif known < count and self.plan.partitioning is Partitioning.SAME:
             if not self.plan.sync.growth:
                 raise UnfitTopicError(f"topic {name} has {known} partitions in the target, and {count} in {origin.source}")
             await target_topics.grow(self._target, name, count)
             self._counts[name] = count
+
+    async def _create(self, topic: target_topics.WantedTopic) -> None:
+        """One that the target refuses for a configuration is made without it; the comparison of configurations shows it then."""
+        try:
+            await target_topics.create(self._target, topic)
+        except PeerError as error:
+            if error.code is not ErrorCode.INVALID_CONFIG:
+                raise
+            own = {name: value for name, value in topic.configs.items() if name == MIRROR_SOURCE}
+            accepted = await target_topics.accepted_configs(self._target, topic)
+            await target_topics.create(self._target, topic._replace(configs=accepted | own))
 
     def _warn(self, subject: str, reason: object) -> None:
         if self._throttle.due((subject, str(reason)), self._clock.monotonic()):

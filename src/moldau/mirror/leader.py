@@ -49,8 +49,6 @@ FETCH_VERSIONS = VersionRange(13, 17)
 """With topic ids: Kafka has them from 3.1 on."""
 WAIT_MS = 500
 FETCH_TIMEOUT_S = 10.0
-BACK_OFF_S = 1.0
-"""At most, of a partition that the source does not give."""
 CONSUMER = -1
 """The replica id of one that is no replica."""
 LOOKUP_VERSIONS = VersionRange(3, 4)
@@ -107,7 +105,7 @@ class LeaderReader:
         self.address = address
         self.name = f"{address[0]}:{address[1]}"
         """Of the broker, where it is tried again."""
-        self.fetcher = Fetcher(BACK_OFF_S)
+        self.fetcher = Fetcher(owner.limits.back_off_s)
         self._owner = owner
         self._timer: Timer | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}

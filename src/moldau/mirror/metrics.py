@@ -14,6 +14,7 @@ from moldau.mirror.state.reports import WHOLE_TOPIC, State
 
 if TYPE_CHECKING:
     from moldau.mirror.process import MirrorProcess
+    from moldau.mirror.state.following import Following
 
 ANSWER_S = 10.0
 _LABELS = ("source", "topic", "partition")
@@ -57,7 +58,43 @@ def families(process: "MirrorProcess", now_ms: int) -> list[Family]:
     retrying.add(bool(process.failure()))
     transactions.add(process.transactions())
     retries.add(process.retry_count)
-    return [states, halted, position, records, size, age, bytes_total, records_total, retrying, transactions, retries]
+    return [
+        *_following(process.follower.report()),
+        states,
+        halted,
+        position,
+        records,
+        size,
+        age,
+        bytes_total,
+        records_total,
+        retrying,
+        transactions,
+        retries,
+    ]
+
+
+def _following(report: "Following | None") -> list[Family]:
+    """Without samples in processes that do not do it."""
+    groups = gauge(
+        "moldau_mirror_groups", "Consumer groups whose offsets are mirrored; busy: left alone for members in the target.", "state"
+    )
+    synced = gauge("moldau_mirror_synced_timestamp_seconds", "End of the last round over groups or configurations.", "subject")
+    commits = counter("moldau_mirror_group_commits", "Offsets of groups that were committed in the target.")
+    checkpoints = counter("moldau_mirror_checkpoints", "Checkpoints that were written.")
+    changed = counter("moldau_mirror_configs_changed", "Configurations that were changed in the target.")
+    refused = gauge("moldau_mirror_configs_refused", "Configurations that the target refuses, or that cannot be read.")
+    if report is not None:
+        for state, count in (("selected", report.groups), ("busy", report.groups_busy), ("failed", report.group_failure_count)):
+            groups.add(count, state)
+        for subject, at_ms in (("groups", report.groups_ms), ("configs", report.configs_ms)):
+            if at_ms:
+                synced.add(at_ms / 1000, subject)
+        commits.add(report.commits)
+        checkpoints.add(report.checkpoints)
+        changed.add(report.configs_changed)
+        refused.add(report.refused_count)
+    return [groups, synced, commits, checkpoints, changed, refused]
 
 
 class MirrorMetrics:

@@ -14,6 +14,7 @@ from moldau.mirror.control import Control, Hooks, share_of
 from moldau.mirror.copy.copy import Copy
 from moldau.mirror.copy.copy import Given as CopyGiven
 from moldau.mirror.fetched import Limits
+from moldau.mirror.following.follower import Follower
 from moldau.mirror.inventory import Inventory, Problem
 from moldau.mirror.measures import Measures
 from moldau.mirror.merge.announcements import PRODUCERS
@@ -35,6 +36,7 @@ from moldau.model.errors import PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
+    from moldau.mirror.plan.values import Limits as PlanLimits
     from moldau.mirror.plan.values import MirrorPlan
     from moldau.mirror.state.reports import OsProcess
     from moldau.ports.clock import Clock
@@ -44,6 +46,8 @@ _LOG = logging.getLogger(__name__)
 
 LOOK_S = 5.0
 """How often the topics of all clusters are looked at."""
+RESPONSE_BYTES = 8 * 1024 * 1024
+"""Of a fetch."""
 STOP_S = 5.0
 """How long the end of a process waits for its transaction."""
 _LOOK, _INSIST = "look", "insist"
@@ -61,7 +65,7 @@ class MirrorProcess:
         """`instance`: its name among the processes of the mirror."""
         self.plan = plan
         self.instance = instance
-        brokers = partial(brokers_of, f"mirror-{plan.name}-{instance}", network, random=random)
+        brokers = partial(brokers_of, f"mirror-{plan.name}-{instance}", network, random=random, limits=plan.limits)
         self._clock = clock
         self._target = brokers(plan.target.bootstrap_servers)
         self._sources = {source.name: brokers(source.bootstrap_servers) for source in plan.sources}
@@ -73,17 +77,36 @@ class MirrorProcess:
         if plan.mode is Mode.MERGE:
             route = Route(plan.partitioning, self._inventory.target_topic, self._inventory.target_count)
             own_id = transactional_id(plan.name, instance)
-            self._merge = Merge(plan.name, instance, self._target, own_id, clock, self._shared, route, self._readers, self._halt)
+            self._merge = Merge(
+                plan.name, instance, self._target, own_id, clock, self._shared, route, self._readers, self._halt, plan.limits
+            )
         else:
-            self._copy = Copy(plan.name, self._target, clock, self._readers, self._halt)
+            self._copy = Copy(plan.name, self._target, clock, self._readers, self._halt, plan.limits)
         self.measures = Measures(self._engine, clock, committed=self._merge is not None)
         self._look_now = asyncio.Event()
         self._retries = Retries(clock)
-        hooks = Hooks(self._give, self._look_now.set, lambda: self._shared.metadata.generation_id, self.transactions, self.failure)
+        hooks = Hooks(
+            self._give,
+            self._look_now.set,
+            lambda: self._shared.metadata.generation_id,
+            self.transactions,
+            self.failure,
+            lambda: self.follower.report(),
+        )
         self.control = Control(
             plan, instance, self._target, self._inventory, self._readers, self._engine, self.measures, clock, hooks, os_process
         )
-        limits = Limits(min(plan.limits.buffer_bytes, 8 * 1024 * 1024))
+        self.follower = Follower(
+            plan,
+            instance,
+            self._target,
+            self._sources,
+            self._inventory,
+            clock,
+            lambda: self._shared.is_first,
+            self.control.is_followed,
+        )
+        limits = fetch_limits(plan.limits, plan.mode)
         is_merge = self._merge is not None
         for name, source in self._sources.items():
             self._readers[name] = SourceReader(
@@ -96,7 +119,8 @@ class MirrorProcess:
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._insist(self._prepare)
-            tasks += (asyncio.ensure_future(each) for each in (self._shared.run(), self._engine.run(), self._look(), self.control.run()))
+            works = self._shared.run(), self._engine.run(), self._look(), self.control.run(), self.follower.run()
+            tasks += map(asyncio.ensure_future, works)
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -125,9 +149,14 @@ class MirrorProcess:
         return self._shared.failure or (retry.reason if retry is not None else "")
 
     @property
+    def is_first(self) -> bool:
+        """Whether it is the first of the mirror's processes, which has everything but records follow."""
+        return self._shared.is_first
+
+    @property
     def retry_count(self) -> int:
         """Of everything that it has tried again."""
-        return self._retries.count + self.control.retry_count
+        return self._retries.count + self.control.retry_count + self.follower.retries.count
 
     @property
     def _engine(self) -> Merge | Copy:
@@ -258,6 +287,15 @@ class MirrorProcess:
             await reader.close()
         for brokers in (self._target, *self._sources.values()):
             brokers.close()
+
+
+def fetch_limits(limits: "PlanLimits", mode: Mode) -> Limits:
+    """How much a reader asks for at once: no more than fits in the buffer, and of a partition of a merge than in a transaction."""
+    partition_bytes = Limits().partition_bytes
+    if mode is Mode.MERGE:
+        partition_bytes = min(partition_bytes, limits.transaction_bytes)
+    back_off_s = max(min(Limits().back_off_s, limits.retry_backoff_max_ms / 1000), limits.retry_backoff_ms / 1000)
+    return Limits(min(limits.buffer_bytes, RESPONSE_BYTES), partition_bytes, back_off_s)
 
 
 def transactional_id(mirror: str, instance: str) -> str:

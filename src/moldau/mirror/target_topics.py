@@ -1,12 +1,18 @@
 """The target's topics: made where they are missing, grown where the source has more partitions."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moldau.model.errors import ErrorCode, PeerError, known_error
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from moldau.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from moldau.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -14,7 +20,6 @@ from moldau.protocol.messages.topics import (
     CreatePartitionsTopic,
     CreateTopicsRequest,
 )
-from moldau.wire.brokers import check
 
 if TYPE_CHECKING:
     from moldau.wire.brokers import Brokers
@@ -26,6 +31,7 @@ TIMEOUT_MS = 10_000
 ANY_FACTOR = -1
 """The target's own default."""
 _TOPIC = 2
+_SET, _DELETE = 0, 1
 _DYNAMIC_TOPIC_CONFIG = 1
 """The source of a configuration that was set for the topic."""
 
@@ -39,20 +45,45 @@ class WantedTopic(NamedTuple):
 
 
 async def configs_of(brokers: "Brokers", topic: str, excluded: frozenset[str]) -> dict[str, str]:
-    """The configurations that were set for a topic of the source. PeerError, WorldError."""
+    """The configurations that were set for a topic, but for some. PeerError, WorldError."""
 
     async def ask() -> dict[str, str]:
-        request = DescribeConfigsRequest([DescribeConfigsResource(_TOPIC, topic)])
-        response = await brokers.ask(ApiKey.DESCRIBE_CONFIGS, request)
-        (found,) = response.results
-        check(found.error_code, f"configurations of {topic}")
-        return {
-            each.name: each.value
-            for each in found.configs
-            if each.config_source == _DYNAMIC_TOPIC_CONFIG and each.value is not None and each.name not in excluded
-        }
+        found = (await configs_of_all(brokers, [topic]))[topic]
+        if isinstance(found, PeerError):
+            raise found
+        return found
 
-    return await brokers.insist(ask, INSIST_S)
+    configs = await brokers.insist(ask, INSIST_S)
+    return {name: value for name, value in configs.items() if name not in excluded}
+
+
+async def configs_of_all(
+    brokers: "Brokers", topics: Iterable[str], names: Sequence[str] | None = None
+) -> dict[str, dict[str, str] | PeerError]:
+    """The configurations that were set for topics, those with these names or all; or why a topic's cannot be had. Asked once.
+
+    PeerError, WorldError.
+    """
+    request = DescribeConfigsRequest([DescribeConfigsResource(_TOPIC, topic, None if names is None else list(names)) for topic in topics])
+    response = await brokers.ask(ApiKey.DESCRIBE_CONFIGS, request)
+    found: dict[str, dict[str, str] | PeerError] = {}
+    for result in response.results:
+        if result.error_code:
+            found[result.resource_name] = _error(result, f"configurations of topic {result.resource_name}")
+        else:
+            found[result.resource_name] = {
+                each.name: each.value for each in result.configs if each.config_source == _DYNAMIC_TOPIC_CONFIG and each.value is not None
+            }
+    return found
+
+
+async def alter_configs(brokers: "Brokers", topic: str, changes: Mapping[str, str | None]) -> PeerError | None:
+    """Change configurations of a topic, all or none; None deletes one. Why the target refuses it; WorldError."""
+    configs = [IncrementalAlterableConfig(name, _DELETE if value is None else _SET, value) for name, value in changes.items()]
+    request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(_TOPIC, topic, configs)])
+    response = await brokers.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, timeout_s=TIMEOUT_MS / 1000)
+    (found,) = response.responses
+    return _error(found, f"topic {topic}") if found.error_code else None
 
 
 async def create(brokers: "Brokers", topic: WantedTopic) -> None:
@@ -69,6 +100,20 @@ async def create(brokers: "Brokers", topic: WantedTopic) -> None:
 
     await brokers.insist(ask, INSIST_S)
     brokers.forget_topic(topic.name)
+
+
+async def accepted_configs(brokers: "Brokers", topic: WantedTopic) -> dict[str, str]:
+    """Those configurations of a topic that the target takes one by one, where it refuses all of them together. PeerError, WorldError."""
+    found: dict[str, str] = {}
+    for name, value in topic.configs.items():
+        wanted = CreatableTopic(topic.name, topic.partitions, ANY_FACTOR, [], [CreatableTopicConfig(name, value)])
+        request = CreateTopicsRequest([wanted], TIMEOUT_MS, validate_only=True)
+        (answer,) = (await _at_controller(brokers, ApiKey.CREATE_TOPICS, request)).topics
+        if answer.error_code == ErrorCode.INVALID_CONFIG:
+            _LOG.warning("topic is made without a configuration: topic=%s config=%s reason=%s", topic.name, name, answer.error_message)
+        else:
+            found[name] = value
+    return found
 
 
 async def grow(brokers: "Brokers", topic: str, partitions: int) -> None:
@@ -91,5 +136,9 @@ async def _at_controller(brokers: "Brokers", api_key: ApiKey, request: Any) -> A
 
 def _check(found: Any, topic: str) -> None:
     if found.error_code:
-        error = known_error(found.error_code)
-        raise PeerError(error, f"topic {topic}: {error.name.lower()}" + (f": {found.error_message}" if found.error_message else ""))
+        raise _error(found, f"topic {topic}")
+
+
+def _error(found: Any, subject: str) -> PeerError:
+    error = known_error(found.error_code)
+    return PeerError(error, f"{subject}: {error.name.lower()}" + (f": {found.error_message}" if found.error_message else ""))

@@ -19,7 +19,7 @@ def audit_trees(tiers: Tiers, *, loads: bool) -> dict[str, str]:
 
 
 def _tree(tiers: Tiers, category: PlannedCategory, loads: Iterable[PlannedLoad]) -> str:
-    names = {each.cluster: each.tier for each in reversed(tiers.auditors)}  # of several the first counts
+    names = {each.cluster: each.tier for each in reversed(tiers.counting)}  # of several the first counts
     clusters = tiers.downstream(category.clusters.values())
     tree: dict[str, dict[str, Any]] = {}
     for name in clusters:

@@ -103,7 +103,7 @@ def _listeners(tiers: Tiers) -> Iterator[tuple[str, tuple[Address, ...], int]]:
 def _tier_names(tiers: Tiers) -> Iterator[Finding]:
     seen: dict[str, str] = {}
     named = [
-        *((f"auditor {each.name}", each.tier, each.line) for each in tiers.auditors),
+        *((f"auditor {each.name}", each.tier, each.line) for each in tiers.counting),
         *((f"load {each.name}", each.tier, each.line) for each in tiers.loads),
     ]
     for what, tier, line in named:
@@ -196,7 +196,7 @@ def _audit(tiers: Tiers, flows: Flows, known: Mapping[str, Iterable[str]]) -> It
     for flow in flows.flows:
         topics[flow.target.cluster_id].add(flow.target.topic)
     for cluster in tiers.topology.clusters.values():
-        auditors = [each for each in tiers.auditors if each.cluster == cluster.name]
+        auditors = [each for each in tiers.counting if each.cluster == cluster.name]
         if not auditors:
             text = f"cluster {cluster.name}: no auditor counts it, so a loss on the way to it is not found"
             yield Finding(Check.NO_AUDITOR, Severity.WARNING, cluster.line, text)

@@ -2,11 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from moldau.mirror.audited import audited_topics
 from moldau.mirror.patterns import Pattern
 from moldau.mirror.plan.values import MirrorPlan
 from moldau.model.topic_names import is_internal
 from moldau.topology.values import Topology
+
+MIRROR_INTERVAL_S: Final = 10
+"""How often the auditor of a mirror publishes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,18 @@ class Tiers:
     loads: tuple[PlannedLoad, ...]
     lag_max_ms: int
     """The worst lag of a mirror: for so long its sources have to keep their records."""
+
+    @property
+    def counting(self) -> tuple[PlannedAuditor, ...]:
+        """The auditors, and those that mirrors with a tier of their own have for their targets."""
+        of_mirrors = (
+            PlannedAuditor(
+                f"of mirror {each.name}", each.target, each.plan.audit_tier, audited_topics(each.plan), MIRROR_INTERVAL_S, each.line
+            )
+            for each in self.mirrors
+            if each.plan.audit_tier is not None
+        )
+        return *self.auditors, *of_mirrors
 
     def topics_of(self, category: str) -> tuple[PlannedTopic, ...]:
         """Those of a category."""

@@ -70,8 +70,16 @@ class Surroundings(Protocol):
 class Brokers:
     """The brokers as one client sees them. Connections are kept by address and purpose, since a waiting request holds up those after it."""
 
-    def __init__(self, context: Surroundings, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        """`frame_bytes_max` bounds a response."""
+    def __init__(
+        self,
+        context: Surroundings,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        backoff_s: float = BACKOFF_S,
+        backoff_max_s: float = BACKOFF_MAX_S,
+    ) -> None:
+        """`frame_bytes_max` bounds a response. `backoff_s`: the first pause before something is tried again."""
+        self._backoff_s, self._backoff_max_s = backoff_s, backoff_max_s
         self.context = context
         self._frame_bytes_max = frame_bytes_max
         self._connections: dict[tuple[Address, str], ClientConnection] = {}
@@ -203,7 +211,7 @@ class Brokers:
     async def back_off(self, failures: int = 1) -> None:
         """Wait before trying again, perhaps at another broker: twice as long after each of several failures in turn."""
         self._server = self._controller = None
-        pause_s = min(BACKOFF_S * 2.0 ** min(failures - 1, 10), BACKOFF_MAX_S)
+        pause_s = min(self._backoff_s * 2.0 ** min(failures - 1, 30), self._backoff_max_s)
         await asyncio.sleep(pause_s * self.context.random.uniform(0.5, 1.5))
 
     # Metadata

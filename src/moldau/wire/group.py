@@ -215,12 +215,22 @@ def _identity(metadata: GroupMetadata) -> tuple[str, int, str, str | None]:
     return metadata.group_id, metadata.generation_id, metadata.member_id, metadata.instance_id
 
 
-async def commit_offsets(brokers: Brokers, member: GroupMetadata, offsets: Mapping[TopicPartition, int], check: Any = None) -> None:
-    """Commit a group's offsets, as a member or as one that is none. PeerError, RequestLostError: then it may have happened."""
+async def commit_offsets(
+    brokers: Brokers,
+    member: GroupMetadata,
+    offsets: Mapping[TopicPartition, int],
+    check: Any = None,
+    metadata: Mapping[TopicPartition, str] | None = None,
+) -> None:
+    """Commit a group's offsets, as a member or as one that is none. `metadata`: texts to be kept with them.
+
+    PeerError, RequestLostError: then it may have happened.
+    """
+    texts = metadata or {}
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for partition, offset in offsets.items():
         topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(partition.topic))
-        topic.partitions.append(OffsetCommitRequestPartition(partition.partition, offset, committed_metadata=""))
+        topic.partitions.append(OffsetCommitRequestPartition(partition.partition, offset, committed_metadata=texts.get(partition, "")))
     request = OffsetCommitRequest(*_identity(member), topics=list(topics.values()))
     response = await brokers.ask_coordinator(_GROUP, member.group_id, ApiKey.OFFSET_COMMIT, request, version=_BY_NAME)
     for answered in response.topics:

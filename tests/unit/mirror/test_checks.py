@@ -132,7 +132,7 @@ def test_whether_a_topic_is_a_copy_may_be_denied(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(operator.target, "ask", answering(operator.target, {ApiKey.DESCRIBE_CONFIGS: denied}))
         texts = {text for severity, text in await found(operator)}
         assert texts == {
-            "whether topic orders of the target is a copy cannot be found out: configurations of orders: topic authorization failed (29)",
+            "whether topic orders of the target is a copy cannot be found out: configurations of topic orders: topic_authorization_failed",
             "the target lacks topic clicks of source source, which the mirror will create",
         }
 

@@ -80,7 +80,7 @@ class Subject:
         source, clock = clusters.source.connect(), clusters.clock
         self.reader = SourceReader("east", source, clock, self.measures, self.may_fetch, committed=True, verifies=True)
         self.looks = 0
-        hooks = Hooks(self.engine.give, self.look, lambda: 7, lambda: 42, lambda: "")
+        hooks = Hooks(self.engine.give, self.look, lambda: 7, lambda: 42, lambda: "", lambda: None)
         readers = {"east": self.reader}
         self.control = Control(
             plan, instance, self.target, self.inventory, readers, self.engine, self.measures, clock, hooks, OsProcess("here", 4711)

@@ -18,7 +18,7 @@ def search(offset: int, *runs: tuple[int, int, int, int]) -> dict[TopicPartition
     found = Search(offset)
     for each in runs:
         found.add(StoredRuns(KEY, "orders", (), (StoredRun(*each),)))
-    return found.places()
+    return dict(found.found().places)
 
 
 def test_within_a_run_at_a_gap_and_at_the_end() -> None:
@@ -76,4 +76,4 @@ def test_as_a_reader_that_looks_at_every_record(records: list[tuple[int, int, in
         mine = [(source, target) for source, (number, target) in places.items() if number == partition]
         coming = [target for source, target in mine if source >= offset]
         expected = Place(coming[0], is_record=True) if coming else Place(mine[-1][1] + 1, is_record=False) if mine else None
-        assert found.places().get(TopicPartition("orders", partition)) == expected
+        assert found.found().places.get(TopicPartition("orders", partition)) == expected

@@ -42,6 +42,13 @@ topics.include = [".*"]
 [auditors.jfk]
 [auditors.all]
 """
+AUDITED = """\
+topics.include = [".*"]
+audit.tier = "aggregate"
+[auditors.ewr]
+[auditors.jfk]
+"""
+"""The mirror counts the aggregate."""
 BACK = """\
 [mirrors.back]
 from = ["all"]
@@ -92,6 +99,17 @@ def test_there_is_nothing_to_find_in_what_fits_together() -> None:
             ][:1],
         ),
         # audit
+        ('topics.include = [".*"]\n[auditors.ewr]\n[auditors.jfk]\n[auditors.all]\n', AUDITED, []),
+        (
+            'topics.include = [".*"]\n[auditors.ewr]\n',
+            'topics.include = [".*"]\naudit.tier = "ewr"\n[auditors.ewr]\n',
+            [
+                (
+                    "22 error auditor of mirror merge: auditor ewr publishes its counts as tier ewr already, "
+                    "and a tier is one cluster or one load"
+                )
+            ],
+        ),
         ("[auditors.jfk]\n", "", ["7 warning cluster jfk: no auditor counts it, so a loss on the way to it is not found"]),
         (
             "[auditors.jfk]\n",

@@ -17,6 +17,7 @@ from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.mirror.altering import is_mirrors
 from moldau.mirror.copy.writer import REFUSALS, CopyWriter, Outlet
 from moldau.mirror.partitions import Halt, Position, SourcePartition
+from moldau.mirror.plan.values import LIMITS, Limits
 from moldau.mirror.reading import last_epoch, list_offset
 from moldau.mirror.retries import Retries, Retry
 from moldau.model.errors import ErrorCode, PeerError, WorldError
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-ROOM_BYTES = 16 * 1024 * 1024
-"""Of what is fetched and not stored: beyond it nothing more is asked for."""
-BACK_OFF_FIRST_S, BACK_OFF_MAX_S = 0.1, 5.0
 CORRUPT_MAX = 3
 """How often the target may find a batch damaged that the source has sent: then it is not the network's fault."""
 _WHY: dict[ErrorCode | None, Halt] = {ErrorCode.CORRUPT_MESSAGE: Halt.POISONED, ErrorCode.INVALID_REQUEST: Halt.PROMOTED}
@@ -81,12 +79,14 @@ class Copy:
         clock: "Clock",
         readers: Mapping[str, "SourceReader"],
         halted: Callable[[SourcePartition, Halt, str], object],
+        limits: Limits = LIMITS,
     ) -> None:
+        self._limits = limits
         self._target = target
         self._clock = clock
         self._readers = readers
         self._halted = halted
-        self._writer = CopyWriter(target, mirror)
+        self._writer = CopyWriter(target, mirror, limits.requests_per_connection)
         self._parts: dict[SourcePartition, _Part] = {}
         self._held: dict[SourcePartition, None] = {}
         self._size = 0
@@ -133,7 +133,7 @@ class Copy:
         if fetched.batches:
             self._size += len(fetched.records)
             self._writer.add(part.outlet, fetched.records)
-        if self._size < ROOM_BYTES:
+        if self._size < self._limits.buffer_bytes:
             return True
         self._held[partition] = None
         return False
@@ -179,7 +179,7 @@ class Copy:
         part.stored = Position(end)
         part.failures = part.corrupt = 0
         self.retries.over(part.partition)
-        if self._held and self._size < ROOM_BYTES:
+        if self._held and self._size < self._limits.buffer_bytes:
             held, self._held = self._held, {}
             for partition in held:
                 self._readers[partition.source].resume(partition)
@@ -207,8 +207,8 @@ class Copy:
         self.retries.failed(partition, error)
         if self._throttle.due((partition, str(error)), self._clock.monotonic()):
             _LOG.warning("not stored, trying again: partition=%s reason=%s", partition, error)
-        delay_s = min(BACK_OFF_FIRST_S * 2**part.failures, BACK_OFF_MAX_S)
-        part.failures = min(part.failures + 1, 10)
+        delay_s = self._limits.backoff_s(part.failures)
+        part.failures += 1
         self._begin(part, delay_s)
 
     def _drop(self, partition: SourcePartition) -> None:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-OUT_MAX = 2
-"""Requests to a leader that wait for their answers."""
 REQUEST_BYTES = 8 * 1024 * 1024
 """Of a request, beyond which no partition is added."""
 JOINED_BYTES = 64 * 1024
@@ -67,9 +65,10 @@ class Outlet:
 
 
 class CopyWriter:
-    """See the module. `mirror`: its name, which the target has to hear to take batches with offsets."""
+    """See the module. `mirror`: its name, without which the target takes no offsets. `out_max`: unanswered requests to a leader."""
 
-    def __init__(self, brokers: "Brokers", mirror: str) -> None:
+    def __init__(self, brokers: "Brokers", mirror: str, out_max: int) -> None:
+        self._out_max = out_max
         self._brokers = brokers
         self._mirror = mirror
         self._ready: dict[Outlet, None] = {}
@@ -102,7 +101,7 @@ class CopyWriter:
                 await self._work.wait()
                 self._work.clear()
                 for address, outlets in (await self._by_leader()).items():
-                    if self._out.get(address, 0) < OUT_MAX:
+                    if self._out.get(address, 0) < self._out_max:
                         self._start(address, outlets)
         finally:
             for task in self._tasks:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from moldau.mirror.fetched import Fetched
@@ -25,6 +26,7 @@ from moldau.mirror.merge.runs import offsets_batch
 from moldau.mirror.merge.stored_positions import read_positions
 from moldau.mirror.merge.writer import PartitionRefusedError, Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
+from moldau.mirror.plan.values import LIMITS, Limits
 from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.source import SourceReader
 from moldau.model.errors import ErrorCode, PeerError, WorldError
@@ -39,16 +41,11 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-ROOM_BYTES = 16 * 1024 * 1024
-"""Of what is fetched and not written: beyond it nothing more is asked for."""
-TRANSACTION_BYTES = 8 * 1024 * 1024
-"""Of a transaction, from which on it takes no more of what is here."""
 SMALL_BYTES = 64 * 1024
 """Of a transaction, below which nothing is fetched before its last step: each record that comes meanwhile would be an answer of its own,
 and all of them wait for the next transaction anyway.
 """
 TRANSACTION_TIMEOUT_S = 10.0
-BACK_OFF_FIRST_S, BACK_OFF_MAX_S = 0.1, 5.0
 _NO_MEMBER = (
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.UNKNOWN_MEMBER_ID,
@@ -131,13 +128,15 @@ class Merge:
         route: Route,
         readers: Mapping[str, SourceReader],
         halted: Callable[[SourcePartition, Halt, str], object],
+        limits: Limits = LIMITS,
     ) -> None:
         """`readers` by source, which are there before the first partition is given. `halted` is called with a partition that stands still,
         and why.
         """
         self._instance = instance
         self._target = target
-        self._writer = Writer(target, transactional_id, TRANSACTION_TIMEOUT_S)
+        self._limits = limits
+        self._writer = Writer(target, transactional_id, TRANSACTION_TIMEOUT_S, limits.requests_per_connection)
         self._announcer = Announcer(target, mirror, instance, clock)
         self._origins: dict[str, Origins] = {}
         self._clock = clock
@@ -155,6 +154,8 @@ class Merge:
         """Not while a small transaction is written."""
         self.may_fetch.set()
         self._work = asyncio.Event()
+        self._is_full = asyncio.Event()
+        """Set where enough is fetched for a whole transaction."""
         self._idle = asyncio.Lock()
         """Held by a transaction, and by whatever changes which partitions there are."""
         self._apart: set[TopicPartition] = set()
@@ -210,7 +211,9 @@ class Merge:
             part.size += size
             self._size += size
             self._let_go(part)
-        if self._size < ROOM_BYTES:
+        if self._size >= self._limits.transaction_bytes:
+            self._is_full.set()
+        if self._size < self._limits.buffer_bytes:
             return True
         self._held[partition] = None
         return False
@@ -233,6 +236,7 @@ class Merge:
         failures = 0
         while True:
             await self._work.wait()
+            await self._linger()
             try:
                 async with self._idle:
                     if not self._is_sound:
@@ -251,8 +255,14 @@ class Merge:
                 self.may_fetch.set()
             self._is_sound = False
             self._work.set()
-            await asyncio.sleep(min(BACK_OFF_FIRST_S * 2**failures, BACK_OFF_MAX_S))
-            failures = min(failures + 1, 10)
+            await asyncio.sleep(self._limits.backoff_s(failures))
+            failures += 1
+
+    async def _linger(self) -> None:
+        """Wait for more of what is written, until it is enough for a transaction."""
+        if self._limits.linger_ms and self._is_sound:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_full.wait(), self._limits.linger_ms / 1000)
 
     def _failed(self, error: PeerError | WorldError | PartitionRefusedError) -> None:
         if isinstance(error, PartitionRefusedError) and error.code is ErrorCode.MESSAGE_TOO_LARGE and error.target not in self._apart:
@@ -318,16 +328,17 @@ class Merge:
         for partition in list(self._waiting):
             part = self._parts[partition]
             mine = taken[part] = []
-            while self._is_ready(part) and size < TRANSACTION_BYTES:
+            while self._is_ready(part) and (not size or size + len(part.fetched[0].fetched.records) <= self._limits.transaction_bytes):
                 each = part.fetched.popleft()
                 mine.append(each)
                 size += len(each.fetched.records)
                 part.size -= len(each.fetched.records)
-            if not self._is_ready(part):
-                del self._waiting[partition]
-            if size >= TRANSACTION_BYTES:
-                break
+            if self._is_ready(part):
+                break  # the transaction is full
+            del self._waiting[partition]
         self._size -= size
+        if self._size < self._limits.transaction_bytes:
+            self._is_full.clear()
         if not self._waiting:
             self._work.clear()
         return {part: mine for part, mine in taken.items() if mine}
@@ -351,7 +362,7 @@ class Merge:
         return Stored(portion.position, partition.topic, self._instance, runs_from)
 
     def _resume(self) -> None:
-        if self._held and self._size < ROOM_BYTES:
+        if self._held and self._size < self._limits.buffer_bytes:
             held, self._held = self._held, {}
             for partition in held:
                 self._readers[partition.source].resume(partition)
@@ -411,6 +422,8 @@ class Merge:
 
     def _empty(self, part: _Part) -> None:
         self._size -= part.size
+        if self._size < self._limits.transaction_bytes:
+            self._is_full.clear()
         part.size = 0
         part.fetched.clear()
         self._waiting.pop(part.partition, None)

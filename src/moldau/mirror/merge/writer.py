@@ -36,8 +36,8 @@ PRODUCE_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_S = 15.0
 INSIST_S = 60.0
 """How long a request to a coordinator is repeated."""
-ROUNDS_OUT_MAX = 5
-"""Produce requests of a partition that may be out: what an idempotent producer may have."""
+ROUNDS_OUT = 5
+"""Produce requests of a partition that may be out: what an idempotent producer may have at most."""
 _TRANSACTION_VERSION = "transaction.version"
 _NO_PRODUCER = -1, -1
 
@@ -67,8 +67,9 @@ class PartitionRefusedError(Exception):
 class Writer:
     """See the module. `begin_again` comes first."""
 
-    def __init__(self, brokers: Brokers, transactional_id: str, timeout_s: float) -> None:
-        """`timeout_s`: after which the target aborts a transaction that is not ended."""
+    def __init__(self, brokers: Brokers, transactional_id: str, timeout_s: float, rounds_out: int = ROUNDS_OUT) -> None:
+        """`timeout_s`: after which the target aborts a transaction that is not ended. `rounds_out`: unanswered requests of a partition."""
+        self._rounds_out = rounds_out
         self.transactional_id = transactional_id
         self._brokers = brokers
         self._timeout_ms = int(timeout_s * 1000)
@@ -118,7 +119,7 @@ class Writer:
         out: deque[tuple[list[asyncio.Future[Any]], dict[TopicPartition, Outgoing]]] = deque()
         try:
             for one in rounds:  # nothing is awaited between two rounds but answers: they are sent in this order
-                if len(out) >= ROUNDS_OUT_MAX:
+                if len(out) >= self._rounds_out:
                     await self._answered(*out.popleft())
                 out.append((self._send(one, leaders, connections), one))
             while out:

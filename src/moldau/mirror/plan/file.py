@@ -5,15 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from moldau.mirror.audited import audited_topics
 from moldau.mirror.naming import Naming
 from moldau.mirror.patterns import NamePatterns, Pattern, parse_pattern
 from moldau.mirror.plan.start import Start
 from moldau.mirror.plan.start_tables import TABLES, read_start
-from moldau.mirror.plan.values import COPY_SOURCE, Groups, Limits, MirrorPlan, Mode, Partitioning, Source, Sync, Target
+from moldau.mirror.plan.values import COPY_REQUESTS, COPY_SOURCE, Groups, Limits, MirrorPlan, Mode, Partitioning, Source, Sync, Target
 from moldau.mirror.selection import NEVER, TopicSelection
 from moldau.model.host_port import Address, parse_addresses
 from moldau.model.toml_table import Table, parse_document, read_document
-from moldau.tracking.audit_record import PRODUCER_TIER
+from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER
 
 DEFAULT_EXCLUDE: Final = (parse_pattern(".*[-.]internal"),)
 """Topics in which MirrorMaker 2 and Connect keep their state."""
@@ -30,6 +31,8 @@ _REQUESTS: Final = "max.in.flight.requests.per.connection"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _TIER: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _CONFIG: Final = re.compile(r"[a-z][a-z0-9.]*")
+ROUNDS_OUT_MAX: Final = 5
+"""Requests of a partition that an idempotent producer may have waiting for answers."""
 _BUFFER_BYTES_MIN: Final = 1024 * 1024
 _DAY_MS: Final = 24 * 3_600_000
 
@@ -79,7 +82,7 @@ def _mode(table: Table) -> Mode:
 
 
 def _made(table: Table, name: str, mode: Mode, topics: NamePatterns, sources: tuple[Source, ...], target: Target) -> MirrorPlan:
-    return MirrorPlan(
+    plan = MirrorPlan(
         name=name,
         mode=mode,
         sources=sources,
@@ -92,6 +95,18 @@ def _made(table: Table, name: str, mode: Mode, topics: NamePatterns, sources: tu
         limits=_limits(table.table("limits"), mode),
         audit_tier=_audit_tier(table.table("audit")),
     )
+    if plan.audit_tier is not None:
+        _check_audited(table.table("audit"), plan)
+    return plan
+
+
+def _check_audited(table: Table, plan: MirrorPlan) -> None:
+    if plan.mode is Mode.COPY and plan.selection.selects(AUDIT_TOPIC):
+        table.fail("tier", f"its counts cannot be published: [topics] makes {AUDIT_TOPIC} of the target a copy, which takes nothing else")
+    try:
+        audited_topics(plan)
+    except re.error as error:
+        table.fail("tier", f"the patterns of [topics] do not go into one, which an auditor needs: {error}")
 
 
 def _without(table: Table, reason: str, *names: str) -> None:
@@ -172,12 +187,13 @@ def _groups(table: Table) -> Groups:
 
 
 def _sync(table: Table) -> Sync:
-    table.only("configs", "exclude.configs", "growth")
+    table.only("configs", "exclude.configs", "growth", "interval.ms")
     default = Sync()
     return Sync(
         table.boolean("configs", default.configs),
         frozenset(table.list_of("exclude.configs", _parse_config, tuple(sorted(default.exclude_configs)))),
         table.boolean("growth", default.growth),
+        table.integer("interval.ms", default.interval_ms, at_least=100, at_most=_DAY_MS),
     )
 
 
@@ -200,7 +216,11 @@ def _limits(table: Table, mode: Mode) -> Limits:
             "transaction.bytes", min(default.transaction_bytes, buffer_bytes), at_least=1, at_most=buffer_bytes
         ),
         linger_ms=table.integer("linger.ms", default.linger_ms, at_least=0, at_most=_DAY_MS),
-        requests_per_connection=table.integer(_REQUESTS, default.requests_per_connection, at_least=1, at_most=100),
+        requests_per_connection=(
+            table.integer(_REQUESTS, COPY_REQUESTS, at_least=1, at_most=100)
+            if mode is Mode.COPY
+            else table.integer(_REQUESTS, default.requests_per_connection, at_least=1, at_most=ROUNDS_OUT_MAX)
+        ),
         retry_backoff_ms=backoff_ms,
         retry_backoff_max_ms=table.integer(
             "retry.backoff.max.ms", max(default.retry_backoff_max_ms, backoff_ms), at_least=backoff_ms, at_most=_DAY_MS

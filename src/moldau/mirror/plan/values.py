@@ -10,10 +10,12 @@ from moldau.mirror.plan.start import Start
 from moldau.mirror.selection import TopicSelection
 from moldau.model.host_port import Address
 
+COPY_REQUESTS: Final = 2
+"""Of a copy that wait for their answers, by default: each has all that was fetched of its partitions."""
 COPY_SOURCE: Final = "source"
 """The name of the only source of a copy."""
-_OF_MIRRORS: Final = parse_pattern("mirror[.].*")
-"""The groups of mirrors themselves."""
+_INTERNAL_GROUPS: Final = (parse_pattern("mirror[.].*"), parse_pattern("connect-.*"))
+"""The groups of mirrors themselves, and of Connect."""
 
 
 class Mode(Enum):
@@ -57,7 +59,7 @@ class Source:
 class Groups:
     """The consumer groups whose committed offsets are mirrored."""
 
-    patterns: NamePatterns = field(default_factory=lambda: NamePatterns((), (_OF_MIRRORS,)))
+    patterns: NamePatterns = field(default_factory=lambda: NamePatterns((), _INTERNAL_GROUPS))
     interval_ms: int = 5_000
 
 
@@ -70,12 +72,18 @@ class Sync:
         {
             "follower.replication.throttled.replicas",
             "leader.replication.throttled.replicas",
+            "message.timestamp.after.max.ms",
+            "message.timestamp.before.max.ms",
+            "message.timestamp.difference.max.ms",
+            "message.timestamp.type",
             "min.insync.replicas",
             "unclean.leader.election.enable",
         }
     )
     growth: bool = True
     """Partitions that a topic of the source gets."""
+    interval_ms: int = 60_000
+    """Between two looks at the configurations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +97,17 @@ class Limits:
     linger_ms: int = 0
     """How long a transaction of a merge waits for more records before it begins."""
     requests_per_connection: int = 5
-    """Requests to one broker that wait for their answers."""
+    """Requests to a broker of the target with records that wait for their answers."""
     retry_backoff_ms: int = 100
     """The pause before the first retry; it doubles with each."""
-    retry_backoff_max_ms: int = 10_000
+    retry_backoff_max_ms: int = 5_000
+
+    def backoff_s(self, failures: int) -> float:
+        """The pause after so many failures in a row, from 0 on."""
+        return min(self.retry_backoff_ms * 2.0 ** min(failures, 30), self.retry_backoff_max_ms) / 1000
+
+
+LIMITS: Final = Limits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,12 @@ class SharedWork:
         """What its worker has, in order; what is being revoked included."""
         return self._ownership.shares
 
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first of the members, by their names, of the generation whose assignment it has."""
+        members = set(self._assignment.instances).difference(self._assignment.departed)
+        return not self._membership.is_lost and min(members, default=None) == self._instance
+
     def doubted(self) -> None:
         """The coordinator has refused what was done as this member: join again."""
         self._membership.needs_rejoin = True

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.mirror.partitions import SourcePartition
 from moldau.mirror.selection import Change, TopicSelection
+from moldau.mirror.state.following import Following, following_in
 from moldau.mirror.state.orders import Accepted, Pause, Scope, order_in, to_json
 from moldau.mirror.state.reports import Process, Row, process_in, rows_in
 
@@ -31,6 +32,8 @@ class Board:
         """Pauses that were ended since the list was emptied."""
         self.newly_accepted: list[Accepted] = []
         """Since the list was emptied."""
+        self.following: Following | None = None
+        """What comes along with the records, as it was reported last."""
         self._chunks: dict[tuple[str, int], list[Row]] = {}
         self._rows: dict[tuple[str, str, bytes, int], Row] | None = None
         """Of all processes, the newest; None: not looked up since the last report."""
@@ -75,6 +78,9 @@ class Board:
     def _take(self, key: dict[str, Any], value: bytes | None) -> None:
         if "process" in key:
             self._take_report(key["process"], key.get("chunk"), value)
+            return
+        if "following" in key:
+            self.following = None if value is None else following_in(value)
             return
         match order_in(key, value):
             case Change() as change:

@@ -19,6 +19,15 @@ class Place(NamedTuple):
     """Whether the next record of the reader is there; else it has read all that is mirrored, and the place is after the last one."""
 
 
+class Found(NamedTuple):
+    """What the runs of a partition say of an offset."""
+
+    first: int
+    """The first offset of all runs; -1 without any."""
+    places: Mapping[TopicPartition, Place]
+    """In those partitions of the target that have records of this one."""
+
+
 class Search:
     """For one partition of a source, and the offset that a reader reads next there. Takes the runs in any order."""
 
@@ -40,10 +49,10 @@ class Search:
                 found = run.target + max(self.offset - run.first, 0)
                 self._next[target] = min(self._next.get(target, found), found)
 
-    def places(self) -> dict[TopicPartition, Place]:
-        """The places in those partitions of the target that have records of this one."""
+    def found(self) -> Found:
+        """What all of these say."""
         passed = {target: Place(offset, is_record=False) for target, offset in self._passed.items()}
-        return passed | {target: Place(offset, is_record=True) for target, offset in self._next.items()}
+        return Found(self.first, passed | {target: Place(offset, is_record=True) for target, offset in self._next.items()})
 
 
 def combined(places: Iterable[Mapping[TopicPartition, Place]]) -> dict[TopicPartition, int]:

@@ -17,7 +17,7 @@ from moldau.mirror.naming import SourceTopic
 from moldau.mirror.partitions import SourcePartition
 from moldau.mirror.plan.values import Mode, Partitioning
 from moldau.mirror.reading import list_offset, read_to_end
-from moldau.mirror.translation.search import Place, Search, combined
+from moldau.mirror.translation.search import Found, Place, Search, combined
 from moldau.model.errors import WorldError
 from moldau.model.identity import TopicPartition
 
@@ -50,7 +50,7 @@ class Translated:
     """Why it cannot."""
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
     """Of one partition of a source."""
 
     places: Mapping[TopicPartition, Place]
@@ -75,28 +75,42 @@ async def translate(
             if where.topic in topics:
                 offsets.append(SourceOffset(SourcePartition(source, seen.topics[where.topic].topic_id, *where), offset))
     existing = (await catalog.look(target)).topics
-    by_topic: dict[str, list[SourceOffset]] = {}
-    for each in offsets:
-        name = plan.names.target(SourceTopic(each.partition.source, each.partition.topic))
-        by_topic.setdefault(name, []).append(each)
+    counts = {name: seen.partitions for name, seen in existing.items()}
+    by_topic = by_target_topic(plan, offsets)
     if plan.mode is Mode.COPY:
         answers = {each: await _of_copy(target, each, existing) for each in offsets}
     else:
-        counts = {name: seen.partitions for name, seen in existing.items()}
         answers = await _of_merge(plan, target, cluster_ids, by_topic, counts)
+    return assembled(plan, by_topic, counts, answers)
+
+
+def by_target_topic(plan: "MirrorPlan", offsets: Iterable[SourceOffset]) -> dict[str, list[SourceOffset]]:
+    """Offsets by the topic of the target that they are translated into. Their names in the target are known to be allowed."""
+    found: dict[str, list[SourceOffset]] = {}
+    for each in offsets:
+        name = plan.names.target(SourceTopic(each.partition.source, each.partition.topic))
+        found.setdefault(name, []).append(each)
+    return found
+
+
+def assembled(
+    plan: "MirrorPlan",
+    by_topic: Mapping[str, list[SourceOffset]],
+    counts: Mapping[str, int],
+    answers: Mapping[SourceOffset, Answer],
+) -> list[Translated]:
+    """Offsets of one group in the target, from what is known of each offset in the sources. `counts`: partitions of the target's topics."""
     one_to_one = plan.partitioning is Partitioning.SAME
     found: list[Translated] = []
     for name, of_topic in by_topic.items():
-        numbers = (
-            {each.partition.number for each in of_topic} if one_to_one else range(existing[name].partitions if name in existing else 0)
-        )
+        numbers = {each.partition.number for each in of_topic} if one_to_one else range(counts.get(name, 0))
         for number in sorted(numbers):
             into = tuple(each for each in of_topic if not one_to_one or each.partition.number == number)
             found += _translated(TopicPartition(name, number), into, answers)
     return found
 
 
-def _translated(target: TopicPartition, into: tuple[SourceOffset, ...], answers: Mapping[SourceOffset, _Answer]) -> Iterable[Translated]:
+def _translated(target: TopicPartition, into: tuple[SourceOffset, ...], answers: Mapping[SourceOffset, Answer]) -> Iterable[Translated]:
     """None where no record has come into a partition from these."""
     reasons = [answers[each].reason for each in into if answers[each].reason]
     if reasons:
@@ -107,15 +121,15 @@ def _translated(target: TopicPartition, into: tuple[SourceOffset, ...], answers:
         yield Translated(target, into, offset)
 
 
-async def _of_copy(target: "Brokers", wanted: SourceOffset, existing: Mapping[str, catalog.SeenTopic]) -> _Answer:
+async def _of_copy(target: "Brokers", wanted: SourceOffset, existing: Mapping[str, catalog.SeenTopic]) -> Answer:
     partition = wanted.partition.topic_partition
     seen = existing.get(partition.topic)
     if seen is None or partition.partition >= seen.partitions:
-        return _Answer({}, f"{partition} is not in the target yet")
+        return Answer({}, f"{partition} is not in the target yet")
     end = await list_offset(target, partition, LATEST)
     if wanted.offset > end:
-        return _Answer({}, f"{wanted.partition} is mirrored up to {end}, not up to {wanted.offset} yet")
-    return _Answer({partition: Place(wanted.offset, is_record=wanted.offset < end)})
+        return Answer({}, f"{wanted.partition} is mirrored up to {end}, not up to {wanted.offset} yet")
+    return Answer({partition: Place(wanted.offset, is_record=wanted.offset < end)})
 
 
 async def _of_merge(
@@ -124,7 +138,7 @@ async def _of_merge(
     cluster_ids: Mapping[str, str],
     by_topic: Mapping[str, list[SourceOffset]],
     counts: Mapping[str, int],
-) -> dict[SourceOffset, _Answer]:
+) -> dict[SourceOffset, Answer]:
     keys = {
         each: Key(plan.name, cluster_ids[each.partition.source], each.partition.topic_id, each.partition.number)
         for of_topic in by_topic.values()
@@ -135,7 +149,7 @@ async def _of_merge(
         for number in {each.partition.number for each in of_topic if each.partition.number < counts.get(name, 0)}:
             stable[TopicPartition(name, number)] = await list_offset(target, TopicPartition(name, number), LATEST, committed=True)
     if POSITIONS.topic not in (await catalog.look(target)).topics:
-        return {each: _Answer({}, f"nothing of {each.partition} is mirrored yet") for each in keys}
+        return {each: Answer({}, f"nothing of {each.partition} is mirrored yet") for each in keys}
     positions = await read_positions(target)
     searches = {each: Search(each.offset) for each in keys}
     by_key: dict[bytes, list[Search]] = {}
@@ -148,27 +162,30 @@ async def _of_merge(
                 search.add(runs_in(record))
             except ValueError as error:
                 raise WorldError(str(error), retriable=False) from error
-    answers: dict[SourceOffset, _Answer] = {}
+    answers: dict[SourceOffset, Answer] = {}
     for each, key in keys.items():
         name = plan.names.target(SourceTopic(each.partition.source, each.partition.topic))
         end = stable.get(TopicPartition(name, each.partition.number))
         at_end = {} if end is None else {TopicPartition(name, each.partition.number): Place(end, is_record=False)}
-        answers[each] = _of_partition(each, positions.get(key), searches[each], at_end, is_whole=is_whole)
+        answers[each] = of_partition(each, positions.get(key), searches[each].found(), at_end, is_whole=is_whole)
     return answers
 
 
-def _of_partition(
-    wanted: SourceOffset, stored: Stored | None, search: Search, at_end: Mapping[TopicPartition, Place], *, is_whole: bool
-) -> _Answer:
-    """`at_end`: the place of one that has read everything; `is_whole`: whether runs were ever deleted."""
+def of_partition(
+    wanted: SourceOffset, stored: Stored | None, found: Found, at_end: Mapping[TopicPartition, Place], *, is_whole: bool
+) -> Answer:
+    """What is known of an offset in the source of a merge.
+
+    `at_end`: the place of one that has read everything; `is_whole`: no runs were ever deleted.
+    """
     if stored is None:
-        return _Answer({}, f"nothing of {wanted.partition} is mirrored yet")
+        return Answer({}, f"nothing of {wanted.partition} is mirrored yet")
     position = stored.position.offset
     if wanted.offset > position:
-        return _Answer({}, f"{wanted.partition} is mirrored up to {position}, not up to {wanted.offset} yet")
-    if search.first < 0 and (is_whole or wanted.offset == position):
-        return _Answer(at_end)
-    if not is_whole and (search.first < 0 or wanted.offset < search.first):
-        kept = "no run" if search.first < 0 else f"no run before offset {search.first}"
-        return _Answer({}, f"{OFFSETS.topic} keeps {kept} of {wanted.partition} any more, the group is at {wanted.offset}")
-    return _Answer(search.places())
+        return Answer({}, f"{wanted.partition} is mirrored up to {position}, not up to {wanted.offset} yet")
+    if found.first < 0 and (is_whole or wanted.offset == position):
+        return Answer(at_end)
+    if not is_whole and (found.first < 0 or wanted.offset < found.first):
+        kept = "no run" if found.first < 0 else f"no run before offset {found.first}"
+        return Answer({}, f"{OFFSETS.topic} keeps {kept} of {wanted.partition} any more, the group is at {wanted.offset}")
+    return Answer(found.places)
