@@ -12,6 +12,7 @@ from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.records.batch import RecordBatchBuilder
+from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
 from moldau.protocol.versions import VersionRange
 from moldau.wire.brokers import Brokers
 from simulation.scenarios import scenario
@@ -68,6 +69,25 @@ async def test_the_cut_is_where_the_first_open_transaction_begins(cluster: Clust
     own = cluster.state("m").leader_epoch
     assert await epoch_runs(brokers, M0) == [EpochRun(5, 0, 2), EpochRun(own, 2, 3)]
     assert await promotion.partitions() == [], "to repeat it changes nothing"
+
+
+@scenario(checks=False)
+async def test_no_transaction_is_open_before_the_cut(cluster: Cluster) -> None:
+    """Claim: a transaction that began before the last stable offset and ended after it does not stay open in the copy for ever."""
+    other = {**OPEN, "producer_id": 8}
+    marker = encode_end_txn_marker(
+        EndTxnMarker(ControlType.COMMIT, 0), producer_id=8, producer_epoch=0, timestamp=1_000_000, base_offset=3, leader_epoch=6
+    )
+    brokers = await mirrored(cluster, batch(0, 6, b"a"), batch(1, 6, b"ends later", **other), batch(2, 6, b"open", **OPEN), marker)
+    assert await look(brokers, M0) == LogEnd(6, 2, 4, 4)
+    promotion = promotion_of(brokers)
+    (promoted,) = await promotion.promote(await ready(promotion))
+    assert (promoted.state, promoted.offset, promoted.dropped) == (State.PROMOTED, 1, 3)
+    await cluster.write(b"x", topic="m")
+    await cluster.in_sync(*IDS, topic="m")
+    await cluster.until(lambda: [cluster.values(each, "m") for each in IDS] == [[b"a", b"x"]] * 3)
+    end = await look(brokers, M0)
+    assert end.is_settled, end
 
 
 @scenario(checks=False)
