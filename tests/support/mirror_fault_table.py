@@ -59,8 +59,8 @@ def main() -> int:
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """Markdown."""
-    rows = []
-    for each in outcomes:
+    rows, order = [], [strikes.name for strikes in ALL_STRIKES]
+    for each in sorted(outcomes, key=lambda each: (each.mode, each.brokers, order.index(each.strikes))):
         counts = each.brokers, each.strikes, each.count, each.records, each.lost, each.doubled, each.misplaced
         rows.append([each.mode, *map(str, counts), f"{each.stall_s:.1f} s"])
     total = sum(each.count for each in outcomes), sum(each.records for each in outcomes)
