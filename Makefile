@@ -1,6 +1,6 @@
 # Moldau: the commands of the house. `make demo` and `make test` set up whatever they need.
 .DELETE_ON_ERROR:
-.PHONY: demo test check check-types check-style quick torture properties simulate simulate-mirrors simulate-mutants faults bench dist setup clean
+.PHONY: demo test check check-types check-style quick torture properties simulate simulate-mirrors simulate-mutants faults mirror-faults bench dist setup clean
 
 PYTHON ?= $(shell tools/find-python)
 VENV := .venv
@@ -59,6 +59,9 @@ simulate-mutants: $(READY)  ## planted bugs, and how many seeds it takes to find
 
 faults: $(READY)  ## workloads under every kind of fault on clusters of real processes: the tables of docs/faults.md; SECONDS=N for each cell
 	PYTHONPATH=tests $(BIN)/python -m support.fault_table --seconds $(or $(SECONDS),8) --page docs/faults.md
+
+mirror-faults: $(READY)  ## mirrors of both modes while they and their clusters are killed and paused: a table of docs/faults.md
+	PYTHONPATH=tests $(BIN)/python -m support.mirror_fault_table --page docs/faults.md
 
 bench: $(READY)  ## measurements beside Apache Kafka in the same run; JSON lines
 	$(BIN)/python benchmarks/run.py

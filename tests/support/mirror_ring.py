@@ -1,120 +1,62 @@
-"""Clusters of one broker each inside this process, with mirrors between them that run in a thread."""
+"""Clusters with mirrors from each to the next, one topic with the same name in all of them; everything is a process that may be killed."""
 
-import asyncio
-import threading
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Self
 
-from moldau.adapters.asyncio_network import AsyncioNetwork
-from moldau.adapters.event_loop import LoopClock, new_event_loop
-from moldau.mirror.plan.file import parse_plan
-from moldau.mirror.process import MirrorProcess
-from moldau.mirror.state.reports import OsProcess
-from moldau.testing import Broker
+from moldau.testing import Cluster
+from support.mirror_world import PARTITIONS, SETTINGS, MirrorProgram, committed_end, mirror_text
 
-LIMIT_S = 60.0
-FILE = """
-name = "{name}"
-mode = "merge"
-naming = "topic"
-partitioning = "{partitioning}"
-
-[sources.{source}]
-bootstrap.servers = "{servers}"
-
-[target]
-bootstrap.servers = "{target}"
-
-[topics]
-include = ["orders"]
-"""
-
-
-class MirrorThread:
-    """Processes of mirrors, all in one thread."""
-
-    def __init__(self, files: Sequence[str]) -> None:
-        self._plans = [parse_plan(text, "mirror.toml") for text in files]
-        self.processes: list[MirrorProcess] = []
-        self._loop = new_event_loop()
-        self._thread = threading.Thread(target=self._run)
-        self._task: asyncio.Task[None] | None = None
-        self._failure: BaseException | None = None
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End all of them, in order."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(lambda: self._task is not None and self._task.cancel())
-            self._thread.join(LIMIT_S)
-            assert not self._thread.is_alive(), "a mirror does not end"
-        assert self._failure is None, self._failure
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._main())
-        except BaseException as error:
-            self._failure = error
-        finally:
-            self._loop.close()
-
-    async def _main(self) -> None:
-        network, clock = AsyncioNetwork(self._loop), LoopClock(self._loop)
-        self.processes = [MirrorProcess(plan, "1", network, clock, Random(7), OsProcess("host", 1)) for plan in self._plans]
-        self._task = asyncio.ensure_future(self._all())
-        with suppress(asyncio.CancelledError):
-            await self._task
-
-    async def _all(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for each in self.processes:
-                group.create_task(each.run())
+TOPIC = "orders"
 
 
 class Ring:
-    """Clusters by name, and mirrors from each to the next, one topic with the same name in all of them."""
+    """See the module. Each cluster has one broker, and its mirror's source is the cluster before it."""
 
-    def __init__(self, names: Sequence[str], *, partitioning: str, partitions: int) -> None:
-        self.brokers = {name: Broker(settings={"group.initial.rebalance.delay.ms": 0}) for name in names}
+    def __init__(self, directory: Path, names: Sequence[str], partitioning: str) -> None:
+        self.clusters = {name: Cluster(1, directory=directory / name, settings=SETTINGS) for name in names}
         self._sources = {names[(index + 1) % len(names)]: name for index, name in enumerate(names)}
-        self._partitioning = partitioning
-        self._partitions = partitions
+        self._more = f'partitioning = "{partitioning}"'
+        self._directory = directory
+        self._mirrors: list[MirrorProgram] = []
 
     def __enter__(self) -> Self:
-        for broker in self.brokers.values():
-            broker.start()
-            broker.create_topic("orders", partitions=self._partitions)
+        for cluster in self.clusters.values():
+            cluster.start()
+            cluster.create_topic(TOPIC, partitions=PARTITIONS)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for broker in self.brokers.values():
-            broker.close()
+        for mirror in self._mirrors:
+            if mirror.running:
+                mirror.kill()
+        for cluster in self.clusters.values():
+            cluster.close()
 
-    @property
-    def files(self) -> list[str]:
-        """One mirror for each cluster, whose source is the one before it."""
-        servers = {name: broker.bootstrap_servers for name, broker in self.brokers.items()}
-        return [
-            FILE.format(
-                name=f"to-{target}", target=servers[target], partitioning=self._partitioning, source=source, servers=servers[source]
-            )
-            for target, source in self._sources.items()
-        ]
+    def start_mirrors(self) -> None:
+        """One for each cluster."""
+        for target, source in self._sources.items():
+            servers = [self.clusters[each].bootstrap_servers for each in (source, target)]
+            file = self._directory / f"to-{target}.toml"
+            file.write_text(mirror_text("merge", *servers, name=f"to-{target}", source_name=source, naming="topic", more=self._more))
+            self._mirrors.append(MirrorProgram(file))
+            self._mirrors[-1].start()
 
+    def kill_one(self, drawn: Random) -> None:
+        """A mirror or a broker, which is started again."""
+        all_of_them: list[MirrorProgram | Cluster] = [*self._mirrors, *self.clusters.values()]
+        struck = drawn.choice(all_of_them)
+        if isinstance(struck, Cluster):
+            struck.kill(*struck.broker_ids)
+            struck.restart(*struck.broker_ids)
+        else:
+            struck.kill()
+            struck.start()
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Wait until it holds."""
-    limit = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < limit, what
-        time.sleep(0.1)
+    def found(self, name: str) -> Counter[bytes]:
+        """The values that a cluster has, as committed readers see them."""
+        seen = committed_end(self.clusters[name].bootstrap_servers, TOPIC)
+        return Counter(each[2] for records in seen.values() for each in records)

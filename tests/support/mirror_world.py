@@ -1,30 +1,65 @@
-"""Two brokers and a mirror between them, as processes that can be killed; writers that never stop, and what committed readers then see."""
+"""Two clusters and mirrors between them, as processes that can be killed; and what committed readers of a topic see in the end."""
 
-import random
+import json
+import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from support.server import ServerProcess
+from moldau.testing import Cluster
 
 LIMIT_S = 90.0
 STOP_LIMIT_S = 20.0
 PARTITIONS = 4
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "replica.lag.time.max.ms": 3000}
+HASTY = """
+import sys
+from moldau.mirror import control, process
+control.REPORT_S = control.SAMPLE_S = 0.3
+process.LOOK_S = 0.5
+from moldau.cli.main import main
+sys.exit(main())
+"""
 Seen = list[tuple[Any, ...]]
 """Offset, key, value, timestamp and headers of records, in their order."""
 
 
-class MirrorProgram:
-    """``moldau mirror run``; may be killed and started again."""
+def mirror_text(
+    mode: str,
+    source: str,
+    target: str,
+    *,
+    name: str = "mirror",
+    topics: Sequence[str] = ("orders",),
+    source_name: str = "east",
+    naming: str = "source.topic",
+    more: str = "",
+) -> str:
+    """A mirror's file; `source_name` and `naming` are a merge's. `more` are lines at its end."""
+    is_merge = mode == "merge"
+    lines = [
+        f'name = "{name}"',
+        f'mode = "{mode}"',
+        *([f'naming = "{naming}"'] if is_merge else []),
+        f'{f"sources.{source_name}" if is_merge else "source"}.bootstrap.servers = "{source}"',
+        f'target.bootstrap.servers = "{target}"',
+        f"topics.include = {json.dumps(list(topics))}",
+        more,
+    ]
+    return "\n".join(lines)
 
-    def __init__(self, file: Path, instance: str = "1", *options: str) -> None:
-        self._command = [sys.executable, "-m", "moldau.cli.main", "mirror", "run", str(file), "--instance", instance, *options]
+
+class MirrorProgram:
+    """``moldau mirror run``; may be killed and started again. `hasty`: it looks and reports more often, so that a test waits less."""
+
+    def __init__(self, file: Path, instance: str = "1", *options: str, hasty: bool = False) -> None:
+        program = ["-c", HASTY] if hasty else ["-m", "moldau.cli.main"]
+        self._command = [sys.executable, *program, "mirror", "run", str(file), "--instance", instance, *options]
         self._process: subprocess.Popen[str] | None = None
         self.log = file.with_name(f"{file.stem}-{instance}.log")
 
@@ -34,10 +69,20 @@ class MirrorProgram:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, text=True)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """SIGKILL, of a process that is paused too."""
         assert self._process is not None
         self._process.kill()
         self._process.wait(STOP_LIMIT_S)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
@@ -51,99 +96,14 @@ class MirrorProgram:
         return self._process is not None and self._process.poll() is None
 
 
-class Writers:
-    """Threads that write to a topic until `stop`: one idempotent producer, one with transactions of which some are aborted."""
-
-    def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._random = random.Random(seed)
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._write), threading.Thread(target=self._transact)]
-        self.failures: list[BaseException] = []
-        self.acknowledged = 0
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Write no more, and wait for what was sent."""
-        self._over.set()
-        for thread in self._threads:
-            thread.join(LIMIT_S)
-        assert not any(thread.is_alive() for thread in self._threads), "a writer hangs"
-        assert not self.failures, self.failures
-
-    def _write(self) -> None:
-        try:
-            producer = Producer({"bootstrap.servers": self._bootstrap, "enable.idempotence": True, "linger.ms": 2, "log_level": 0})
-            number = 0
-            while not self._over.is_set():
-                for _ in range(self._random.randint(1, 200)):
-                    value = f"plain {number}".encode() + b"." * self._random.randint(0, 300)
-                    headers: list[tuple[str, str | bytes | None]] = [("number", str(number))]
-                    producer.produce(
-                        self._topic,
-                        value,
-                        key=str(number % 50),
-                        partition=number % PARTITIONS,
-                        headers=headers,
-                        on_delivery=self._delivered,
-                    )
-                    number += 1
-                producer.poll(0)
-                self._over.wait(self._random.random() * 0.02)
-            assert producer.flush(LIMIT_S) == 0, "records without an answer"
-        except BaseException as error:
-            self.failures.append(error)
-
-    def _delivered(self, error: KafkaError | None, _message: object) -> None:
-        if error is not None:
-            self.failures.append(KafkaException(error))
-        self.acknowledged += 1
-
-    def _transact(self) -> None:
-        try:
-            settings = {
-                "bootstrap.servers": self._bootstrap,
-                "transactional.id": "writer",
-                "transaction.timeout.ms": 10_000,
-                "log_level": 0,
-            }
-            number, producer = 0, None
-            while not self._over.is_set():
-                try:
-                    if producer is None:
-                        producer = Producer(settings)
-                        producer.init_transactions(LIMIT_S)
-                    producer.begin_transaction()
-                    for _ in range(self._random.randint(1, 20)):
-                        producer.produce(self._topic, f"transaction {number}", partition=self._random.randrange(PARTITIONS))
-                        number += 1
-                    if self._random.random() < 0.3:
-                        producer.flush(5)
-                        producer.abort_transaction(LIMIT_S)
-                    else:
-                        producer.commit_transaction(LIMIT_S)
-                except KafkaException:  # the broker was killed: whatever became of it, both readers see the same
-                    producer = None
-                self._over.wait(self._random.random() * 0.05)
-        except BaseException as error:
-            self.failures.append(error)
-
-
 class MirrorWorld:
-    """A source and a target, each one broker in a process."""
+    """A source and a target, each a cluster of so many brokers; and files of mirrors between them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, brokers: int = 1) -> None:
         self.directory = directory
-        self.source = ServerProcess(directory / "source")
-        self.target = ServerProcess(directory / "target")
+        self.source = Cluster(brokers, directory=directory / "source", settings=SETTINGS)
+        self.target = Cluster(brokers, directory=directory / "target", settings=SETTINGS)
+        self._mirrors: list[MirrorProgram] = []
 
     def __enter__(self) -> Self:
         self.source.start()
@@ -151,14 +111,24 @@ class MirrorWorld:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for server in (self.source, self.target):
-            if server.running:
-                server.stop()
+        for each in self._mirrors:
+            if each.running:
+                each.kill()
+        self.source.close()
+        self.target.close()
 
-    def file(self, text: str) -> Path:
-        """A mirror's file, with both clusters."""
-        path = self.directory / "mirror.toml"
-        path.write_text(text.format(source=self.source.bootstrap, target=self.target.bootstrap))
+    def mirror(self, file: Path, *, hasty: bool = False) -> MirrorProgram:
+        """A process of the mirror with this file, which runs; it ends with the world at the latest."""
+        program = MirrorProgram(file, hasty=hasty)
+        program.start()
+        self._mirrors.append(program)
+        return program
+
+    def file(self, mode: str, name: str = "mirror", *, is_back: bool = False, **options: Any) -> Path:
+        """The file of a mirror from the source to the target, or back; `options` as for `mirror_text`."""
+        source, target = (self.target, self.source) if is_back else (self.source, self.target)
+        path = self.directory / f"{name}.toml"
+        path.write_text(mirror_text(mode, source.bootstrap_servers, target.bootstrap_servers, name=name, **options))
         return path
 
 

@@ -7,22 +7,11 @@ import pytest
 
 from moldau.testing.broker import Broker
 from support.console import Console, ConsoleInside
+from support.mirror_world import mirror_text
 
 pytestmark = pytest.mark.system
 
-COPY = """
-name = "{name}"
-mode = "copy"
-
-[source]
-bootstrap.servers = "{source}"
-
-[target]
-bootstrap.servers = "{target}"
-
-[topics]
-include = ["orders", "clicks"]
-"""
+TOPICS = ["orders", "clicks"]
 console = ConsoleInside()
 
 
@@ -33,8 +22,8 @@ class Pair:
         self.a = ConsoleInside(a.bootstrap_servers)
         self.b = ConsoleInside(b.bootstrap_servers)
         self.there, self.back = directory / "there.toml", directory / "back.toml"
-        self.there.write_text(COPY.format(name="there", source=a.bootstrap_servers, target=b.bootstrap_servers))
-        self.back.write_text(COPY.format(name="back", source=b.bootstrap_servers, target=a.bootstrap_servers))
+        self.there.write_text(mirror_text("copy", a.bootstrap_servers, b.bootstrap_servers, name="there", topics=TOPICS))
+        self.back.write_text(mirror_text("copy", b.bootstrap_servers, a.bootstrap_servers, name="back", topics=TOPICS))
         self.a.ok("topic", "create", "orders")
         self.b.ok("topic", "create", "orders", "-c", "mirror.source=a topic")
 

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from moldau.testing import Broker
-from support.mirror_ring import MirrorThread, wait_for
+from support.mirror_thread import MirrorThread, wait_for
 from support.mirror_world import committed_end
 
 pytestmark = pytest.mark.system

@@ -1,6 +1,7 @@
 """Committed offsets are translated exactly, for every position of compacted and transactional topics (mission F3)."""
 
 import asyncio
+from enum import Enum
 from pathlib import Path
 from random import Random
 
@@ -22,8 +23,8 @@ from moldau.mirror.translation.translate import Translated, translate
 from moldau.model.identity import TopicPartition
 from moldau.testing import Broker
 from support.console import Console
-from support.mirror_ring import MirrorThread, wait_for
-from support.mirror_world import Seen, committed_end
+from support.mirror_thread import MirrorThread, wait_for
+from support.mirror_world import Seen, committed_end, mirror_text
 
 pytestmark = pytest.mark.system
 
@@ -31,21 +32,6 @@ POSITIONS = 1_000
 TOPICS = {"compacted": 5, "transactional": 15}
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "log.cleaner.backoff.ms": 100}
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": 1_048_576, "min.cleanable.dirty.ratio": 0.01}
-FILE = """
-name = "aggregate"
-mode = "merge"
-naming = "source.topic"
-sync.configs = false
-
-[sources.east]
-bootstrap.servers = "{source}"
-
-[target]
-bootstrap.servers = "{target}"
-
-[topics]
-include = ["compacted", "transactional"]
-"""
 
 
 class Written:
@@ -53,6 +39,9 @@ class Written:
 
     def __init__(self) -> None:
         self.offsets: dict[bytes, int] = {}
+        self.aborted: set[tuple[int, int]] = set()
+        """Partition and offset in the transactional topic."""
+        self._places: dict[bytes, tuple[int, int]] = {}
 
     def note(self, error: KafkaError | None, message: Message) -> None:
         assert error is None, error
@@ -60,6 +49,13 @@ class Written:
         assert isinstance(value, bytes)
         assert offset is not None
         self.offsets[value] = offset
+        partition = message.partition()
+        assert partition is not None
+        self._places[value] = partition, offset
+
+    def abort(self, values: list[bytes]) -> None:
+        """These were aborted."""
+        self.aborted.update(self._places[value] for value in values)
 
 
 def write_compacted(bootstrap: str, random: Random, written: Written) -> None:
@@ -76,14 +72,41 @@ def write_transactions(bootstrap: str, random: Random, written: Written) -> None
     writer.init_transactions()
     for number in range(150):
         writer.begin_transaction()
-        for each in range(random.randint(1, 6)):
-            value = f"t{number}/{each}"
+        values = [f"t{number}/{each}".encode() for each in range(random.randint(1, 6))]
+        for value in values:
             writer.produce("transactional", value, partition=random.randrange(TOPICS["transactional"]), on_delivery=written.note)
         if random.random() < 0.3:
             writer.flush()
             writer.abort_transaction()
+            written.abort(values)
         else:
             writer.commit_transaction()
+
+
+class Kind(Enum):
+    """What a position is at."""
+
+    RECORD = 0
+    COMPACTED = 1
+    ABORTED = 2
+    MARKER = 3
+    END = 4
+
+
+def kind_of(where: TopicPartition, offset: int, mirrored: Seen, written: Written) -> Kind:
+    there = {written.offsets[each[2]] for each in mirrored}
+    if offset in there:
+        return Kind.RECORD
+    if offset > max(there):
+        return Kind.END
+    if where.topic == "compacted":
+        return Kind.COMPACTED
+    return Kind.ABORTED if (where.partition, offset) in written.aborted else Kind.MARKER
+
+
+def next_value(records: Seen, offset: int, among: set[bytes]) -> bytes | None:
+    """What a reader of committed records gets there."""
+    return next((each[2] for each in records if each[0] >= offset and each[2] in among), None)
 
 
 def expected_place(mirrored: Seen, source_offsets: dict[bytes, int], offset: int) -> int:
@@ -110,7 +133,7 @@ def test_positions_of_compacted_and_transactional_topics(tmp_path: Path) -> None
             }
 
         wait_for(lambda: sum(map(len, seen(source.bootstrap_servers).values())) < 0.8 * len(offsets), "nothing is compacted")
-        text = FILE.format(source=source.bootstrap_servers, target=target.bootstrap_servers)
+        text = mirror_text("merge", source.bootstrap_servers, target.bootstrap_servers, topics=[*TOPICS], more="sync.configs = false")
         plan = parse_plan(text, "mirror.toml")
         file = tmp_path / "mirror.toml"
         file.write_text(text)
@@ -128,26 +151,40 @@ def test_positions_of_compacted_and_transactional_topics(tmp_path: Path) -> None
         # any position, between records and on them, at the start and at the end
         ends = {where: max(offsets[each[2]] for each in records) + 1 for where, records in mirrored.items()}
         rounds = [{where: random.randint(0, end) for where, end in ends.items()} for _ in range(POSITIONS // len(ends))]
+        kinds = {kind: sum(kind == kind_of(*each, mirrored[each[0]], written) for one in rounds for each in one.items()) for kind in Kind}
+        assert sum(kinds.values()) == POSITIONS
+        assert min(kinds.values()) >= 5, f"of each kind of position there are some: {kinds}"
 
         async def translated(operator: Operator) -> list[list[Translated]]:
             sources = operator.sources
             return await asyncio.gather(*(translate(plan, plan.selection, operator.target, sources, {"east": each}) for each in rounds))
 
-        for wanted, found in zip(rounds, operate(plan, "", 60, translated), strict=True):
+        translated_rounds = operate(plan, "", 60, translated)
+        for wanted, found in zip(rounds, translated_rounds, strict=True):
             assert {each.target: each.offset for each in found} == {
                 TopicPartition(f"east.{where.topic}", where.partition): expected_place(mirrored[where], offsets, offset)
                 for where, offset in wanted.items()
             }
 
+        # a reader that continues there gets the record that it would get in the source, of which compaction may have left less since
+        now = seen(source.bootstrap_servers)
+        for wanted, found in zip(rounds, translated_rounds, strict=True):
+            places = {each.target: each.offset for each in found}
+            for where, offset in wanted.items():
+                place = places[TopicPartition(f"east.{where.topic}", where.partition)]
+                assert place is not None
+                left = {each[2] for each in now[where]}
+                assert next_value(mirrored[where], place, left) == next_value(now[where], offset, left), (where, offset, place)
+
         # the same by the newest runs in memory, and by a look-up of those from before them
         async def by_state(operator: Operator) -> None:
             topics = await catalog.look(operator.sources["east"])
             end = await list_offset(operator.target, OFFSETS, LATEST)
-            state, whole = (MergeState("aggregate", operator.target, tail) for tail in (end // 2, end))
+            state, whole = (MergeState(plan.name, operator.target, tail) for tail in (end // 2, end))
             await state.read_on()
             await whole.read_on()
             places = {
-                (Key("aggregate", topics.cluster_id, topics.topics[where.topic].topic_id, where.partition), offset): where
+                (Key(plan.name, topics.cluster_id, topics.topics[where.topic].topic_id, where.partition), offset): where
                 for each in rounds
                 for where, offset in each.items()
             }

@@ -1,5 +1,6 @@
 """Consumers read a mirror's topic, whose batches have the epochs of another cluster, on over the death of a leader and a promotion."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -36,12 +37,18 @@ def batch(base_offset: int, epoch: int, *values: bytes) -> bytes:
 
 
 def mirror(cluster: Cluster, topic: str, *batches: bytes) -> int:
-    """Send batches as a mirror does; where the log ends then."""
+    """Send batches as a mirror does, until the leader is one that knows it; where the log ends then."""
+    limit = time.monotonic() + LIMIT_S
     with ClusterClient(cluster.bootstrap_servers) as target:
         data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, b"".join(batches))])]
         request = ProduceRequest(None, -1, 30_000, data, "a")
-        answer = target.at_broker(BrokerId(cluster.leader_of(topic)), ApiKey.PRODUCE, request, version=BY_NAME)
-    (result,) = answer.responses[0].partition_responses
+        while True:
+            answer = target.at_broker(BrokerId(cluster.leader_of(topic)), ApiKey.PRODUCE, request, version=BY_NAME)
+            (result,) = answer.responses[0].partition_responses
+            if result.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                break
+            assert time.monotonic() < limit, result
+            time.sleep(0.02)
     assert result.error_code == 0, result
     base_offset: int = result.base_offset
     return base_offset

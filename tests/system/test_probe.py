@@ -9,28 +9,14 @@ from click.testing import CliRunner
 from moldau.cli.application import application
 from support.console import Console
 from support.local_cluster import LocalCluster
-from support.mirror_world import LIMIT_S, MirrorProgram, MirrorWorld
+from support.mirror_world import LIMIT_S, MirrorWorld
 
 pytestmark = pytest.mark.system
-
-MERGE = """
-name = "canary"
-mode = "merge"
-
-[sources.east]
-bootstrap.servers = "{source}"
-
-[target]
-bootstrap.servers = "{target}"
-
-[topics]
-include = ["_probe"]
-"""
 
 
 def test_brokers_and_mirrors_are_measured_and_their_absence_too(tmp_path: Path) -> None:
     with MirrorWorld(tmp_path) as world:
-        source, target = Console(world.source.bootstrap), Console(world.target.bootstrap)
+        source, target = Console(world.source.bootstrap_servers), Console(world.target.bootstrap_servers)
         # of the broker alone
         done = source.ok("probe", "--once", "--interval", "1", "--rate", "20", "--json")
         (broker,) = done.json["brokers"]
@@ -40,15 +26,14 @@ def test_brokers_and_mirrors_are_measured_and_their_absence_too(tmp_path: Path) 
         assert broker["end_to_end"]["p50_ms"] > 0
 
         # and over a mirror, once it has found the topic
-        mirror = MirrorProgram(world.file(MERGE))
-        mirror.start()
+        mirror = world.mirror(world.file("merge", topics=["_probe"], naming="topic"))
         end = time.monotonic() + LIMIT_S
         while "_probe" not in target("topic", "list", "--internal").out:
             assert time.monotonic() < end
             time.sleep(0.2)
-        edge = ("--mirror", world.target.bootstrap)
+        edge = ("--mirror", world.target.bootstrap_servers)
         done = source.ok("probe", "--once", "--interval", "3", "--rate", "10", *edge)
-        assert f"mirror to {world.target.bootstrap}: 100.0% of " in done.out
+        assert f"mirror to {world.target.bootstrap_servers}: 100.0% of " in done.out
 
         # without the mirror the broker is available, and the way over the mirror is not
         mirror.kill()

@@ -276,6 +276,11 @@ class PartitionLog(LogOffsets):
         """Up to where a crash, too, leaves all records, and all transactions decided as they are."""
         return self._transactions.durable_stable_offset
 
+    @property
+    def first_ongoing_transaction(self) -> int | None:
+        """Where the oldest transaction begins that has no marker."""
+        return self._transactions.first_ongoing
+
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
         """As :meth:`moldau.log.transactions.LogTransactions.has_ongoing_transaction`."""
         return self._transactions.has_ongoing_transaction(producer_id, producer_epoch)

@@ -51,6 +51,11 @@ class LogTransactions:
         return high_watermark if first_unstable is None else min(high_watermark, max(first_unstable, self._offsets.start_offset))
 
     @property
+    def first_ongoing(self) -> int | None:
+        """Where the oldest transaction begins that has no marker."""
+        return self._producers.transactions.first_ongoing()
+
+    @property
     def durable_stable_offset(self) -> int:
         """Up to where a crash, too, leaves all records, and all transactions decided as they are."""
         stable, offsets = self.last_stable_offset, self._offsets

@@ -78,6 +78,8 @@ class Inventory:
         """Partitions of the target's topics."""
         self._copied: dict[str, str] = {}
         """What topics of the target are copies of."""
+        self._copies: dict[str, dict[str, str]] = {}
+        """By source of a merge: `mirror.source` of topics that are copies."""
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
     def cluster_id(self, source: str) -> str:
@@ -110,7 +112,10 @@ class Inventory:
         failure: PeerError | WorldError | None = None
         for name, brokers in self._sources.items():
             try:
-                self._catalogs[name] = await catalog.look(brokers)
+                seen = await catalog.look(brokers)
+                if self.plan.mode is Mode.MERGE:
+                    self._copies[name] = await catalog.configured(brokers, self.selection.of(seen.topics), MIRROR_SOURCE)
+                self._catalogs[name] = seen
             except (PeerError, WorldError) as error:
                 failure = error
                 self._warn(name, error)
@@ -156,6 +161,13 @@ class Inventory:
     async def _have(self, origin: SourceTopic, seen: Catalog) -> None:
         """Have a topic in the target, with partitions enough."""
         name, count = self.plan.names.target(origin), seen.topics[origin.topic].partitions
+        if seen.cluster_id == self.target_id:
+            raise UnfitTopicError(f"source {origin.source} and the target are the same cluster, {self.target_id}", Halt.LOOP)
+        copied = self._copies.get(origin.source, {}).get(origin.topic, "")
+        if copied.partition(" ")[0] == self.target_id:
+            raise UnfitTopicError(
+                f"topic {origin.topic} of {origin.source} is a copy of one of the target: {MIRROR_SOURCE} is {copied!r}", Halt.LOOP
+            )
         known = self._counts.get(name)
         source = source_text(seen.cluster_id, seen.topics[origin.topic].topic_id)
         if known is not None and self.plan.mode is Mode.COPY and self._copied.get(name) != source:

@@ -44,4 +44,5 @@ class Halt(Enum):
     PROMOTED = "promoted"
     """The target's partition is no mirror's any more."""
     REFUSED = "the target refuses it"
+    LOOP = "its records come from the target"
     ORIGIN_LOST = "the source does not keep any more where a batch came from"

@@ -8,9 +8,10 @@ ended; after the promotion the ends of the source are read again, so that a prod
 **Failover.** The target has what the mirror brought. A mirror that still runs stores what it had in its buffers, so it is waited, not for
 long, until the logs stand still; the source is not needed.
 
-The cut is the last stable offset: before it every transaction has ended, and all in-sync replicas have all of it. What the log has from
-there on is dropped, the records of other producers between included; the mirror's process may bring more until the controller has altered
-the partition, and that is dropped too. All of it was acknowledged by the source alone, which has it still: `fail_back` lists it there.
+The cut is the last stable offset: before it every transaction has ended, and all in-sync replicas have all of it. Where one of these has
+its marker after the cut, the leader cuts before it too, and the outcome has that offset. What the log has from there on is dropped, the
+records of other producers between included; the mirror's process may bring more until the controller has altered the partition, and that is
+dropped too. All of it was acknowledged by the source alone, which has it still: `fail_back` lists it there.
 """
 
 import asyncio
@@ -161,6 +162,9 @@ class Promotion:
     async def _confirm(self, ready: Outcome) -> Outcome:
         partition = ready.partition
         offset = await epoch_end(self._target, partition, ready.epoch) if ready.epoch >= 0 else ready.offset
+        if ready.dropped and offset < ready.offset:
+            reason = f"a transaction is open from offset {ready.offset} on, and another one began at offset {offset} and ended after that"
+            ready = replace(ready, offset=offset, reason=reason)
         if offset != ready.offset:
             reason = f"the source's records end at offset {offset}, not at the cut: its leader did not have all that was committed"
             return replace(ready, state=State.FAILED, reason=reason)

@@ -12,7 +12,7 @@ from pathlib import Path
 from support.fault_table.cell import Result, from_json, run_cell
 from support.fault_table.faults import faults_of
 from support.fault_table.stage import STORES
-from support.fault_table.table import tables
+from support.fault_table.table import tables, write_between
 from support.fault_table.workloads import WORKLOADS
 
 BEGIN, END = "<!-- table of faults: begin -->", "<!-- table of faults: end -->"
@@ -49,10 +49,7 @@ def main() -> int:
     text = tables(results)
     print(text)
     if given.page is not None:
-        page = given.page.read_text()
-        before, _, rest = page.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        given.page.write_text(f"{before}{BEGIN}\n{text}{END}{after}")
+        write_between(given.page, BEGIN, END, text)
     return int(any(each.wrong for each in results))
 
 

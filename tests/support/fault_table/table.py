@@ -1,6 +1,7 @@
 """The table in words: what happened by fault, and which cells were run."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from support.fault_table.cell import Result
 from support.fault_table.faults import FAULTS, faults_of
@@ -35,7 +36,7 @@ def _by_fault(store: str, results: Sequence[Result]) -> str:
             counts = [str(_total(found, name)) for name in ("faults", "acknowledged", "lost", "doubled")]
             longest = max(each.stall_s for each in found)
             rows.append([fault, *counts, f"{longest:.1f} s", str(sum(map(_is_wrong, found)))])
-    return _markdown(["fault", "injected", "acknowledged", "lost", "doubled", "longest stall", "runs with something wrong"], rows)
+    return markdown(["fault", "injected", "acknowledged", "lost", "doubled", "longest stall", "runs with something wrong"], rows)
 
 
 def _cells(store: str, results: Sequence[Result]) -> str:
@@ -47,7 +48,7 @@ def _cells(store: str, results: Sequence[Result]) -> str:
             found = [each for each in results if (each.fault, each.workload) == (fault, workload)]
             row.append((str(_total(found, "faults")) + "!" * any(map(_is_wrong, found))) if found else "")
         rows.append(row)
-    return _markdown(["faults injected", *WORKLOADS], rows)
+    return markdown(["faults injected", *WORKLOADS], rows)
 
 
 def _is_wrong(result: Result) -> bool:
@@ -58,6 +59,15 @@ def _total(results: Iterable[Result], name: str) -> int:
     return sum(getattr(each, name) for each in results)
 
 
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def write_between(file: Path, begin: str, end: str, text: str) -> None:
+    """Replace what a page has between two marks."""
+    page = file.read_text()
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    file.write_text(f"{before}{begin}\n{text}{end}{after}")

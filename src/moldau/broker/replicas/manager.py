@@ -426,7 +426,7 @@ class ReplicaManager:
     def _cut_hosted(self, hosted: HostedPartition, cut: LogCut) -> None:
         """Truncate the log of a replica that is about to begin a term as leader. Nothing is fetched or acknowledged meanwhile."""
         log = hosted.log
-        if log.end_up_to_epoch(cut.epoch) <= cut.offset:
+        if _cut_end(log, cut) is None:
             return
         self._unfollow(hosted.topic_partition)
         if hosted.is_led:
@@ -439,15 +439,16 @@ class ReplicaManager:
 
     def _cut(self, log: "PartitionLog", cut: LogCut) -> None:
         """Truncate a log if it has more than a cut allows. The checkpoints on disk are lowered first: see `follower_log`."""
-        if log.end_up_to_epoch(cut.epoch) > cut.offset:
+        while (end_offset := _cut_end(log, cut)) is not None:
             _LOG.warning(
-                "log truncated to where it was cut when its mirror was promoted: partition=%s end_offset=%d cut_epoch=%d cut_offset=%d",
+                "log truncated to where its mirror was cut when it was promoted: partition=%s end_offset=%d to=%d epoch=%d cut_offset=%d",
                 log.topic_partition,
                 log.log_end_offset,
+                end_offset,
                 *cut,
             )
             try:
-                log.truncate_to(cut.offset, partial(self.logs.lower_checkpoints, log.topic_partition))
+                log.truncate_to(end_offset, partial(self.logs.lower_checkpoints, log.topic_partition))
             except StorageError as error:
                 self.logs.storage_failed(log.topic_partition, error)
                 raise
@@ -510,3 +511,15 @@ def _event(state: LeaderState | FollowerState, opened: OpenedLogOffsets | None, 
         now_s = clock.monotonic() if len(state.replicas) > 1 else 0.0  # only who has followers asks when the term began
         return BecomeLeader(state.epoch, state.version, state.replicas, state.isr, opened, now_s, state.is_mirror)
     return BecomeFollower(state.epoch, state.version, state.replicas, state.leader_id, opened, state.is_mirror)
+
+
+def _cut_end(log: "PartitionLog", cut: LogCut) -> int | None:
+    """Where a log has to end for a cut; None if it need not be truncated.
+
+    A transaction that began before the cut and ended after it would stay open for ever, since its marker is dropped: the log ends before
+    it. That depends on the log before the cut alone, so every replica finds the same end. Once a later epoch has written, its transactions
+    are its producers'.
+    """
+    if log.end_up_to_epoch(cut.epoch) > cut.offset:
+        return cut.offset
+    return log.first_ongoing_transaction if log.latest_epoch <= cut.epoch else None

@@ -5,7 +5,8 @@
              └──── any error of the partition: what was fetched of it is dropped
 
 That end is the position: there is no other state. Two processes that copy the same partition for a while change nothing: a batch that the
-target has is passed over.
+target has is passed over. The leader of a partition of which nothing was stored for a while is asked whether it still takes a mirror's
+records: so a promotion is noticed also where the source has nothing new.
 """
 
 import asyncio
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+PROBE_S = 3.0
+"""How often the leaders of idle partitions are asked."""
 CORRUPT_MAX = 3
 """How often the target may find a batch damaged that the source has sent: then it is not the network's fault."""
 _WHY: dict[ErrorCode | None, Halt] = {ErrorCode.CORRUPT_MESSAGE: Halt.POISONED, ErrorCode.INVALID_REQUEST: Halt.PROMOTED}
@@ -52,7 +55,7 @@ class Given(NamedTuple):
 class _Part:
     """A partition that this process has."""
 
-    __slots__ = ("corrupt", "failures", "given", "outlet", "partition", "stored")
+    __slots__ = ("corrupt", "failures", "given", "is_idle", "outlet", "partition", "stored")
 
     def __init__(self, partition: SourcePartition, given: Given) -> None:
         self.partition = partition
@@ -63,6 +66,8 @@ class _Part:
         self.failures = 0
         """Since something was stored."""
         self.corrupt = 0
+        self.is_idle = True
+        """Since the leaders of idle partitions were asked."""
 
 
 class Copy:
@@ -99,7 +104,12 @@ class Copy:
 
     async def run(self) -> None:
         """Copy, until it is cancelled."""
-        await self._writer.run()
+        probing = asyncio.ensure_future(self._probe())
+        try:
+            await self._writer.run()
+        finally:
+            probing.cancel()
+            await asyncio.gather(probing, return_exceptions=True)
 
     async def give(self, partitions: Mapping[SourcePartition, Given]) -> None:
         """This process has these now."""
@@ -144,6 +154,15 @@ class Copy:
 
     # Partitions
 
+    async def _probe(self) -> None:
+        """Ask the leaders of idle partitions whether they still take records."""
+        while True:
+            await asyncio.sleep(PROBE_S)
+            for part in self._parts.values():
+                if part.is_idle and part.outlet is not None:
+                    self._writer.probe(part.outlet)
+                part.is_idle = True
+
     def _begin(self, part: _Part, delay_s: float = 0.0) -> None:
         self._beginning[part.partition] = asyncio.ensure_future(self._follow(part, delay_s))
 
@@ -177,6 +196,7 @@ class Copy:
     def _stored(self, part: _Part, end: int, size: int) -> None:
         self._size -= size
         part.stored = Position(end)
+        part.is_idle = False
         part.failures = part.corrupt = 0
         self.retries.over(part.partition)
         if self._held and self._size < self._limits.buffer_bytes:

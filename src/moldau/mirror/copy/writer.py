@@ -38,7 +38,7 @@ class Outlet:
     do not wait any more.
     """
 
-    __slots__ = ("failed", "is_dropped", "pieces", "size", "stored", "target")
+    __slots__ = ("failed", "is_dropped", "is_out", "pieces", "size", "stored", "target")
 
     def __init__(
         self, target: TopicPartition, stored: Callable[[int, int], object], failed: Callable[[PeerError | WorldError, int], object]
@@ -49,10 +49,14 @@ class Outlet:
         self.pieces: deque[memoryview] = deque()
         self.size = 0
         """Bytes that wait, those included that are out."""
+        self.is_out = False
+        """Whether a request with this partition waits for its answer."""
         self.is_dropped = False
 
-    def taken(self) -> "bytes | memoryview":
-        """What is sent next."""
+    def taken(self) -> "bytes | memoryview | None":
+        """What is sent next; None: no records, the leader is only asked whether it takes any."""
+        if not self.pieces:
+            return None
         first = self.pieces.popleft()
         if len(first) >= JOINED_BYTES or not self.pieces:
             return first
@@ -79,10 +83,16 @@ class CopyWriter:
 
     def add(self, outlet: Outlet, piece: memoryview) -> None:
         """Send batches."""
-        is_idle = outlet.size == 0
         outlet.pieces.append(piece)
         outlet.size += len(piece)
-        if is_idle:
+        self._schedule(outlet)
+
+    def probe(self, outlet: Outlet) -> None:
+        """Ask the leader whether it still takes a mirror's records, which fails as a refusal of records would."""
+        self._schedule(outlet)
+
+    def _schedule(self, outlet: Outlet) -> None:
+        if not outlet.is_out:
             self._ready[outlet] = None
             self._work.set()
 
@@ -128,11 +138,13 @@ class CopyWriter:
             if size >= REQUEST_BYTES:
                 break
             del self._ready[outlet]
+            outlet.is_out = True
             records = outlet.taken()
-            size += len(records)
+            count = 0 if records is None else len(records)
+            size += count
             topic = topics.setdefault(outlet.target.topic, TopicProduceData(outlet.target.topic))
             topic.partition_data.append(PartitionProduceData(outlet.target.partition, records))
-            sent[outlet.target] = outlet, len(records)
+            sent[outlet.target] = outlet, count
         self._out[address] = self._out.get(address, 0) + 1
         task = asyncio.ensure_future(self._send(address, list(topics.values()), sent))
         self._tasks.add(task)
@@ -160,7 +172,9 @@ class CopyWriter:
             self._fail(outlet, error)
 
     def _answered(self, outlet: Outlet, size: int, answer: Any) -> None:
-        if answer.error_code:
+        outlet.is_out = False
+        is_probe = size == 0
+        if answer.error_code and not (is_probe and answer.error_code == ErrorCode.INVALID_RECORD):
             code = known_error(answer.error_code)
             text = f"{outlet.target}: {code.name.lower()}" + (f": {answer.error_message}" if answer.error_message else "")
             self._fail(outlet, PeerError(code, text))
@@ -170,7 +184,8 @@ class CopyWriter:
         outlet.size -= size
         if outlet.pieces:
             self._ready[outlet] = None
-        outlet.stored(answer.base_offset, size)
+        if not is_probe:
+            outlet.stored(answer.base_offset, size)
 
     def _fail(self, outlet: Outlet, error: PeerError | WorldError) -> None:
         self._brokers.forget_topic(outlet.target.topic)

@@ -31,6 +31,7 @@ class State(Enum):
     DENIED = "denied"
     REFUSED = "refused"
     PROMOTED = "promoted"
+    LOOP = "loop"
     ORIGIN_LOST = "origin lost"
 
     @staticmethod

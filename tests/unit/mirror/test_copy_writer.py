@@ -1,0 +1,128 @@
+"""A copy's writer sends the batches of a partition in order, one request at a time, and asks leaders of idle partitions without records."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from moldau.mirror.copy.writer import CopyWriter, Outlet
+from moldau.model.errors import ErrorCode, PeerError, WorldError
+from moldau.model.identity import TopicPartition
+from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
+
+if TYPE_CHECKING:
+    from moldau.wire.brokers import Brokers
+
+ORDERS = TopicPartition("orders", 0)
+
+
+class Leader:
+    """The leader of all partitions: requests that wait for the test's answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[ProduceRequest, asyncio.Future[ProduceResponse]]] = []
+
+    async def leader(self, _partition: TopicPartition) -> tuple[str, int]:
+        return "b", 1
+
+    async def connection(self, _address: object, _purpose: str) -> "Leader":
+        return self
+
+    def forget_topic(self, _topic: str) -> None:
+        """Nothing is kept."""
+
+    def send(self, _api_key: object, request: ProduceRequest, **_options: object) -> asyncio.Future[ProduceResponse]:
+        self.asked.append((request, asyncio.get_running_loop().create_future()))
+        return self.asked[-1][1]
+
+    def sent(self) -> list[bytes | None]:
+        """What each request has of the partition."""
+        return [None if (data := request.topic_data[0].partition_data[0].records) is None else bytes(data) for request, _ in self.asked]
+
+    async def answer(self, number: int, error: ErrorCode = ErrorCode.NONE, end: int = -1) -> None:
+        self.asked[number][1].set_result(
+            ProduceResponse([TopicProduceResponse("orders", partition_responses=[PartitionProduceResponse(0, error, end)])])
+        )
+        await settle()
+
+
+class Seen:
+    """What the writer has reported of its outlet."""
+
+    def __init__(self) -> None:
+        self.stored: list[tuple[int, int]] = []
+        self.failed: list[PeerError | WorldError] = []
+        self.outlet = Outlet(ORDERS, lambda end, size: self.stored.append((end, size)), lambda error, _size: self.failed.append(error))
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def on(act: Callable[[Leader, CopyWriter, Seen], Awaitable[None]]) -> None:
+    async def main() -> None:
+        leader = Leader()
+        writer = CopyWriter(cast("Brokers", cast("Any", leader)), "standby", 2)
+        running = asyncio.ensure_future(writer.run())
+        try:
+            await act(leader, writer, Seen())
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_a_partition_has_one_request_out_and_its_pieces_stay_in_order() -> None:
+    async def act(leader: Leader, writer: CopyWriter, seen: Seen) -> None:
+        writer.add(seen.outlet, memoryview(b"one"))
+        await settle()
+        writer.add(seen.outlet, memoryview(b"two"))
+        writer.add(seen.outlet, memoryview(b"three"))
+        await settle()
+        assert leader.sent() == [b"one"]
+        await leader.answer(0, end=1)
+        assert leader.sent() == [b"one", b"twothree"]
+        await leader.answer(1, end=3)
+        assert seen.stored == [(1, 3), (3, 8)]
+
+    on(act)
+
+
+def test_an_idle_partition_that_is_still_a_mirrors_stays_as_it_is() -> None:
+    async def act(leader: Leader, writer: CopyWriter, seen: Seen) -> None:
+        writer.probe(seen.outlet)
+        await settle()
+        assert leader.sent() == [None]
+        # records that come meanwhile wait for the answer
+        writer.add(seen.outlet, memoryview(b"one"))
+        await settle()
+        assert leader.sent() == [None]
+        await leader.answer(0, ErrorCode.INVALID_RECORD)
+        assert leader.sent() == [None, b"one"]
+        await leader.answer(1, end=1)
+        assert (seen.stored, seen.failed) == ([(1, 3)], [])
+
+    on(act)
+
+
+def test_an_idle_partition_that_was_promoted_fails_as_records_would() -> None:
+    async def act(leader: Leader, writer: CopyWriter, seen: Seen) -> None:
+        writer.probe(seen.outlet)
+        await settle()
+        await leader.answer(0, ErrorCode.INVALID_REQUEST)
+        (error,) = seen.failed
+        assert isinstance(error, PeerError)
+        assert error.code is ErrorCode.INVALID_REQUEST
+
+    on(act)
+
+
+def test_invalid_record_in_answer_to_records_is_an_error() -> None:
+    async def act(leader: Leader, writer: CopyWriter, seen: Seen) -> None:
+        writer.add(seen.outlet, memoryview(b"one"))
+        await settle()
+        await leader.answer(0, ErrorCode.INVALID_RECORD)
+        assert (seen.stored, len(seen.failed)) == ([], 1)
+
+    on(act)
