@@ -16,7 +16,7 @@ QUICK := $(BIN)/pytest -q $(HANGS) $(TWO) -m "not ($(LONG) or alone)"
 # Without it each process that the tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-demo: $(READY)  ## the main job: the whole pipeline over real events, on three brokers, and the audit of it
+demo: $(READY)  ## the main job: real events through three data centres, an aggregate, its copy and a table, and the audit of all tiers
 	$(BIN)/moldau demo
 
 test: check  ## everything: static checks, then all tests (long runs at a tenth of their size)
@@ -81,4 +81,4 @@ $(READY): pyproject.toml constraints.txt tools/system-parts
 	touch $(READY)
 
 clean:  ## what the commands above made, data included
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-data demo-data-loss out dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-data demo-data-loss demo-data-small demo-data-small-loss out dist

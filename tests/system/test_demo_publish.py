@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def orders(broker: Broker, topic: str, events: Path, host: int, there: str, **more: bool) -> Orders:
-    given = {"plant": False, "planted": False, **more}
+    given: dict[str, Any] = {"plant": False, "planted": False, **more}
     return Orders(broker.bootstrap_servers, broker.registry_url, topic, host, str(events), "who", None, "none", there, **given)
 
 

@@ -61,7 +61,7 @@ def write_events(path: Path) -> Path:
 
 def command(directory: Path, events: Path, *more: str) -> list[str]:
     given = ["--dir", str(directory), "--input", str(events), "--key", "who", "--time", "at", "--bad-lines", "dead-letter", "--json"]
-    given += ["--cores", str(CORES), *more]
+    given += ["--small", "--cores", str(CORES), *more]
     return [sys.executable, "-m", "moldau.cli.main", "demo", *given]
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @comparing_options
 @click.option("--complete", is_flag=True, help="Exit code 3 until everything is complete to stay, after the graces too.")
 @click.option("--windows", is_flag=True, help="Show every window, not only those at fault.")
+@click.option("--svg", "picture", metavar="FILE", help="Write the tree of tiers as a picture too: counts, verdicts, lag of each edge.")
 @click.option("--latency", is_flag=True, help="Show how long events were on their way to each tier, by window.")
 @click.option("--missing", "with_missing", is_flag=True, help="List the guids of events that a tier lacks: reads the topics that differ.")
 @click.option("--table", "tables", multiple=True, metavar="TIER=DIR", help="With --missing: where a load's tables are; may be repeated.")
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 def report(
     complete: bool,
     windows: bool,
+    picture: str | None,
     latency: bool,
     with_missing: bool,
     tables: tuple[str, ...],
@@ -79,6 +81,8 @@ def report(
         _check_comparable(found, compared)
         _suggest_topics(found, compared)
         lacks = _missing(next(iter(opened.values())), found, compared, places, timeout) if with_missing else None
+    if picture is not None:
+        _write_picture(picture, compared, rules().tree)
     if as_json:
         print_json(as_document(compared) | ({} if lacks is None else {"missing": [asdict(each) for each in lacks]}))
     else:
@@ -91,6 +95,16 @@ def report(
             for text in (*each.guids, *filter(None, (problem,))):
                 say(f"{where}: {text}")
     click.get_current_context().exit(exit_code(compared, complete=complete))
+
+
+def _write_picture(file: str, compared: "Report", tree: "TierTree") -> None:
+    from moldau.audit.picture import tree_picture
+
+    try:
+        with open(file, "w", encoding="utf-8") as picture:
+            picture.write(tree_picture(compared, tree))
+    except OSError as error:
+        raise click.BadParameter(f"{file}: {(error.strerror or str(error)).lower()}", param_hint="--svg") from error
 
 
 @dataclass(frozen=True, slots=True)

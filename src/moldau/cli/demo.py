@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from moldau.demo.report import DemoReport
     from moldau.demo.run import RunProgress
 
-DIRECTORY, DIRECTORY_WITH_LOSS = "demo-data", "demo-data-loss"
+DIRECTORY = "demo-data"
 
 
 @click.command("demo")
@@ -24,7 +24,7 @@ DIRECTORY, DIRECTORY_WITH_LOSS = "demo-data", "demo-data-loss"
     "directory",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help=f"Where all state is.  [default: {DIRECTORY}; with --plant-loss {DIRECTORY_WITH_LOSS}]",
+    help=f"Where all state is.  [default: {DIRECTORY}, and -small, -loss after it with these options]",
 )
 @click.option(
     "--input",
@@ -51,10 +51,11 @@ DIRECTORY, DIRECTORY_WITH_LOSS = "demo-data", "demo-data-loss"
     help="At lines that are no events: stop before anything is published, or carry them into the dead-letter table.",
 )
 @click.option("--plant-loss", is_flag=True, help="Let a host count one event that it never sends; the audit has to find it: exit code 4.")
+@click.option("--small", is_flag=True, help="One cluster in place of three data centres, an aggregate and its copy.")
 @click.option(
     "--brokers",
     type=click.IntRange(1, 9),
-    help="Of several one is killed while events are published.  [default: as before in this directory, or 3]",
+    help="With --small: of several one is killed while events are published.  [default: as before in this directory, or 3]",
 )
 @click.option("--cores", type=click.IntRange(1), default=2, show_default=True, help="For Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -67,16 +68,20 @@ def demo(
     compression: str,
     bad_lines: str,
     plant_loss: bool,
+    small: bool,
     brokers: int | None,
     cores: int,
     as_json: bool,
 ) -> None:
     """Run the whole pipeline over real events, and let the audit check that all arrived.
 
-    A cluster of brokers and a schema registry are started on free ports. Three hosts publish tracked Avro events, an auditor counts what
-    reaches the topic, and a load streams it into a Delta table by day; all of them publish their counts. Half way a broker is killed
-    (SIGKILL), and later started again. The report is the audit's, beside an independent check in Spark SQL. Run it again: nothing is added.
-    Kill it anywhere and run it again: the table has every event once.
+    Three data centres are started by `moldau tiers up` on free ports: a cluster in each, mirrors that merge them into an aggregate of three
+    brokers, an offline copy of it, a schema registry, and an auditor of each cluster. A host in each data centre publishes tracked Avro
+    events, and a load streams the copy into a Delta table by day; all of them publish their counts. Half way a mirror and a broker are
+    killed (SIGKILL), and start again. The report is the audit's of the whole tree, beside an independent check in Spark SQL, with a picture
+    of it. Run it again: nothing is added. Kill it anywhere and run it again: the table has every event once.
+
+    With --small all of it is at one cluster.
 
     Exit codes: 0 everything is complete, 2 wrong use, 4 the audit has found a loss or a duplication, 1 anything else.
     """
@@ -90,8 +95,14 @@ def demo(
 
         if file is None and (key is not None or time is not None):
             raise click.UsageError("--key and --time go with --input; the flights have theirs")
+        if not small and brokers is not None:
+            raise click.UsageError("--brokers goes with --small: the topology has seven, of which one is killed")
+        if not small and file is not None and time is None:
+            raise click.UsageError(
+                "--input without --time needs --small: windows of now are decided in the aggregate only when they are over"
+            )
         options = DemoOptions(
-            directory=directory or Path(DIRECTORY_WITH_LOSS if plant_loss else DIRECTORY),
+            directory=directory or default_directory(small=small, plant_loss=plant_loss),
             input=open_input(file, key, time),
             file=file,
             key=key,
@@ -101,6 +112,7 @@ def demo(
             refuse_bad_lines=bad_lines == "stop",
             plant_loss=plant_loss,
             cores=cores,
+            small=small,
             brokers=brokers,
         )
         with progress_view(quiet=as_json) as progress:
@@ -114,6 +126,11 @@ def demo(
         raise SystemExit(MISSING_OR_DOUBLED)
     if not report.complete:
         raise SystemExit(FAILED)
+
+
+def default_directory(*, small: bool, plant_loss: bool) -> Path:
+    """Runs that differ in what is started, or what is lost, each have their own."""
+    return Path(f"{DIRECTORY}{'-small' if small else ''}{'-loss' if plant_loss else ''}")
 
 
 def _run(options: "DemoOptions", progress: "RunProgress") -> "DemoReport":

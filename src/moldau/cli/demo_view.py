@@ -141,17 +141,19 @@ def _remarks(report: "DemoReport") -> Iterator[str]:
     if report.crash is not None:
         yield _crash(report.crash)
     yield f"lag of group {report.lag.group}: {report.lag.before:,} before the load, {report.lag.after:,} after"
-    copies = f" on {report.brokers} brokers" if report.brokers > 1 else ""
+    copies = f" of {report.brokers} brokers" if report.brokers > 1 else ""
     yield f"in the log   {human_bytes(sizes.log_bytes)}{copies}"
     yield f"in the lake  {human_bytes(sizes.lake_bytes)} in {sizes.lake_files} files: {report.table} at version {sizes.table_version}"
     yield f"tiers over time: {report.picture}"
 
 
 def _crash(crash: "CrashReport") -> str:
+    mirror = f"{crash.mirror} and " if crash.mirror else ""
+    back = f"; {crash.mirror} mirrored again {crash.mirror_down_s:.1f} s after its end" if crash.mirror else ""
     return (
-        f"broker {crash.broker} was killed (SIGKILL) when {crash.sent:,} of {crash.to_send:,} events were sent; "
-        f"it led {crash.led} of {crash.partitions} partitions, which had other leaders {crash.leaderless_s:.1f} s later; "
-        f"started again {crash.down_s:.1f} s after its end, in sync {crash.catch_up_s:.1f} s after that"
+        f"{mirror}broker {crash.broker} {'were' if mirror else 'was'} killed (SIGKILL) when {crash.sent:,} of {crash.to_send:,} events "
+        f"were sent; the broker led {crash.led} of {crash.partitions} partitions, with other leaders {crash.leaderless_s:.1f} s later; "
+        f"started again {crash.down_s:.1f} s after its end, in sync {crash.catch_up_s:.1f} s after that{back}"
     )
 
 

@@ -2,13 +2,17 @@
 
 import signal
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from moldau.adapters.process_identity import send_signal
 from moldau.assembly.local_cluster.state import existing_state, request_restart
-from moldau.demo.children import Child, started
+from moldau.demo.children import Child, command, started
+
+if TYPE_CHECKING:
+    from moldau.audit.tree import TierTree
 
 _LISTEN = "127.0.0.1:0"
 _KEEP_OFFSETS = ("--set", "offsets.retention.minutes=52560000")
@@ -16,16 +20,43 @@ _KEEP_OFFSETS = ("--set", "offsets.retention.minutes=52560000")
 
 
 class Servers(ABC):
-    """Brokers and a registry. They stop in the reverse order of their start."""
+    """Brokers and a registry, with what audits them. They stop in the reverse order of their start."""
 
     def __init__(self) -> None:
         self.bootstrap = ""
+        """Of the cluster that the load reads."""
         self.registry = ""
         self._children: list[Child] = []
 
     @abstractmethod
     def start(self) -> Self:
         """Wait until all take requests. ChildError."""
+
+    @abstractmethod
+    def prepare(self, topic: str, partitions: int) -> None:
+        """Have the topic of the events and that of the audit, kept for ever. The client's errors; PublishError."""
+
+    @property
+    @abstractmethod
+    def tree(self) -> "TierTree":
+        """The tiers of the audit."""
+
+    @property
+    @abstractmethod
+    def audited(self) -> Mapping[str, str]:
+        """The clusters whose audit topics are read, by the names that they have there."""
+
+    @abstractmethod
+    def published_to(self, hosts: int) -> Sequence[tuple[str, str | None]]:
+        """The cluster that each host publishes to, and its data centre; None: that of the input."""
+
+    @abstractmethod
+    def start_audit(self, logs: Path) -> None:
+        """Count what reaches the topic from now on, if that is not done yet."""
+
+    @abstractmethod
+    def end_audit(self) -> None:
+        """Return when everything in the logs is counted, if that can be had at once."""
 
     def stop(self) -> None:
         """Stop them by SIGTERM."""
@@ -39,7 +70,64 @@ class Servers(ABC):
         self.stop()
 
 
-class BrokerProcess(Servers):
+class _OneCluster(Servers):
+    """Publishers, auditor and load are at the same cluster."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._auditor: Child | None = None
+
+    def prepare(self, topic: str, partitions: int) -> None:
+        """Create them unless they exist. The client's errors; PublishError."""
+        from moldau.demo.publish import ensure_topics
+
+        ensure_topics(self.bootstrap, topic, partitions)
+
+    @property
+    def tree(self) -> "TierTree":
+        """Producers, the cluster, the table."""
+        from moldau.audit.tree import TierTree
+        from moldau.demo.tiers import TIERS
+
+        return TierTree.chain(TIERS)
+
+    @property
+    def audited(self) -> Mapping[str, str]:
+        """The only one."""
+        from moldau.audit.tiers import OWN_SOURCE
+
+        return {OWN_SOURCE: self.bootstrap}
+
+    def published_to(self, hosts: int) -> Sequence[tuple[str, str | None]]:
+        """All of them to the same."""
+        return [(self.bootstrap, None)] * hosts
+
+    def start_audit(self, logs: Path) -> None:
+        """Start an auditor as a process."""
+        from moldau.demo.tiers import LOCAL_TIER
+
+        words = ["audit", "run", "--tier", LOCAL_TIER, "--interval", "2", "--bootstrap", self.bootstrap]
+        self._auditor = command(words, logs / "auditor.log")
+
+    def end_audit(self) -> None:
+        """The auditor publishes what it has counted, and ends; what it had not come to is counted now."""
+        from moldau.audit.auditor import Auditor, AuditorOptions
+        from moldau.demo.tiers import LOCAL_TIER
+
+        if self._auditor is not None:
+            self._auditor.stop()
+            self._auditor = None
+        Auditor(self.bootstrap, AuditorOptions(tier=LOCAL_TIER)).run(once=True)
+
+    def stop(self) -> None:
+        """Stop them by SIGTERM; the auditor counts later what it has not published."""
+        if self._auditor is not None:
+            self._auditor.kill()
+            self._auditor = None
+        super().stop()
+
+
+class BrokerProcess(_OneCluster):
     """`moldau serve --registry` with its data in `data`; what it prints goes to `log`."""
 
     def __init__(self, data: Path, log: Path) -> None:
@@ -56,7 +144,7 @@ class BrokerProcess(Servers):
         return self
 
 
-class ClusterProcesses(Servers):
+class ClusterProcesses(_OneCluster):
     """`moldau cluster up` over `directory`, and `moldau registry`; what they print goes to `log`."""
 
     def __init__(self, directory: Path, log: Path, count: int) -> None:

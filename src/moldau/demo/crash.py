@@ -1,4 +1,7 @@
-"""A broker that is killed while the hosts publish: when half of the events are sent. At three quarters it is started again."""
+"""A broker that is killed while the hosts publish, when half of the events are sent, and a mirror with it where there are mirrors.
+
+In a cluster of its own the broker is started again at three quarters; `moldau tiers up` starts again at once what has ended.
+"""
 
 import threading
 import time
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from moldau.client.metadata import PartitionMetadata, TopicMetadata
+from moldau.demo.children import ChildError
 from moldau.model.errors import MoldauError
 from moldau.model.identity import BrokerId
 
@@ -37,6 +41,10 @@ class CrashReport:
     """Until it was started again."""
     catch_up_s: float
     """From then until all partitions of the cluster had all replicas in sync."""
+    mirror: str = ""
+    """The process of the mirror that was killed just before the broker, if one was."""
+    mirror_down_s: float = 0.0
+    """Until it was started again and mirrored, by the time that the broker was back."""
 
 
 class KillableBrokers(Protocol):
@@ -47,6 +55,19 @@ class KillableBrokers(Protocol):
 
     def restart(self, broker_id: int) -> None:
         """Have it started again."""
+
+
+class KillableMirror(Protocol):
+    """The process of a mirror."""
+
+    mirror: str
+    """Its name."""
+
+    def kill_mirror(self) -> None:
+        """SIGKILL."""
+
+    def wait_for_mirror(self) -> float:
+        """Until it has been started again, and mirrors; how long after the kill that was, in seconds."""
 
 
 class DescribedTopics(Protocol):
@@ -62,8 +83,11 @@ class DescribedTopics(Protocol):
 class BrokerCrash:
     """Kills the leader of the first partition of `topic`. A thread of its own waits for what hosts report by `progress`."""
 
-    def __init__(self, brokers: KillableBrokers, cluster: DescribedTopics, topic: str, to_send: int) -> None:
-        """The thread alone uses `cluster`."""
+    def __init__(
+        self, brokers: KillableBrokers, cluster: DescribedTopics, topic: str, to_send: int, *, mirror: KillableMirror | None = None
+    ) -> None:
+        """The thread alone uses `cluster`. With a mirror, `brokers` start again what was killed, and `restart` waits for that."""
+        self._mirror = mirror
         self._brokers = brokers
         self._cluster = cluster
         self._topic = topic
@@ -73,7 +97,7 @@ class BrokerCrash:
         self._abandoned = threading.Event()
         self._changed = threading.Condition()
         self._report: CrashReport | None = None
-        self._error: MoldauError | None = None
+        self._error: MoldauError | ChildError | None = None
         self._thread = threading.Thread(target=self._run, name="moldau demo crash", daemon=True)
         self._thread.start()
 
@@ -84,7 +108,10 @@ class BrokerCrash:
             self._changed.notify()
 
     def finish(self) -> CrashReport | None:
-        """Wait until the cluster has recovered; None if so little was sent that no broker was killed. CrashError, the client's errors."""
+        """Wait until the cluster has recovered; None if so little was sent that no broker was killed.
+
+        CrashError, ChildError, the client's errors.
+        """
         self._end()
         if self._error is not None:
             raise self._error
@@ -106,7 +133,7 @@ class BrokerCrash:
             sent = self._wait_sent(self._to_send / 2)
             if sent is not None:
                 self._report = self._crash(sent)
-        except MoldauError as error:
+        except (MoldauError, ChildError) as error:
             self._error = error
 
     def _wait_sent(self, least: float) -> int | None:
@@ -124,13 +151,18 @@ class BrokerCrash:
         self._wait(lambda: self._led_without(BrokerId(_NO_LEADER)), "leaders")
         before = self._partitions()
         broker = before[0].leader
+        if self._mirror is not None:
+            self._mirror.kill_mirror()
         killed = time.monotonic()
         self._brokers.kill(broker)
         self._wait(lambda: self._led_without(broker), "other leaders")
         led_again = time.monotonic()
-        self._wait_sent(self._to_send * 3 / 4)
-        restarted = time.monotonic()
+        if self._mirror is None:
+            self._wait_sent(self._to_send * 3 / 4)
+        begun = time.monotonic()
         self._brokers.restart(broker)
+        restarted = begun if self._mirror is None else time.monotonic()
+        mirror, mirror_down_s = ("", 0.0) if self._mirror is None else (self._mirror.mirror, self._mirror.wait_for_mirror())
         self._wait(self._all_in_sync, "all replicas in sync")
         return CrashReport(
             broker,
@@ -141,13 +173,15 @@ class BrokerCrash:
             led_again - killed,
             restarted - killed,
             time.monotonic() - restarted,
+            mirror,
+            mirror_down_s,
         )
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + LIMIT_S
         while not condition():
             if time.monotonic() > deadline:
-                raise CrashError(f"{LIMIT_S:.0f} s after a broker was killed the cluster does not have {what}; its log is cluster.log")
+                raise CrashError(f"{LIMIT_S:.0f} s after a broker was killed the cluster does not have {what}; more in the logs")
             if self._abandoned.wait(_POLL_S):
                 raise CrashError("not waited for")
 

@@ -44,6 +44,8 @@ class Orders:
     plant: bool
     """Whether one of its events is to be counted and not sent; it leaves this event out in any case if `planted`."""
     planted: bool
+    datacenter: str | None = None
+    """Where the host is, if not where the input has it."""
 
     def to_bytes(self) -> bytes:
         """One line."""
@@ -134,7 +136,7 @@ class _Publisher:
                 service=self._source.service,
                 bootstrap_servers=self._orders.bootstrap,
                 registry=self._orders.registry,
-                datacenter=host.datacenter,
+                datacenter=self._orders.datacenter or host.datacenter,
                 host=host.name,
                 compression=self._orders.compression,  # type: ignore[arg-type]
                 linger_ms=100,

@@ -12,8 +12,8 @@ from moldau.adapters.usable_directory import check_usable
 from moldau.adapters.whole_file import write_whole
 from moldau.demo.inputs import EventInput
 
-BROKER_FOLDER, CLUSTER_FOLDER = "broker", "cluster"
-"""Data of one broker, and of several."""
+BROKER_FOLDER, CLUSTER_FOLDER, TIERS_FOLDER = "broker", "cluster", "tiers"
+"""Data of one broker, of a cluster, and of several clusters."""
 BROKERS = 3
 ROOM_BYTES = 8 << 20
 """Brokers' files, a small table and Spark's log; the flights take many times as much."""
@@ -39,8 +39,10 @@ class DemoOptions:
     plant_loss: bool = False
     """Whether one event is counted by its producer and never sent."""
     cores: int = 2
+    small: bool = False
+    """One cluster in place of the topology."""
     brokers: int | None = None
-    """Of several one is killed on the way. None: as many as the directory was made with, or `BROKERS`."""
+    """Of the one cluster; of several one is killed on the way. None: as many as the directory was made with, or `BROKERS`."""
 
 
 @contextmanager
@@ -59,6 +61,7 @@ def sole_user(directory: Path) -> Iterator[None]:
 def check_description(directory: Path, options: DemoOptions) -> int:
     """The same directory is used for the same input: how many brokers it has. DemoError names the difference."""
     mine: dict[str, Any] = {
+        "small": options.small,
         "brokers": options.brokers or BROKERS,
         "input": str(options.file.resolve()) if options.file else None,
         "key": options.key,
@@ -69,12 +72,12 @@ def check_description(directory: Path, options: DemoOptions) -> int:
     }
     file = directory / "demo.json"
     if not file.exists():
-        for folder in (BROKER_FOLDER, CLUSTER_FOLDER):
+        for folder in (BROKER_FOLDER, CLUSTER_FOLDER, TIERS_FOLDER):
             if (directory / folder).exists():
                 raise DemoError(f"{directory} holds data of brokers and no demo.json; use another --dir, or remove it")
         write_whole(file, json.dumps(mine))
         return options.brokers or BROKERS
-    theirs = {"brokers": 1, **json.loads(file.read_text())}
+    theirs = {"small": True, "brokers": 1, **json.loads(file.read_text())}
     brokers = int(theirs["brokers"])
     mine["brokers"] = options.brokers or brokers
     for name in mine:

@@ -7,6 +7,7 @@ from datetime import date, datetime
 from itertools import islice
 from typing import Any
 
+from moldau.audit.edges import TierEdge
 from moldau.audit.verdicts import Report as AuditReport
 from moldau.audit.verdicts import Verdict
 from moldau.demo.crash import CrashReport
@@ -170,6 +171,8 @@ class DemoReport:
     brokers: int = 1
     crash: CrashReport | None = None
     """Of the broker that was killed in this run; None if there is but one broker, or this run published nothing."""
+    edges: Sequence[TierEdge] = ()
+    """Of the tree of tiers."""
 
     @property
     def lake(self) -> Count:

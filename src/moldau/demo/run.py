@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from moldau.adapters.whole_file import write_whole
 from moldau.demo.inputs import BadInputLine
-from moldau.demo.options import BROKER_FOLDER, CLUSTER_FOLDER, DemoError, DemoOptions, check_description, sole_user
+from moldau.demo.options import BROKER_FOLDER, CLUSTER_FOLDER, TIERS_FOLDER, DemoError, DemoOptions, check_description, sole_user
 from moldau.demo.report import DemoReport, GroupLag, ReportStep, Sizes
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 GROUP = "moldau-demo"
 """The load's consumer group."""
+AUDIT_LIMIT_S = 90.0
+"""For all auditors to have counted everything, on a machine that is busy."""
 _SHORT_LIVED = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.adaptive.enabled": "false",
@@ -88,42 +90,53 @@ class _Run:
 
     def _servers(self) -> Any:
         from moldau.demo.brokers import BrokerProcess, ClusterProcesses
+        from moldau.demo.tier_processes import TierProcesses
 
+        if not self._options.small:
+            file, data, log = (self._directory / name for name in ("topology.toml", TIERS_FOLDER, "tiers.log"))
+            return TierProcesses(file, data, log, self._topic, self._options.partitions)
         if self._brokers == 1:
             return BrokerProcess(self._directory / BROKER_FOLDER, self._directory / "broker.log")
         return ClusterProcesses(self._directory / CLUSTER_FOLDER, self._directory / "cluster.log", self._brokers)
 
     def _pipeline(self, going: ExitStack, servers: Any, spark: Any, orders: Any, there: int) -> DemoReport:
         """Hosts, auditor and load side by side; then their reports. The topic holds `there` events."""
+        from moldau.audit.edges import edges_of
+        from moldau.audit.picture import tree_picture
+        from moldau.demo.arrival import Arrival
         from moldau.demo.loading import DemoLoads, group_lag
         from moldau.demo.publish import HostPublishers
         from moldau.demo.report import ask_all, prove
-        from moldau.demo.tiers import TIERS, TierWatch, draw
+        from moldau.demo.tiers import TierWatch, draw
+        from moldau.demo.topology import BROKERS, OFFLINE
         from moldau.lake.table import read_table
 
         options, source, progress, topic = self._options, self._options.input, self._progress, self._topic
-        names = {tier: f"counted by tier {tier}" for tier in TIERS}
+        tree = servers.tree
+        names = {tier: f"counted by tier {tier}" for tier in tree.names}
         for name in names.values():
             progress.begin(name, source.size_hint())
 
         def on_totals(totals: Mapping[str, int]) -> None:
-            for tier in TIERS:
+            for tier in tree.names:
                 progress.advance(names[tier], totals[tier])
 
-        watch = TierWatch(servers.bootstrap, topic, on_totals)
+        watch = TierWatch(servers.audited, tree, topic, on_totals)
         going.callback(watch.stop)
-        auditor = self._auditor(servers.bootstrap)
-        going.callback(auditor.kill)
+        servers.start_audit(self._directory)
         begun = time.monotonic()
         crash = self._crash(going, servers, there)
         publishing = HostPublishers(orders, self._directory, crash.progress if crash is not None else lambda _host, _sent: None)
         going.callback(publishing.stop)
         loading = DemoLoads(spark, servers, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines, cores=options.cores)
         lag_before = group_lag(servers.bootstrap, GROUP, topic)
+        arrived: Callable[[], bool] = (
+            (lambda: True) if options.small else Arrival(servers.published, lambda: watch.arrived(OFFLINE)).complete
+        )
         load_begun = time.monotonic()
         published = None
         while published is None:
-            over = publishing.over
+            over = publishing.over and arrived()
             loading.round()
             if over:
                 published = publishing.result()
@@ -133,8 +146,10 @@ class _Run:
         crashed = self._step("wait for the killed broker", None, lambda: (crash.finish(), 0)) if crash is not None else None
 
         def compare() -> "tuple[AuditReport, Timeline]":
-            self._step("let the auditor end", None, lambda: _no_events(lambda: self._end_auditor(auditor, servers.bootstrap)))
-            found: tuple[AuditReport, Timeline] = self._step("compare the tiers", None, lambda: (watch.finish(), 0))
+            self._step("let the auditor end", None, lambda: _no_events(servers.end_audit))
+            found: tuple[AuditReport, Timeline] = self._step(
+                "compare the tiers", None, lambda: (watch.finish(0.0 if options.small else AUDIT_LIMIT_S), 0)
+            )
             return found
 
         with ThreadPoolExecutor(1) as beside:  # the audit and the check know nothing of each other
@@ -167,14 +182,15 @@ class _Run:
             loaded=loading.rows,
             sent_bytes=published.sent_bytes,
             sizes=self._sizes(loading.job.table),
-            brokers=self._brokers,
+            brokers=self._brokers if options.small else BROKERS,
             steps=tuple(self._steps),
             questions=questions,
             lag=GroupLag(GROUP, lag_before, group_lag(servers.bootstrap, GROUP, topic)),
             picture=str(picture),
             crash=crashed,
+            edges=tuple(edges_of(audit, tree)),
         )
-        write_whole(picture, draw(timeline, topic, report.verdict.value))
+        write_whole(picture, draw(timeline, topic, report.verdict.value) if options.small else tree_picture(audit, tree))
         return report
 
     def _step(self, name: str, total: int | None, work: Callable[[], tuple[Any, int]]) -> Any:
@@ -203,20 +219,24 @@ class _Run:
     def _orders(self, servers: Any, schemas: tuple[Mapping[str, Any], ...]) -> tuple[Any, int]:
         """One for each host, with what the topic holds; and how many events that is."""
         from moldau.demo.host import Orders
-        from moldau.demo.publish import as_bits, ensure_topics, lines_there
+        from moldau.demo.publish import as_bits, lines_there
         from moldau.registry.client import RegistryClient
         from moldau.tracking.schemas.event_schema import event_schema
 
         options, topic = self._options, self._topic
-        ensure_topics(servers.bootstrap, topic, options.partitions)
+        servers.prepare(topic, options.partitions)
         if not options.input.trusted:  # a bad line may be the first record, and a load refuses records without any schema
             with RegistryClient(servers.registry) as registry:
                 registry.register(f"{topic}-value", event_schema(schemas[0]).text)
-        there = lines_there(servers.bootstrap, servers.registry, topic, event_schema(schemas[-1]).text)
         hosts = len(options.input.hosts)
+        places = servers.published_to(hosts)
+        there = {
+            bootstrap: lines_there(bootstrap, servers.registry, topic, event_schema(schemas[-1]).text)
+            for bootstrap, _ in dict(places).items()
+        }
         orders = [
             Orders(
-                bootstrap=servers.bootstrap,
+                bootstrap=bootstrap,
                 registry=servers.registry,
                 topic=topic,
                 host=number,
@@ -224,13 +244,15 @@ class _Run:
                 key=options.key,
                 time=options.time,
                 compression=options.compression,
-                there=as_bits(there),
+                there=as_bits(there[bootstrap]),
                 plant=options.plant_loss and number == hosts - 1,
                 planted=self._planted.exists(),
+                datacenter=datacenter,
             )
-            for number in range(hosts)
+            for number, (bootstrap, datacenter) in enumerate(places)
         ]
-        return (orders, len(there)), len(there)
+        count = sum(map(len, there.values()))
+        return (orders, count), count
 
     def _crash(self, going: ExitStack, servers: Any, there: int) -> Any:
         """Of a broker while hosts publish; None where it is the only one, or nothing is left to publish."""
@@ -238,10 +260,11 @@ class _Run:
         from moldau.demo.crash import BrokerCrash
 
         to_send = (self._options.input.size_hint() or 0) - there
-        if self._brokers == 1 or to_send <= 0:
+        small = self._options.small
+        if (small and self._brokers == 1) or to_send <= 0:
             return None
-        cluster = going.enter_context(Cluster(servers.bootstrap, client_id="moldau-demo"))
-        crash = BrokerCrash(servers, cluster, self._topic, to_send)
+        cluster = going.enter_context(Cluster(servers.bootstrap if small else servers.aggregate, client_id="moldau-demo"))
+        crash = BrokerCrash(servers, cluster, self._topic, to_send, mirror=None if small else servers)
         going.callback(crash.stop)
         return crash
 
@@ -254,21 +277,6 @@ class _Run:
         if lines and not self._planted.exists():
             write_whole(self._planted, json.dumps({"lines": lines}))
 
-    def _auditor(self, bootstrap: str) -> Any:
-        from moldau.demo.children import command
-        from moldau.demo.tiers import LOCAL_TIER
-
-        words = ["audit", "run", "--tier", LOCAL_TIER, "--interval", "2", "--bootstrap", bootstrap]
-        return command(words, self._directory / "auditor.log")
-
-    def _end_auditor(self, auditor: Any, bootstrap: str) -> None:
-        """It publishes what it has counted, and ends; what it had not come to is counted now."""
-        from moldau.audit.auditor import Auditor, AuditorOptions
-        from moldau.demo.tiers import LOCAL_TIER
-
-        auditor.stop()
-        Auditor(bootstrap, AuditorOptions(tier=LOCAL_TIER)).run(once=True)
-
     def _start_spark(self) -> Any:
         from moldau.lake.session import start_spark
 
@@ -279,7 +287,7 @@ class _Run:
 
         snapshot = opened(table)
         files = snapshot.files()
-        folder = BROKER_FOLDER if self._brokers == 1 else CLUSTER_FOLDER
+        folder = TIERS_FOLDER if not self._options.small else BROKER_FOLDER if self._brokers == 1 else CLUSTER_FOLDER
         log = sum(file.stat().st_size for file in (self._directory / folder).glob(f"**/{self._topic}-*/*.log"))
         return Sizes(log, sum(file.size for file in files), len(files), snapshot.version)
 

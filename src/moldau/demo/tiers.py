@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from html import escape
 
-from moldau.audit.follow import read_audit
+from moldau.audit.follow import read_audits
 from moldau.audit.reconcile import reconcile
 from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
@@ -24,6 +24,7 @@ LOCAL_TIER = "local"
 LAKE_TIER = "lake"
 TIERS = (PRODUCER_TIER, LOCAL_TIER, LAKE_TIER)
 _LOOK_S = 2.0
+_END_LOOK_S = 0.5
 _DAY_MS = 86_400_000
 
 
@@ -38,11 +39,14 @@ class Timeline:
 class TierWatch:
     """Reads the audit topic in a thread of its own until `finish`; `on_totals` is called with the events of each tier."""
 
-    def __init__(self, bootstrap: str, topic: str, on_totals: Callable[[Mapping[str, int]], object]) -> None:
+    def __init__(self, clusters: Mapping[str, str], tree: TierTree, topic: str, on_totals: Callable[[Mapping[str, int]], object]) -> None:
+        """`clusters` have the audit topics, by their names there."""
+        self._tree = tree
         self._topic = topic
         self._on_totals = on_totals
         self._found = TierCounts()
-        self._cluster = Cluster(bootstrap, client_id="moldau-demo")
+        self._clusters = {name: Cluster(bootstrap, client_id="moldau-demo") for name, bootstrap in clusters.items()}
+        self._arrived: dict[str, int] = {}
         self._moments: list[tuple[float, Mapping[str, int]]] = []
         self._begun = time.monotonic()
         self._ending = threading.Event()
@@ -57,13 +61,15 @@ class TierWatch:
 
     def _look(self) -> None:
         before = self._found.records
-        read_audit(self._cluster, self._found)
+        read_audits(self._clusters, self._found)
         if self._moments and self._found.records == before:
             return
         totals = {
             tier: sum(entry.count.count for key, entry in self._found.counts.get(tier, {}).items() if key.topic == self._topic)
-            for tier in TIERS
+            for tier in self._tree.names
         }
+        untracked = {tier: count.count for (tier, topic), count in self._found.untracked.items() if topic == self._topic}
+        self._arrived = {tier: total + untracked.get(tier, 0) for tier, total in totals.items()}
         self._moments.append((time.monotonic() - self._begun, totals))
         self._on_totals(totals)
 
@@ -71,27 +77,52 @@ class TierWatch:
         """End the thread."""
         self._ending.set()
         self._thread.join()
-        self._cluster.close()
+        self._close()
 
-    def finish(self) -> tuple[Report, Timeline]:
+    def _close(self) -> None:
+        for cluster in self._clusters.values():
+            cluster.close()
+
+    def arrived(self, tier: str) -> int:
+        """How many records this tier has published that it has counted, tracked events or not."""
+        return self._arrived.get(tier, 0)
+
+    def finish(self, limit_s: float = 0.0) -> tuple[Report, Timeline]:
         """A last look, when all tiers have published everything: the audit's report, and the timeline. The client's errors.
+
+        Looks again, for so long at most, until all tiers have the same sums, or all auditors have counted everything that was in the logs
+        when this began.
 
         The producers have ended. So nothing is waited for: every window is over, and for what hosts of an earlier run sent and did not
         count before they were killed the log stands.
         """
         self._ending.set()
         self._thread.join()
+        begun_ms, end = now_ms(), time.monotonic() + limit_s
         try:
             self._look()
+            while not self._sums_agree() and not self._all_counted_since(begun_ms) and time.monotonic() < end:
+                time.sleep(_END_LOOK_S)
+                self._look()
         finally:
-            self._cluster.close()
+            self._close()
         windows = [key.window_start_ms for counts in self._found.counts.values() for key in counts]
         at_ms = max(now_ms(), max(windows, default=0) + WINDOW_MS)
-        every = dict.fromkeys(TIERS, lambda _topic: True)
-        rules = Rules(now_ms=at_ms, tree=TierTree.chain(TIERS), grace_ms=0, producer_timeout_ms=0, topics={self._topic}, only=every)
+        every = dict.fromkeys(self._tree.names, lambda _topic: True)
+        rules = Rules(now_ms=at_ms, tree=self._tree, grace_ms=0, producer_timeout_ms=0, topics={self._topic}, only=every)
         totals = dict(self._moments[-1][1]) if self._moments else {}
         moments = (*self._moments, (time.monotonic() - self._begun, totals))
         return reconcile(self._found, rules), Timeline(moments, self._by_day())
+
+    def _sums_agree(self) -> bool:
+        totals = self._moments[-1][1]
+        produced = sum(totals[tier.name] for tier in self._tree.locals) == totals[PRODUCER_TIER]
+        others = (tier for tier in self._tree.tiers if tier.sources and tier not in self._tree.locals)
+        return produced and all(totals[tier.name] == sum(totals[source] for source in tier.sources) for tier in others)
+
+    def _all_counted_since(self, time_ms: int) -> bool:
+        auditors = self._found.auditors & set(self._tree.names)
+        return bool(auditors) and all(self._found.vouches_until(tier, self._topic) >= time_ms for tier in auditors)
 
     def produced(self) -> dict[int, Count]:
         """What producers have counted, by window."""
@@ -103,7 +134,7 @@ class TierWatch:
 
     def _by_day(self) -> dict[str, dict[int, int]]:
         days: dict[str, dict[int, int]] = {}
-        for tier in TIERS:
+        for tier in self._tree.names:
             for key, entry in self._found.counts.get(tier, {}).items():
                 if key.topic == self._topic:
                     day = key.window_start_ms // _DAY_MS

@@ -12,7 +12,7 @@ from moldau.demo.options import BROKER_FOLDER, BROKERS, CLUSTER_FOLDER, DemoErro
 def options(directory: Path, brokers: int | None = None) -> DemoOptions:
     events = directory / "events.jsonl"
     events.write_text('{"id": 1}\n')
-    return DemoOptions(directory, open_input(events, None, None), file=events, brokers=brokers)
+    return DemoOptions(directory, open_input(events, None, None), file=events, small=True, brokers=brokers)
 
 
 def test_there_are_three_brokers_unless_the_directory_has_another_number(tmp_path: Path) -> None:
