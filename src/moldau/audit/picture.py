@@ -13,7 +13,7 @@ from moldau.audit.verdicts import Report, Verdict, overall
 from moldau.tracking.clock import moment
 from moldau.tracking.latencies import QUANTILES, Latencies
 
-_BOX_WIDTH, _BOX_HEIGHT = 200, 104
+_BOX_WIDTH, _BOX_HEIGHT = 216, 104
 _GAP_X, _GAP_Y = 150, 34
 _MARGIN, _TOP = 24, 84
 _LINE = 18
@@ -129,12 +129,15 @@ def _boxes(report: Report, tree: TierTree, edges: Iterable[TierEdge], places: Ma
 def _latency(found: Latencies | None) -> str:
     if not found:
         return ""
-    return " ".join(f"p{round(100 * share)} {seconds_text(found.quantile(share))}" for share in QUANTILES)
+    return " ".join(f"p{round(100 * share)} {span_text(found.quantile(share))}" for share in QUANTILES)
 
 
-def seconds_text(time_ms: int) -> str:
-    """With as many digits as are known."""
-    return f"{time_ms / 1000:.3g} s" if time_ms < 1_000_000 else f"{time_ms // 1000:,} s"
+def span_text(time_ms: int) -> str:
+    """In the largest unit of which there are at least two."""
+    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if time_ms >= 2 * unit_ms:
+            return f"{time_ms // unit_ms:,} {unit}"
+    return f"{time_ms / 1000:.3g} s"
 
 
 def _complete(report: Report, tier: str) -> str:

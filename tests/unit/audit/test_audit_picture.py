@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ET
 
 from moldau.audit.edges import edges_of
-from moldau.audit.picture import tree_picture
+from moldau.audit.picture import span_text, tree_picture
 from moldau.audit.tree import Tier, TierTree
 from moldau.audit.verdicts import Report, SourceLine, Verdict, WindowPair
 from moldau.tracking.counts import Count
@@ -61,3 +61,9 @@ def test_names_are_escaped() -> None:
     tree = TierTree((Tier('p<&"'), Tier("q>'", ('p<&"',))))
     root = ET.fromstring(tree_picture(Report(tree.names, (), {}), tree))
     assert 'p<&"' in {each.attrib["aria-label"] for each in root.findall("{*}g")}
+
+
+def test_spans_are_in_units_that_people_read() -> None:
+    assert [span_text(each) for each in (0, 12_340, 119_999, 120_000, 7_200_000, 172_800_000, 440_447_237_000)] == [
+        "0 s", "12.3 s", "120 s", "2 min", "2 h", "2 d", "5,097 d"
+    ]  # fmt: skip
