@@ -7,8 +7,8 @@ import pytest
 
 from moldau.broker.handlers.fetch.operation import Fetch
 from moldau.broker.handlers.fetch.sessions import SessionPartition
-from moldau.broker.replicas import fetchers
 from moldau.broker.replicas.fetchers import SourceFetcher
+from moldau.fetching import messages
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
@@ -67,7 +67,7 @@ def test_a_partition_that_is_added_while_a_fetch_waits_is_not_kept_waiting() -> 
 
 
 def test_the_others_are_fetched_while_a_large_answer_is_applied(sent: list[FetchRequest], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetchers, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(messages, "LARGE_BYTES", 1000)
     world = ReplicaWorld(2, partitions=2)
     world.lead(1)
     world.lead(1, index=1)

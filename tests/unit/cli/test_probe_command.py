@@ -1,11 +1,23 @@
 """A probe that cannot begin ends with one line that says why."""
 
+import logging
+from collections.abc import Iterator
+
 import pytest
 from click.testing import CliRunner
 
 from moldau.assembly.local_cluster.plan import free_ports
 from moldau.cli.application import application
 from moldau.probe import prober
+
+
+@pytest.fixture(autouse=True)
+def level_of_the_client() -> Iterator[None]:
+    """The command alters it for its process."""
+    logger = logging.getLogger("moldau.client")
+    before = logger.level
+    yield
+    logger.setLevel(before)
 
 
 def test_the_target_of_a_mirror_is_another_cluster() -> None:
