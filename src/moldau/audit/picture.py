@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from moldau.audit.edges import TierEdge, edges_of, events_of, latencies_of
+from moldau.audit.svg import document, shortened
 from moldau.audit.tree import TierTree
 from moldau.audit.verdicts import Report, Verdict, overall
 from moldau.tracking.clock import moment
@@ -41,21 +42,18 @@ def tree_picture(report: Report, tree: TierTree) -> str:
     columns = _columns(tree)
     places, width, height = _places(columns)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
         f'<text x="{_MARGIN}" y="30" font-size="17">{_title(report)}</text>',
         f'<text x="{_MARGIN}" y="52" fill="#555">{_LEGEND}</text>',
         *(part for edge in edges for part in _edge(edge, places)),
-        *(part for part in _boxes(report, tree, edges, places)),
-        "</svg>",
+        *_boxes(report, tree, edges, places),
     ]
-    return "\n".join(parts) + "\n"
+    return document(width, height, parts)
 
 
 def _title(report: Report) -> str:
     topics = sorted({pair.topic for pair in report.pairs} | {each.topic for each in report.settled})
     what = f"topic {topics[0]}" if len(topics) == 1 else f"{len(topics)} topics"
-    return escape(f"{_short(what, _TITLE_MAX)}: {overall(report)}")
+    return escape(f"{shortened(what, _TITLE_MAX)}: {overall(report)}")
 
 
 def _columns(tree: TierTree) -> list[list[str]]:
@@ -116,7 +114,7 @@ def _boxes(report: Report, tree: TierTree, edges: Iterable[TierEdge], places: Ma
             f'stroke="{_colour(verdict) if tier.sources else "#333"}" stroke-width="2"/>'
         )
         count = f"{events[tier.name]:,} events" if tier.name in events else "no counts"
-        lines = [(_short(tier.name, _NAME_MAX), "#000", ' font-weight="bold" font-size="14"'), (count, "#000", "")]
+        lines = [(shortened(tier.name, _NAME_MAX), "#000", ' font-weight="bold" font-size="14"'), (count, "#000", "")]
         if tier.sources:
             lines.append((verdict.value if verdict is not None else "not compared", _colour(verdict), ""))
             lines.append((_latency(latencies.get(tier.name)), "#555", ' font-size="10"'))
@@ -150,7 +148,3 @@ def _colour(verdict: Verdict | None) -> str:
     if verdict is None:
         return _NONE
     return _BAD if verdict.alarming else _GOOD if verdict is Verdict.COMPLETE else _OPEN
-
-
-def _short(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length - 3]}..."

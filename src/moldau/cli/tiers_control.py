@@ -10,7 +10,7 @@ from moldau.adapters.process_identity import ProcessState, has_ended, pid_of, se
 from moldau.cli.options import SECONDS
 from moldau.cli.output import say
 from moldau.cli.tiers_options import data_option
-from moldau.tiers.state import TierProcess, TiersError, TiersState, existing_tiers_state, log_of
+from moldau.tiers.state import TierProcess, TiersError, TiersState, existing_tiers_state, log_of, restarted
 
 POLL_S = 0.05
 
@@ -88,10 +88,8 @@ def _dead(process: TierProcess) -> TiersError:
 
 def _wait_restarted(before: TierProcess, directory: str, end: float) -> TierProcess:
     """Until it has begun its work in another process than before."""
-    while True:
-        now = existing_tiers_state(directory).process(directory, before.name)
-        if now.process != before.process and now.serves and now.state is not ProcessState.DEAD:
-            return now
+    while (now := restarted(directory, before)) is None:
         if time.monotonic() > end:
             raise TiersError(f"{before.name} does not run again yet (--timeout); its log is {log_of(directory, before.name)}")
         time.sleep(POLL_S)
+    return now

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from moldau.adapters.process_identity import ProcessState, send_signal
+from moldau.adapters.process_identity import send_signal
 from moldau.adapters.whole_file import write_whole
 from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
@@ -18,7 +18,7 @@ from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.tiers.audit_trees import audit_trees
 from moldau.tiers.file import read_tiers
-from moldau.tiers.state import TierProcess, existing_tiers_state
+from moldau.tiers.state import TierProcess, existing_tiers_state, restarted
 from moldau.tracking.audit_record import AUDIT_TOPIC, ensure_audit_topic
 
 if TYPE_CHECKING:
@@ -120,21 +120,18 @@ class TierProcesses(Servers):
         return self._wait_restarted(MIRROR)
 
     def _kill(self, name: str) -> None:
-        process = self._process(name)
+        process = existing_tiers_state(self._data).process(self._data, name)
         self._killed[name] = (process, time.monotonic())
         send_signal(process.process, signal.SIGKILL)
 
     def _wait_restarted(self, name: str) -> float:
         before, killed = self._killed[name]
         end = killed + LIMIT_S
-        while (now := self._process(name)).process == before.process or not now.serves or now.state is ProcessState.DEAD:
+        while restarted(self._data, before) is None:
             if time.monotonic() > end:
                 raise ChildError(f"{name} was killed, and does not run again after {LIMIT_S:.0f} s; {self._log} has more")
             time.sleep(_POLL_S)
         return time.monotonic() - killed
-
-    def _process(self, name: str) -> TierProcess:
-        return existing_tiers_state(self._data).process(self._data, name)
 
     def _bootstrap(self, cluster: str) -> str:
         return self._tiers.topology.clusters[cluster].bootstrap

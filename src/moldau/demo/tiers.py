@@ -11,6 +11,7 @@ from html import escape
 from moldau.audit.follow import read_audits
 from moldau.audit.reconcile import reconcile
 from moldau.audit.rules import Rules
+from moldau.audit.svg import document, shortened
 from moldau.audit.tiers import TierCounts
 from moldau.audit.tree import TierTree
 from moldau.audit.verdicts import Report
@@ -157,23 +158,16 @@ Points = Sequence[tuple[float, float]]
 
 def draw(timeline: Timeline, topic: str, verdict: str) -> str:
     """The whole file."""
-    title = f"Events of topic {escape(_short(topic))}, as each tier counted them: {escape(verdict)}"
+    title = f"Events of topic {escape(shortened(topic, _NAME_MAX))}, as each tier counted them: {escape(verdict)}"
     running = {tier: [(seconds, float(totals.get(tier, 0))) for seconds, totals in timeline.moments] for tier in TIERS}
     days = {tier: _every_day(timeline.days.get(tier, {}), timeline.days) for tier in TIERS}
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">',
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
         f'<text x="{_LEFT}" y="28" font-size="17">{title}</text>',
         *_legend(),
         *_panel(_TOPS[0], "counted so far, by seconds of this run", running, _seconds),
         *_panel(_TOPS[1], "counted in the end, by day of the events (UTC)", days, _day),
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 3]}..."
+    return document(_WIDTH, _HEIGHT, parts)
 
 
 def _every_day(counts: Mapping[int, int], all_tiers: Mapping[str, Mapping[int, int]]) -> list[tuple[float, float]]:

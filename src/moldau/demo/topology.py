@@ -1,11 +1,10 @@
 """The file of tiers of the demonstration: three data centres, each with a cluster, an aggregate of three brokers, a copy of it, a load."""
 
-import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.assembly.local_cluster.plan import HOST, free_ports
+from moldau.assembly.local_cluster.plan import HOST, free_ports, why_taken
 from moldau.demo.tiers import LAKE_TIER
 from moldau.tiers.toml_text import toml_lines, toml_table
 
@@ -48,17 +47,8 @@ def _rows(count: int) -> Iterator[int]:
     """Ports after each of which all of a row are free."""
     while True:
         for first in free_ports():
-            if all(map(_is_free, range(first, first + count))):
+            if not any(why_taken(HOST, port) for port in range(first, first + count)):
                 yield first
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind((HOST, port))
-        except (OSError, OverflowError):
-            return False
-    return True
 
 
 def topology_text(topic: str, partitions: int, ports: TopologyPorts) -> str:

@@ -1,12 +1,9 @@
 """Which topics a cluster has, as a mirror sees them."""
 
-from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.model.errors import ErrorCode, known_error
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.versions import VersionRange
 
@@ -16,8 +13,6 @@ if TYPE_CHECKING:
 INSIST_S = 60.0
 _VERSIONS = VersionRange(10, 13)
 """With topic ids."""
-_TOPIC = 2
-_TOPICS_PER_REQUEST = 1000
 
 
 class SeenTopic(NamedTuple):
@@ -53,27 +48,3 @@ async def look(brokers: "Brokers") -> Catalog:
         return Catalog(response.cluster_id or "", topics, tuple(denied))
 
     return await brokers.insist(ask, INSIST_S)
-
-
-async def configured(brokers: "Brokers", topics: Sequence[str], name: str) -> dict[str, str]:
-    """The value of one configuration, by topic; not of topics that have none, or whose configurations this client may not read.
-
-    PeerError, WorldError.
-    """
-
-    async def ask(some: Sequence[str]) -> dict[str, str]:
-        request = DescribeConfigsRequest([DescribeConfigsResource(_TOPIC, topic, [name]) for topic in some])
-        response = await brokers.ask(ApiKey.DESCRIBE_CONFIGS, request)
-        return {
-            result.resource_name: each.value
-            for result in response.results
-            if not result.error_code
-            for each in result.configs
-            if each.name == name and each.value
-        }
-
-    found: dict[str, str] = {}
-    for first in range(0, len(topics), _TOPICS_PER_REQUEST):
-        some = topics[first : first + _TOPICS_PER_REQUEST]
-        found |= await brokers.insist(partial(ask, some), INSIST_S)
-    return found

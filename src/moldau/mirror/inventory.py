@@ -4,7 +4,8 @@ A topic that the target refuses is a problem of that topic alone: it is said, tr
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.mirror import catalog, target_topics
@@ -36,6 +37,14 @@ DENIALS_MAX = 2
 def source_text(cluster_id: str, topic_id: bytes) -> str:
     """`mirror.source` of a copy of this topic."""
     return f"{cluster_id} {topic_id.hex()}"
+
+
+async def mirror_sources(brokers: "Brokers", topics: Sequence[str]) -> dict[str, str]:
+    """`mirror.source` of the topics that are copies; not of those whose configurations may not be read. PeerError, WorldError."""
+    found = await target_topics.configs_of_all(brokers, topics, [MIRROR_SOURCE])
+    return {
+        topic: configs[MIRROR_SOURCE] for topic, configs in found.items() if not isinstance(configs, PeerError) and MIRROR_SOURCE in configs
+    }
 
 
 class UnfitTopicError(Exception):
@@ -114,7 +123,8 @@ class Inventory:
             try:
                 seen = await catalog.look(brokers)
                 if self.plan.mode is Mode.MERGE:
-                    self._copies[name] = await catalog.configured(brokers, self.selection.of(seen.topics), MIRROR_SOURCE)
+                    ask = partial(mirror_sources, brokers, self.selection.of(seen.topics))
+                    self._copies[name] = await brokers.insist(ask, catalog.INSIST_S)
                 self._catalogs[name] = seen
             except (PeerError, WorldError) as error:
                 failure = error

@@ -1,7 +1,7 @@
 """The target's topics: made where they are missing, grown where the source has more partitions."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moldau.model.errors import ErrorCode, PeerError, known_error
@@ -31,6 +31,7 @@ TIMEOUT_MS = 10_000
 ANY_FACTOR = -1
 """The target's own default."""
 _TOPIC = 2
+_TOPICS_PER_REQUEST = 1000
 _SET, _DELETE = 0, 1
 _DYNAMIC_TOPIC_CONFIG = 1
 """The source of a configuration that was set for the topic."""
@@ -58,23 +59,25 @@ async def configs_of(brokers: "Brokers", topic: str, excluded: frozenset[str]) -
 
 
 async def configs_of_all(
-    brokers: "Brokers", topics: Iterable[str], names: Sequence[str] | None = None
+    brokers: "Brokers", topics: Sequence[str], names: Sequence[str] | None = None
 ) -> dict[str, dict[str, str] | PeerError]:
     """The configurations that were set for topics, those with these names or all; or why a topic's cannot be had. Asked once.
 
     PeerError, WorldError.
     """
-    request = DescribeConfigsRequest([DescribeConfigsResource(_TOPIC, topic, None if names is None else list(names)) for topic in topics])
-    response = await brokers.ask(ApiKey.DESCRIBE_CONFIGS, request)
     found: dict[str, dict[str, str] | PeerError] = {}
-    for result in response.results:
-        if result.error_code:
-            found[result.resource_name] = _error(result, f"configurations of topic {result.resource_name}")
-        else:
-            found[result.resource_name] = {
-                each.name: each.value for each in result.configs if each.config_source == _DYNAMIC_TOPIC_CONFIG and each.value is not None
-            }
+    for first in range(0, len(topics), _TOPICS_PER_REQUEST):
+        some = topics[first : first + _TOPICS_PER_REQUEST]
+        request = DescribeConfigsRequest([DescribeConfigsResource(_TOPIC, topic, None if names is None else list(names)) for topic in some])
+        for result in (await brokers.ask(ApiKey.DESCRIBE_CONFIGS, request)).results:
+            found[result.resource_name] = _configs_in(result)
     return found
+
+
+def _configs_in(result: Any) -> dict[str, str] | PeerError:
+    if result.error_code:
+        return _error(result, f"configurations of topic {result.resource_name}")
+    return {each.name: each.value for each in result.configs if each.config_source == _DYNAMIC_TOPIC_CONFIG and each.value is not None}
 
 
 async def alter_configs(brokers: "Brokers", topic: str, changes: Mapping[str, str | None]) -> PeerError | None:

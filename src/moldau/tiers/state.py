@@ -87,6 +87,12 @@ class TiersState:
         return found[name]
 
 
+def restarted(directory: str, before: TierProcess) -> TierProcess | None:
+    """The process that was started after this one, once it has begun its work; None until then. TiersError."""
+    now = existing_tiers_state(directory).process(directory, before.name)
+    return now if now.process != before.process and now.serves and now.state is not ProcessState.DEAD else None
+
+
 def _brokers(directory: str, child: TierProcess) -> Iterator[TierProcess]:
     if child.kind != ProcessKind.CLUSTER.value:
         return

@@ -3,15 +3,13 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.mirror import target_topics
 from moldau.mirror.ends import ends_of
 from moldau.mirror.following.merge_state import MergeState, Wanted
-from moldau.mirror.inventory import MIRROR_SOURCE, source_text
+from moldau.mirror.inventory import mirror_sources, source_text
 from moldau.mirror.merge.positions import Key
 from moldau.mirror.merge.runs import OFFSETS
 from moldau.mirror.translation.search import Place
 from moldau.mirror.translation.translate import Answer, SourceOffset, of_partition
-from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
 
 if TYPE_CHECKING:
@@ -54,12 +52,7 @@ class CopyAnswers:
         """As :class:`Answers`."""
         self._ends = await ends_of(self._target, {each.partition.topic_partition for each in offsets}, committed=True)
         topics = sorted({each.topic for each in self._ends})
-        found = await target_topics.configs_of_all(self._target, topics, [MIRROR_SOURCE]) if topics else {}
-        self._copies = {
-            topic: configs[MIRROR_SOURCE]
-            for topic, configs in found.items()
-            if not isinstance(configs, PeerError) and MIRROR_SOURCE in configs
-        }
+        self._copies = await mirror_sources(self._target, topics)
 
     def answer(self, wanted: SourceOffset, *, is_first: bool) -> Answer | None:
         """As :class:`Answers`."""

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED
 from moldau.mirror.following.run_index import RunIndex
-from moldau.mirror.merge.positions import POSITIONS, Key, Stored, stored_in
+from moldau.mirror.merge.positions import POSITIONS, Key, Stored
 from moldau.mirror.merge.runs import OFFSETS, StoredRuns, runs_in
+from moldau.mirror.merge.stored_positions import take_positions
 from moldau.mirror.reading import list_offset, read_batches
 from moldau.mirror.translation.search import Found, Search
 from moldau.model.errors import WorldError
@@ -86,15 +87,7 @@ class MergeState:
             self.positions.clear()
             start = await list_offset(self._target, POSITIONS, EARLIEST)
         async for _, records in _batches(self._target, POSITIONS, start, end):
-            for record in records:
-                try:
-                    key, stored = stored_in(record)
-                except ValueError as error:
-                    raise WorldError(str(error), retriable=True) from error
-                if stored is None:
-                    self.positions.pop(key, None)
-                elif key.mirror == self._mirror:
-                    self.positions[key] = stored
+            take_positions(records, self.positions, self._mirror)
         self._positions_end = end
 
     async def _read_runs(self) -> None:

@@ -26,12 +26,10 @@ def group_offsets(plan: "MirrorPlan", group: str, timeout_s: float = TIMEOUT_S) 
 
 async def read(operator: Operator, group: str) -> list[Translated]:
     """Where a group continues in the target, now. PeerError, WorldError."""
-    committed = {
-        name: await operator.within(_committed(brokers, group), f"source {name}", brokers) for name, brokers in operator.sources.items()
-    }
+    committed = {name: await operator.of_source(name, _committed(brokers, group)) for name, brokers in operator.sources.items()}
     selection = (await operator.board()).selection(operator.plan.selection)
     translated = translate(operator.plan, selection, operator.target, operator.sources, committed)
-    return await operator.within(translated, "target", operator.target)
+    return await operator.of_target(translated)
 
 
 async def commit(operator: Operator, group: str, offsets: Iterable[Translated]) -> None:
@@ -40,7 +38,7 @@ async def commit(operator: Operator, group: str, offsets: Iterable[Translated]) 
     if found:
         brokers = operator.target
         committing = brokers.insist(lambda: commit_offsets(brokers, GroupMetadata(group), found), TIMEOUT_S)
-        await operator.within(committing, "target", brokers)
+        await operator.of_target(committing)
 
 
 async def _committed(brokers: "Brokers", group: str) -> "dict[TopicPartition, int]":
