@@ -7,15 +7,14 @@ other, which is how brokers answer.
 import contextlib
 import socket
 import struct
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decode
-from moldau.protocol.headers import decode_request_header, decode_response_header
+from moldau.protocol.headers import decode_response_header
 from moldau.protocol.messages import load
-from support.scripted_broker import Request, reply
+from support.scripted_broker import Request, reply, request_in
+from support.threaded_server import ThreadedServer
 
 Edit = Callable[[Any], None]
 """Changes an answer of the broker."""
@@ -23,56 +22,27 @@ Script = Callable[[Request], object]
 """What becomes of a request: None forwards it, an `Edit` forwards it and changes the answer, a message is the answer."""
 
 
-class AnsweringProxy:
-    """Listens on 127.0.0.1 at a free port. `start` says where the broker is; until then connections wait."""
+class AnsweringProxy(ThreadedServer):
+    """Listens from the beginning. `start` says where the broker is; until then connections wait."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.script: Script = lambda _: None
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._broker = ("", 0)
-        self._open: list[socket.socket] = []
-        self._threads: list[threading.Thread] = []
 
     def start(self, broker: str) -> None:
         """Take connections, to this broker."""
         host, _, port = broker.rpartition(":")
         self._broker = host, int(port)
-        self._run(self._accept)
-
-    def close(self) -> None:
-        """End all connections."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for each in self._open:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(10)
-
-    def _run(self, act: Callable[..., None], *arguments: object) -> None:
-        self._threads.append(threading.Thread(target=act, args=arguments, daemon=True))
-        self._threads[-1].start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            self._run(self._serve, client)
+        self.listen()
 
     def _serve(self, client: socket.socket) -> None:
         with client, contextlib.suppress(OSError):
             broker = socket.create_connection(self._broker)  # refused where the broker is away: then this connection ends too
-            self._open += [client, broker]
+            self._open.append(broker)
             with broker, client.makefile("rb") as requests, broker.makefile("rb") as answers:
                 while frame := _frame(requests):
-                    header = decode_request_header(frame)
-                    key = ApiKey(header.api_key)
-                    message = decode(load(key).request, header.api_version, frame, header.body_position)
-                    request = Request(key, header.api_version, header.correlation_id, header.client_id, message)
+                    request = request_in(frame)
                     answer = self.script(request)
                     if answer is not None and not callable(answer):
                         client.sendall(reply(request, answer))

@@ -1,7 +1,7 @@
 """A mirror of one topic, and groups of consumers that have read some of it in the source."""
 
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as Where
 from moldau.testing import Broker
 from support.console import ConsoleInside
 from support.mirror_world import MirrorProgram
+from support.paper import wait_until
 
 LIMIT_S = 40.0
 RECORDS = 600
@@ -29,11 +30,7 @@ groups = {{include = [".*"], exclude = ["judge"], interval.ms = 200}}
 COPY = MERGE.replace("merge", "copy").replace("sources.east", "source").replace('naming = "source.topic"\n', "")
 
 
-def eventually(is_so: Callable[[], bool], what: str) -> None:
-    limit = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < limit, f"not within {LIMIT_S} s: {what}"
-        time.sleep(0.1)
+eventually = partial(wait_until, limit_s=LIMIT_S, pause_s=0.1)
 
 
 class GroupsWorld:

@@ -2,8 +2,8 @@
 
 import re
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from types import TracebackType
@@ -16,15 +16,12 @@ from moldau.testing import Broker
 from support.answering_proxy import AnsweringProxy
 from support.console import ConsoleInside, Done
 from support.mirror_world import MirrorProgram, committed_end, mirror_text
+from support.paper import wait_until
 
 LIMIT_S = 25.0
 
 
-def eventually(is_so: Callable[[], bool], what: str) -> None:
-    limit = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < limit, f"not within {LIMIT_S} s: {what}"
-        time.sleep(0.1)
+eventually = partial(wait_until, limit_s=LIMIT_S, pause_s=0.1)
 
 
 class OperatedMirror:

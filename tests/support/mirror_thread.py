@@ -2,9 +2,9 @@
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -14,6 +14,7 @@ from moldau.adapters.event_loop import LoopClock, new_event_loop
 from moldau.mirror.plan.file import parse_plan
 from moldau.mirror.process import MirrorProcess
 from moldau.mirror.state.reports import OsProcess
+from support.paper import wait_until
 
 LIMIT_S = 60.0
 
@@ -65,9 +66,4 @@ class MirrorThread:
                 group.create_task(each.run())
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Wait until it holds."""
-    limit = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < limit, what
-        time.sleep(0.1)
+wait_for = partial(wait_until, limit_s=LIMIT_S, pause_s=0.1)

@@ -193,9 +193,9 @@ def first_offsets(segments: Sequence[Path]) -> list[int]:
     return [int(each.stem) for each in segments]
 
 
-def wait_until(condition: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
-    """Wait for something that the broker does by itself."""
+def wait_until(condition: Callable[[], bool], what: object, limit_s: float = LIMIT_S, pause_s: float = 0.005) -> None:
+    """Wait for something that others do by themselves; it is asked for after each pause."""
     deadline = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < deadline, f"still waiting: {what}"
-        time.sleep(0.005)
+        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
+        time.sleep(pause_s)

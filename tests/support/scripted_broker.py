@@ -8,7 +8,6 @@ script wants it.
 import contextlib
 import socket
 import struct
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,6 +19,7 @@ from moldau.protocol.headers import decode_request_header, response_header
 from moldau.protocol.messages import load
 from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from moldau.protocol.versions import SERVED, VersionRange
+from support.threaded_server import ThreadedServer
 
 HANG_UP = object()
 SILENCE = object()
@@ -39,39 +39,28 @@ class Request:
 Script = Callable[[Request], object]
 
 
-class ScriptedBroker:
+class ScriptedBroker(ThreadedServer):
     """Listens on 127.0.0.1 at a free `port`; `requests` are those that came, ApiVersions not among them."""
 
     def __init__(
         self, script: Script | None = None, *, versions: Mapping[ApiKey, VersionRange] = SERVED, takes_api_versions: bool = False
     ) -> None:
+        super().__init__()
         self.script: Script = script or (lambda request: HANG_UP)
         self.requests: list[Request] = []
-        self.connections = 0
         self._versions = versions
         self._takes_api_versions = takes_api_versions
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._open: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
+        self.listen()
 
     @property
     def bootstrap(self) -> str:
         """Its address."""
-        return f"127.0.0.1:{self.port}"
+        return self.address
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            self._open.append(client)
-            thread = threading.Thread(target=self._serve, args=(client,), daemon=True)
-            self._threads.append(thread)
-            thread.start()
+    @property
+    def connections(self) -> int:
+        """How many there were."""
+        return len(self._open)
 
     def _serve(self, client: socket.socket) -> None:
         with client, contextlib.suppress(OSError):
@@ -91,8 +80,7 @@ class ScriptedBroker:
         if key is ApiKey.API_VERSIONS and not self._takes_api_versions:
             known = [ApiVersion(int(api), found.min, found.max) for api, found in self._versions.items()]
             return reply(Request(key, header.api_version, header.correlation_id, header.client_id, None), ApiVersionsResponse(0, known))
-        message = decode(load(key).request, header.api_version, frame, header.body_position)
-        request = Request(key, header.api_version, header.correlation_id, header.client_id, message)
+        request = request_in(frame)
         self.requests.append(request)
         answer = self.script(request)
         return answer if answer is HANG_UP or answer is SILENCE or isinstance(answer, bytes) else reply(request, answer)
@@ -101,14 +89,15 @@ class ScriptedBroker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for client in self._open:
-            with contextlib.suppress(OSError):
-                client.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(10)
+        self.close()
+
+
+def request_in(frame: bytes) -> Request:
+    """What a frame has."""
+    header = decode_request_header(frame)
+    key = ApiKey(header.api_key)
+    message = decode(load(key).request, header.api_version, frame, header.body_position)
+    return Request(key, header.api_version, header.correlation_id, header.client_id, message)
 
 
 def reply(request: Request, message: Any, *, version: int | None = None, correlation_id: int | None = None) -> bytes:

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from moldau.testing import Cluster
 from support.console import Console, ConsoleInside, Done
 from support.mirror_load import Arrivals, LiveReader, Writers
 from support.mirror_world import LIMIT_S, PARTITIONS, MirrorWorld, Seen, committed_end
+from support.paper import wait_until
 
 pytestmark = pytest.mark.system
 
@@ -25,11 +27,7 @@ KILLS = 6 if os.environ.get("MOLDAU_TORTURE") else 0
 console = ConsoleInside()
 
 
-def eventually(is_so: Callable[[], bool], what: object = "") -> None:
-    limit = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < limit, what
-        time.sleep(0.05)
+eventually = partial(wait_until, limit_s=LIMIT_S, pause_s=0.05)
 
 
 def logs(cluster: Cluster) -> list[set[bytes]]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 CHECK_S = 0.1
-"""How often it looks whether a round is due, and is this process's to do."""
+"""How often it looks whether a round that is due is this process's to do."""
 GROUPS, CONFIGS = "groups", "configs"
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
@@ -113,7 +113,7 @@ class Follower:
                     self.retries.failed(what, "a bug, of which the log has more")
                     _LOG.exception("%s not followed because of a bug: mirror=%s", what, self._plan.name)
                 due_s = self._clock.monotonic() + interval_s
-            await asyncio.sleep(CHECK_S)
+            await asyncio.sleep(max(CHECK_S, due_s - self._clock.monotonic()))
 
     def _failed(self, what: str, error: PeerError | WorldError) -> None:
         self.retries.failed(what, error)

@@ -148,7 +148,7 @@ async def _of_merge(
     for name, of_topic in by_topic.items():
         for number in {each.partition.number for each in of_topic if each.partition.number < counts.get(name, 0)}:
             stable[TopicPartition(name, number)] = await list_offset(target, TopicPartition(name, number), LATEST, committed=True)
-    if POSITIONS.topic not in (await catalog.look(target)).topics:
+    if POSITIONS.topic not in counts:
         return {each: Answer({}, f"nothing of {each.partition} is mirrored yet") for each in keys}
     positions = await read_positions(target)
     searches = {each: Search(each.offset) for each in keys}
