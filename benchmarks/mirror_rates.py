@@ -1,6 +1,7 @@
-"""Mirrors between two brokers of Moldau, in turn in one run: ours, `copy` and `merge`, and MirrorMaker 2 of Apache Kafka.
+"""Mirrors between two brokers of Moldau, in turn in one run: ours, `copy` and `merge`, and MirrorMaker 2 of Apache Kafka, with its defaults
+(at least once) and as `mm2-eos` with exactly-once support (KIP-618), which is what `merge` gives.
 
-    python benchmarks/mirror_rates.py [--scale 1.0] [--runs 3] [--mirrors copy,merge,mm2] [--out FILE]
+    python benchmarks/mirror_rates.py [--scale 1.0] [--runs 3] [--mirrors copy,merge,mm2,mm2-eos] [--out FILE]
 
 Each mirror gets a topic of its own with 2 M messages (times --scale) of 200 bytes in four partitions, and is started only then. From its
 start: seconds until the first message is in the target, and until all are; the rate of those after the first look; processor seconds of
@@ -34,13 +35,13 @@ from moldau.client.cluster import Cluster
 from moldau.client.partition_requests import LATEST
 from moldau.model.identity import TopicPartition
 from support.maven import connect_libraries
-from systems import KAFKA_JAVA, KAFKA_VERSION, ROOT, System, moldau
+from systems import KAFKA_JAVA, KAFKA_VERSION, ROOT, System, free_port, moldau
 
 PARTITIONS, MESSAGES, SIZE = 4, 2_000_000, 200
 PACE, PACE_S, UNCOUNTED = 1_000, 15, 0.25
 LIMIT_S, SILENCE_S = 180.0, 15.0
 LOOK_S = 0.02
-MIRRORS = ("copy", "merge", "mm2")
+MIRRORS = ("copy", "merge", "mm2", "mm2-eos")
 _TIME = struct.Struct("<q")
 _FIGURES = ("first_s", "all_s", "rate", "cpu_s_per_million", "rss_mb", "p50_us", "p99_us")
 _PLAN = """
@@ -72,6 +73,11 @@ config.storage.replication.factor=1
 offset.storage.replication.factor=1
 status.storage.replication.factor=1
 """
+_EXACTLY_ONCE = """
+dedicated.mode.enable.internal.rest=true
+listeners=http://127.0.0.1:{rest_port}
+target.exactly.once.source.support=enabled
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +93,10 @@ class Link:
 def mirroring(kind: str, link: Link, topic: str) -> Iterator[subprocess.Popen[bytes]]:
     """A mirror's process, until the end of the block."""
     where = {"from_": link.source.bootstrap, "to": link.target.bootstrap, "topic": topic}
-    if kind == "mm2":
+    if kind in {"mm2", "mm2-eos"}:
         file = link.folder / f"{topic}.properties"
-        file.write_text(_MM2.format(**where))
+        exactly_once = _EXACTLY_ONCE.format(rest_port=free_port()) if kind == "mm2-eos" else ""
+        file.write_text(_MM2.format(**where) + exactly_once)
         heap = ["-Xms256M", "-Xmx2G"]
         libraries = f"{connect_libraries(KAFKA_VERSION)}/*"
         command = ["java", *heap, *KAFKA_JAVA, "-cp", libraries, "org.apache.kafka.connect.mirror.MirrorMaker", str(file)]
