@@ -6,6 +6,10 @@ from typing import NamedTuple
 from row import Row, Summary, median
 
 RIVAL = "mm2"
+"""At least once, which is what MirrorMaker 2 does unless it is configured."""
+EXACT_RIVAL = "mm2-eos"
+EXACT_MODE = "merge"
+"""Gives what `EXACT_RIVAL` does: the records and the position after them in one transaction."""
 
 
 class Figure(NamedTuple):
@@ -29,13 +33,16 @@ FIGURES = (
 
 
 def mirror_rows(lines: list[Summary]) -> Iterator[Row]:
-    """Each of our modes beside the rival."""
+    """Each of our modes beside the rival; then the one that writes in transactions beside the rival that does."""
     found = {line["system"]: line for line in lines if line.get("test") == "mirror"}
-    theirs = found.get(RIVAL)
-    if theirs is None:
-        return
     for place, mode in enumerate(("copy", "merge")):
-        if mode in found:
-            for figure in FIGURES:
-                values = median(found[mode][figure.name]), median(theirs[figure.name])
-                yield Row(f"{mode}: {figure.what}", *values, figure.bounds[place], figure.least, figure.absolute)
+        for figure in FIGURES:
+            yield from _row(found, mode, mode, RIVAL, figure, figure.bounds[place])
+    for figure in FIGURES:
+        yield from _row(found, f"{EXACT_MODE}, both exactly once", EXACT_MODE, EXACT_RIVAL, figure, None)
+
+
+def _row(found: dict[str, Summary], what: str, mode: str, rival: str, figure: Figure, bound: float | None) -> Iterator[Row]:
+    if mode in found and rival in found:
+        values = median(found[mode][figure.name]), median(found[rival][figure.name])
+        yield Row(f"{what}: {figure.what}", *values, bound, figure.least, figure.absolute)
