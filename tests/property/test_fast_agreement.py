@@ -34,7 +34,7 @@ def produce_frame(request: produce.ProduceRequest, version: int) -> ProduceFrame
         )
         for topic in request.topic_data
     ]
-    return ProduceFrame(request.transactional_id, request.acks, request.timeout_ms, topics, request.mirror)
+    return ProduceFrame(request.transactional_id, request.acks, request.timeout_ms, topics, request.mirror, tuple(request.known_ends))
 
 
 def fetch_frame(request: fetch.FetchRequest, version: int) -> FetchFrame:
@@ -119,7 +119,7 @@ def full_request(cls: type[Any], version: int) -> Any:
     if cls is produce.ProduceRequest:
         request.transactional_id = "id"
         if version >= 9:
-            request.mirror = "m"
+            request.mirror, request.known_ends = "m", [7, -1]
         request.topic_data = [request.topic_data[0], plain_request(cls, version, "", None).topic_data[0]]
         return request
     if version >= 15:

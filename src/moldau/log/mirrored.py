@@ -4,6 +4,17 @@ from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
 from moldau.protocol.records.header import read_header, verify_crc
 
 
+def check_known_end(partition: str, log_end_offset: int, known_end: int) -> None:
+    """The log has reached an offset that it had reached by what its mirror knows. PeerError OUT_OF_ORDER_SEQUENCE_NUMBER: it has lost
+    records since, by an unclean election or with its disk, and what the mirror sends would leave a hole that looks like compaction's.
+    """
+    if log_end_offset < known_end:
+        raise PeerError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"{partition}: the log ends at {log_end_offset}, and had reached {known_end} when its mirror asked: it has lost records",
+        )
+
+
 def new_batches(records: memoryview, partition: str, log_end_offset: int) -> memoryview:
     """What of `records`, whole batches, lies after the end of the log; the offsets of these are checked no further.
 

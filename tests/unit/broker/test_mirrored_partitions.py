@@ -98,19 +98,36 @@ class Story:
     def hosted(self, broker_id: int, index: int = 0) -> HostedPartition:
         return self.cluster.broker(broker_id).replicas.hosted[TopicPartition("m", index)]
 
-    def send(self, *batches: bytes, mirror: str | None = "a", acks: int = -1, index: int = 0, transactional_id: str | None = None) -> Any:
+    def send(
+        self,
+        *batches: bytes,
+        mirror: str | None = "a",
+        acks: int = -1,
+        index: int = 0,
+        transactional_id: str | None = None,
+        known_end: int | None = None,
+    ) -> Any:
         """A Produce to the leader; its answer for the partition, once it has come."""
-        return self.answer(self.send_later(*batches, mirror=mirror, acks=acks, index=index, transactional_id=transactional_id))
+        return self.answer(
+            self.send_later(*batches, mirror=mirror, acks=acks, index=index, transactional_id=transactional_id, known_end=known_end)
+        )
 
     def answer(self, call: Any) -> Any:
         self.cluster.until(lambda: call.response is not None)
         return call.response.responses[0].partition_responses[0]
 
     def send_later(
-        self, *batches: bytes, mirror: str | None = "a", acks: int = -1, index: int = 0, transactional_id: str | None = None
+        self,
+        *batches: bytes,
+        mirror: str | None = "a",
+        acks: int = -1,
+        index: int = 0,
+        transactional_id: str | None = None,
+        known_end: int | None = None,
     ) -> Any:
-        data = [TopicProduceData(topic_id=self.topic_id, partition_data=[PartitionProduceData(index, b"".join(batches))])]
-        return self.cluster.send(self.state(index).leader, ProduceRequest(transactional_id, acks, 10_000, data, mirror), 13)
+        data = [TopicProduceData(topic_id=self.topic_id, partition_data=[PartitionProduceData(index, b"".join(batches) or None)])]
+        known_ends = [] if known_end is None else [known_end]
+        return self.cluster.send(self.state(index).leader, ProduceRequest(transactional_id, acks, 10_000, data, mirror, known_ends), 13)
 
     def produce(self, *values: bytes) -> ErrorCode:
         """As a client."""
@@ -273,6 +290,42 @@ def test_what_the_log_has_is_left_out_and_what_does_not_fit_is_refused() -> None
         assert story.bytes_of(story.leader) == stored
     assert story.send(batch(5, 6, b"f"), transactional_id="t").error_code == ErrorCode.INVALID_REQUEST
     story.until_in_sync()
+
+
+def test_a_log_that_has_lost_what_its_mirror_stored_takes_nothing_after_it() -> None:
+    """An unclean election: the mirror has had the answer that the log ends at 2, and the new leader has one record. What comes next would
+    leave a hole that looks like one of compaction. A request without records finds it, too: the partition may be idle.
+    """
+    story = Story(unclean_leader_election_enable="true")
+    assert story.send(batch(0, 5, b"a"), known_end=0).base_offset == 1
+    story.until_in_sync()
+    late = next(each for each in IDS if each not in (story.leader, story.cluster.controller_id))
+    story.cluster.kill(late)
+    story.cluster.until(lambda: late not in story.state().isr)
+    assert story.send(batch(1, 5, b"b"), known_end=1).base_offset == 2
+    for each in IDS:
+        if each != late:
+            story.cluster.kill(each)
+    story.cluster.start(late)
+    story.cluster.until(lambda: story.leader == late and story.cluster.processes[late].is_serving and story.cluster.agrees())
+    for records in ((batch(2, 5, b"c"),), ()):
+        answer = story.send(*records, known_end=2)
+        assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert "m-0: the log ends at 1" in answer.error_message
+    assert story.send(batch(1, 5, b"b"), batch(2, 5, b"c"), known_end=1).base_offset == 3
+    assert story.send(batch(7, 5, b"h"), known_end=3).base_offset == 8, "the source was compacted"
+
+
+@pytest.mark.parametrize("count", [3, 70])
+def test_each_partition_of_a_request_has_its_own_end(count: int) -> None:
+    world = BrokerWorld()
+    world.create_topic("m", partitions=count, mirror_source=SOURCE)
+    parts = [PartitionProduceData(each, batch(0, 5, b"a")) for each in range(count)]
+    ends = [each % 2 for each in range(count)]
+    topics = [TopicProduceData("m", partition_data=parts[:2]), TopicProduceData("m", partition_data=parts[2:])]
+    answers = world.connect().ask(ProduceRequest(None, -1, 10_000, topics, "a", ends), 9).responses
+    codes = [each.error_code for topic in answers for each in topic.partition_responses]
+    assert codes == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if end else 0 for end in ends]
 
 
 def test_other_partitions_of_a_request_take_theirs_where_one_is_damaged() -> None:

@@ -51,7 +51,7 @@ class Seen:
     def __init__(self) -> None:
         self.stored: list[tuple[int, int]] = []
         self.failed: list[PeerError | WorldError] = []
-        self.outlet = Outlet(ORDERS, lambda end, size: self.stored.append((end, size)), lambda error, _size: self.failed.append(error))
+        self.outlet = Outlet(ORDERS, 0, lambda end, size: self.stored.append((end, size)), lambda error, _size: self.failed.append(error))
 
 
 async def settle() -> None:
@@ -85,6 +85,23 @@ def test_a_partition_has_one_request_out_and_its_pieces_stay_in_order() -> None:
         assert leader.sent() == [b"one", b"twothree"]
         await leader.answer(1, end=3)
         assert seen.stored == [(1, 3), (3, 8)]
+
+    on(act)
+
+
+def test_each_request_says_where_the_log_ends_by_the_last_answer() -> None:
+    """A log that has lost records since takes none after them. Batches end where they end: the rest of the offsets was compacted."""
+
+    async def act(leader: Leader, writer: CopyWriter, seen: Seen) -> None:
+        for number, end in enumerate((5, 9)):
+            writer.add(seen.outlet, memoryview(b"one"))
+            await settle()
+            await leader.answer(number, end=end)
+        writer.probe(seen.outlet)
+        await settle()
+        assert [request.known_ends for request, _ in leader.asked] == [[0], [5], [9]]
+        await leader.answer(2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        assert len(seen.failed) == 1
 
     on(act)
 

@@ -73,7 +73,7 @@ def test_so_many_requests_of_a_copy_wait_for_their_answers(out_max: int) -> None
         running = asyncio.ensure_future(writer.run())
         stored: list[int] = []
         for number in range(8):
-            writer.add(Outlet(TopicPartition("t", number), lambda end, size: stored.append(size), print), memoryview(b"."))
+            writer.add(Outlet(TopicPartition("t", number), 0, lambda end, size: stored.append(size), print), memoryview(b"."))
             for _ in range(5):
                 await asyncio.sleep(0)
             assert len(leader.waiting) == min(number + 1, out_max)

@@ -3,9 +3,9 @@
 import pytest
 
 from moldau.mirror.merge.announcements import Announcement, announcement_in
-from moldau.mirror.merge.outgoing import Outgoing, whole
-from moldau.mirror.merge.positions import POSITIONS, Key, Stored, positions_batch, stored_in
-from moldau.mirror.merge.runs import OFFSETS, StoredRun, StoredRuns, offsets_batch, runs_in
+from moldau.mirror.merge.outgoing import Outgoing, Run, whole
+from moldau.mirror.merge.positions import POSITIONS, Key, Stored, positions_batches, stored_in
+from moldau.mirror.merge.runs import OFFSETS, RUNS_MAX, StoredRun, StoredRuns, offsets_batches, runs_in
 from moldau.mirror.partitions import Position
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import iterate
@@ -18,9 +18,13 @@ PAGE = ROOT / "docs" / "formats" / "mirror-offsets.md"
 KEY = Key("aggregate", "east", bytes(range(16)), 3)
 
 
+_DATA = memoryview(bytearray(encode_batch([Record(0, 0, CREATE_TIME, None, b"", [])])))
+_EMPTY = _DATA, read_header(_DATA)
+
+
 def test_a_position_is_read_as_it_was_written() -> None:
     stored = Stored(Position(71, 6), "orders", "1", 40)
-    batch = positions_batch([(KEY, stored)], 5)
+    (batch,) = positions_batches([(KEY, stored)], 5)
     assert batch.target == POSITIONS
     assert [stored_in(each) for each in iterate(batch.data, max_decompressed_bytes=1 << 20)] == [(KEY, stored)]
 
@@ -38,7 +42,7 @@ def batch_of(*offsets: int, base: int, origins: tuple[str, ...] = ()) -> Outgoin
 
 
 def runs_of(*batches: Outgoing) -> list[StoredRuns]:
-    stored = offsets_batch([(KEY, batches)], 5)
+    (stored,) = offsets_batches([(KEY, batches)], 5)
     assert stored.target == OFFSETS
     return [runs_in(each) for each in iterate(stored.data, max_decompressed_bytes=1 << 20)]
 
@@ -54,6 +58,33 @@ def test_runs_name_the_clusters_that_records_were_in_before_the_source() -> None
     native, foreign = runs_of(batch_of(70, base=500), batch_of(71, base=501, origins=("south", "west")), batch_of(72, base=502))
     assert (native.chain, native.runs) == (("east",), (StoredRun(70, 1, 3, 500), StoredRun(72, 1, 3, 502)))
     assert (foreign.chain, foreign.runs) == (("south", "west", "east"), (StoredRun(71, 1, 3, 501),))
+
+
+def test_no_batch_is_too_large_for_a_topic_as_it_is_by_default() -> None:
+    """A transaction may have some thousand partitions. A topic takes batches of a mebibyte."""
+    wanted = [(KEY._replace(partition=each), Stored(Position(1_000_000 + each, 6), "orders", "1", 40)) for each in range(10_000)]
+    batches = positions_batches(wanted, 5)
+    assert max(len(each.data) for each in batches) < 1_000_000
+    assert [stored_in(each) for batch in batches for each in iterate(batch.data, max_decompressed_bytes=1 << 20)] == wanted
+
+
+def test_a_transaction_with_many_runs_has_batches_that_follow_each_other_in_the_source() -> None:
+    """As where keys choose the partition of each record. Two chains alternate: who reads the second batch alone misses no run after its
+    first offset.
+    """
+    count = RUNS_MAX + 6
+    written = [
+        Outgoing(TopicPartition("orders", origin), *_EMPTY, [Run(2 * each + origin, 1) for each in range(count)], ("west",) * origin)
+        for origin in (0, 1)
+    ]
+    for each in written:
+        each.base_offset = 0
+    batches = offsets_batches([(KEY, written)], 5)
+    assert max(len(each.data) for each in batches) < 1_000_000
+    found = [[runs_in(each) for each in iterate(batch.data, max_decompressed_bytes=1 << 20)] for batch in batches]
+    offsets = [sorted((run.first, run.target) for stored in batch for run in stored.runs) for batch in found]
+    assert [pair for batch in offsets for pair in batch] == [(each, each // 2) for each in range(2 * count)]
+    assert {(stored.origins, run.partition) for batch in found for stored in batch for run in stored.runs} == {((), 0), (("west",), 1)}
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ class Copy:
             self._failed(part, WorldError(f"a bug, see the log: {bug!r}", retriable=True))
             return
         part.stored = position
-        outlet = Outlet(target, lambda end, size: self._stored(part, end, size), lambda error, size: self._refused(part, error, size))
+        outlet = Outlet(target, end, lambda end, size: self._stored(part, end, size), lambda error, size: self._refused(part, error, size))
         part.outlet = outlet
         self._readers[partition.source].follow(partition, position)
 

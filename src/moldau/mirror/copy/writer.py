@@ -34,16 +34,22 @@ PRODUCE_VERSIONS = VersionRange(9, 12)
 class Outlet:
     """What waits for one partition of the target.
 
+    `end`: where its log has ended by the last answer; each request names it, so that a log that has lost records takes none after them.
     `stored` is called with the end of its log, `failed` with why something was not stored, and then nothing waits; both with the bytes that
     do not wait any more.
     """
 
-    __slots__ = ("failed", "is_dropped", "is_out", "pieces", "size", "stored", "target")
+    __slots__ = ("end", "failed", "is_dropped", "is_out", "pieces", "size", "stored", "target")
 
     def __init__(
-        self, target: TopicPartition, stored: Callable[[int, int], object], failed: Callable[[PeerError | WorldError, int], object]
+        self,
+        target: TopicPartition,
+        end: int,
+        stored: Callable[[int, int], object],
+        failed: Callable[[PeerError | WorldError, int], object],
     ) -> None:
         self.target = target
+        self.end = end
         self.stored = stored
         self.failed = failed
         self.pieces: deque[memoryview] = deque()
@@ -146,14 +152,17 @@ class CopyWriter:
             topic.partition_data.append(PartitionProduceData(outlet.target.partition, records))
             sent[outlet.target] = outlet, count
         self._out[address] = self._out.get(address, 0) + 1
-        task = asyncio.ensure_future(self._send(address, list(topics.values()), sent))
+        known_ends = [sent[TopicPartition(topic.name, each.index)][0].end for topic in topics.values() for each in topic.partition_data]
+        task = asyncio.ensure_future(self._send(address, list(topics.values()), known_ends, sent))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send(self, address: "Address", topics: list[TopicProduceData], sent: dict[TopicPartition, tuple[Outlet, int]]) -> None:
+    async def _send(
+        self, address: "Address", topics: list[TopicProduceData], known_ends: list[int], sent: dict[TopicPartition, tuple[Outlet, int]]
+    ) -> None:
         try:
             connection = await self._brokers.connection(address, "copy")
-            request = ProduceRequest(None, ACKS_ALL, TIMEOUT_MS, topics, mirror=self._mirror)
+            request = ProduceRequest(None, ACKS_ALL, TIMEOUT_MS, topics, self._mirror, known_ends)
             response = await connection.send(ApiKey.PRODUCE, request, timeout_s=TIMEOUT_MS / 1000 + 5, version=PRODUCE_VERSIONS)
             answers = {TopicPartition(topic.name, each.index): each for topic in response.responses for each in topic.partition_responses}
             for target, (outlet, size) in sent.items():
@@ -185,6 +194,7 @@ class CopyWriter:
         if outlet.pieces:
             self._ready[outlet] = None
         if not is_probe:
+            outlet.end = answer.base_offset
             outlet.stored(answer.base_offset, size)
 
     def _fail(self, outlet: Outlet, error: PeerError | WorldError) -> None:

@@ -20,9 +20,9 @@ from moldau.mirror.merge.announcements import Announcer
 from moldau.mirror.merge.origins import Origins
 from moldau.mirror.merge.outgoing import joined
 from moldau.mirror.merge.portion import Portion, portion_of
-from moldau.mirror.merge.positions import POSITIONS, Key, Stored, positions_batch
+from moldau.mirror.merge.positions import POSITIONS, Key, Stored, positions_batches
 from moldau.mirror.merge.route import Route
-from moldau.mirror.merge.runs import offsets_batch
+from moldau.mirror.merge.runs import offsets_batches
 from moldau.mirror.merge.stored_positions import read_positions
 from moldau.mirror.merge.writer import PartitionRefusedError, Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
@@ -269,16 +269,21 @@ class Merge:
             self._apart.add(error.target)
             self.retries.failed(_TRANSACTION, error)
         elif isinstance(error, PartitionRefusedError):
-            for partition in list(self._parts):
-                if self._route.may_go(partition, error.target):
-                    self._stop(partition, Halt.REFUSED, str(error))
+            refused = [each for each in self._parts if self._route.may_go(each, error.target)]
+            for partition in refused:
+                self._stop(partition, Halt.REFUSED, str(error))
+            if not refused:  # a topic of the mirror's own, which all partitions need
+                self._retry_later(error)
         else:
-            self.retries.failed(_TRANSACTION, error)
-            if self._throttle.due(str(error), self._clock.monotonic()):
-                _LOG.warning("transaction not committed, trying again: transactional_id=%s reason=%s", self._writer.transactional_id, error)
+            self._retry_later(error)
         if isinstance(error, PeerError) and error.code in _NO_MEMBER:
             reached("mirror: the fence refused a process that is no member any more")
             self._member.doubted()
+
+    def _retry_later(self, error: Exception) -> None:
+        self.retries.failed(_TRANSACTION, error)
+        if self._throttle.due(str(error), self._clock.monotonic()):
+            _LOG.warning("transaction not committed, trying again: transactional_id=%s reason=%s", self._writer.transactional_id, error)
 
     async def _transaction(self) -> None:
         taken = self._taken()
@@ -290,11 +295,11 @@ class Merge:
         now_ms = self._clock.time_ms()
         clusters = {part.given.key.cluster for part, each in portions.items() if each.batches}
         await self._announcer.announce(self._writer.producer_id, clusters.union(*(each.origins for each in portions.values())))
-        positions = positions_batch(((part.given.key, self._stored(part, each)) for part, each in portions.items()), now_ms)
-        await self._writer.write([*(batch for each in portions.values() for batch in each.batches), positions])
+        positions = positions_batches(((part.given.key, self._stored(part, each)) for part, each in portions.items()), now_ms)
+        await self._writer.write([*(batch for each in portions.values() for batch in each.batches), *positions])
         runs = [(part.given.key, each.batches) for part, each in portions.items() if each.batches]
         fence = self._writer.fence(self._member.metadata, POSITIONS, self.transactions)
-        await (both(fence, self._writer.write([offsets_batch(runs, now_ms)])) if runs else fence)
+        await (both(fence, self._writer.write(offsets_batches(runs, now_ms))) if runs else fence)
         self.may_fetch.set()
         await self._writer.commit()
         self.transactions += 1

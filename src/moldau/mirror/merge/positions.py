@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from moldau.mirror.merge.outgoing import Outgoing
-from moldau.mirror.merge.state_batch import json_bytes, state_batch
+from moldau.mirror.merge.state_batch import json_bytes, state_batches
 from moldau.mirror.partitions import Position
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.record import Record
@@ -69,9 +69,9 @@ class Stored(NamedTuple):
             raise ValueError(f"not a position: {data[:200]!r}") from error
 
 
-def positions_batch(positions: Iterable[tuple[Key, Stored]], now_ms: int) -> Outgoing:
-    """A batch of `_mirror_positions`."""
-    return state_batch(POSITIONS, ((key.encode(), stored.encode()) for key, stored in positions), now_ms)
+def positions_batches(positions: Iterable[tuple[Key, Stored]], now_ms: int) -> list[Outgoing]:
+    """Batches of `_mirror_positions`."""
+    return state_batches(POSITIONS, ([(key.encode(), stored.encode())] for key, stored in positions), now_ms)
 
 
 def stored_in(record: Record) -> tuple[Key, Stored | None]:

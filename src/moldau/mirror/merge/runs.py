@@ -1,6 +1,6 @@
 """Which offset each record has got, and which clusters it has been in: `_mirror_offsets` of the target, in the same transactions.
 
-JSON; a record for each partition of a source and each chain of clusters that a transaction has::
+JSON; a record for each partition of a source and each chain of clusters that a transaction has, and several where it has many runs::
 
     key     {"mirror", "cluster", "topic_id", "partition"}
     value   {"topic", "origins": [cluster id, ...], "runs": [[first offset, records, partition, first offset in the target], ...]}
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.mirror.merge.outgoing import Outgoing
 from moldau.mirror.merge.positions import Key
-from moldau.mirror.merge.state_batch import json_bytes, state_batch
+from moldau.mirror.merge.state_batch import KeysAndValues, json_bytes, state_batches
 from moldau.model.identity import TopicPartition
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 OFFSETS = TopicPartition("_mirror_offsets", 0)
 CONFIGS = {"cleanup.policy": "delete", "retention.ms": str(7 * 24 * 3_600_000), "max.message.bytes": str(16 * 1024 * 1024)}
 """Of the topic when it is made. A transaction of small batches has many runs."""
+
+RUNS_MAX = 10_000
+"""Of a partition of a source in one batch: some hundred KiB. Where keys choose partitions each record may be a run."""
 
 Chain = tuple[str, ...]
 """Ids of the clusters that a record has been in, the oldest first."""
@@ -66,17 +69,27 @@ class StoredRuns(NamedTuple):
         return *self.origins, self.key.cluster
 
 
-def offsets_batch(written: Iterable[tuple[Key, Sequence[Outgoing]]], now_ms: int) -> Outgoing:
-    """A batch of `_mirror_offsets`, from what was written of each partition."""
-    records = []
-    for key, batches in written:
-        by_chain: dict[Chain, list[Outgoing]] = {}
-        for batch in batches:
-            by_chain.setdefault(batch.origins, []).append(batch)
-        for origins, mine in by_chain.items():
-            value = {"topic": mine[0].target.topic, "origins": origins, "runs": _runs(mine)}
-            records.append((key.encode(), json_bytes(value)))
-    return state_batch(OFFSETS, records, now_ms)
+def offsets_batches(written: Iterable[tuple[Key, Sequence[Outgoing]]], now_ms: int) -> list[Outgoing]:
+    """Batches of `_mirror_offsets`, from what was written of each partition.
+
+    Who reads one has all runs of its partitions between the first offset in it and the last, of all chains.
+    """
+    return state_batches(OFFSETS, (group for key, batches in written for group in _groups(key, batches)), now_ms)
+
+
+def _groups(key: Key, batches: Sequence[Outgoing]) -> Iterable[KeysAndValues]:
+    by_chain: dict[Chain, list[Outgoing]] = {}
+    for batch in batches:
+        by_chain.setdefault(batch.origins, []).append(batch)
+    runs = [(run, origins) for origins, mine in by_chain.items() for run in _runs(mine)]
+    if len(runs) > RUNS_MAX:
+        runs.sort()
+    for start in range(0, len(runs), RUNS_MAX):
+        some: dict[Chain, list[StoredRun]] = {}
+        for run, origins in runs[start : start + RUNS_MAX]:
+            some.setdefault(origins, []).append(run)
+        values = ({"topic": batches[0].target.topic, "origins": origins, "runs": mine} for origins, mine in some.items())
+        yield [(key.encode(), json_bytes(value)) for value in values]
 
 
 def runs_in(record: "Record") -> StoredRuns:

@@ -175,6 +175,8 @@ class ProduceFrame(NamedTuple):
     topics: list[tuple[bytes, list[tuple[int, memoryview | None]]]]
     mirror: str | None = None
     """The mirror that sends it, by a tagged field of ours."""
+    known_ends: tuple[int, ...] = ()
+    """By another one: for each partition an offset that its log has reached by what the mirror knows."""
 
 
 _new_tuple = tuple.__new__
@@ -187,7 +189,7 @@ _unpack_head = Struct(">hhiih").unpack_from  # null id (-1), acks, timeout, topi
 _unpack_partition = Struct(">iii").unpack_from  # partitions (1), index, length of the records
 _unpack_flexible_head = Struct(">BhiBB").unpack_from  # null id (0), acks, timeout, topics (2), length of the name + 1
 _unpack_flexible_partition = Struct(">Bi").unpack_from  # partitions (2), index
-_MIRROR = 10000  # the tag
+_MIRROR, _KNOWN_ENDS = 10000, 10001  # the tags
 _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
 
 
@@ -252,7 +254,7 @@ def _one_partition_flexible(view: memoryview, position: int, version: int) -> Pr
     stop = start + size - 1
     if size == 0 or view[stop:] != _NO_TAGS:
         return None
-    frame: ProduceFrame = _new_tuple(ProduceFrame, (None, acks, timeout_ms, [(topic, [(index, view[start:stop])])], None))
+    frame: ProduceFrame = _new_tuple(ProduceFrame, (None, acks, timeout_ms, [(topic, [(index, view[start:stop])])], None, ()))
     return frame
 
 
@@ -268,7 +270,7 @@ def _one_partition(view: memoryview, position: int) -> ProduceFrame | None:
     start = stop + 12
     if partitions != 1 or size < 0 or start + size != len(view) or not topic.isascii():
         return None
-    frame: ProduceFrame = _new_tuple(ProduceFrame, (None, acks, timeout_ms, [(topic, [(index, view[start:])])], None))
+    frame: ProduceFrame = _new_tuple(ProduceFrame, (None, acks, timeout_ms, [(topic, [(index, view[start:])])], None, ()))
     return frame
 
 
@@ -306,16 +308,20 @@ def _read(cursor: ProduceCursor, *, by_id: bool) -> Generator[Pause, None, Produ
             left = PARTITIONS_AT_ONCE
             yield UNFINISHED
     tagged = _Tagged()
-    cursor.tags({_MIRROR: tagged.read_mirror})
+    cursor.tags({_MIRROR: tagged.read_mirror, _KNOWN_ENDS: tagged.read_known_ends})
     cursor.end("Produce request")
-    return ProduceFrame(transactional_id, acks, timeout_ms, topics, tagged.mirror)
+    return ProduceFrame(transactional_id, acks, timeout_ms, topics, tagged.mirror, tagged.known_ends)
 
 
 class _Tagged:
-    __slots__ = ("mirror",)
+    __slots__ = ("known_ends", "mirror")
 
     def __init__(self) -> None:
         self.mirror: str | None = None
+        self.known_ends: tuple[int, ...] = ()
 
     def read_mirror(self, cursor: FrameCursor) -> None:
         self.mirror = cursor.nullable_string()
+
+    def read_known_ends(self, cursor: FrameCursor) -> None:
+        self.known_ends = tuple(cursor.fields(_INT64)[0] for _ in range(cursor.count("known ends", _INT64.size)))

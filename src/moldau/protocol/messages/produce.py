@@ -39,6 +39,8 @@ class ProduceRequest:
     topic_data: list[TopicProduceData] = array(TopicProduceData, "0+")
     mirror: str | None = string("9+", None, nullable="9+", tag=10000, ignorable=True)
     """Ours: name of the mirror whose source the batches are from; they are stored as they are."""
+    known_ends: list[int] = array(int64, "9+", tag=10001, ignorable=True)
+    """Ours: for each partition, in the order of the request, an offset that its log has reached by what the mirror knows; -1: none."""
 
 
 @message

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart
 from moldau.broker.replicas.mirrored import append_mirrored
+from moldau.log.mirrored import check_known_end
 from moldau.model.errors import ErrorCode, PeerError
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 class MirrorPart(ProducePart):
     """The batches for one partition."""
 
-    __slots__ = ("appended", "before_holes")
+    __slots__ = ("appended", "before_holes", "known_end")
 
+    known_end: int
+    """The log has reached this offset by what the mirror knows; -1: it knows nothing."""
     before_holes: "Callable[[], object]"
     """Called before offsets are left out, as the source's log was compacted."""
     appended: "Callable[[HostedPartition], object]"
@@ -37,10 +40,15 @@ class MirrorPart(ProducePart):
     def stage(self, now_ms: int) -> "AppendResult":
         """Write what the log does not have. PeerError with the log unchanged; StorageError, with some batches in the log perhaps."""
         check_mirror(self.partition)
+        self.check_end()
         self.records, result = append_mirrored(self.partition, self.records, now_ms, self.before_holes)
         if self.records:
             self.appended(self.partition)
         return result
+
+    def check_end(self) -> None:
+        """The log has not lost what the mirror has stored in it. PeerError."""
+        check_known_end(str(self.partition.topic_partition), self.partition.log.log_end_offset, self.known_end)
 
     def refused(self, now_ms: int) -> None:
         """Its mirror sends it again; no client is to be held back."""
@@ -55,10 +63,12 @@ class MirrorProduce(ProduceOperation):
         super().__init__(broker, channel, request, version, correlation_id, is_kept=is_kept)
         self._is_transactional = request.transactional_id is not None
         self.transactional_id = None
+        self._known_ends = iter(request.known_ends)
 
     def prepare_part(self, topic: bytes, index: int, records: memoryview | None, now_ms: int) -> ProducePart:
-        """Check the batches for one partition as far as they can be checked before they are written."""
+        """Check the batches for one partition as far as they can be checked before they are written. Called in the request's order."""
         part = MirrorPart(index)
+        part.known_end = next(self._known_ends, -1)
         self._prepare(part, topic, records, now_ms)
         return part
 
@@ -67,9 +77,10 @@ class MirrorProduce(ProduceOperation):
         if self._is_transactional:
             raise PeerError(ErrorCode.INVALID_REQUEST, f"{where}: a mirror's batches bring their transactions; it has no transactional id")
         check_mirror(part.partition)
+        assert isinstance(part, MirrorPart)
+        part.check_end()
         if not records:
             raise PeerError(ErrorCode.INVALID_RECORD, f"{where}: no record batch was sent for the partition")
-        assert isinstance(part, MirrorPart)
         part.records, part.before_holes = records, partial(self._broker.replicas.logs.note_holes, where)
         part.appended = self._broker.mirror_epochs.look
 

@@ -5,7 +5,7 @@ from typing import Any
 from moldau.broker.replicas.partition_events import KeepEpochs, LeadEpoch
 from moldau.fetching.events import Moved, StartAt
 from moldau.mirror.leader import end_of
-from moldau.mirror.merge.positions import positions_batch
+from moldau.mirror.merge.positions import positions_batches
 from moldau.mirror.partitions import Position, SourcePartition
 from moldau.protocol.messages.fetch import FetchRequest
 from moldau.testing.simulation.mirrors.fleet import mirror_options_of
@@ -29,7 +29,7 @@ def _position_before_data(real: Function) -> Function:
         coming = [(part, part.fetched[-1][1].position) for part in (self._parts[each] for each in self._waiting) if part.fetched]
         if coming:
             stored = ((part.given.key, self._stored(_Portion(part, position))) for part, position in coming)
-            await self._writer.write([positions_batch(stored, self._clock.time_ms())])
+            await self._writer.write(positions_batches(stored, self._clock.time_ms()))
             await self._writer.commit()
         await real(self)
 
