@@ -55,7 +55,9 @@ class Promoter:
         """One command; whether everything is promoted."""
         try:
             partitions = await promotion.partitions()
-            ready = [each for each in await promotion.prepare(partitions, self._context.random.choice(LIMITS_S)) if each.state is State.READY]
+            ready = [
+                each for each in await promotion.prepare(partitions, self._context.random.choice(LIMITS_S)) if each.state is State.READY
+            ]
             for each in ready:
                 self.cuts.setdefault(each.partition, []).append(each.offset)
             outcomes = await promotion.promote(ready) if ready else []
