@@ -241,6 +241,7 @@ class LeaderReader:
             self._halt(topic_partition, Halt.POISONED, "its leader cannot read it")
             return
         self._owner.warn(topic_partition, error.name.lower())
+        self._owner.brokers.forget_topic(topic_partition.topic)  # the next broker: this one may be cut off from the others
         self._owner.find_leader(topic_partition.topic)
 
     def _apply(self, topic_partition: TopicPartition, answer: PartitionData) -> None:

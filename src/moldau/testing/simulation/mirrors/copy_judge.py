@@ -3,7 +3,7 @@
 Before the cut, or everywhere if the partition was not promoted, the target has the batches of the source: same offsets, leader epochs,
 bytes, none left out. Where the source has removed records from its front the copy may have more, and where it has compacted its log the
 records that are left are compared. What a process has known to be stored is there. From the cut on there is what clients of the target
-have written, and nothing of the source.
+have written, and nothing of the source; no transaction is open.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from moldau.mirror.partitions import Halt
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import batches, iterate
 from moldau.protocol.records.header import BatchHeader
+from moldau.testing.simulation.clients.admin import LATEST, SimulatedAdmin
 from moldau.testing.simulation.clients.fetching import SimulatedMessage
 from moldau.testing.simulation.mirrors.judge import MirrorError
 from moldau.testing.simulation.mirrors.operator import VALUE, Promoter
@@ -48,10 +49,11 @@ class CopyJudge:
             if found is None:
                 raise MirrorError(f"{partition}: it is not in the target")
             in_tree, log = found
-            cut = self._cut(partition, in_tree)
             source = sources[partition][1]
+            cut = self._cut(partition, in_tree, source, log)
             if cut is not None:
                 self._check_written(partition, cut, log)
+                await self._check_settled(partition, _end(log))
             elif _end(log) < end:
                 raise MirrorError(f"{partition}: the target ends at {_end(log)}, and had acknowledged up to {end}")
             if self._may_lose and (halt is not None or cut is not None or _end(source) < _end(log)):
@@ -79,7 +81,7 @@ class CopyJudge:
         if not holds:
             raise MirrorError(f"{partition}: {'is not halted' if halt is None else f'is halted: {halt.value}'}")
 
-    def _cut(self, partition: TopicPartition, in_tree: PartitionInTree) -> int | None:
+    def _cut(self, partition: TopicPartition, in_tree: PartitionInTree, source: Log, log: Log) -> int | None:
         """Where clients write; None if the partition is a mirror's."""
         state = in_tree.state
         assert state is not None, "it has a leader"
@@ -89,11 +91,14 @@ class CopyJudge:
         if not asked:
             raise MirrorError(f"{partition}: it is no mirror's, and was never promoted")
         said = self._promoter.promoted.get(partition)
-        if said is None:
-            return asked[-1] if state.cut is None else state.cut.offset
-        if state.cut is not None and state.cut.offset != said:
-            raise MirrorError(f"{partition}: promoted at {said}, and cut at {state.cut.offset}")
-        return said
+        if state.cut is None:
+            return asked[-1] if said is None else said
+        if self._may_lose:
+            return state.cut.offset if said is None else said
+        cut = settled_end({**log, **source}, *state.cut)
+        if said is not None and said != cut:
+            raise MirrorError(f"{partition}: promoted at {said}, and cut at {cut}: {state.cut}")
+        return cut
 
     def _check_written(self, partition: TopicPartition, cut: int, log: Log) -> None:
         """What comes from the cut on."""
@@ -109,6 +114,14 @@ class CopyJudge:
         for offset, value in self._promoter.written.get(partition, {}).items():
             if found.get(offset) != value:
                 raise MirrorError(f"{partition}: {value!r} was acknowledged at {offset}, there is {found.get(offset)!r}")
+
+    async def _check_settled(self, partition: TopicPartition, end: int) -> None:
+        """No transaction of the source is open in the target for ever."""
+        admin = SimulatedAdmin(self._target.client("judge"))
+        stable = await admin.offset(partition, LATEST, committed=True)
+        admin.close()
+        if stable != end:
+            raise MirrorError(f"{partition}: it was promoted, and readers of committed records see up to {stable} of {end}")
 
     async def _check_newest(self, partition: TopicPartition, cut: int | None) -> None:
         """Of a log that the source has compacted: what it has left is in the target, as far as that goes."""
@@ -137,6 +150,23 @@ def _check_batches(partition: TopicPartition, source: Log, mirrored: Log, end: i
     missing = next((offset for offset in source if start <= offset < end and offset not in mirrored), None)
     if missing is not None:
         raise MirrorError(f"{partition}: the target does not have the batch at offset {missing}")
+
+
+def settled_end(log: Log, epoch: int, offset: int) -> int:
+    """Where a log ends that is cut: no transaction is open there."""
+    headers = [header for base, (header, _) in sorted(log.items()) if base < offset and header.partition_leader_epoch <= epoch]
+    while True:
+        begun: dict[int, int] = {}
+        for header in headers:
+            if header.base_offset >= offset:
+                break
+            if header.is_control:
+                begun.pop(header.producer_id, None)
+            elif header.is_transactional:
+                begun.setdefault(header.producer_id, header.base_offset)
+        if not begun:
+            return offset
+        offset = min(begun.values())
 
 
 def _end(log: Log) -> int:

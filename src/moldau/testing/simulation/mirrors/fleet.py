@@ -127,13 +127,12 @@ def _make_ring(options: MirrorOptions, random: Random) -> None:
 
 def _make_copy(options: MirrorOptions, random: Random) -> None:
     """Without what is not simulated: a topic that is made again; compaction, whose gaps the judge of one broker's crashes does not know in
-    other logs; transactions in a copy that is promoted, of which a cut may drop the marker and leave the records.
+    other logs.
     """
     source, target = options.source, options.target
     without = {"renew"}
     if random.random() < PROMOTED:
         options.promoted_at_s = random.uniform(0.2, 0.95) * source.faults_s
-        without |= {*TRANSACTIONAL}
     if target.brokers == 1:
         target.settings["log.flush.interval.messages"] = 1
         without.add("overwrite")

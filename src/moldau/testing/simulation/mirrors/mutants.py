@@ -130,6 +130,13 @@ def _no_cut(real: Function) -> Function:
     return alter
 
 
+def _leave_transactions_open(_real: Function) -> Function:
+    def cut_end(log: Any, cut: Any) -> int | None:
+        return cut.offset if log.end_up_to_epoch(cut.epoch) > cut.offset else None
+
+    return cut_end
+
+
 def _own_epoch(real: Function) -> Function:
     def become_leader(self: Any, event: Any) -> Any:
         return [LeadEpoch(event.epoch) if isinstance(effect, KeepEpochs) else effect for effect in real(self, event)]
@@ -169,6 +176,9 @@ MIRROR_MUTANTS = (
     Mutant("read only once where records come from", "moldau.mirror.merge.origins:Origins.is_settled", _read_origins_once),
     Mutant("announce a producer after its first records", "moldau.mirror.merge.announcements:Announcer.announce", _announce_late),
     Mutant("promote without the cut", "moldau.mirror.altering:alter", _no_cut),
+    Mutant(
+        "leave transactions open whose markers the cut has dropped", "moldau.broker.replicas.manager:_cut_end", _leave_transactions_open
+    ),
     Mutant("begin an epoch of its own in a mirrored log", "moldau.broker.replicas.partition:Partition._become_leader", _own_epoch),
     Mutant("skip batches that were not stored", "moldau.mirror.copy.copy:Copy._failed", _skip_what_failed),
     Mutant("send batches before those before them are stored", "moldau.mirror.copy.writer:CopyWriter._start", _send_before_the_answer),

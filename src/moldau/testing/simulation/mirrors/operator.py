@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 VALUE = b"client/"
 """What values of the target's clients begin with."""
-LIMIT_S = 10.0
+LIMITS_S = 0.1, 10.0
+"""How long a command waits for logs to stand still: also so short that the mirror brings more between the look and the cut."""
 WRITES = 5, 40
 
 
@@ -54,7 +55,9 @@ class Promoter:
         """One command; whether everything is promoted."""
         try:
             partitions = await promotion.partitions()
-            ready = [each for each in await promotion.prepare(partitions, LIMIT_S) if each.state is State.READY]
+            ready = [
+                each for each in await promotion.prepare(partitions, self._context.random.choice(LIMITS_S)) if each.state is State.READY
+            ]
             for each in ready:
                 self.cuts.setdefault(each.partition, []).append(each.offset)
             outcomes = await promotion.promote(ready) if ready else []
