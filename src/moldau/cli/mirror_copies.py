@@ -9,14 +9,17 @@ import click
 from moldau.cli.mirror_file import plan_of
 
 if TYPE_CHECKING:
+    from moldau.mirror.operator import Operator
+    from moldau.mirror.patterns import Pattern
     from moldau.mirror.plan.values import MirrorPlan
+    from moldau.mirror.topic_choice import TopicChoice
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def topic_option(function: F) -> F:
     """``--topic PATTERN``, several times, as the parameter `topics`."""
-    text = "Only topics of FILE whose whole name matches; may be repeated.  [default: all of FILE]"
+    text = "Only topics of the mirror whose whole name matches; may be repeated.  [default: all]"
     return click.option("--topic", "topics", metavar="PATTERN", multiple=True, help=text)(function)
 
 
@@ -30,16 +33,22 @@ def read_copy(file: Path) -> "MirrorPlan":
     return plan
 
 
-def selector(plan: "MirrorPlan", topics: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a topic is one of the file's, and of `--topic`. click.BadParameter."""
-    from moldau.mirror.patterns import is_matched, parse_pattern
+def patterns_of(topics: Sequence[str]) -> "tuple[Pattern, ...]":
+    """The patterns of `--topic`. click.BadParameter."""
+    from moldau.mirror.patterns import parse_pattern
 
     try:
-        patterns = tuple(map(parse_pattern, topics))
+        return tuple(map(parse_pattern, topics))
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--topic") from error
-    selection = plan.selection
-    return lambda name: selection.selects(name) and (not patterns or is_matched(name, patterns))
+
+
+async def choice(operator: "Operator", patterns: "tuple[Pattern, ...]", where: str) -> "TopicChoice":
+    """The mirror's topics that are meant, in `where`. PeerError, WorldError."""
+    from moldau.mirror.topic_choice import TopicChoice
+
+    selection = (await operator.board()).selection(operator.plan.selection)
+    return TopicChoice(operator.plan.name, selection, patterns, where)
 
 
 def offsets_text(start: int, end: int) -> str:

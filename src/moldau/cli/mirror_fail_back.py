@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.exit_codes import FAILED
-from moldau.cli.mirror_copies import offsets_text, read_copy, selector, topic_option
-from moldau.cli.mirror_file import file_argument
+from moldau.cli.mirror_copies import choice, offsets_text, patterns_of, read_copy, topic_option
+from moldau.cli.mirror_file import as_operator, file_argument
 from moldau.cli.options import json_option
 from moldau.cli.output import counted, print_json, print_table, say
 
 if TYPE_CHECKING:
     from moldau.mirror.fail_back import Outcome
-    from moldau.wire.brokers import Brokers
+    from moldau.mirror.operator import Operator
 
 
 @click.command("fail-back")
@@ -44,26 +44,29 @@ def fail_back(file: Path, topics: tuple[str, ...], discard: bool, save: Path | N
 
     Exit code 1: not all partitions follow.
     """
-    from moldau.mirror.clusters import with_clusters
     from moldau.mirror.fail_back import FailBack, State
     from moldau.mirror.keeping import RecordKeeper
+    from moldau.mirror.operator import CONTACT_S
 
     if sum((discard, save is not None, dry_run)) > 1:
         raise click.UsageError("give only one of --discard, --save and --dry-run")
     plan = read_copy(file)
-    selects = selector(plan, topics)
+    patterns = patterns_of(topics)
     discards = discard or save is not None
 
-    async def act(target: "Brokers", source: "Brokers") -> "list[Outcome]":
-        failing_back = FailBack(target, source, selects)
+    async def act(operator: "Operator") -> "list[Outcome]":
+        ((name, source),) = operator.sources.items()
+        chosen = await choice(operator, patterns, "source and target")
+        await operator.reach_source(name)
+        failing_back = FailBack(operator.target, source, chosen.of)
         partitions = await failing_back.partitions()
         outcomes = await failing_back.compare(partitions)
         may_begin = all(each.state is State.READY and (discards or not each.lost) for each in outcomes)
         if dry_run or not may_begin:
             return outcomes
-        return await failing_back.follow(partitions, None if save is None else RecordKeeper(target, save).keep, discards=discards)
+        return await failing_back.follow(partitions, None if save is None else RecordKeeper(operator.target, save).keep, discards=discards)
 
-    outcomes = with_clusters(plan, act)
+    outcomes = as_operator(plan, CONTACT_S, act)
     if as_json:
         print_json([_as_json(each) for each in outcomes])
     elif outcomes:

@@ -30,7 +30,7 @@ def offsets(file: Path, group: str, apply: bool, as_json: bool, timeout: float) 
     Where it has those of several, nothing is left out.
 
     Exit codes: 0 all offsets were translated; 8 some were not, or not yet, and the others are shown, and committed with --apply; 1 a
-    cluster does not answer, or the group has members in the target.
+    cluster does not answer, no source has the group, or it has members in the target.
     """
     plan = plan_of(file)
 

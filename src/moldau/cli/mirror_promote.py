@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.exit_codes import FAILED
-from moldau.cli.mirror_copies import offsets_text, read_copy, selector, topic_option
-from moldau.cli.mirror_file import file_argument
+from moldau.cli.mirror_copies import choice, offsets_text, patterns_of, read_copy, topic_option
+from moldau.cli.mirror_file import as_operator, file_argument
 from moldau.cli.options import SECONDS, json_option
 from moldau.cli.output import counted, print_json, print_table, say
 
 if TYPE_CHECKING:
+    from moldau.mirror.operator import Operator
     from moldau.mirror.promotion import Outcome
-    from moldau.wire.brokers import Brokers
 
 WAIT_S = 60.0
 
@@ -29,7 +29,8 @@ WAIT_S = 60.0
 @click.option("--dry-run", is_flag=True, help="Only show what would be promoted and dropped.")
 @json_option
 def promote(file: Path, topics: tuple[str, ...], wait: float | None, now: bool, dry_run: bool, as_json: bool) -> None:
-    """Promote the copy of FILE: its topics in the target take no more from the mirror, and clients write to them.
+    """Promote the copy of FILE: its topics in the target take no more from the mirror, and clients write to them. They
+    are those of FILE, with what moldau mirror topics has added and removed.
 
     \b
     A planned move: stop the producers of the source first.
@@ -43,17 +44,19 @@ def promote(file: Path, topics: tuple[str, ...], wait: float | None, now: bool, 
 
     Exit code 1: not all is promoted, or the source has records of a planned move that the copy does not have.
     """
-    from moldau.mirror.clusters import with_clusters
+    from moldau.mirror.operator import CONTACT_S
     from moldau.mirror.promotion import SETTLE_S, Promotion, SourceAwayError, State
 
     if now and wait is not None:
         raise click.UsageError("give only one of --wait and --now")
     plan = read_copy(file)
-    selects = selector(plan, topics)
+    patterns = patterns_of(topics)
     limit_s = 0.0 if dry_run else SETTLE_S if now else WAIT_S if wait is None else wait
 
-    async def act(target: "Brokers", source: "Brokers") -> "list[Outcome]":
-        promotion = Promotion(target, None if now else source, selects)
+    async def act(operator: "Operator") -> "list[Outcome]":
+        (source,) = operator.sources.values()
+        chosen = await choice(operator, patterns, "the target")
+        promotion = Promotion(operator.target, None if now else source, chosen.of)
         outcomes = await promotion.prepare(await promotion.partitions(), limit_s)
         ready = [each for each in outcomes if each.state is State.READY]
         if dry_run or not (now or len(ready) == len(outcomes)):
@@ -62,7 +65,7 @@ def promote(file: Path, topics: tuple[str, ...], wait: float | None, now: bool, 
         return [promoted.get(each.partition, each) for each in outcomes]
 
     try:
-        outcomes = with_clusters(plan, act)
+        outcomes = as_operator(plan, CONTACT_S, act)
     except SourceAwayError as error:
         raise click.ClickException(f"{error}; nothing was changed. --now promotes what the target has") from error
     if as_json:

@@ -52,8 +52,8 @@ def _change(file: Path, action: "Action", texts: tuple[str, ...], timeout_s: flo
         from moldau.mirror.state.orders import change_record
 
         changes = [Change(action, pattern) for pattern in patterns]
-        catalogs = await operator.source_catalogs()
         before = after = (await operator.board()).selection(plan.selection)
+        catalogs = await operator.source_catalogs()
         for change in changes:
             after = after.with_change(change)
         await operator.order([change_record(plan.name, change, operator.by, operator.now_ms) for change in changes])

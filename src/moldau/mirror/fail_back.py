@@ -17,6 +17,7 @@ from moldau.mirror.altering import Alteration
 from moldau.mirror.divergence import Divergence, UnrelatedLogsError, divergence
 from moldau.mirror.inventory import MIRROR_SOURCE, source_text
 from moldau.mirror.log_ends import epoch_runs
+from moldau.mirror.promotion import Choose
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 
@@ -60,17 +61,17 @@ class Outcome:
 class FailBack:
     """See the module. `source` is the cluster that was promoted, `target` the former source."""
 
-    def __init__(self, target: "Brokers", source: "Brokers", selects: Callable[[str], bool]) -> None:
+    def __init__(self, target: "Brokers", source: "Brokers", choose: Choose) -> None:
         self._target = target
         self._source = source
-        self._selects = selects
+        self._choose = choose
         self._sources: dict[str, str] = {}
         """What `mirror.source` has to be, by topic."""
 
     async def partitions(self) -> list[TopicPartition]:
         """The partitions that both clusters have, and that do not follow yet. PeerError for a topic that cannot; WorldError."""
         ours, theirs = await catalog.look(self._target), await catalog.look(self._source)
-        names = sorted(name for name in theirs.topics if name in ours.topics and self._selects(name))
+        names = self._choose(theirs.topics.keys() & ours.topics.keys())
         for name in names:
             _check_counts(name, ours.topics[name].partitions, theirs.topics[name].partitions)
             promoted = await target_topics.configs_of(self._source, name, frozenset())

@@ -10,9 +10,12 @@ from moldau.mirror import catalog
 from moldau.mirror.catalog import Catalog
 from moldau.mirror.clients import brokers_of
 from moldau.mirror.clusters import on_network
+from moldau.mirror.plan.values import COPY_SOURCE
 from moldau.mirror.state.board import Board
 from moldau.mirror.state.topic import STATE, KeyValue, Tail, append, create
 from moldau.model.errors import PeerError, WorldError
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from moldau.mirror.plan.values import MirrorPlan
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from moldau.ports.transport import Network
     from moldau.wire.brokers import Brokers
 
+CONTACT_S = 10.0
+"""A cluster that has answered nothing for so long is down; what it is asked for then may take longer."""
 T = TypeVar("T")
 
 
@@ -49,11 +54,13 @@ class Operator:
 
     async def target_catalog(self) -> Catalog:
         """The topics of the target. PeerError, WorldError."""
+        await self._reach("target", self.target)
         return await self.of_target(catalog.look(self.target))
 
     async def source_catalogs(self) -> dict[str, Catalog | str]:
         """The topics of the sources, or why they cannot be had, by source."""
-        return {name: await self._source_catalog(name) for name in self.sources}
+        found = await asyncio.gather(*map(self._source_catalog, self.sources))
+        return dict(zip(self.sources, found, strict=True))
 
     async def board(self) -> Board:
         """What `_mirror_state` has of the mirror. PeerError, WorldError."""
@@ -62,6 +69,10 @@ class Operator:
             for record in await self.of_target(Tail(self.target).read_to_end()):
                 board.take(record)
         return board
+
+    async def reach_source(self, name: str) -> None:
+        """Make sure that a source answers. WorldError."""
+        await self._reach(self.title(name), self.sources[name])
 
     async def order(self, records: Iterable[KeyValue]) -> None:
         """Write orders. PeerError, WorldError."""
@@ -79,15 +90,28 @@ class Operator:
 
     async def of_source(self, name: str, work: Awaitable[T]) -> T:
         """The same of a source."""
-        return await self.within(work, f"source {name}", self.sources[name])
+        return await self.within(work, self.title(name), self.sources[name])
 
-    async def within(self, work: Awaitable[T], name: str, brokers: "Brokers") -> T:
-        """Wait for an answer of a cluster. WorldError if there is none in time."""
+    async def within(self, work: Awaitable[T], name: str, brokers: "Brokers", limit_s: float | None = None) -> T:
+        """Wait for an answer of a cluster. WorldError if there is none in time: it has the cluster's addresses and the last failure."""
+        limit_s = self._timeout_s if limit_s is None else limit_s
+        brokers.last_failure = None
         try:
-            return await asyncio.wait_for(work, self._timeout_s)
+            return await asyncio.wait_for(work, limit_s)
         except TimeoutError as error:
             servers = ",".join(f"{host}:{port}" for host, port in brokers.context.servers)
-            raise WorldError(f"{name} {servers} does not answer within {self._timeout_s:g} s", retriable=True) from error
+            cause = "" if brokers.last_failure is None else f": {brokers.last_failure}"
+            raise WorldError(f"{name} {servers} does not answer within {limit_s:g} s{cause}", retriable=True) from error
+
+    async def _reach(self, name: str, brokers: "Brokers") -> None:
+        limit_s = min(self._timeout_s, CONTACT_S)
+        asking = brokers.insist(lambda: brokers.ask(ApiKey.METADATA, MetadataRequest(topics=[])), 2 * limit_s)
+        await self.within(asking, name, brokers, limit_s)
+
+    @staticmethod
+    def title(name: str) -> str:
+        """Of a source; that of a copy has the name `source`."""
+        return name if name == COPY_SOURCE else f"source {name}"
 
     async def _source_catalog(self, name: str) -> Catalog | str:
         try:

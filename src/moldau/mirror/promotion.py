@@ -15,7 +15,7 @@ dropped too. All of it was acknowledged by the source alone, which has it still:
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -38,6 +38,10 @@ SETTLE_S = 10.0
 """A failover waits so long at most for logs to stand still."""
 SOURCE_S = 10.0
 """A source that does not answer for so long is lost."""
+
+
+Choose = Callable[[Iterable[str]], Sequence[str]]
+"""Those of a cluster's topics that are meant."""
 
 
 class SourceAwayError(WorldError):
@@ -79,17 +83,17 @@ class Outcome:
 class Promotion:
     """See the module. `source` is None for a failover."""
 
-    def __init__(self, target: "Brokers", source: "Brokers | None", selects: Callable[[str], bool]) -> None:
+    def __init__(self, target: "Brokers", source: "Brokers | None", choose: Choose) -> None:
         self._target = target
         self._source = source
-        self._selects = selects
+        self._choose = choose
 
     async def partitions(self) -> list[TopicPartition]:
-        """The partitions that are a mirror's still. SourceAwayError; PeerError, WorldError of the target."""
+        """The partitions that are a mirror's still. SourceAwayError; PeerError, WorldError of the target, PeerError of `choose`."""
         if self._source is not None:
             await self._reach(self._source)
         there = await catalog.look(self._target)
-        names = [name for name in there.topics if self._selects(name)]
+        names = self._choose(there.topics)
         configs, failed = await altering.each_of(names, lambda name: target_topics.configs_of(self._target, name, frozenset()))
         known = [TopicPartition(name, number) for name in names for number in range(there.topics[name].partitions)]
         mirrored = [each for each in known if each.topic in failed or configs[each.topic].get(MIRROR_SOURCE)]

@@ -77,6 +77,15 @@ class TopicSelection:
                 return change.action is Action.ADD
         return any(_brings(pattern, topic) for pattern in self.patterns.include)
 
+    def reason(self, topic: str) -> str:
+        """Why a topic is not mirrored."""
+        if topic in NEVER:
+            return "its records are the state of one cluster"
+        if is_matched(topic, self.patterns.exclude):
+            return "the file excludes it"
+        removed = any(change.matches(topic) for change in self.changes)
+        return "it was removed by moldau mirror topics remove" if removed else "no pattern of the file includes it, and none was added"
+
     def of(self, topics: Iterable[str]) -> tuple[str, ...]:
         """Those of the topics that are mirrored, in the order of their names."""
         return tuple(sorted(topic for topic in {*topics} if self.selects(topic)))

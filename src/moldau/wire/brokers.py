@@ -94,6 +94,8 @@ class Brokers:
         """The bootstrap address that is asked, drawn again after each error."""
         self._controller: Address | None = None
         self._is_closed = False
+        self.last_failure: PeerError | WorldError | None = None
+        """Of what was tried again."""
 
     # Connections
 
@@ -206,6 +208,7 @@ class Brokers:
             except (PeerError, WorldError) as error:
                 if not may_pass(error) or loop.time() >= deadline or self._is_closed:
                     raise
+                self.last_failure = error
             await self.back_off()
 
     async def back_off(self, failures: int = 1) -> None:

@@ -171,12 +171,13 @@ def test_clusters_that_do_not_answer_are_errors() -> None:
 
     async def tell(clusters: MirrorClusters, operator: Operator) -> None:
         clusters.target.kill()
-        away = "does not answer within 10 s"
-        assert await found(operator) == {(ERROR, f"the target cannot be read: target target-broker:9092 {away}")}
+        away = "does not answer within 10 s: cannot connect to"
+        target = f"the target cannot be read: target target-broker:9092 {away} target-broker:9092: connection refused"
+        assert await found(operator) == {(ERROR, target)}
         clusters.source.kill()
         assert await found(operator) == {
-            (ERROR, f"the target cannot be read: target target-broker:9092 {away}"),
-            (ERROR, f"source east cannot be read: source east broker:9092 {away}"),
+            (ERROR, target),
+            (ERROR, f"source east cannot be read: source east broker:9092 {away} broker:9092: connection refused"),
         }
 
     story(MirrorClusters.merge, tell)

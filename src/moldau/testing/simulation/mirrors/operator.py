@@ -45,7 +45,7 @@ class Promoter:
         """Wait for so long, promote all partitions, and write to them."""
         await self._target.sleep(delay_s)
         brokers = Brokers(self._context)
-        promotion = Promotion(brokers, None, lambda name: name in self._topics)
+        promotion = Promotion(brokers, None, lambda names: [name for name in names if name in self._topics])
         while not await self._one(promotion):
             await pause(self._context)
         brokers.close()
