@@ -1,12 +1,11 @@
 """The clusters of a mirror's file, for the time of one command on the real network."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from moldau.adapters.asyncio_network import AsyncioNetwork
-from moldau.adapters.event_loop import LoopClock, new_event_loop
+from moldau.adapters.event_loop import LoopClock, new_event_loop, run_to_end
 from moldau.mirror.clients import brokers_of
 
 if TYPE_CHECKING:
@@ -18,20 +17,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-def on_network(act: "Callable[[Network, Clock], Awaitable[R]]") -> R:
+def on_network(act: "Callable[[Network, Clock], Coroutine[Any, Any, R]]") -> R:
     """What a coroutine returns that gets the network and the clock, on a loop of its own."""
     loop = new_event_loop()
-
-    async def run() -> R:
-        try:
-            return await act(AsyncioNetwork(loop), LoopClock(loop))
-        finally:
-            await asyncio.sleep(0)  # connections end with the loop's next turn
-
-    try:
-        return loop.run_until_complete(run())
-    finally:
-        loop.close()
+    return run_to_end(loop, act(AsyncioNetwork(loop), LoopClock(loop)))
 
 
 def with_clusters(plan: "MirrorPlan", act: "Callable[[Brokers, Brokers], Awaitable[R]]") -> R:
