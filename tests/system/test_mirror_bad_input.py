@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moldau.cli.exit_codes import DONE, FAILED, PARTITION_HALTED
+from moldau.cli.exit_codes import DONE, FAILED, PARTITION_HALTED, WRONG_USE
 from moldau.client.cluster import Cluster as ClusterClient
 from moldau.mirror.plan.file import parse_plan
 from moldau.model.errors import ErrorCode
@@ -167,12 +167,12 @@ def test_a_batch_that_cannot_be_decompressed_halts_its_partition(tmp_path: Path)
 def test_a_bad_pattern_changes_nothing(tmp_path: Path) -> None:
     with OperatedMirror(tmp_path, "merge") as world:
         refused = world.run("topics add", "we[b")
-        assert refused.code == 2
+        assert refused.code == WRONG_USE
         assert "'we[b' is not a regular expression" in refused.err
         world.file.write_text(world.file.read_text().replace('"orders"', '"orders["'))
-        for command in ("check", "run", "status"):
+        for command, code in (("check", FAILED), ("run", WRONG_USE), ("status", WRONG_USE)):
             refused = world.run(command)
-            assert refused.code == FAILED, command
+            assert refused.code == code, command
             assert "mirror.toml:6: [topics] include: 'orders[' is not a regular expression" in refused.out + refused.err, refused
 
 

@@ -6,7 +6,10 @@ import asyncio
 import importlib.util
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+R = TypeVar("R")
 
 
 class LoopClock:
@@ -45,3 +48,22 @@ def new_event_loop(name: str = "") -> asyncio.AbstractEventLoop:
         loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         return loop
     return asyncio.SelectorEventLoop()
+
+
+def run_to_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, R]) -> R:
+    """What `main` returns; then end the tasks that it has left, and close the loop. A task that outlives its loop ends with a traceback."""
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        try:
+            loop.run_until_complete(_end_tasks())
+        finally:
+            loop.close()
+
+
+async def _end_tasks() -> None:
+    await asyncio.sleep(0)  # connections that were closed end with the loop's next turn
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from moldau.cli.options import ExistingPath
+from moldau.cli.output import visible
 
 if TYPE_CHECKING:
     from moldau.mirror.operator import Operator
@@ -25,14 +26,14 @@ def file_argument(function: F) -> F:
 
 
 def plan_of(file: Path) -> "MirrorPlan":
-    """What the file says. click.ClickException names file and line of an error."""
+    """What the file says. click.BadParameter names file and line of an error."""
     from moldau.mirror.plan.file import read_plan
     from moldau.model.toml_table import PlanFileError
 
     try:
         return read_plan(file)
     except PlanFileError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.BadParameter(visible(str(error)), param_hint="FILE") from error
 
 
 def as_operator(plan: "MirrorPlan", timeout_s: float, work: "Callable[[Operator], Awaitable[T]]") -> T:

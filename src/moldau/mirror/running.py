@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from moldau.adapters.asyncio_network import AsyncioNetwork
-from moldau.adapters.event_loop import LoopClock, new_event_loop
+from moldau.adapters.event_loop import LoopClock, new_event_loop, run_to_end
 from moldau.mirror.following.tier import TierAuditor, keep_tier
 from moldau.mirror.process import MirrorProcess
 from moldau.mirror.state.reports import OsProcess
@@ -33,12 +33,7 @@ def run_mirror(
     `auditor`: counts the target while this process is the first of its mirror.
     """
     loop = new_event_loop()
-    try:
-        loop.run_until_complete(_run(loop, plan, instance, on_begin, metrics, auditor))
-    finally:
-        if metrics is not None:
-            metrics.stop()
-        loop.close()
+    run_to_end(loop, _run(loop, plan, instance, on_begin, metrics, auditor))
 
 
 async def _run(
@@ -57,8 +52,14 @@ async def _run(
         of_auditor: Callable[[], list[Family]] = list if auditor is None else auditor.families
         metrics.serve(loop, lambda: [*families(process, clock.time_ms()), *of_auditor()])
     running = asyncio.ensure_future(process.run())
+
+    def end() -> None:
+        """Once: a second signal, as supervisors and `timeout` send it, would cut off the end that the first one began."""
+        if not running.cancelling():
+            running.cancel()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, running.cancel)
+        loop.add_signal_handler(number, end)
     on_begin()
     counting = None
     if auditor is not None:
@@ -71,3 +72,5 @@ async def _run(
         if counting is not None:
             counting.cancel()
             await asyncio.gather(counting, return_exceptions=True)
+        if metrics is not None:
+            metrics.stop()

@@ -114,7 +114,13 @@ class Brokers:
             opening = asyncio.ensure_future(connecting)
             self._opening[key] = opening
             opening.add_done_callback(lambda task: self._opened(key, task))
-        return await asyncio.shield(opening)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if not opening.cancelled() or (task is not None and task.cancelling()):
+                raise
+            raise RequestLostError(address, "the client was closed", was_sent=False) from error
 
     def _opened(self, key: tuple[Address, str], task: "asyncio.Task[ClientConnection]") -> None:
         del self._opening[key]
@@ -143,15 +149,21 @@ class Brokers:
 
     def close(self) -> None:
         """Disconnect, in order."""
-        self._is_closed = True
+        self._stop_opening()
         for connection in self._connections.values():
             connection.close()
 
     def abort(self) -> None:
         """Disconnect as a crash does."""
-        self._is_closed = True
+        self._stop_opening()
         for connection in self._connections.values():
             connection.abort()
+
+    def _stop_opening(self) -> None:
+        """What is still being opened would outlive its client, and perhaps its event loop."""
+        self._is_closed = True
+        for opening in self._opening.values():
+            opening.cancel()
 
     # Asking
 
