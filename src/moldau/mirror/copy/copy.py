@@ -55,7 +55,7 @@ class Given(NamedTuple):
 class _Part:
     """A partition that this process has."""
 
-    __slots__ = ("corrupt", "failures", "given", "is_idle", "outlet", "partition", "stored")
+    __slots__ = ("begins", "corrupt", "failures", "given", "is_idle", "outlet", "partition", "stored")
 
     def __init__(self, partition: SourcePartition, given: Given) -> None:
         self.partition = partition
@@ -63,6 +63,8 @@ class _Part:
         self.outlet: Outlet | None = None
         """None until the target has said where it ends."""
         self.stored = Position(0)
+        self.begins: Position | None = None
+        """Its start, from when it was asked for until something is stored: the end of a log, for one, is another one later."""
         self.failures = 0
         """Since something was stored."""
         self.corrupt = 0
@@ -175,8 +177,10 @@ class Copy:
             end = await list_offset(self._target, target, LATEST)
             if end > await list_offset(self._target, target, EARLIEST):
                 position = Position(end, await last_epoch(self._target, target, end))
+            elif end:
+                position = Position(end)
             else:
-                position = await part.given.start() if end == 0 else Position(end)
+                position = part.begins = part.begins or await part.given.start()
             if position.offset < part.given.accepted:
                 position = Position(part.given.accepted)
             if not await is_mirrors(self._target, target):  # after the end was read: it is the mirror's own
@@ -195,7 +199,7 @@ class Copy:
 
     def _stored(self, part: _Part, end: int, size: int) -> None:
         self._size -= size
-        part.stored = Position(end)
+        part.stored, part.begins = Position(end), None
         part.is_idle = False
         part.failures = part.corrupt = 0
         self.retries.over(part.partition)
