@@ -7,7 +7,8 @@ import pytest
 from moldau.mirror.plan.values import MirrorPlan
 from moldau.mirror.state.reports import State
 from moldau.model.identity import TopicPartition
-from support.mirror_clusters import MirrorClusters, run
+from moldau.testing.simulation.clients.admin import list_offset
+from support.mirror_clusters import EARLIEST, MirrorClusters, run
 from support.mirror_running import Running, arrives
 
 O0 = TopicPartition("orders", 0)
@@ -55,5 +56,29 @@ def test_what_comes_while_the_target_is_away_is_mirrored(plan: object) -> None:
         await clusters.source.write(O0, "d")
         await clusters.target.begin()
         await arrives(clusters, "east.orders" if plan is MirrorClusters.merge else "orders", "c", "d")
+
+    run(story)
+
+
+def test_a_copy_whose_log_is_empty_again_still_knows_the_epoch_of_its_last_record() -> None:
+    """Claim: without it a source that lost records, and wrote others at their offsets, would look as one that goes on."""
+
+    async def story(clusters: MirrorClusters) -> None:
+        await clusters.source.create("orders", retention_ms=60_000, segment_ms=10_000, file_delete_delay_ms=0)
+        await clusters.source.write(O0, "a", "b")
+        first = await running_at(clusters, clusters.copy(), 2)
+
+        async def is_empty() -> bool:
+            return await list_offset(clusters.target.brokers, O0, EARLIEST, committed=False) == 2
+
+        async with asyncio.timeout(3600.0):
+            while not await is_empty():
+                await asyncio.sleep(10.0)
+        await first.stop()
+        second = await running_at(clusters, clusters.copy(), 2)
+        (partition,) = second.process.control.partitions.values()
+        position = second.process._readers["source"].position(partition)
+        assert position is not None
+        assert (position.offset, position.epoch >= 0) == (2, True)
 
     run(story)

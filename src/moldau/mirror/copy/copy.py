@@ -14,12 +14,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.client.partition_requests import EARLIEST, LATEST
+from moldau.client.partition_requests import EARLIEST
 from moldau.mirror.altering import is_mirrors
 from moldau.mirror.copy.writer import REFUSALS, CopyWriter, Outlet
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import LIMITS, Limits
-from moldau.mirror.reading import last_epoch, list_offset
+from moldau.mirror.reading import last_epoch, list_end, list_offset
 from moldau.mirror.retries import Retries, Retry
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
@@ -174,11 +174,9 @@ class Copy:
         if delay_s:
             await asyncio.sleep(delay_s)
         try:
-            end = await list_offset(self._target, target, LATEST)
-            if end > await list_offset(self._target, target, EARLIEST):
-                position = Position(end, await last_epoch(self._target, target, end))
-            elif end:
-                position = Position(end)
+            end, newest = await list_end(self._target, target)
+            if end:
+                position = Position(end, await self._epoch_before(target, end, newest))
             else:
                 position = part.begins = part.begins or await part.given.start()
             if position.offset < part.given.accepted:
@@ -196,6 +194,16 @@ class Copy:
         outlet = Outlet(target, end, lambda end, size: self._stored(part, end, size), lambda error, size: self._refused(part, error, size))
         part.outlet = outlet
         self._readers[partition.source].follow(partition, position)
+
+    async def _epoch_before(self, target: "TopicPartition", end: int, newest: int) -> int:
+        """The epoch by which the source shows that it has lost nothing before: of the last batch, or of the whole log where retention or
+        compaction have removed that batch.
+        """
+        if end > await list_offset(self._target, target, EARLIEST):
+            epoch = await last_epoch(self._target, target, end)
+            if epoch >= 0:
+                return epoch
+        return newest
 
     def _stored(self, part: _Part, end: int, size: int) -> None:
         self._size -= size
