@@ -336,7 +336,10 @@ class Control:
         retry = self._engine.retry(partition) or reader.retry(partition)
         if retry is not None:
             return State.RETRYING, retry.reason, retry.since_ms
-        return State.STARTING if reader.position(partition) is None else State.MIRRORING, "", 0
+        if reader.position(partition) is None:
+            return State.STARTING, "", 0
+        meter = self._measures.of(partition)
+        return State.MIRRORING, "" if meter is None else meter.held_back(self._clock.monotonic()), 0
 
     async def _report(self) -> None:
         due_s = 0.0

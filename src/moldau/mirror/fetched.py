@@ -26,6 +26,11 @@ class Fetched(NamedTuple):
     log_start_offset: int
 
 
+def nothing_from(position: Position) -> Fetched:
+    """Of a partition of which nothing was fetched yet."""
+    return Fetched([], memoryview(b""), (), position, -1, -1, -1)
+
+
 class Limits(NamedTuple):
     """How much is fetched at once, and how long a reader waits after a failure."""
 

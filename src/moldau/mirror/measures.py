@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 WINDOW_S = 15.0
 """Rates are those of the last one to two of these."""
+HELD_S = 10.0
+"""After so long a last stable offset that does not move is shown: until then a transaction may be one as any other."""
 _NEWEST_WEIGHT = 0.25
 """Of the last response in the mean of bytes per offset."""
 
@@ -35,6 +37,15 @@ class _Pending(NamedTuple):
     records: int
 
 
+class _Held(NamedTuple):
+    """A last stable offset that is before the high watermark."""
+
+    offset: int
+    offsets: int
+    """How many are not stable."""
+    since_s: float
+
+
 class _Count(NamedTuple):
     """Totals at one time."""
 
@@ -46,7 +57,7 @@ class _Count(NamedTuple):
 class Meter:
     """The numbers of one partition. `position`, `end` and `newest_ms` are None as long as they are not known."""
 
-    __slots__ = ("_bytes_per_offset", "_newer", "_older", "_pending", "end", "newest_ms", "position", "records", "size")
+    __slots__ = ("_bytes_per_offset", "_held", "_newer", "_older", "_pending", "end", "newest_ms", "position", "records", "size")
 
     def __init__(self, now_s: float, position: int | None = None, end: int | None = None, newest_ms: int | None = None) -> None:
         self.position = position
@@ -60,7 +71,24 @@ class Meter:
         self.records = 0
         self._pending: deque[_Pending] = deque()
         self._bytes_per_offset = 0.0
+        self._held: _Held | None = None
         self._older = self._newer = _Count(now_s, 0, 0)
+
+    def stable(self, last_stable_offset: int, high_watermark: int, now_s: float) -> None:
+        """The source's readers of committed records may read up to here, of what is in all of its in-sync replicas."""
+        if last_stable_offset >= high_watermark:
+            self._held = None
+        else:
+            is_still = self._held is not None and self._held.offset == last_stable_offset
+            since_s = self._held.since_s if self._held is not None and is_still else now_s
+            self._held = _Held(last_stable_offset, high_watermark - last_stable_offset, since_s)
+
+    def held_back(self, now_s: float) -> str:
+        """Why nothing of the source can be read that is there, where it is so for longer than most transactions take; else empty."""
+        held = self._held
+        if held is None or now_s - held.since_s < HELD_S:
+            return ""
+        return f"a transaction is open in the source from offset {held.offset} on; {held.offsets} offsets wait for it"
 
     def fetched(self, fetched: "Fetched", end: int) -> None:
         """A response has this of the partition."""
@@ -128,6 +156,8 @@ class Measures:
         meter = self._meters.get(partition)
         if meter is not None:
             meter.fetched(fetched, fetched.last_stable_offset if self._committed else fetched.high_watermark)
+            if self._committed:
+                meter.stable(fetched.last_stable_offset, fetched.high_watermark, self._clock.monotonic())
         return self._taker.take(partition, fetched)
 
     def halt(self, partition: SourcePartition, why: Halt, reason: str) -> None:

@@ -39,6 +39,14 @@ async def list_offset(brokers: "Brokers", partition: "TopicPartition", time: int
     return await brokers.insist(ask, INSIST_S)
 
 
+async def list_end(brokers: "Brokers", partition: "TopicPartition") -> tuple[int, int]:
+    """The high watermark of a partition, and its leader epoch: of a mirror's partition that of its log, -1 if it never had a record.
+
+    PeerError, WorldError.
+    """
+    return await brokers.insist(lambda: ask_offset(brokers, partition, LATEST, committed=False), INSIST_S)
+
+
 async def ask_offset(brokers: "Brokers", partition: "TopicPartition", time: int, *, committed: bool) -> tuple[int, int]:
     """The same, and its leader epoch, asked for once."""
     wanted = ListOffsetsTopic(partition.topic, [ListOffsetsPartition(partition.partition, -1, time)])

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import pytest
@@ -13,53 +12,20 @@ from moldau.mirror.merge.merge import TRANSACTION_TIMEOUT_S
 from moldau.mirror.merge.writer import Writer
 from moldau.mirror.patterns import parse_pattern
 from moldau.mirror.plan.values import MirrorPlan
-from moldau.mirror.process import LOOK_S, MirrorProcess, transactional_id
+from moldau.mirror.process import LOOK_S, transactional_id
 from moldau.mirror.selection import Action, Change
 from moldau.mirror.sharing.shares import Share
 from moldau.mirror.sharing.work import FencedInstanceError
-from moldau.mirror.state.board import Board
 from moldau.mirror.state.orders import Accepted, Pause, Scope, accepted_record, change_record, pause_record
-from moldau.mirror.state.reports import OsProcess, Row, State
+from moldau.mirror.state.reports import State
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from support.mirror_clusters import MirrorClusters, run
+from support.mirror_running import Running, arrives
 
 O0, C0 = TopicPartition("orders", 0), TopicPartition("clicks", 0)
 PLANS = [pytest.param(MirrorClusters.merge, "east", "east.", id="merge"), pytest.param(MirrorClusters.copy, "source", "", id="copy")]
 Plan = Callable[[MirrorClusters], MirrorPlan]
-
-
-class Running:
-    """A process, and the task that it runs in."""
-
-    def __init__(self, clusters: MirrorClusters, plan: MirrorPlan, instance: str = "1") -> None:
-        self.clusters = clusters
-        network = clusters.source.simulation.client(f"mirror-{instance}").network
-        self.process = MirrorProcess(plan, instance, network, clusters.clock, Random(instance), OsProcess("here", 4711))
-        self.task = asyncio.ensure_future(self.process.run())
-
-    async def stop(self) -> None:
-        """As a signal does it."""
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-        assert self.task.cancelled(), self.task.exception()
-
-    async def board(self) -> Board:
-        async with self.clusters.operator(self.process.plan) as operator:
-            return await operator.board()
-
-    def row(self, name: str) -> Row:
-        (found,) = [row for row in self.process.control.rows() if row.name == name]
-        return found
-
-
-async def arrives(clusters: MirrorClusters, topic: str, *values: str) -> None:
-    """Wait until the target has these."""
-
-    async def is_there() -> bool:
-        return await clusters.target.values(TopicPartition(topic, 0)) == list(values)
-
-    await clusters.eventually(is_there)
 
 
 @pytest.mark.parametrize(("plan", "source", "prefix"), PLANS)

@@ -14,12 +14,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.client.partition_requests import EARLIEST, LATEST
+from moldau.client.partition_requests import EARLIEST
 from moldau.mirror.altering import is_mirrors
 from moldau.mirror.copy.writer import REFUSALS, CopyWriter, Outlet
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import LIMITS, Limits
-from moldau.mirror.reading import last_epoch, list_offset
+from moldau.mirror.reading import last_epoch, list_end, list_offset
 from moldau.mirror.retries import Retries, Retry
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
@@ -55,7 +55,7 @@ class Given(NamedTuple):
 class _Part:
     """A partition that this process has."""
 
-    __slots__ = ("corrupt", "failures", "given", "is_idle", "outlet", "partition", "stored")
+    __slots__ = ("begins", "corrupt", "failures", "given", "is_idle", "outlet", "partition", "stored")
 
     def __init__(self, partition: SourcePartition, given: Given) -> None:
         self.partition = partition
@@ -63,6 +63,8 @@ class _Part:
         self.outlet: Outlet | None = None
         """None until the target has said where it ends."""
         self.stored = Position(0)
+        self.begins: Position | None = None
+        """Its start, from when it was asked for until something is stored: the end of a log, for one, is another one later."""
         self.failures = 0
         """Since something was stored."""
         self.corrupt = 0
@@ -172,11 +174,11 @@ class Copy:
         if delay_s:
             await asyncio.sleep(delay_s)
         try:
-            end = await list_offset(self._target, target, LATEST)
-            if end > await list_offset(self._target, target, EARLIEST):
-                position = Position(end, await last_epoch(self._target, target, end))
+            end, newest = await list_end(self._target, target)
+            if end:
+                position = Position(end, await self._epoch_before(target, end, newest))
             else:
-                position = await part.given.start() if end == 0 else Position(end)
+                position = part.begins = part.begins or await part.given.start()
             if position.offset < part.given.accepted:
                 position = Position(part.given.accepted)
             if not await is_mirrors(self._target, target):  # after the end was read: it is the mirror's own
@@ -193,9 +195,19 @@ class Copy:
         part.outlet = outlet
         self._readers[partition.source].follow(partition, position)
 
+    async def _epoch_before(self, target: "TopicPartition", end: int, newest: int) -> int:
+        """The epoch by which the source shows that it has lost nothing before: of the last batch, or of the whole log where retention or
+        compaction have removed that batch.
+        """
+        if end > await list_offset(self._target, target, EARLIEST):
+            epoch = await last_epoch(self._target, target, end)
+            if epoch >= 0:
+                return epoch
+        return newest
+
     def _stored(self, part: _Part, end: int, size: int) -> None:
         self._size -= size
-        part.stored = Position(end)
+        part.stored, part.begins = Position(end), None
         part.is_idle = False
         part.failures = part.corrupt = 0
         self.retries.over(part.partition)

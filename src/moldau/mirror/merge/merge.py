@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from moldau.mirror.fetched import Fetched
+from moldau.mirror.fetched import Fetched, nothing_from
 from moldau.mirror.merge.announcements import Announcer
 from moldau.mirror.merge.origins import Origins
 from moldau.mirror.merge.outgoing import joined
@@ -401,7 +401,10 @@ class Merge:
                 self._stop(partition, Halt.RECREATED, reason)
                 continue
             part.read = part.written = found.position if found is not None else await part.given.start()
+            if found is None:  # its start is stored before anything of it: the end of a log, for one, is another one later
+                part.fetched.append(_Waiting(part.read, nothing_from(part.read), 0))
             self._origins_of(partition.source).follow(partition.topic_partition, found.runs_from if found is not None else -1)
+            self._let_go(part)
             self._readers[partition.source].follow(partition, part.read)
 
     def _origins_of(self, source: str) -> Origins:
