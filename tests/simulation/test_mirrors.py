@@ -23,13 +23,6 @@ def test_a_seed_is_clean(seed: int) -> None:
     assert not verdict.failures, str(verdict)
 
 
-@pytest.mark.parametrize("seed", [75])
-def test_a_seed_that_has_found_a_bug_is_clean(seed: int) -> None:
-    """75: after FENCED_LEADER_EPOCH the metadata were asked of the same broker again and again, which was cut off from the tree."""
-    verdict = run_mirror_trial(mirror_options_of(seed))
-    assert not verdict.failures, str(verdict)
-
-
 def test_a_run_is_repeated() -> None:
     assert len({run_mirror_trial(mirror_options_of(1)).crc for _ in range(2)}) == 1
 

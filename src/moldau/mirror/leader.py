@@ -88,7 +88,7 @@ class Owner(Protocol):
     def followed(self, topic_partition: TopicPartition) -> Followed | None:
         """A partition that is followed."""
 
-    def find_leader(self, topic: str) -> None:
+    def doubt_leader(self, topic: str) -> None:
         """Who leads the partitions of a topic may have changed."""
 
     def halt(self, followed: Followed, why: Halt, reason: str) -> None:
@@ -213,7 +213,7 @@ class LeaderReader:
 
     def _look_elsewhere(self, partitions: Iterable[TopicPartition]) -> None:
         for topic in {each.topic for each in partitions}:
-            self._owner.find_leader(topic)
+            self._owner.doubt_leader(topic)
 
     def _answered(self, number: int, topic_id: bytes, answer: PartitionData) -> None:
         error = known_error(answer.error_code)
@@ -241,8 +241,7 @@ class LeaderReader:
             self._halt(topic_partition, Halt.POISONED, "its leader cannot read it")
             return
         self._owner.warn(topic_partition, error.name.lower())
-        self._owner.brokers.forget_topic(topic_partition.topic)  # the next broker: this one may be cut off from the others
-        self._owner.find_leader(topic_partition.topic)
+        self._owner.doubt_leader(topic_partition.topic)
 
     def _apply(self, topic_partition: TopicPartition, answer: PartitionData) -> None:
         followed = self._owner.followed(topic_partition)

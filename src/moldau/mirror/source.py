@@ -128,9 +128,16 @@ class SourceReader:
         return self._followed.get(topic_partition)
 
     def find_leader(self, topic: str) -> None:
-        """Who leads the partitions of a topic may have changed."""
+        """Ask who leads the partitions of a topic."""
         self._troubled.add(topic)
         self._trouble.set()
+
+    def doubt_leader(self, topic: str) -> None:
+        """Who leads the partitions of a topic may have changed. Another broker is asked: the last one may be cut off from the others, and
+        name a leader of before for ever.
+        """
+        self.brokers.forget_topic(topic)
+        self.find_leader(topic)
 
     def halt(self, followed: "Followed", why: Halt, reason: str) -> None:
         """An operator has to decide."""
@@ -194,8 +201,7 @@ class SourceReader:
                     self.halt(each, Halt.DELETED if exists_no_more else Halt.RECREATED, reason)
             if not is_sure:
                 self.warn(name, "does not exist, or is another topic")
-                self.brokers.forget_topic(name)  # the next broker
-                self.find_leader(name)
+                self.doubt_leader(name)
             return
         if error in DENIALS:
             for each in mine:
@@ -203,7 +209,7 @@ class SourceReader:
             return
         if error:
             self.warn(name, error.name.lower())
-            self.find_leader(name)
+            self.doubt_leader(name)
             return
         self._denials.pop(name, None)
         self.retries.over(name)
@@ -214,7 +220,7 @@ class SourceReader:
             if address is None:
                 self._leave(each)
                 self.warn(each.partition.topic_partition, "no leader")
-                self.find_leader(name)
+                self.doubt_leader(name)
             else:
                 self._read_from(each, address, topic.epochs[number])
 
