@@ -62,6 +62,9 @@ def test_a_merge_is_paused_changed_and_accepted_topic_by_topic(merge: OperatedMi
     assert merge.run("status").code == PARTITION_HALTED
     assert 'moldau_mirror_partition_halted{partition="0",source="east",state="recreated",topic="orders"} 1.0' in merge.metrics()
     assert merge.clicks_go_through()
+    helps = "it stays halted until moldau mirror accept FILE --topic orders, which continues from where the source is now"
+    halted = f"orders-0 of east has halted, recreated: {helps}"
+    assert merge.run("resume", "--topic", "orders").lines == ["topic orders was not paused", halted]
     (line,) = merge.run("accept", "--topic", "orders").lines
     assert re.fullmatch(
         r"orders-0 of east: continues at offset 0 of the topic with id \w{32}; of the earlier topic everything from offset 3 on is skipped",
