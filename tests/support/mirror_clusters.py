@@ -16,6 +16,8 @@ from moldau.mirror.operator import Operator
 from moldau.mirror.plan.file import parse_plan
 from moldau.mirror.plan.values import MirrorPlan
 from moldau.mirror.reading import read_batches
+from moldau.mirror.state.board import process_key
+from moldau.mirror.state.reports import Process, Row, chunks_of, process_value
 from moldau.mirror.state.topic import STATE, KeyValue, append, create
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -144,6 +146,13 @@ class MirrorClusters:
             yield operator
         finally:
             operator.close()
+
+    async def report(self, *rows: Row, instance: str = "1") -> None:
+        """Have a process of the mirror `m` report these."""
+        chunks = chunks_of(rows)
+        process = Process(instance, self.clock.time_ms(), 0, "host", 1, len(chunks), 1, 0, 0)
+        records: list[KeyValue] = [(process_key("m", instance, number), chunk) for number, chunk in enumerate(chunks)]
+        await self.target.state(*records, (process_key("m", instance), process_value(process)))
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Let virtual time pass."""

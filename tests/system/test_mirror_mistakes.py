@@ -87,13 +87,39 @@ def test_a_group_that_does_not_exist_is_an_error(pair: Pair) -> None:
         assert (idle.code, idle.lines) == (DONE, ["group billing has no offsets of topics that are mirrored"])
 
 
+def test_an_order_about_what_the_mirror_does_not_have_is_an_error(pair: Pair) -> None:
+    for command in ("pause", "resume"):
+        unknown = pair.run(command, "--topic", "order", mirror="merge")
+        assert (unknown.code, "no source of mirror merge has topic order, did you mean 'orders'?" in unknown.err) == (FAILED, True), unknown
+        of_target = pair.run(command, "--topic", "east.orders", mirror="merge")
+        assert (of_target.code, "in source east it is called orders" in of_target.err) == (FAILED, True), of_target
+        beyond = pair.run(command, "--topic", "orders", "--partition", "1", mirror="merge")
+        assert (beyond.code, "partition orders-1 does not exist: the topic has 1 partition" in beyond.err) == (FAILED, True), beyond
+    assert pair.run("status", "--json", mirror="merge").json["pauses"] == []
+    assert pair.run("resume", "--topic", "orders").lines == ["topic orders was not paused"]
+
+
+def test_patterns_that_match_nothing_are_named_and_can_be_forgotten(pair: Pair) -> None:
+    none = "source: no topic is added or removed now"
+    typo = pair.run("topics add", "webs")
+    hint = "webs matches no topic now, did you mean 'web'?; topics that match later are mirrored, until moldau mirror topics forget"
+    assert (typo.code, typo.lines) == (DONE, [none, hint])
+    removed = pair.run("topics remove", "webs")
+    assert (removed.code, "moldau mirror topics forget takes that back" in removed.err) == (FAILED, True), removed
+    assert pair.run("topics forget", "webs").lines == ["topics add webs is forgotten", none]
+    assert pair.run("status", "--json").json["changes"] == []
+    again = pair.run("topics forget", "webs")
+    assert (again.code, "nothing was added to mirror there or removed by 'webs'" in again.err) == (FAILED, True), again
+
+
 def test_a_cluster_that_is_down_is_named_with_its_address_and_the_cause(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moldau.mirror.operator.CONTACT_S", 0.5)
 
     def assert_named(name: str, broker: Broker, *command: str) -> None:
         done = pair.run(*command)
         assert done.code == FAILED
-        assert f"{name} {broker.bootstrap_servers} does not answer within 0.5 s: cannot connect to " in done.err, done
+        assert f"{name} {broker.bootstrap_servers} does not answer within 0.5 s: " in done.err, done
+        assert "cannot connect" in done.err, done
         assert done.err.endswith("connection refused\n"), done
 
     pair.a.stop()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.cli.exit_codes import DONE, FAILED, NO_PROCESS, PARTITION_HALTED
+from moldau.cli.exit_codes import DONE, FAILED, NO_PROCESS, PARTITION_HALTED, RETRYING
 from support.console import ConsoleInside
 from support.mirror_operated import OperatedMirror, eventually
 
@@ -62,6 +62,9 @@ def test_a_merge_is_paused_changed_and_accepted_topic_by_topic(merge: OperatedMi
     assert merge.run("status").code == PARTITION_HALTED
     assert 'moldau_mirror_partition_halted{partition="0",source="east",state="recreated",topic="orders"} 1.0' in merge.metrics()
     assert merge.clicks_go_through()
+    helps = "it stays halted until moldau mirror accept FILE --topic orders, which continues from where the source is now"
+    halted = f"orders-0 of east has halted, recreated: {helps}"
+    assert merge.run("resume", "--topic", "orders").lines == ["topic orders was not paused", halted]
     (line,) = merge.run("accept", "--topic", "orders").lines
     assert re.fullmatch(
         r"orders-0 of east: continues at offset 0 of the topic with id \w{32}; of the earlier topic everything from offset 3 on is skipped",
@@ -100,3 +103,27 @@ def test_a_copy_continues_after_a_gap_and_not_after_another_topic(copy: Operated
     assert refused.code == FAILED
     assert "delete topic orders in the target" in refused.err
     assert copy.clicks_go_through()
+
+
+def test_the_lag_of_a_source_that_is_down_is_not_known_and_the_status_ends_with_it(
+    copy: OperatedMirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy.produce("orders", "1", "2")
+    copy.mirror.start()
+    eventually(lambda: copy.mirrored("orders") == ["1", "2"] and copy.row("orders").get("lag_records") == 0, "orders are mirrored")
+    copy.run("pause", "--topic", "clicks")
+    eventually(lambda: copy.state("clicks") == "paused", "clicks are paused")
+
+    copy.at_source.close()
+    copy.source.stop()
+    eventually(lambda: copy.state("orders") == "retrying", "orders are tried again")
+    eventually(lambda: copy.row("clicks")["lag_records"] is None, "nor is the end of a paused topic known")
+    row, totals = copy.row("orders"), copy.run("status", "--json").json["totals"]
+    assert (row["position"], row["lag_records"], row["lag_bytes"], row["lag_s"]) == (2, None, None, None)
+    assert (totals["lag_records"], totals["lag_unknown"]) == (None, 2)
+    assert "lag not known" in copy.run("status").out
+
+    # what does not end by itself soon ends the command with a code of its own
+    monkeypatch.setattr("moldau.mirror.state.view.RETRYING_MS", 500)
+    eventually(lambda: copy.run("status").code == RETRYING, "the status ends with it")
+    assert re.search(r"retrying for \d+ s", copy.run("status").out)

@@ -143,7 +143,8 @@ def _one_line(message: str) -> click.ClickException:
     lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Every command has --help. Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted; audits: 3 not decided yet, "
-    "4 loss or duplication; mirrors: 6 a partition has halted, 7 no process reports.",
+    "4 loss or duplication; mirrors: 6 a partition has halted, 7 no process reports,"
+    " 8 offsets not translated, 9 retrying for more than a minute.",
 )
 @click.version_option(__version__, prog_name="moldau", message="%(prog)s %(version)s")
 def application() -> None:

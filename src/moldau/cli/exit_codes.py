@@ -16,5 +16,7 @@ NO_PROCESS = 7
 """Of a mirror: no process of it reports."""
 NOT_TRANSLATED = 8
 """Of a mirror: some offsets of a group cannot be translated, or not yet."""
+RETRYING = 9
+"""Of a mirror: a partition, a topic or a process has tried the same again for longer than a minute."""
 INTERRUPTED = 130
 """By SIGINT or SIGTERM, where that leaves something undone."""

@@ -11,7 +11,6 @@ from moldau.cli.options import PARTITIONS_MAX, TOPIC, timeout_option
 from moldau.cli.output import say
 
 if TYPE_CHECKING:
-    from moldau.mirror.operator import Operator
     from moldau.mirror.state.orders import Scope
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,16 +40,13 @@ def _scope(topic: str | None, partition: int | None) -> "Scope":
 def pause(file: Path, topic: str | None, partition: int | None, timeout: float) -> None:
     """Stop mirroring as of now: the mirror of FILE, one of its topics, or a partition. Others are not disturbed.
 
-    A pause lasts until `moldau mirror resume`, also if the processes are started again meanwhile.
+    A pause lasts until `moldau mirror resume`, also if the processes are started again meanwhile. A topic or a partition that the mirror
+    does not have is an error.
     """
-    from moldau.mirror.state.orders import Pause, pause_record
+    from moldau.mirror.pauses import pause as begin
 
     plan, scope = plan_of(file), _scope(topic, partition)
-
-    async def order(operator: "Operator") -> None:
-        await operator.order([pause_record(plan.name, scope, Pause(operator.by, operator.now_ms))])
-
-    as_operator(plan, timeout, order)
+    as_operator(plan, timeout, lambda operator: begin(operator, scope))
     say(f"{scope} is paused")
 
 
@@ -60,19 +56,14 @@ def pause(file: Path, topic: str | None, partition: int | None, timeout: float) 
 @_partition_option
 @timeout_option(10.0)
 def resume(file: Path, topic: str | None, partition: int | None, timeout: float) -> None:
-    """End pauses: all of the mirror of FILE, or those of a topic or a partition. What has halted there is tried again."""
-    from moldau.mirror.state.orders import pause_record
+    """End pauses: all of the mirror of FILE, or those of a topic or a partition. What has halted there is tried again.
+
+    What stays halted until an operator decides is printed with what to do: see `moldau mirror accept`.
+    """
+    from moldau.mirror.pauses import resume as end
 
     plan, scope = plan_of(file), _scope(topic, partition)
-
-    async def order(operator: "Operator") -> list[str]:
-        pauses = (await operator.board()).pauses
-        ended = dict.fromkeys([scope, *(each for each in pauses if scope.contains(each))])
-        await operator.order([pause_record(plan.name, each, None) for each in ended])
-        wider = [f"{each} is still paused, by {pause.by}" for each, pause in pauses.items() if each.contains(scope) and each != scope]
-        return [*(f"{each} is resumed" for each in ended), *wider]
-
-    for line in as_operator(plan, timeout, order):
+    for line in as_operator(plan, timeout, lambda operator: end(operator, scope)):
         say(line)
 
 

@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.cli.exit_codes import NO_PROCESS, PARTITION_HALTED
+from moldau.cli.exit_codes import NO_PROCESS, PARTITION_HALTED, RETRYING
 from moldau.cli.mirror_file import as_operator, file_argument, plan_of
+from moldau.cli.mirror_status_document import status_document
 from moldau.cli.options import timeout_option
 from moldau.cli.output import counted, human_bytes, print_json, print_table, say
 
 if TYPE_CHECKING:
     from moldau.mirror.operator import Operator
     from moldau.mirror.state.board import Board
-    from moldau.mirror.state.following import Following
-    from moldau.mirror.state.view import SeenRow
 
 _COLUMNS = ("topic", "partition", "source", "state", "lag", "bytes", "time", "bytes/s", "process", "reason")
 _NUMERIC = ("partition", "lag", "bytes", "time", "bytes/s")
@@ -29,10 +28,12 @@ _DROP = ("bytes/s", "process", "bytes", "source", "lag")
 def status(file: Path, instance: str | None, as_json: bool, timeout: float) -> None:
     """Show the partitions of the mirror of FILE, their states and lags, its processes, and what operators have changed.
 
-    Lag in bytes is estimated by what was fetched lately; lag in time is the age of the newest mirrored record, and 0 without a lag.
+    Lag in bytes is estimated by what was fetched lately; lag in time is the age of the newest mirrored record, and 0 without a lag. A lag
+    that is not known is shown as "-": the source does not answer, or was not asked yet.
 
     Exit codes: 0 all is well, or paused by an operator; 6 a partition has halted: it waits for a decision; 7 no process reports, and what
-    is shown is what was known last; 1 the target does not answer.
+    is shown is what was known last; 9 a partition, a topic or a process has tried the same again for longer than a minute; 1 the target
+    does not answer.
     """
     plan = plan_of(file)
 
@@ -40,7 +41,7 @@ def status(file: Path, instance: str | None, as_json: bool, timeout: float) -> N
         return await operator.board(), operator.now_ms
 
     board, now_ms = as_operator(plan, timeout, read)
-    document = _document(board, now_ms, instance)
+    document = status_document(board, board.selection(plan.selection), now_ms, instance)
     if as_json:
         print_json(document)
     else:
@@ -49,117 +50,20 @@ def status(file: Path, instance: str | None, as_json: bool, timeout: float) -> N
         click.get_current_context().exit(NO_PROCESS)
     if document["totals"]["halted"]:
         click.get_current_context().exit(PARTITION_HALTED)
-
-
-def _document(board: "Board", now_ms: int, instance: str | None) -> dict[str, Any]:
-    from moldau.mirror.state.view import is_running, newest_rows
-
-    names = sorted(name for name in board.processes if instance in (None, name))
-    seen = newest_rows(board, now_ms, names)
-    partitions = [_row(each) for each in seen]
-    processes = []
-    for name in names:
-        process = board.processes[name]
-        running = is_running(process, now_ms)
-        processes.append(
-            {
-                "instance": name,
-                "state": "running" if running else "ended" if process.ended else "silent",
-                "reported_s_ago": max(now_ms - process.at_ms, 0) / 1000,
-                "host": process.host,
-                "pid": process.pid,
-                "started_ms": process.started_ms,
-                "partitions": sum(each["process"] == name for each in partitions),
-                "transactions": process.transactions,
-                "retries": process.retries,
-                "reason": process.reason,
-            }
-        )
-    following = board.following
-    lags = [each["lag_s"] for each in partitions if each["lag_s"] is not None]
-    return {
-        "mirror": board.mirror,
-        "processes": processes,
-        "partitions": partitions,
-        "pauses": [
-            {"topic": scope.topic, "partition": scope.partition, "by": pause.by, "since_ms": pause.at_ms}
-            for scope, pause in board.pauses.items()
-        ],
-        "groups": None if following is None else _groups(following, now_ms),
-        "configs": None if following is None else _configs(following, now_ms),
-        "changes": [{"action": each.action.value, "pattern": each.pattern.pattern} for each in board.changes],
-        "totals": {
-            "partitions": sum(each["partition"] is not None for each in partitions),
-            "halted": sum(each.row.state.is_halted for each in seen),
-            "lag_records": sum(each["lag_records"] or 0 for each in partitions),
-            "lag_bytes": sum(each["lag_bytes"] or 0 for each in partitions),
-            "lag_s": max(lags, default=None),
-            "bytes_per_s": round(sum(each["bytes_per_s"] for each in partitions), 1),
-            "records_per_s": round(sum(each["records_per_s"] for each in partitions), 1),
-        },
-    }
-
-
-def _row(seen: "SeenRow") -> dict[str, Any]:
-    from moldau.mirror.state.reports import WHOLE_TOPIC
-
-    row, process, is_current = seen
-    return {
-        "source": row.source,
-        "topic": row.topic,
-        "partition": None if row.number == WHOLE_TOPIC else row.number,
-        "state": row.state.value,
-        "reason": row.reason,
-        "since_ms": row.since_ms or None,
-        "position": row.position,
-        "end": row.end,
-        "lag_records": row.lag_records,
-        "lag_bytes": row.lag_bytes,
-        "lag_s": row.lag_s(process.at_ms),
-        "bytes_per_s": row.bytes_s if is_current else 0.0,
-        "records_per_s": row.records_s if is_current else 0.0,
-        "process": process.instance,
-        "is_current": is_current,
-    }
-
-
-def _groups(following: "Following", now_ms: int) -> dict[str, Any]:
-    return {
-        "process": following.instance,
-        "synced_s_ago": _ago(following.groups_ms, now_ms),
-        "reason": following.groups_reason or None,
-        "groups": following.groups,
-        "with_members_in_target": following.groups_busy,
-        "commits": following.commits,
-        "checkpoints": following.checkpoints,
-        "failed": following.group_failure_count,
-        "failures": [{"group": each.group or None, "reason": each.reason} for each in following.group_failures],
-    }
-
-
-def _configs(following: "Following", now_ms: int) -> dict[str, Any]:
-    return {
-        "process": following.instance,
-        "synced_s_ago": _ago(following.configs_ms, now_ms),
-        "reason": following.configs_reason or None,
-        "changed": following.configs_changed,
-        "refused": following.refused_count,
-        "refusals": [{"topic": each.topic, "config": each.config or None, "reason": each.reason} for each in following.refused],
-    }
-
-
-def _ago(at_ms: int, now_ms: int) -> float | None:
-    return None if not at_ms else max(now_ms - at_ms, 0) / 1000
+    if document["totals"]["retrying_long"]:
+        click.get_current_context().exit(RETRYING)
 
 
 def _print(document: dict[str, Any]) -> None:
     print_table(_COLUMNS, [_cells(each) for each in document["partitions"]], numeric=_NUMERIC, drop=_DROP, under="reason")
     totals = document["totals"]
-    lag = f"{counted(totals['lag_records'], 'record')} behind, about {human_bytes(totals['lag_bytes'])}, {_time(totals['lag_s'])}"
-    say(f"{counted(totals['partitions'], 'partition')}, {totals['halted']} halted, {lag}; {human_bytes(round(totals['bytes_per_s']))}/s")
+    whole = f" and {counted(totals['topics'], 'whole topic')}" if totals["topics"] else ""
+    retrying = f", {totals['retrying_long']} retrying for more than a minute" if totals["retrying_long"] else ""
+    counts = f"{counted(totals['partitions'], 'partition')}{whole}, {totals['halted']} halted{retrying}"
+    say(f"{counts}, {_lag(totals)}; {human_bytes(round(totals['bytes_per_s']))}/s")
     for each in document["processes"]:
         ago = f"{each['state']}, reported {each['reported_s_ago']:.0f} s ago"
-        trying = f", trying again: {each['reason']}" if each["reason"] else ""
+        trying = f", trying again{_since(each['reason_since_ms'], each['reported_ms'])}: {each['reason']}" if each["reason"] else ""
         say(f"process {each['instance']} ({each['host']}, pid {each['pid']}): {ago}, {counted(each['partitions'], 'partition')}{trying}")
     if not document["processes"]:
         say(f"no process of mirror {document['mirror']} has reported")
@@ -168,7 +72,23 @@ def _print(document: dict[str, Any]) -> None:
         number = "" if each["partition"] is None else f"-{each['partition']}"
         say(f"paused by {each['by']}: {each['topic'] or 'the mirror'}{number}")
     for each in document["changes"]:
-        say(f"changed: topics {each['action']} {each['pattern']}")
+        say(
+            f"changed at run time: topics {each['action']} {each['pattern']}{', which no topic matches now' if each['topics'] == 0 else ''}"
+        )
+
+
+def _lag(totals: dict[str, Any]) -> str:
+    """What is known of it."""
+    is_known = totals["lag_records"] is not None
+    known = totals if is_known else totals["at_least"]
+    text = f"{counted(known['lag_records'], 'record')} behind, about {human_bytes(known['lag_bytes'])}, {_time(known['lag_s'])}"
+    if is_known:
+        return text
+    return "lag not known" if known["lag_s"] is None and not known["lag_records"] else f"at least {text}"
+
+
+def _since(since_ms: int | None, now_ms: int) -> str:
+    return "" if since_ms is None else f" for {_time(max(now_ms - since_ms, 0) / 1000)}"
 
 
 def _print_following(groups: dict[str, Any] | None, configs: dict[str, Any] | None) -> None:
@@ -194,7 +114,7 @@ def _cells(row: dict[str, Any]) -> list[object]:
         row["topic"],
         "all" if row["partition"] is None else row["partition"],
         row["source"],
-        row["state"] if row["is_current"] else f"{row['state']} (not running)",
+        _state(row),
         "-" if row["lag_records"] is None else f"{row['lag_records']:,}",
         human_bytes(row["lag_bytes"]),
         _time(row["lag_s"]),
@@ -202,6 +122,12 @@ def _cells(row: dict[str, Any]) -> list[object]:
         row["process"],
         row["reason"],
     ]
+
+
+def _state(row: dict[str, Any]) -> str:
+    if not row["is_current"]:
+        return f"{row['state']} (not running)"
+    return f"{row['state']}{_since(row['since_ms'], row['reported_ms'])}" if row["state"] == "retrying" else str(row["state"])
 
 
 def _time(seconds: float | None) -> str:

@@ -10,7 +10,6 @@ from moldau.cli.options import timeout_option
 from moldau.cli.output import say
 
 if TYPE_CHECKING:
-    from moldau.mirror.operator import Operator
     from moldau.mirror.patterns import Pattern
     from moldau.mirror.selection import Action
 
@@ -25,7 +24,7 @@ def topics() -> None:
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @timeout_option(10.0)
 def add(file: Path, patterns: tuple[str, ...], timeout: float) -> None:
-    """Mirror topics whose whole names match a PATTERN, too. What the file excludes stays excluded."""
+    """Mirror topics whose whole names match a PATTERN, too, also those to come. What the file excludes stays excluded."""
     from moldau.mirror.selection import Action
 
     _change(file, Action.ADD, patterns, timeout)
@@ -36,40 +35,37 @@ def add(file: Path, patterns: tuple[str, ...], timeout: float) -> None:
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @timeout_option(10.0)
 def remove(file: Path, patterns: tuple[str, ...], timeout: float) -> None:
-    """Mirror topics whose whole names match a PATTERN no more. What the target has of them stays there."""
+    """Mirror topics whose whole names match a PATTERN no more. What the target has of them stays there.
+
+    A PATTERN that matches no topic is an error. moldau mirror topics forget undoes an addition.
+    """
     from moldau.mirror.selection import Action
 
     _change(file, Action.REMOVE, patterns, timeout)
 
 
+@topics.command("forget")
+@file_argument
+@click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
+@timeout_option(10.0)
+def forget(file: Path, patterns: tuple[str, ...], timeout: float) -> None:
+    """Undo what was added or removed with each PATTERN, as it was written then. The file decides again over its topics.
+
+    moldau mirror status shows the patterns.
+    """
+    from moldau.mirror.topic_changes import forget as withdraw
+
+    found = [_pattern(text) for text in patterns]
+    for line in as_operator(plan_of(file), timeout, lambda operator: withdraw(operator, found)):
+        say(line)
+
+
 def _change(file: Path, action: "Action", texts: tuple[str, ...], timeout_s: float) -> None:
-    plan = plan_of(file)
-    patterns = [_pattern(text) for text in texts]
+    from moldau.mirror.selection import Change
+    from moldau.mirror.topic_changes import change
 
-    async def order(operator: "Operator") -> list[str]:
-        from moldau.mirror.catalog import Catalog
-        from moldau.mirror.selection import Change
-        from moldau.mirror.state.orders import change_record
-
-        changes = [Change(action, pattern) for pattern in patterns]
-        before = after = (await operator.board()).selection(plan.selection)
-        catalogs = await operator.source_catalogs()
-        for change in changes:
-            after = after.with_change(change)
-        await operator.order([change_record(plan.name, change, operator.by, operator.now_ms) for change in changes])
-        lines = []
-        for source, catalog in catalogs.items():
-            if not isinstance(catalog, Catalog):
-                lines.append(f"{source}: its topics are not known now: {catalog}")
-                continue
-            difference = before.difference(after, catalog.topics)
-            lines += [f"{source}: {topic} is added" for topic in difference.come]
-            lines += [f"{source}: {topic} is removed" for topic in difference.go]
-            if not difference.come and not difference.go:
-                lines.append(f"{source}: no topic is added or removed now")
-        return lines
-
-    for line in as_operator(plan, timeout_s, order):
+    changes = [Change(action, _pattern(text)) for text in texts]
+    for line in as_operator(plan_of(file), timeout_s, lambda operator: change(operator, changes)):
         say(line)
 
 

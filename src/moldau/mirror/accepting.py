@@ -65,6 +65,17 @@ async def accept(operator: Operator, topic: str, partition: int | None) -> list[
     return [each.text for each in decisions]
 
 
+def advice(operator: Operator, row: Row) -> str:
+    """What becomes of a partition that has halted when it is resumed, and what an operator has to do."""
+    if row.state is State.PROMOTED:
+        return "clients write to the copy, and nothing is mirrored into it any more"
+    if row.state not in ACCEPTABLE:
+        return f"it is tried again, and halts again unless the cause was removed: {row.reason}"
+    if operator.plan.mode is Mode.COPY and row.state is not State.OUT_OF_RETENTION:
+        return f"it stays halted: {_COPY_ADVICE.format(topic=row.topic)}"
+    return f"it stays halted until moldau mirror accept FILE --topic {row.topic}, which continues from where the source is now"
+
+
 class _Merges:
     """Decisions of a merge."""
 

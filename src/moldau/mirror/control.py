@@ -19,6 +19,7 @@ from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import Mode
 from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.sharing.shares import Share
+from moldau.mirror.state.beginnings import Beginnings
 from moldau.mirror.state.board import Board, process_key
 from moldau.mirror.state.following import Following, following_key
 from moldau.mirror.state.orders import Accepted
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from moldau.mirror.inventory import Inventory
     from moldau.mirror.plan.values import MirrorPlan
     from moldau.mirror.source import SourceReader
+    from moldau.model.identity import TopicPartition
     from moldau.ports.clock import Clock
     from moldau.wire.brokers import Brokers
 
@@ -122,7 +124,11 @@ class Control:
         """Those that the engine has, in the order in which it got them."""
         self._changing = asyncio.Lock()
         """Held while the engine gets partitions or loses them."""
-        self._since: dict[SourcePartition, tuple[State, int]] = {}
+        self._beginnings = Beginnings(clock)
+        self._problems: set[SourceTopic] = set()
+        """Topics that the last rows were about."""
+        self._failing_since_ms = 0
+        """Since when the process as a whole tries something again; 0 while it does not."""
         self._os_process = os_process
         self._started_ms = clock.time_ms()
         self._chunks = 0
@@ -204,9 +210,11 @@ class Control:
         """How each partition stands, and topics of which none is mirrored."""
         now_s = self._clock.monotonic()
         found = [self._row(each, now_s) for each in self.partitions.values() if self._inventory.selection.selects(each.topic)]
-        for (source, topic), (why, reason, topic_id) in self._inventory.problems.items():
+        for origin, (why, reason, topic_id) in self._inventory.problems.items():
             state = State.RETRYING if why is None else State.of(why)
-            found.append(Row(source, topic, topic_id, WHOLE_TOPIC, state, reason))
+            found.append(Row(*origin, topic_id, WHOLE_TOPIC, state, reason, self._beginnings.of(origin, state)))
+        self._beginnings.forget(self._problems - self._inventory.problems.keys())
+        self._problems = {*self._inventory.problems}
         return found
 
     # Orders
@@ -288,40 +296,42 @@ class Control:
             await self._hooks.give(new)
 
     def _begin(self, partition: SourcePartition) -> None:
-        """With what the process that had it before has reported."""
+        """With what the process that had it before has reported, but for the end of the source, which is another one by now."""
         last = self._board.last_row(partition)
         if last is None:
             self._measures.begin(partition)
         else:
-            self._measures.begin(partition, last.position, last.end, last.newest_ms)
+            self._measures.begin(partition, last.position, last.newest_ms)
 
     def _end(self, partition: SourcePartition) -> None:
         self.halted.pop(partition, None)
         self._given.pop(partition, None)
-        self._since.pop(partition, None)
+        self._beginnings.forget([partition])
         self._measures.end(partition)
 
     # Reports
 
     def _row(self, partition: SourcePartition, now_s: float) -> Row:
         state, reason, since_ms = self._state_of(partition)
-        known = self._since.get(partition)
-        if not since_ms:
-            since_ms = known[1] if known is not None and known[0] is state else self._clock.time_ms()
-        self._since[partition] = state, since_ms
+        since_ms = self._beginnings.of(partition, state, since_ms)
         meter = self._measures.of(partition)
         row = Row(partition.source, partition.topic, partition.topic_id, partition.number, state, reason, since_ms)
         if meter is None:
             return row
         bytes_s, records_s = meter.rates(now_s)
+        is_known = self._is_end_known(partition, state)
         return row._replace(
             position=meter.position,
-            end=meter.end,
-            lag_bytes=meter.lag_bytes,
+            end=meter.end if is_known else None,
+            lag_bytes=meter.lag_bytes if is_known else None,
             newest_ms=meter.newest_ms,
             bytes_s=bytes_s,
             records_s=records_s,
         )
+
+    def _is_end_known(self, partition: SourcePartition, state: State) -> bool:
+        """Whether the source is asked where it ends, and answers: what it said last may be far from where it ends now."""
+        return state is not State.RETRYING or self._readers[partition.source].retry(partition) is None
 
     def _state_of(self, partition: SourcePartition) -> tuple[State, str, int]:
         """State, reason, and since when it is so; 0 where it is not known here."""
@@ -365,17 +375,20 @@ class Control:
         """Write a report; its size in bytes. The last one of a process leaves the rows as they are: what was known before it ended."""
         self._sample()
         chunks = [] if ended else chunks_of(self.rows())
+        reason, now_ms = self._hooks.failure(), self._clock.time_ms()
+        self._failing_since_ms = (self._failing_since_ms or now_ms) if reason else 0
         process = Process(
             self._instance,
-            self._clock.time_ms(),
+            now_ms,
             self._started_ms,
             *self._os_process,
             self._reported if ended else len(chunks),
             self._hooks.generation(),
             self._hooks.transactions(),
             self.retry_count,
-            self._hooks.failure(),
+            reason,
             ended,
+            self._failing_since_ms,
         )
         mirror, instance = self._plan.name, self._instance
         records: list[KeyValue] = [(process_key(mirror, instance, number), chunk) for number, chunk in enumerate(chunks)]
@@ -406,21 +419,22 @@ class Control:
         await append(self._target, STATE, records, self._clock.time_ms())
 
     async def _look_up_ends(self) -> None:
-        """The lag of what is paused or halted grows, too."""
+        """The lag of what is paused, has halted or is not stored grows, too; it is not known while the source does not answer."""
         while True:
             await asyncio.sleep(ENDS_S)
             for name, reader in self._readers.items():
-                still = {
-                    each.topic_partition: each
-                    for each in self.partitions.values()
-                    if each.source == name and (each not in self._given or each in self.halted)
-                }
+                still = {each.topic_partition: each for each in self.partitions.values() if each.source == name and self._is_still(each)}
+                found: dict[TopicPartition, int] = {}
                 with suppress(PeerError, WorldError):
                     found = await ends_of(reader.brokers, still, committed=self._plan.mode is Mode.MERGE)
-                    for topic_partition, end in found.items():
-                        meter = self._measures.of(still[topic_partition])
-                        if meter is not None:
-                            meter.end = end
+                for topic_partition, partition in still.items():
+                    meter = self._measures.of(partition)
+                    if meter is not None and self._is_still(partition):
+                        meter.end = found.get(topic_partition)
+
+    def _is_still(self, partition: SourcePartition) -> bool:
+        """Whether a partition is not fetched for now."""
+        return partition not in self._given or partition in self.halted or self._engine.retry(partition) is not None
 
     def _failed(self, subject: str, error: PeerError | WorldError) -> None:
         self.retries.failed(subject, error)

@@ -164,9 +164,9 @@ class Measures:
         """Pass it on."""
         self._taker.halt(partition, why, reason)
 
-    def begin(self, partition: SourcePartition, position: int | None = None, end: int | None = None, newest_ms: int | None = None) -> None:
+    def begin(self, partition: SourcePartition, position: int | None = None, newest_ms: int | None = None) -> None:
         """This process has a partition, of which so much is known."""
-        self._meters[partition] = Meter(self._clock.monotonic(), position, end, newest_ms)
+        self._meters[partition] = Meter(self._clock.monotonic(), position, newest_ms=newest_ms)
 
     def end(self, partition: SourcePartition) -> None:
         """It does not have it any more."""

@@ -21,8 +21,7 @@ class RequestLostError(WorldError):
     """The connection ended before the response came, or no connection could be made. `was_sent`: the request may have been carried out."""
 
     def __init__(self, address: Address, reason: object, *, was_sent: bool = True) -> None:
-        text = str(reason) if isinstance(reason, ConnectError) else f"{address[0]}:{address[1]}: {reason}"
-        super().__init__(text, retriable=True)
+        super().__init__(f"{address[0]}:{address[1]}: {reason}", retriable=True)
         self.was_sent = was_sent
 
 

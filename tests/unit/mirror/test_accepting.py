@@ -12,9 +12,8 @@ from moldau.mirror.merge.stored_positions import read_positions
 from moldau.mirror.operator import Operator
 from moldau.mirror.partitions import Position
 from moldau.mirror.plan.values import MirrorPlan
-from moldau.mirror.state.board import process_key
 from moldau.mirror.state.orders import Accepted
-from moldau.mirror.state.reports import WHOLE_TOPIC, Process, Row, State, chunks_of, process_value
+from moldau.mirror.state.reports import WHOLE_TOPIC, Row, State
 from moldau.mirror.state.topic import append
 from moldau.model.errors import PeerError, WorldError
 from moldau.model.identity import TopicPartition
@@ -35,13 +34,6 @@ class Subject:
     @property
     def source(self) -> MirrorCluster:
         return self.clusters.source
-
-    async def report(self, *rows: Row, instance: str = "1") -> None:
-        """Have a process report these."""
-        chunks = chunks_of(rows)
-        process = Process(instance, self.clusters.clock.time_ms(), 0, "host", 1, len(chunks), 1, 0, 0)
-        records = [(process_key("m", instance, number), chunk) for number, chunk in enumerate(chunks)]
-        await self.clusters.target.state(*records, (process_key("m", instance), process_value(process)))
 
     def row(self, topic_id: bytes, state: State, number: int = 0) -> Row:
         (source,) = self.operator.plan.sources
@@ -80,7 +72,7 @@ def test_where_nothing_has_halted_nothing_is_accepted(plan: Callable[[MirrorClus
     async def tell(subject: Subject) -> None:
         with pytest.raises(NotAcceptedError, match=r"nothing of orders has halted, as far as the processes of mirror m have reported"):
             await accept(subject.operator, "orders", None)
-        await subject.report(subject.row(OLD, State.RETRYING), subject.row(OLD, State.TRUNCATED, 1))
+        await subject.clusters.report(subject.row(OLD, State.RETRYING), subject.row(OLD, State.TRUNCATED, 1))
         with pytest.raises(NotAcceptedError, match="nothing of orders-0 has halted"):
             await accept(subject.operator, "orders", 0)
         with pytest.raises(NotAcceptedError, match="nothing of clicks has halted"):
@@ -93,7 +85,7 @@ def test_where_nothing_has_halted_nothing_is_accepted(plan: Callable[[MirrorClus
 @pytest.mark.parametrize("state", [each for each in HALTED if each.name not in ("RECREATED", "DELETED", "OUT_OF_RETENTION", "TRUNCATED")])
 def test_what_is_not_the_sources_doing_is_resumed_and_not_accepted(state: State) -> None:
     async def tell(subject: Subject) -> None:
-        await subject.report(subject.row(OLD, State.TRUNCATED, 1), subject.row(OLD, state))
+        await subject.clusters.report(subject.row(OLD, State.TRUNCATED, 1), subject.row(OLD, state))
         expected = rf"orders-0 of east: {state.value} \(so it is\): remove the cause, then moldau mirror resume --topic orders"
         with pytest.raises(NotAcceptedError, match=expected):
             await accept(subject.operator, "orders", None)
@@ -104,7 +96,7 @@ def test_what_is_not_the_sources_doing_is_resumed_and_not_accepted(state: State)
 
 def test_a_source_that_does_not_answer_is_said_and_nothing_is_written() -> None:
     async def tell(subject: Subject) -> None:
-        await subject.report(subject.row(OLD, State.TRUNCATED))
+        await subject.clusters.report(subject.row(OLD, State.TRUNCATED))
         subject.source.kill()
         with pytest.raises(NotAcceptedError, match="source east broker:9092 does not answer within 10 s"):
             await accept(subject.operator, "orders", None)
@@ -121,7 +113,7 @@ def test_a_merge_forgets_a_topic_that_is_deleted() -> None:
         mine = await subject.key(OLD)
         other = mine._replace(mirror="other")
         await subject.store({mine: Position(5), mine._replace(partition=1): Position(6), other: Position(7)})
-        await subject.report(subject.row(OLD, State.DELETED, WHOLE_TOPIC))
+        await subject.clusters.report(subject.row(OLD, State.DELETED, WHOLE_TOPIC))
         assert await accept(subject.operator, "orders", None) == ["orders of east: deleted in the source, and forgotten"]
         (found,) = await subject.accepted()
         assert found[:5] == ("east", "orders", WHOLE_TOPIC, OLD, -1)
@@ -140,7 +132,7 @@ def test_a_merge_continues_at_the_beginning_of_a_topic_that_was_made_again() -> 
         await subject.source.trim(O0, 2)
         old = await subject.key(OLD)
         await subject.store({old: Position(40, 3)})
-        await subject.report(subject.row(OLD, State.RECREATED, WHOLE_TOPIC))
+        await subject.clusters.report(subject.row(OLD, State.RECREATED, WHOLE_TOPIC))
         first, second = await accept(subject.operator, "orders", None)
         continues = f"continues at offset 2 of the topic with id {new.hex()}"
         assert first == f"orders-0 of east: {continues}; of the earlier topic everything from offset 40 on is skipped"
@@ -160,7 +152,7 @@ def test_a_halt_of_one_partition_is_accepted_for_it_alone() -> None:
         new = await subject.source.create("orders", 2)
         old = await subject.key(OLD)
         await subject.store({old: Position(3), old._replace(partition=1): Position(4)})
-        await subject.report(subject.row(OLD, State.RECREATED, 0), subject.row(OLD, State.RECREATED, 1))
+        await subject.clusters.report(subject.row(OLD, State.RECREATED, 0), subject.row(OLD, State.RECREATED, 1))
         (line,) = await accept(subject.operator, "orders", 1)
         assert re.match(r"orders-1 of east: continues at offset 0 .* from offset 4 on is skipped$", line)
         assert [each.partition for each in await subject.accepted()] == [1]
@@ -188,7 +180,7 @@ def test_a_merge_continues_in_the_same_topic_where_the_source_has_records(at: in
         await subject.source.trim(O0, 3)
         key = await subject.key(topic_id)
         await subject.store({key: Position(at, 0)})
-        await subject.report(subject.row(topic_id, State.TRUNCATED if at > 5 else State.OUT_OF_RETENTION))
+        await subject.clusters.report(subject.row(topic_id, State.TRUNCATED if at > 5 else State.OUT_OF_RETENTION))
         assert await accept(subject.operator, "orders", None) == [f"orders-0 of east: {text}"]
         assert (await subject.stored())[key] == Stored(Position(to), "orders", "operator")
         assert [each.offset for each in await subject.accepted()] == [to]
@@ -200,7 +192,7 @@ def test_without_a_position_there_is_nothing_to_accept_in_the_same_topic() -> No
     async def tell(subject: Subject) -> None:
         topic_id = await subject.source.create("orders")
         await subject.clusters.target.create(POSITIONS.topic)
-        await subject.report(subject.row(topic_id, State.OUT_OF_RETENTION))
+        await subject.clusters.report(subject.row(topic_id, State.OUT_OF_RETENTION))
         with pytest.raises(NotAcceptedError, match="orders-0 of east has no position in the target: it begins as the file says"):
             await accept(subject.operator, "orders", None)
         assert await subject.accepted() == []
@@ -217,7 +209,7 @@ def test_a_copy_continues_after_a_gap() -> None:
         await subject.source.write(O0, *"abcde")
         await subject.clusters.target.write(O0, "a", "b")
         await subject.source.trim(O0, 4)
-        await subject.report(subject.row(topic_id, State.OUT_OF_RETENTION), subject.row(topic_id, State.OUT_OF_RETENTION, 1))
+        await subject.clusters.report(subject.row(topic_id, State.OUT_OF_RETENTION), subject.row(topic_id, State.OUT_OF_RETENTION, 1))
         assert await accept(subject.operator, "orders", None) == [
             "orders-0 of source: continues at offset 4; offsets 2 to 3 are skipped, and missing in the target",
             "orders-1 of source: continues at offset 0",
@@ -237,7 +229,7 @@ def test_a_copy_continues_after_a_gap() -> None:
 def test_a_copy_of_another_log_is_refused_with_what_to_do(state: State, number: int) -> None:
     async def tell(subject: Subject) -> None:
         await subject.source.create("orders")
-        await subject.report(subject.row(OLD, state, number))
+        await subject.clusters.report(subject.row(OLD, state, number))
         with pytest.raises(
             NotAcceptedError, match=rf"of source: {state.value}: .*; delete topic orders in the target .* mirror topics remove"
         ):
@@ -253,7 +245,7 @@ def test_each_step_ends_with_the_operators_limit(monkeypatch: pytest.MonkeyPatch
     async def tell(subject: Subject) -> None:
         topic_id = await subject.source.create("orders")
         await subject.store({await subject.key(topic_id): Position(0)})
-        await subject.report(subject.row(topic_id, State.OUT_OF_RETENTION))
+        await subject.clusters.report(subject.row(topic_id, State.OUT_OF_RETENTION))
         catalogs = await subject.operator.source_catalogs()
         subject.source.kill()
 

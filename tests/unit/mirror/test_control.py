@@ -292,6 +292,9 @@ def test_each_state_has_its_reason_and_lasts_since_it_began() -> None:
         assert (mirroring.state, mirroring.since_ms) == (State.MIRRORING, clock.time_ms())
         subject.reader.retries.failed(O0.topic_partition, "no leader")
         assert (row().state, row().reason) == (State.RETRYING, "no leader")
+        subject.measures.take(O0, Fetched([], memoryview(b""), (), Position(0), 9, 9, 0))
+        subject.measures.sample({O0: Position(0)})
+        assert (row().position, row().lag_records, row().lag_bytes) == (0, None, None), "where the source ends now is not known"
         engine.failing[O0] = Retry("fenced", 5)
         assert (row().state, row().reason, row().since_ms) == (State.RETRYING, "fenced", 5)
         await subject.order(pause_record("m", Scope("orders", 0), PAUSE))
@@ -339,7 +342,9 @@ def test_a_partition_begins_with_what_was_reported_of_it_last() -> None:
         await subject.control.prepare()
         await subject.control.assign([O0, O1])
         rows = {row.name: row for row in subject.control.rows()}
-        assert (rows["orders-0"].position, rows["orders-0"].lag_records, rows["orders-0"].newest_ms) == (10, 20, 99)
+        assert (rows["orders-0"].position, rows["orders-0"].lag_records, rows["orders-0"].newest_ms) == (10, None, 99), "not looked at yet"
+        subject.measures.take(O0, Fetched([], memoryview(b""), (), Position(10), 30, 30, 0))
+        assert [row.lag_records for row in subject.control.rows() if row.name == "orders-0"] == [20]
         assert rows["orders-1"].position is None
         await subject.reader.close()
 
@@ -490,7 +495,7 @@ def test_while_the_target_is_away_orders_and_reports_are_tried_again(caplog: pyt
 
 
 def test_the_lag_of_what_is_not_fetched_grows_with_its_source() -> None:
-    """Claim: ends of paused and of halted partitions are asked for; one that the source does not have keeps what was known."""
+    """Claim: ends of partitions that are paused, have halted or cannot be stored are asked for, and not known while there is no answer."""
 
     async def tell(subject: Subject) -> None:
         source = subject.clusters.source
@@ -501,9 +506,14 @@ def test_the_lag_of_what_is_not_fetched_grows_with_its_source() -> None:
         await source.write(TopicPartition("orders", 1), "c")
         await asyncio.sleep(12.0)
         assert {row.name: row.end for row in subject.control.rows()} == {"orders-0": 2, "orders-1": 1, "clicks-0": None}
+        await subject.order(pause_record("m", Scope("orders", 1), None))
+        subject.engine.failing[O1] = Retry("fenced", 5)
+        await source.write(TopicPartition("orders", 1), "d")
+        await asyncio.sleep(12.0)
+        assert {row.name: row.end for row in subject.control.rows()} == {"orders-0": 2, "orders-1": 2, "clicks-0": None}
         source.kill()
         await asyncio.sleep(30.0)
-        assert {row.name: row.end for row in subject.control.rows()} == {"orders-0": 2, "orders-1": 1, "clicks-0": None}
+        assert {row.name: row.end for row in subject.control.rows()} == {"orders-0": None, "orders-1": None, "clicks-0": None}
 
     story(tell)
 

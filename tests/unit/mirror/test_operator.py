@@ -48,11 +48,13 @@ def test_a_source_that_does_not_answer_is_a_text_and_the_target_an_error() -> No
             clusters.source.kill()
             reason = (await operator.source_catalogs())["east"]
             assert isinstance(reason, str)
-            assert re.fullmatch("source east broker:9092 does not answer within 3 s: cannot connect to broker:9092: .+", reason), reason
+            assert re.fullmatch("source east broker:9092 does not answer within 3 s: .*cannot connect.*: connection refused", reason), (
+                reason
+            )
             clusters.target.kill()
             begun_s = clusters.clock.monotonic()
             for asked in (operator.target_catalog, operator.board):
-                with pytest.raises(WorldError, match="target target-broker:9092 does not answer within 3 s: cannot connect to ") as failure:
+                with pytest.raises(WorldError, match=r"target target-broker:9092 does not answer within 3 s: .*cannot connect") as failure:
                     await asked()
                 assert failure.value.retriable
             with pytest.raises(WorldError, match="does not answer within 3 s"):

@@ -7,7 +7,7 @@ from moldau.mirror.partitions import SourcePartition
 from moldau.mirror.patterns import NamePatterns, parse_pattern
 from moldau.mirror.selection import Action, Change, TopicSelection
 from moldau.mirror.state.board import Board, process_key
-from moldau.mirror.state.orders import Accepted, Pause, Scope, accepted_record, change_record, pause_record
+from moldau.mirror.state.orders import Accepted, Pause, Scope, accepted_record, change_record, pause_record, withdrawn_record
 from moldau.mirror.state.reports import CHUNK_BYTES, WHOLE_TOPIC, Process, Row, State, chunks_of, process_value, rows_in
 from moldau.mirror.state.view import SILENT_MS, newest_rows
 from moldau.protocol.records.record import Record
@@ -57,6 +57,15 @@ def test_what_compaction_leaves_means_the_same() -> None:
     add, remove = change(Action.ADD, "web.*"), change(Action.REMOVE, "web.views")
     before = TopicSelection(NamePatterns(()))
     assert board(add, remove, add).selection(before) == board(remove, add).selection(before)
+
+
+def test_a_change_that_is_taken_back_decides_no_more_also_after_compaction() -> None:
+    add, remove = change(Action.ADD, "web.*"), change(Action.REMOVE, "orders")
+    withdrawn = [withdrawn_record("m", Change(Action.ADD, parse_pattern("web.*"))), withdrawn_record("m", board(remove).changes[0])]
+    before = TopicSelection(NamePatterns((parse_pattern("orders"),)))
+    assert board(add, remove, withdrawn[0]).selection(before).of(["web.clicks", "orders"]) == ()
+    assert board(add, remove, withdrawn[1]).selection(before).of(["web.clicks", "orders"]) == ("orders", "web.clicks")
+    assert board(add, remove, *withdrawn).selection(before) == board(*withdrawn).selection(before) == before
 
 
 def test_orders_of_another_mirror_do_not_count() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.mirror.partitions import SourcePartition
 from moldau.mirror.selection import Change, TopicSelection
 from moldau.mirror.state.following import Following, following_in
-from moldau.mirror.state.orders import Accepted, Pause, Scope, order_in, to_json
+from moldau.mirror.state.orders import Accepted, Pause, Scope, Withdrawn, order_in, to_json
 from moldau.mirror.state.reports import Process, Row, process_in, rows_in
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ class Board:
         match order_in(key, value):
             case Change() as change:
                 self.changes = [each for each in self.changes if each != change] + [change]
+            case Withdrawn(change):
+                self.changes = [each for each in self.changes if each != change]
             case Accepted() as accepted:
                 self.accepted[accepted.source, accepted.topic, accepted.partition] = accepted
                 self.newly_accepted.append(accepted)

@@ -52,13 +52,27 @@ class Accepted(NamedTuple):
     at_ms: int
 
 
-Order = Change | tuple[Scope, Pause | None] | Accepted
+class Withdrawn(NamedTuple):
+    """A change that is in force no more."""
+
+    change: Change
+
+
+Order = Change | Withdrawn | tuple[Scope, Pause | None] | Accepted
 
 
 def change_record(mirror: str, change: Change, by: str, at_ms: int) -> tuple[bytes, bytes]:
     """Topics come or go."""
-    key = {"mirror": mirror, "topics": change.action.value, "pattern": change.pattern.pattern}
-    return to_json(key), to_json({"by": by, "at_ms": at_ms})
+    return _change_key(mirror, change), to_json({"by": by, "at_ms": at_ms})
+
+
+def withdrawn_record(mirror: str, change: Change) -> tuple[bytes, None]:
+    """A change is taken back."""
+    return _change_key(mirror, change), None
+
+
+def _change_key(mirror: str, change: Change) -> bytes:
+    return to_json({"mirror": mirror, "topics": change.action.value, "pattern": change.pattern.pattern})
 
 
 def pause_record(mirror: str, scope: Scope, pause: Pause | None) -> tuple[bytes, bytes | None]:
@@ -80,11 +94,12 @@ def order_in(key: dict[str, Any], value: bytes | None) -> Order | None:
     if "pause" in key:
         scope = Scope(*key["pause"])
         return scope, None if value is None else Pause(**json.loads(value))
+    if "topics" in key:
+        change = Change(Action(key["topics"]), parse_pattern(key["pattern"]))
+        return Withdrawn(change) if value is None else change
     if value is None:
         return None
     found = json.loads(value)
-    if "topics" in key:
-        return Change(Action(key["topics"]), parse_pattern(key["pattern"]))
     source, topic, partition = key["accept"]
     return Accepted(source, topic, partition, bytes.fromhex(found["topic_id"]), int(found["offset"]), found["by"], int(found["at_ms"]))
 

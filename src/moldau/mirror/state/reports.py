@@ -108,6 +108,8 @@ class Process(NamedTuple):
     """Why the process as a whole tries something again."""
     ended: bool = False
     """It was stopped in order."""
+    reason_since_ms: int = 0
+    """Since when it tries that; 0: it does not."""
 
 
 def chunks_of(rows: Iterable[Row]) -> list[bytes]:
@@ -168,6 +170,6 @@ def process_in(instance: str, value: bytes) -> Process:
     """ValueError."""
     try:
         fields = json.loads(value)
-        return Process(instance, **{name: fields[name] for name in Process._fields[1:]})
+        return Process(instance, **{name: fields[name] for name in Process._fields[1:] if name in fields})
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not the report of a process: {value[:200]!r}") from error

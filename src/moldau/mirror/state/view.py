@@ -4,10 +4,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from moldau.mirror.state.board import Board
-from moldau.mirror.state.reports import Process, Row
+from moldau.mirror.state.reports import Process, Row, State
 
 SILENT_MS = 20_000
 """A process that has not reported for so long is not taken to run. A report comes every few seconds."""
+
+
+RETRYING_MS = 60_000
+"""What was tried again for so long does not end by itself soon."""
 
 
 class SeenRow(NamedTuple):
@@ -18,10 +22,31 @@ class SeenRow(NamedTuple):
     is_current: bool
     """Whether that process runs."""
 
+    @property
+    def retries_long(self) -> bool:
+        """Whether it has been tried again for long."""
+        row = self.row
+        return row.state is State.RETRYING and _is_long(row.since_ms, self.process)
+
+    @property
+    def lag_is_known(self) -> bool:
+        """Whether the row has the lag as it is now. What was deleted in the source, or promoted, has none."""
+        row = self.row
+        return row.state in (State.DELETED, State.PROMOTED) or (self.is_current and row.lag_records is not None)
+
 
 def is_running(process: Process, now_ms: int) -> bool:
     """Whether a process still reports."""
     return not process.ended and now_ms - process.at_ms < SILENT_MS
+
+
+def retries_long(process: Process) -> bool:
+    """Whether a process as a whole has tried something again for long."""
+    return bool(process.reason) and _is_long(process.reason_since_ms, process)
+
+
+def _is_long(since_ms: int, process: Process) -> bool:
+    return 0 < since_ms <= process.at_ms - RETRYING_MS
 
 
 def newest_rows(board: Board, now_ms: int, instances: Iterable[str]) -> list[SeenRow]:
