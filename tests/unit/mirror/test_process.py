@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import pytest
@@ -13,53 +12,20 @@ from moldau.mirror.merge.merge import TRANSACTION_TIMEOUT_S
 from moldau.mirror.merge.writer import Writer
 from moldau.mirror.patterns import parse_pattern
 from moldau.mirror.plan.values import MirrorPlan
-from moldau.mirror.process import LOOK_S, MirrorProcess, transactional_id
+from moldau.mirror.process import LOOK_S, transactional_id
 from moldau.mirror.selection import Action, Change
 from moldau.mirror.sharing.shares import Share
 from moldau.mirror.sharing.work import FencedInstanceError
-from moldau.mirror.state.board import Board
 from moldau.mirror.state.orders import Accepted, Pause, Scope, accepted_record, change_record, pause_record
-from moldau.mirror.state.reports import OsProcess, Row, State
+from moldau.mirror.state.reports import State
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from support.mirror_clusters import MirrorClusters, run
+from support.mirror_running import Running, arrives
 
 O0, C0 = TopicPartition("orders", 0), TopicPartition("clicks", 0)
 PLANS = [pytest.param(MirrorClusters.merge, "east", "east.", id="merge"), pytest.param(MirrorClusters.copy, "source", "", id="copy")]
 Plan = Callable[[MirrorClusters], MirrorPlan]
-
-
-class Running:
-    """A process, and the task that it runs in."""
-
-    def __init__(self, clusters: MirrorClusters, plan: MirrorPlan, instance: str = "1") -> None:
-        self.clusters = clusters
-        network = clusters.source.simulation.client(f"mirror-{instance}").network
-        self.process = MirrorProcess(plan, instance, network, clusters.clock, Random(instance), OsProcess("here", 4711))
-        self.task = asyncio.ensure_future(self.process.run())
-
-    async def stop(self) -> None:
-        """As a signal does it."""
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-        assert self.task.cancelled(), self.task.exception()
-
-    async def board(self) -> Board:
-        async with self.clusters.operator(self.process.plan) as operator:
-            return await operator.board()
-
-    def row(self, name: str) -> Row:
-        (found,) = [row for row in self.process.control.rows() if row.name == name]
-        return found
-
-
-async def arrives(clusters: MirrorClusters, topic: str, *values: str) -> None:
-    """Wait until the target has these."""
-
-    async def is_there() -> bool:
-        return await clusters.target.values(TopicPartition(topic, 0)) == list(values)
-
-    await clusters.eventually(is_there)
 
 
 @pytest.mark.parametrize(("plan", "source", "prefix"), PLANS)
@@ -166,7 +132,8 @@ def test_while_a_source_is_away_another_look_is_logged_and_the_rest_is_as_before
         clusters.source.kill()
         await asyncio.sleep(15.0)
         assert running.row("orders-0").state is State.RETRYING
-        assert any("looking again later: subject=east reason=broker:9092" in each.getMessage() for each in caplog.records)
+        named = "broker does not answer, trying again: mirror=m cluster=source east broker=broker:9092 reason=cannot connect"
+        assert any(named in each.getMessage() for each in caplog.records)
         await clusters.source.begin()
         await clusters.source.write(O0, "b")
         await arrives(clusters, "east.orders", "a", "b")
@@ -214,18 +181,30 @@ def test_a_failed_look_is_the_reason_of_the_process_until_one_succeeds(monkeypat
     run(story)
 
 
-def test_of_two_processes_with_one_name_the_first_ends_with_a_reason() -> None:
-    """Claim: it mirrors nothing after that; the second one has everything."""
+def test_of_two_processes_with_one_name_the_first_ends_with_a_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """Claim: it mirrors nothing after that; the second one has everything. The logs of both name the other one."""
+    caplog.set_level(logging.WARNING, "moldau.mirror")
 
     async def story(clusters: MirrorClusters) -> None:
         await clusters.source.create("orders")
         first = Running(clusters, clusters.merge())
         await clusters.until(lambda: len(first.process.control.partitions) == 1)
-        second = Running(clusters, clusters.merge())
+        assert caplog.messages == []
+        second = Running(clusters, clusters.merge(), pid=4712)
         await clusters.until(first.task.done)
-        with pytest.raises(FencedInstanceError, match="another process runs as instance 1 of mirror m; give each its own --instance"):
+        error = (
+            r"another process \(host here, pid 4712\) runs as instance 1 of mirror m now, and this one ends; give each its own --instance"
+        )
+        with pytest.raises(FencedInstanceError, match=error):
             first.task.result()
         assert first.process.control.partitions == {}
+        began, ended = [line.partition(" generation=")[0].partition(" reported_s_ago=")[0] for line in caplog.messages]
+        assert began == (
+            "takes over this instance from another process, which ends if it still runs: mirror=m instance=1 host=here pid=4711"
+        )
+        assert ended == "another process has taken over this instance; this one drops its partitions and ends: mirror=m instance=1"
+        report = (await second.board()).processes["1"]
+        assert (report.pid, report.ended) == (4712, False), "the first one does not report that it has ended"
         await clusters.until(lambda: len(second.process.control.partitions) == 1)
         await clusters.source.write(O0, "a")
         await arrives(clusters, "east.orders", "a")
