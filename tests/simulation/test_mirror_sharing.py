@@ -261,7 +261,7 @@ def test_a_second_process_of_an_instance_replaces_the_first_which_says_so(sim: S
         group.processes.remove(first)
         group.start("1")
         await asyncio.wait([first.task])
-        with pytest.raises(FencedInstanceError, match="another process runs as instance 1 of mirror m; give each its own --instance"):
+        with pytest.raises(FencedInstanceError, match="another process runs as instance 1 of mirror m now, and this one ends"):
             first.task.result()
         assert first.calls[-1] == ("lost", ())
         await group.settle()

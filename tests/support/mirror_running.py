@@ -14,10 +14,10 @@ from support.mirror_clusters import MirrorClusters
 class Running:
     """A process, and the task that it runs in."""
 
-    def __init__(self, clusters: MirrorClusters, plan: MirrorPlan, instance: str = "1") -> None:
+    def __init__(self, clusters: MirrorClusters, plan: MirrorPlan, instance: str = "1", pid: int = 4711) -> None:
         self.clusters = clusters
         network = clusters.source.simulation.client(f"mirror-{instance}").network
-        self.process = MirrorProcess(plan, instance, network, clusters.clock, Random(instance), OsProcess("here", 4711))
+        self.process = MirrorProcess(plan, instance, network, clusters.clock, Random(instance), OsProcess("here", pid))
         self.task = asyncio.ensure_future(self.process.run())
 
     async def stop(self) -> None:

@@ -88,6 +88,11 @@ class MirrorProgram:
         """SIGTERM; the exit code."""
         assert self._process is not None
         self._process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit code, once it ends."""
+        assert self._process is not None
         return self._process.wait(STOP_LIMIT_S)
 
     @property

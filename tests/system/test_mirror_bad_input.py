@@ -113,7 +113,10 @@ def test_a_source_that_is_away_is_tried_without_end_and_the_status_says_so(tmp_p
         world.source.stop()
         eventually(lambda: {world.state("orders"), world.state("clicks")} == {"retrying"}, "both are tried again")
         assert world.at_source.address in world.row("orders")["reason"]
-        assert "trying again" in world.mirror.log.read_text()
+        assert (
+            f"broker does not answer, trying again: mirror=mirror cluster=source broker={world.at_source.address}"
+            in world.mirror.log.read_text()
+        )
 
         def retries() -> float:
             (line,) = [each for each in world.metrics().splitlines() if each.startswith("moldau_mirror_retries_total")]
@@ -125,6 +128,7 @@ def test_a_source_that_is_away_is_tried_without_end_and_the_status_says_so(tmp_p
         world.produce("orders", "2")
         eventually(lambda: world.mirrored("orders") == ["1", "2"], "orders are mirrored again")
         eventually(lambda: {world.state("orders"), world.state("clicks")} == {"mirroring"}, "nothing is tried again")
+        assert f"broker answers again: mirror=mirror cluster=source broker={world.at_source.address}" in world.mirror.log.read_text()
 
 
 @pytest.mark.parametrize("mode", ["copy", "merge"])
@@ -176,7 +180,7 @@ def test_a_bad_pattern_changes_nothing(tmp_path: Path) -> None:
             assert "mirror.toml:6: [topics] include: 'orders[' is not a regular expression" in refused.out + refused.err, refused
 
 
-def test_a_loop_is_an_error_of_check_and_halts_in_a_process_that_runs(tmp_path: Path) -> None:
+def test_a_loop_is_an_error_of_check_and_halts_in_a_process_or_ends_it(tmp_path: Path) -> None:
     with OperatedMirror(tmp_path, "merge", naming="topic") as world:
         # orders of the source is a copy of one of the target, which a merge from it would give its own records again
         target_id = world.target_id()
@@ -199,5 +203,6 @@ def test_a_loop_is_an_error_of_check_and_halts_in_a_process_that_runs(tmp_path: 
         checked = world.run("check")
         assert (checked.code, "the same cluster" in checked.out) == (FAILED, True)
         world.mirror.start()
-        eventually(lambda: world.state("orders") == "loop", "the state has a name")
-        assert "source east and the target are the same cluster" in world.row("orders")["reason"]
+        assert world.mirror.wait() == WRONG_USE
+        (error,) = [line for line in world.mirror.log.read_text().splitlines() if line.startswith("Error: ")]
+        assert error == f"Error: Invalid value for FILE: {world.file}: source east and the target are the same cluster, {target_id}"

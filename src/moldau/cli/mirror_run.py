@@ -48,9 +48,10 @@ def run(file: Path, instance: str, log_level: str, log_format: str, metrics: str
     """Mirror topics as FILE says, until SIGTERM or Ctrl-C.
 
     Killed at any moment and started again, it neither misses nor doubles a record. A second process with the same instance name takes over,
-    and the first one ends with exit code 1.
+    and the first one ends with exit code 1. Exit code 2: FILE has a mistake, a source is the target's cluster, or two sources are one.
     """
     from moldau.assembly.server_log import set_up_logging
+    from moldau.mirror.inventory import SameClusterError
     from moldau.mirror.running import run_mirror
 
     set_up_logging(log_level, log_format)
@@ -66,7 +67,10 @@ def run(file: Path, instance: str, log_level: str, log_format: str, metrics: str
             host, port = endpoint.address
             click.echo(f"metrics at http://{host}:{port}/metrics")
 
-    run_mirror(plan, instance, announce, endpoint, auditor)
+    try:
+        run_mirror(plan, instance, announce, endpoint, auditor)
+    except SameClusterError as error:
+        raise click.BadParameter(f"{file}: {error}", param_hint="FILE") from error
 
 
 def _auditor(plan: "MirrorPlan", tier: str) -> "AuditorBeside":

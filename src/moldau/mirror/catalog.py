@@ -31,8 +31,8 @@ class Catalog(NamedTuple):
     """Topics that this client may not see whole."""
 
 
-async def look(brokers: "Brokers") -> Catalog:
-    """Ask for all topics. PeerError, WorldError."""
+async def look(brokers: "Brokers", insist_s: float = INSIST_S) -> Catalog:
+    """Ask for all topics, again for so long where that may help. PeerError, WorldError."""
 
     async def ask() -> Catalog:
         response = await brokers.ask(ApiKey.METADATA, MetadataRequest(None, allow_auto_topic_creation=False), version=_VERSIONS)
@@ -47,4 +47,4 @@ async def look(brokers: "Brokers") -> Catalog:
                 topics[each.name] = SeenTopic(each.topic_id, len(each.partitions))
         return Catalog(response.cluster_id or "", topics, tuple(denied))
 
-    return await brokers.insist(ask, INSIST_S)
+    return await brokers.insist(ask, insist_s)

@@ -191,6 +191,11 @@ class Control:
             for each in gone:
                 self._end(each)
 
+    @property
+    def last_report(self) -> Process | None:
+        """What was reported last as this instance, by whichever process."""
+        return self._board.processes.get(self._instance)
+
     def halt(self, partition: SourcePartition, why: Halt, reason: str) -> None:
         """A partition stands still until an operator decides."""
         self.halted[partition] = why, reason

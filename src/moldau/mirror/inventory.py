@@ -3,6 +3,7 @@
 A topic that the target refuses is a problem of that topic alone: it is said, tried again with the next look, and the others are mirrored.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,7 +14,8 @@ from moldau.mirror.catalog import Catalog
 from moldau.mirror.naming import SourceTopic, TargetNameError
 from moldau.mirror.partitions import Halt, SourcePartition
 from moldau.mirror.plan.values import Mode, Partitioning
-from moldau.model.errors import ErrorCode, PeerError, WorldError
+from moldau.mirror.reachability import is_logged
+from moldau.model.errors import ErrorCode, MoldauError, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 from moldau.wire.brokers import may_pass
 
@@ -28,6 +30,8 @@ MIRROR_SOURCE = "mirror.source"
 """The configuration that makes a topic of the target one of a copy. A source's own is never taken over."""
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
+INSIST_S = 5.0
+"""How long a look asks a cluster again that does not answer; the others wait for it."""
 
 
 DENIALS_MAX = 2
@@ -55,6 +59,10 @@ class UnfitTopicError(Exception):
         self.why = why
 
 
+class SameClusterError(MoldauError):
+    """Two clusters of a mirror's file, which have to be different ones, are the same."""
+
+
 class Problem(NamedTuple):
     """Why nothing of a topic is mirrored."""
 
@@ -75,6 +83,8 @@ class Inventory:
         """Of all sources, those whose topic is in the target."""
         self.problems: dict[SourceTopic, Problem] = {}
         """Topics that are not mirrored."""
+        self.away: dict[str, PeerError | WorldError] = {}
+        """Sources that could not be looked at last, and why."""
         self._mirrored: dict[SourceTopic, bytes] = {}
         """The ids of topics that have been mirrored, also by other processes: one that does not exist any more was deleted."""
         self._denials: dict[SourceTopic, int] = {}
@@ -95,6 +105,11 @@ class Inventory:
         """The id of a source's cluster."""
         return self._catalogs[source].cluster_id
 
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """The sources that have ever answered."""
+        return tuple(self._catalogs)
+
     def target_count(self, topic: str) -> int:
         """How many partitions a topic of the target has."""
         return self._counts.get(topic, 0)
@@ -113,35 +128,32 @@ class Inventory:
             del self._mirrored[origin]
             self.problems.pop(origin, None)
 
+    async def meet(self) -> None:
+        """Ask which clusters they are. SameClusterError; PeerError, WorldError as of `look`."""
+        await self._ask()
+        for name in self._catalogs:
+            if same := self._same_cluster(name):
+                raise SameClusterError(same)
+
     async def look(self) -> None:
         """Ask all clusters, and make what is missing in the target. A source that does not answer has what it had.
 
         PeerError, WorldError: the target does not answer, or no source ever has.
         """
-        failure: PeerError | WorldError | None = None
-        for name, brokers in self._sources.items():
-            try:
-                seen = await catalog.look(brokers)
-                if self.plan.mode is Mode.MERGE:
-                    ask = partial(mirror_sources, brokers, self.selection.of(seen.topics))
-                    self._copies[name] = await brokers.insist(ask, catalog.INSIST_S)
-                self._catalogs[name] = seen
-            except (PeerError, WorldError) as error:
-                failure = error
-                self._warn(name, error)
-        if failure is not None and not self._catalogs:
-            raise failure
-        there = await catalog.look(self._target)
-        self.target_id = there.cluster_id
+        there = await self._ask()
         self._counts = {name: seen.partitions for name, seen in there.topics.items()}
         found: list[SourcePartition] = []
         problems: dict[SourceTopic, Problem] = {}
         for name, seen in self._catalogs.items():
             for denied in self.selection.of(seen.denied):
                 problems[SourceTopic(name, denied)] = Problem(Halt.DENIED, "topic authorization failed in the source", b"")
+            same = self._same_cluster(name)
             for topic in self.selection.of(seen.topics):
                 origin = SourceTopic(name, topic)
                 topic_id, count = seen.topics[topic]
+                if same:
+                    problems[origin] = Problem(Halt.LOOP if seen.cluster_id == self.target_id else Halt.REFUSED, same, topic_id)
+                    continue
                 try:
                     await self._have(origin, seen)
                 except (PeerError, TargetNameError, UnfitTopicError) as error:
@@ -152,6 +164,48 @@ class Inventory:
                     found += (SourcePartition(name, topic_id, topic, number) for number in range(count))
             problems |= self._deleted(name, seen)
         self.partitions, self.problems = tuple(found), problems
+
+    async def _ask(self) -> Catalog:
+        """The target; what the sources have is remembered. All are asked at the same time: one that is away holds up no other."""
+        answers = await asyncio.gather(
+            catalog.look(self._target, INSIST_S), *(self._ask_source(each) for each in self._sources), return_exceptions=True
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        there = answers[0]
+        assert isinstance(there, Catalog), "it is the target's"
+        if not self._catalogs:
+            raise next(iter(self.away.values()))
+        self.target_id = there.cluster_id
+        return there
+
+    async def _ask_source(self, name: str) -> None:
+        brokers = self._sources[name]
+        try:
+            seen = await catalog.look(brokers, INSIST_S)
+            if self.plan.mode is Mode.MERGE:
+                ask = partial(mirror_sources, brokers, self.selection.of(seen.topics))
+                self._copies[name] = await brokers.insist(ask, INSIST_S)
+        except (PeerError, WorldError) as error:
+            self.away[name] = error
+            if not is_logged(error):
+                self._warn(self.plan.label(name), error)
+        else:
+            self.away.pop(name, None)
+            self._catalogs[name] = seen
+
+    def _same_cluster(self, name: str) -> str:
+        """That a source is the target, or one that comes before it in the file; empty where it is neither."""
+        cluster_id = self._catalogs[name].cluster_id
+        if cluster_id == self.target_id:
+            return f"{self.plan.label(name)} and the target are the same cluster, {cluster_id}"
+        for other in self._sources:
+            if other == name:
+                break
+            if other in self._catalogs and self._catalogs[other].cluster_id == cluster_id:
+                return f"sources {other} and {name} are the same cluster, {cluster_id}: its records would be merged twice"
+        return ""
 
     def _deleted(self, source: str, seen: Catalog) -> dict[SourceTopic, Problem]:
         """Topics that have been mirrored, and that a source does not have any more."""
@@ -171,8 +225,6 @@ class Inventory:
     async def _have(self, origin: SourceTopic, seen: Catalog) -> None:
         """Have a topic in the target, with partitions enough."""
         name, count = self.plan.names.target(origin), seen.topics[origin.topic].partitions
-        if seen.cluster_id == self.target_id:
-            raise UnfitTopicError(f"source {origin.source} and the target are the same cluster, {self.target_id}", Halt.LOOP)
         copied = self._copies.get(origin.source, {}).get(origin.topic, "")
         if copied.partition(" ")[0] == self.target_id:
             raise UnfitTopicError(

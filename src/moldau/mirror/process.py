@@ -28,17 +28,20 @@ from moldau.mirror.merge.writer import Writer
 from moldau.mirror.naming import SourceTopic
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import Mode
+from moldau.mirror.reachability import Reachability, is_logged
 from moldau.mirror.retries import Retries
 from moldau.mirror.sharing.shares import Share
-from moldau.mirror.sharing.work import SharedWork
+from moldau.mirror.sharing.work import FencedInstanceError, SharedWork
 from moldau.mirror.source import SourceReader
+from moldau.mirror.state.reports import OsProcess
+from moldau.mirror.state.view import is_running
 from moldau.model.errors import PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from moldau.mirror.plan.values import Limits as PlanLimits
     from moldau.mirror.plan.values import MirrorPlan
-    from moldau.mirror.state.reports import OsProcess
+    from moldau.mirror.state.reports import Process
     from moldau.ports.clock import Clock
     from moldau.ports.transport import Network
 
@@ -60,15 +63,17 @@ class MirrorProcess:
     """See the module. `run` it; it is the worker of its `SharedWork`."""
 
     def __init__(
-        self, plan: "MirrorPlan", instance: str, network: "Network", clock: "Clock", random: Random, os_process: "OsProcess"
+        self, plan: "MirrorPlan", instance: str, network: "Network", clock: "Clock", random: Random, os_process: OsProcess
     ) -> None:
         """`instance`: its name among the processes of the mirror."""
         self.plan = plan
         self.instance = instance
+        self._os_process = os_process
         brokers = partial(brokers_of, f"mirror-{plan.name}-{instance}", network, random=random, limits=plan.limits)
+        watch = partial(Reachability, plan.name, clock=clock)
         self._clock = clock
-        self._target = brokers(plan.target.bootstrap_servers)
-        self._sources = {source.name: brokers(source.bootstrap_servers) for source in plan.sources}
+        self._target = brokers(plan.target.bootstrap_servers, watch=watch("target"))
+        self._sources = {source.name: brokers(source.bootstrap_servers, watch=watch(plan.label(source.name))) for source in plan.sources}
         self._starts = {source.name: source.start for source in plan.sources}
         self._inventory = Inventory(plan, self._target, self._sources, clock)
         self._shared = SharedWork(self._target, plan.name, instance, tuple(self._sources), self)
@@ -115,8 +120,12 @@ class MirrorProcess:
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
     async def run(self) -> None:
-        """Mirror until it is cancelled. FencedInstanceError: another process has this one's name; PeerError for what does not pass."""
+        """Mirror until it is cancelled.
+
+        FencedInstanceError: another process has this one's name; SameClusterError; PeerError for what does not pass.
+        """
         tasks: list[asyncio.Task[None]] = []
+        is_fenced = False
         try:
             await self._insist(self._prepare)
             works = self._shared.run(), self._engine.run(), self._look(), self.control.run(), self.follower.run()
@@ -124,11 +133,16 @@ class MirrorProcess:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+        except FencedInstanceError as error:
+            is_fenced = True
+            if (other := self._other_process()) is None:
+                raise
+            raise FencedInstanceError(self.plan.name, self.instance, f"host {other.host}, pid {other.pid}") from error
         finally:
             if tasks:
                 tasks[0].cancel()
                 await asyncio.gather(tasks[0], return_exceptions=True)
-            await self._end(tasks)
+            await self._end(tasks, reports=not is_fenced)
 
     def transactions(self) -> int:
         """Committed so far; a copy has none."""
@@ -146,7 +160,8 @@ class MirrorProcess:
     def failure(self) -> str:
         """Why this process as a whole tries something again; empty if it does not."""
         retry = self._retries.of(_INSIST, _LOOK)
-        return self._shared.failure or (retry.reason if retry is not None else "")
+        away = (f"{self.plan.label(name)}: {reason}" for name, reason in self._inventory.away.items())
+        return self._shared.failure or (retry.reason if retry is not None else next(away, ""))
 
     @property
     def is_first(self) -> bool:
@@ -196,7 +211,9 @@ class MirrorProcess:
     # Inside
 
     async def _prepare(self) -> None:
+        await self._inventory.meet()
         await self.control.prepare()
+        self._warn_of_predecessor()
         if self._merge is not None:
             await target_topics.create(self._target, target_topics.WantedTopic(POSITIONS.topic, 1, _COMPACTED))
             await target_topics.create(self._target, target_topics.WantedTopic(PRODUCERS.topic, 1, _COMPACTED))
@@ -204,8 +221,27 @@ class MirrorProcess:
         await self._inventory.look()
         self._see()
 
+    def _other_process(self) -> "Process | None":
+        """Another process that has reported as this instance since this one did."""
+        last = self.control.last_report
+        return None if last is None or OsProcess(last.host, last.pid) == self._os_process else last
+
+    def _warn_of_predecessor(self) -> None:
+        """One that was killed, and one that still runs, differ only in that the latter hears of it when this one joins the group."""
+        other, now_ms = self._other_process(), self._clock.time_ms()
+        if other is not None and is_running(other, now_ms) and self._throttle.due(other.at_ms, self._clock.monotonic()):
+            _LOG.warning(
+                "takes over this instance from another process, which ends if it still runs:"
+                " mirror=%s instance=%s host=%s pid=%d reported_s_ago=%.1f",
+                self.plan.name,
+                self.instance,
+                other.host,
+                other.pid,
+                max(now_ms - other.at_ms, 0) / 1000,
+            )
+
     def _see(self) -> None:
-        for name in self._sources:
+        for name in self._inventory.seen:
             self._shared.see(name, (share_of(each) for each in self._inventory.partitions if each.source == name))
 
     async def _look(self) -> None:
@@ -267,11 +303,11 @@ class MirrorProcess:
 
     def _warn(self, what: str, error: Exception) -> None:
         self._retries.failed(what, error)
-        if self._throttle.due(str(error), self._clock.monotonic()):
+        if not is_logged(error) and self._throttle.due(str(error), self._clock.monotonic()):
             _LOG.warning("trying again: mirror=%s reason=%s", self.plan.name, error)
 
-    async def _end(self, tasks: "Iterable[asyncio.Task[None]]") -> None:
-        """End the transaction that is open, then everything."""
+    async def _end(self, tasks: "Iterable[asyncio.Task[None]]", *, reports: bool) -> None:
+        """End the transaction that is open, then everything. `reports`: that it has ended, where no other process has its instance."""
         try:
             await asyncio.wait_for(self._shared.close(), STOP_S)
         except (PeerError, WorldError, TimeoutError) as error:
@@ -281,7 +317,7 @@ class MirrorProcess:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if tasks:
+        if tasks and reports:
             await self.control.close()
         for reader in self._readers.values():
             await reader.close()

@@ -16,6 +16,7 @@ from moldau.fetching.events import Follow, Resumed, Unfollow
 from moldau.mirror.fetched import LIMITS, Limits, Taker
 from moldau.mirror.leader import DENIALS, Followed, LeaderReader, end_of
 from moldau.mirror.partitions import Halt, Position, SourcePartition
+from moldau.mirror.reachability import is_logged
 from moldau.mirror.retries import Retries, Retry
 from moldau.model.errors import ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
@@ -149,7 +150,7 @@ class SourceReader:
     def warn(self, subject: object, reason: object) -> None:
         """Say what is tried again."""
         self.retries.failed(subject, reason)
-        if self.throttle.due((subject, str(reason)), self.clock.monotonic()):
+        if not is_logged(reason) and self.throttle.due((subject, str(reason)), self.clock.monotonic()):
             _LOG.warning("not fetched, trying again: source=%s subject=%s reason=%s", self.name, subject, reason)
 
     # Leaders

@@ -92,6 +92,7 @@ class ConnectError(WorldError):
         super().__init__(f"cannot connect to {host}:{port}: {reason}", retriable=True)
         self.host = host
         self.port = port
+        self.reason = reason
         self.is_refused = is_refused
 
 

@@ -67,6 +67,16 @@ class Surroundings(Protocol):
         """For the order of servers and the jitter of pauses."""
 
 
+class ConnectionWatch(Protocol):
+    """Notified of each attempt to connect."""
+
+    def connected(self, address: Address) -> None:
+        """A broker has answered."""
+
+    def failed(self, address: Address, reason: str) -> None:
+        """No connection could be made."""
+
+
 class Brokers:
     """The brokers as one client sees them. Connections are kept by address and purpose, since a waiting request holds up those after it."""
 
@@ -77,11 +87,15 @@ class Brokers:
         frame_bytes_max: int = FRAME_BYTES_MAX,
         backoff_s: float = BACKOFF_S,
         backoff_max_s: float = BACKOFF_MAX_S,
+        watch: ConnectionWatch | None = None,
     ) -> None:
         """`frame_bytes_max` bounds a response. `backoff_s`: the first pause before something is tried again."""
         self._backoff_s, self._backoff_max_s = backoff_s, backoff_max_s
         self.context = context
         self._frame_bytes_max = frame_bytes_max
+        self._watch = watch
+        self.unreachable: dict[Address, str] = {}
+        """Brokers to which the last attempt to connect failed, and why; the latest is the last."""
         self._connections: dict[tuple[Address, str], ClientConnection] = {}
         self._opening: dict[tuple[Address, str], asyncio.Task[ClientConnection]] = {}
         self._topics: dict[str, Topic] = {}
@@ -124,12 +138,21 @@ class Brokers:
 
     def _opened(self, key: tuple[Address, str], task: "asyncio.Task[ClientConnection]") -> None:
         del self._opening[key]
-        if task.cancelled() or task.exception() is not None:
+        if task.cancelled():
             return
-        if self._is_closed:
-            task.result().close()
-        else:
-            self._connections[key] = task.result()
+        address, error = key[0], task.exception()
+        self.unreachable.pop(address, None)
+        if error is None:
+            if self._is_closed:
+                task.result().close()
+            else:
+                self._connections[key] = task.result()
+                if self._watch is not None:
+                    self._watch.connected(address)
+        elif isinstance(error, RequestLostError):
+            self.unreachable[address] = error.reason
+            if self._watch is not None:
+                self._watch.failed(address, error.reason)
 
     async def any(self) -> ClientConnection:
         """A connection to some broker: to a bootstrap address at random, the same one as long as it answers without an error."""

@@ -22,6 +22,7 @@ class RequestLostError(WorldError):
 
     def __init__(self, address: Address, reason: object, *, was_sent: bool = True) -> None:
         super().__init__(f"{address[0]}:{address[1]}: {reason}", retriable=True)
+        self.reason = str(reason)
         self.was_sent = was_sent
 
 
@@ -141,7 +142,7 @@ async def connect(
     connection = ClientConnection(address, client_id, loop, frame_bytes_max)
 
     def failed(error: ConnectError) -> None:
-        connection.abort(error)
+        connection.abort(f"cannot connect: {error.reason}")
 
     connecting = network.connect(*address, connection.accept, failed)
     timer = loop.call_later(timeout_s, connection.abort, f"not connected within {timeout_s} s")

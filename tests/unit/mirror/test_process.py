@@ -132,7 +132,8 @@ def test_while_a_source_is_away_another_look_is_logged_and_the_rest_is_as_before
         clusters.source.kill()
         await asyncio.sleep(15.0)
         assert running.row("orders-0").state is State.RETRYING
-        assert any("looking again later: subject=east reason=broker:9092" in each.getMessage() for each in caplog.records)
+        named = "broker does not answer, trying again: mirror=m cluster=source east broker=broker:9092 reason=cannot connect"
+        assert any(named in each.getMessage() for each in caplog.records)
         await clusters.source.begin()
         await clusters.source.write(O0, "b")
         await arrives(clusters, "east.orders", "a", "b")
@@ -180,18 +181,30 @@ def test_a_failed_look_is_the_reason_of_the_process_until_one_succeeds(monkeypat
     run(story)
 
 
-def test_of_two_processes_with_one_name_the_first_ends_with_a_reason() -> None:
-    """Claim: it mirrors nothing after that; the second one has everything."""
+def test_of_two_processes_with_one_name_the_first_ends_with_a_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """Claim: it mirrors nothing after that; the second one has everything. The logs of both name the other one."""
+    caplog.set_level(logging.WARNING, "moldau.mirror")
 
     async def story(clusters: MirrorClusters) -> None:
         await clusters.source.create("orders")
         first = Running(clusters, clusters.merge())
         await clusters.until(lambda: len(first.process.control.partitions) == 1)
-        second = Running(clusters, clusters.merge())
+        assert caplog.messages == []
+        second = Running(clusters, clusters.merge(), pid=4712)
         await clusters.until(first.task.done)
-        with pytest.raises(FencedInstanceError, match="another process runs as instance 1 of mirror m; give each its own --instance"):
+        error = (
+            r"another process \(host here, pid 4712\) runs as instance 1 of mirror m now, and this one ends; give each its own --instance"
+        )
+        with pytest.raises(FencedInstanceError, match=error):
             first.task.result()
         assert first.process.control.partitions == {}
+        began, ended = [line.partition(" generation=")[0].partition(" reported_s_ago=")[0] for line in caplog.messages]
+        assert began == (
+            "takes over this instance from another process, which ends if it still runs: mirror=m instance=1 host=here pid=4711"
+        )
+        assert ended == "another process has taken over this instance; this one drops its partitions and ends: mirror=m instance=1"
+        report = (await second.board()).processes["1"]
+        assert (report.pid, report.ended) == (4712, False), "the first one does not report that it has ended"
         await clusters.until(lambda: len(second.process.control.partitions) == 1)
         await clusters.source.write(O0, "a")
         await arrives(clusters, "east.orders", "a")

@@ -131,6 +131,10 @@ class MirrorPlan:
     audit_tier: str | None = None
     """The tier under which records are counted as they are stored in the target; None: they are not counted."""
 
+    def label(self, source: str) -> str:
+        """What a source is called in messages."""
+        return "source" if self.mode is Mode.COPY else f"source {source}"
+
     @property
     def names(self) -> TopicNames:
         """What its topics are called in the target."""

@@ -44,12 +44,14 @@ REASONS_LOGGED_MAX = 10
 
 
 class FencedInstanceError(PeerError):
-    """Another process has the same instance of the same mirror."""
+    """Another process has the same instance of the same mirror, and has taken over from this one."""
 
-    def __init__(self, mirror: str, instance: str) -> None:
+    def __init__(self, mirror: str, instance: str, other: str = "") -> None:
+        """`other`: where that one runs, if it is known."""
         super().__init__(
             ErrorCode.FENCED_INSTANCE_ID,
-            f"another process runs as instance {instance} of mirror {mirror}; give each its own --instance",
+            f"another process{f' ({other})' if other else ''} runs as instance {instance} of mirror {mirror} now, and this one ends;"
+            " give each its own --instance",
         )
 
 
@@ -267,8 +269,10 @@ class SharedWork:
         if self._ownership == NOTHING:
             return
         _LOG.warning(
-            "the group has continued without this instance, which drops its partitions and joins again:"
-            " mirror=%s instance=%s generation=%d partitions=%d",
+            "%s: mirror=%s instance=%s generation=%d partitions=%d",
+            "another process has taken over this instance; this one drops its partitions and ends"
+            if self._membership.is_fenced
+            else "the group has continued without this instance, which drops its partitions and joins again",
             self._mirror,
             self._instance,
             self._ownership.generation_id,
