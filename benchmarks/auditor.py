@@ -55,15 +55,17 @@ def events(count: int, *, hosts: int = 1, run: int = 500, apart_ms: int = 7) -> 
 
 
 def fetches(batches: list[list[bytes]], codec: Compression) -> list[tuple[int, FetchedBatches, int]]:
-    """Offsets, fetches, and when each is seen: half a second after its last event, so that latencies are of many buckets."""
+    """Offsets, fetches, and when each is seen: half a second after its last event, which was sent when it happened, as all were. So
+    latencies are of many buckets."""
     found = []
     run = len(batches[0])
     for first in range(0, len(batches), FETCH):
         part = batches[first : first + FETCH]
-        encoded = [batch(values, base_offset=(first + number) * run, codec=codec) for number, values in enumerate(part)]
-        last = read_header(part[-1][-1])
-        assert last is not None
-        found.append((first * run, fetched(*encoded), last.time_ms + SEEN_AFTER_MS))
+        times = [[header.time_ms for value in values if (header := read_header(value))] for values in part]
+        encoded = [
+            batch(values, base_offset=(first + number) * run, codec=codec, sent_ms=times[number]) for number, values in enumerate(part)
+        ]
+        found.append((first * run, fetched(*encoded), times[-1][-1] + SEEN_AFTER_MS))
     return found
 
 

@@ -1,8 +1,10 @@
 """However events are counted, the counts are the same: one by one, batch by batch, with numpy, from Arrow columns of values or headers."""
 
 import struct
+from itertools import cycle, islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,39 +66,59 @@ def obvious(values: list[bytes | None], known: Any = None) -> tuple[dict[CountKe
 
 
 SEEN = st.one_of(st.none(), st.integers(-(2**45), 2**45), st.integers(NOON - 90_000, NOON + 2_000_000))
+SENT = st.lists(
+    st.one_of(st.integers(NOON, NOON + 300), st.integers(NOON - 40_000, NOON + 2_000_000), st.sampled_from([-1, 0, 1, 2**42])),
+    min_size=1,
+    max_size=30,
+)
+"""Times of records, over and over."""
+APPENDED = st.one_of(st.none(), st.integers(NOON - 90_000, NOON + 90_000))
 
 
-def on_their_way(values: list[bytes | None], seen_ms: int | None) -> dict[int, Latencies]:
-    """Of the events among the values, by the start of their window."""
+def on_their_way(values: list[bytes | None], sent_ms: list[int], seen_ms: int | None) -> dict[int, Latencies]:
+    """Of the events among the values whose records have a time, by the start of the window of their own time."""
     found: dict[int, Latencies] = {}
-    for header in filter(None, map(read_header, values)):
-        if seen_ms is not None:
-            one = Latencies.of({bucket_of(seen_ms - header.time_ms): 1})
+    for header, sent in zip(map(read_header, values), sent_ms, strict=True):
+        if seen_ms is not None and header is not None and sent >= 0:
+            one = Latencies.of({bucket_of(seen_ms - sent): 1})
             found[window_start(header.time_ms)] = found.get(window_start(header.time_ms), NO_LATENCIES) + one
     return found
 
 
 @settings(max_examples=sized(60, 1500), deadline=None)
-@given(st.lists(VALUES, min_size=1, max_size=4), st.sampled_from(list(Compression)), st.booleans(), SEEN)
-def test_walks_agree(batches: list[list[bytes | None]], codec: Compression, repeated: bool, seen_ms: int | None) -> None:
-    """Both ways of the walker count what `read_header` sees, whatever the values are, and how long they were on their way; they continue
-    at the offset after the last batch.
+@given(
+    st.lists(st.tuples(VALUES, SENT, APPENDED), min_size=1, max_size=4),
+    st.sampled_from(list(Compression)),
+    st.booleans(),
+    SEEN,
+    st.integers(0, 20),
+)
+def test_walks_agree(
+    batches: list[tuple[list[bytes | None], list[int], int | None]], codec: Compression, repeated: bool, seen_ms: int | None, first: int
+) -> None:
+    """Both ways of the walker count what `read_header` sees, whatever the values are, and how long they were on their way since the time of
+    their record, that of the broker if it has stamped them; they continue at the offset after the last batch.
     """
-    batches = [values * (8 if repeated else 1) or [None] for values in batches]
-    everything = [value for values in batches for value in values]
-    expected = obvious(everything)
-    offset, encoded = 0, []
-    for values in batches:
-        encoded.append(batch(values, base_offset=offset, codec=codec))
-        offset += len(values)
+    everything: list[bytes | None] = []
+    sent: list[int] = []
+    encoded = []
+    for some, times, appended_ms in batches:
+        values = some * (8 if repeated else 1) or [None]
+        sent_ms = list(islice(cycle(times), len(values)))
+        encoded.append(batch(values, base_offset=len(everything), codec=codec, sent_ms=sent_ms, appended_ms=appended_ms))
+        everything += values
+        sent += sent_ms if appended_ms is None else [appended_ms] * len(values)
+    first = min(first, len(everything) - 1)
+    expected = obvious(everything[first:])
     for fast in (False, True):
         tally = Tally()
         walker = Walker(fast=fast)
         if fast:
             walker.few = 0
-        assert walker.walk(WHERE, fetched(*encoded), 0, tally, seen_ms) == offset
+        assert walker.walk(WHERE, fetched(*encoded), first, tally, seen_ms) == len(everything)
         assert ends_in(tally.counts()) == expected
-        assert {start_ms: each for (_, start_ms), each in tally.latencies().items()} == on_their_way(everything, seen_ms)
+        latencies = {start_ms: each for (_, start_ms), each in tally.latencies().items()}
+        assert latencies == on_their_way(everything[first:], sent[first:], seen_ms)
 
 
 @settings(max_examples=sized(30, 800), deadline=None)
@@ -111,15 +133,17 @@ def test_a_walk_from_the_middle_of_a_batch(values: list[bytes | None], first: in
 
 
 @settings(max_examples=sized(50, 1200), deadline=None)
-@given(VALUES, st.integers(0, 3), st.booleans(), SEEN)
-def test_columns_of_values(values: list[bytes | None], skipped: int, large: bool, seen_ms: int | None) -> None:
-    """Arrow arrays of values, sliced and chunked and of both widths, give the same counts."""
+@given(VALUES, SENT, st.integers(0, 3), st.booleans(), SEEN)
+def test_columns_of_values(values: list[bytes | None], times: list[int], skipped: int, large: bool, seen_ms: int | None) -> None:
+    """Arrow arrays of values, sliced and chunked and of both widths, give the same counts and latencies."""
     array = pa.array(values, pa.large_binary() if large else pa.binary())
     parts = pa.chunked_array([array[skipped:], array[:skipped]], array.type)
     for given_values, column in ((values, array), (values[skipped:], array[skipped:]), (values[skipped:] + values[:skipped], parts)):
-        counted = count_values("t", column, seen_ms=seen_ms)
+        sent = list(islice(cycle(times), len(given_values)))
+        counted = count_values("t", column, seen_ms=seen_ms, sent_ms=np.array(sent, np.int64))
         assert (counted.counts, counted.untracked, counted.untracked_bytes) == obvious(list(given_values))
-        assert counted.latencies == on_their_way(list(given_values), seen_ms)
+        assert counted.latencies == on_their_way(list(given_values), sent, seen_ms)
+    assert count_values("t", array, seen_ms=seen_ms).latencies == {}, "without times of the records"
 
 
 @settings(max_examples=sized(25, 600), deadline=None)

@@ -39,12 +39,18 @@ def framed(time_ms: int, service: str, host: str, datacenter: str, guid: bytes, 
 
 
 def batch(
-    values: Sequence[bytes | None], *, base_offset: int = 0, codec: Compression = Compression.NONE, timestamp_ms: int = NOON
+    values: Sequence[bytes | None],
+    *,
+    base_offset: int = 0,
+    codec: Compression = Compression.NONE,
+    sent_ms: Sequence[int] | None = None,
+    appended_ms: int | None = None,
 ) -> bytes:
-    """One record batch of these values."""
-    builder = RecordBatchBuilder(base_offset=base_offset, compression=codec)
+    """One record batch of these values, sent at noon or at the times that are given; with `appended_ms` a broker has stamped it."""
+    builder = RecordBatchBuilder(base_offset=base_offset, compression=codec, log_append_time_ms=appended_ms)
     for number, value in enumerate(values):
-        builder.append(timestamp_ms, b"key" if number % 3 else None, value, [("h", b"x")] if number % 5 == 0 else ())
+        time_ms = NOON if sent_ms is None else sent_ms[number]
+        builder.append(time_ms, b"key" if number % 3 else None, value, [("h", b"x")] if number % 5 == 0 else ())
     return builder.build()
 
 

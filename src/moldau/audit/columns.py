@@ -32,22 +32,27 @@ class ColumnCounts:
     """By the start of the window, of events that were seen at a time that was given."""
 
 
-def count_values(topic: str, values: Any, *, is_tracked: SchemaCheck | None = None, seen_ms: int | None = None) -> ColumnCounts:
+def count_values(
+    topic: str, values: Any, *, is_tracked: SchemaCheck | None = None, seen_ms: int | None = None, sent_ms: Int64s | None = None
+) -> ColumnCounts:
     """Count framed values: a pyarrow array of binary or large binary, or a chunked one.
 
     `is_tracked` decides by schema id which events are tracked; without it everything that has the shape of a header is one. Their
-    latencies are to `seen_ms`.
+    latencies are from `sent_ms`, the times of the records, to `seen_ms`; without either they are not counted.
     """
     tally, reader = Tally(seen_ms), HeaderReader(is_tracked)
+    row = 0
     for chunk in _chunks(values):
+        sent = None if sent_ms is None else sent_ms[row : row + len(chunk)]
+        row += len(chunk)
         if len(chunk):
             data, offsets = _bytes_of(chunk)
             start, end = offsets[:-1], offsets[1:]
             if chunk.null_count:
                 there = chunk.is_valid().to_numpy(zero_copy_only=False)
                 tally.add_untracked(topic, 0, chunk.null_count, 0)
-                start, end = start[there], end[there]
-            count_spans(data, start, end, np.zeros(len(start), np.int64), topic, reader, tally)
+                start, end, sent = start[there], end[there], None if sent is None else sent[there]
+            count_spans(data, start, end, np.zeros(len(start), np.int64), sent, topic, reader, tally)
     return _counted(tally)
 
 

@@ -4,7 +4,7 @@ A tier that takes from several is compared with their sum; which of them had an 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from moldau.audit.tree import TierTree
 from moldau.audit.verdicts import Report, SourceLine, Verdict, WindowPair
@@ -28,6 +28,8 @@ class TierEdge:
     """How many events of the upper tier the lower one is not known to have."""
     more: int = 0
     """How many it has that the upper one has not."""
+    latencies: Latencies = NO_LATENCIES
+    """From `track` to the lower tier, of all its events, whichever tier they came from."""
 
 
 def edges_of(report: Report, tree: TierTree) -> list[TierEdge]:
@@ -41,7 +43,8 @@ def edges_of(report: Report, tree: TierTree) -> list[TierEdge]:
         if (key := (settled.upper_tier, settled.lower_tier)) in found:
             edge, count = found[key], settled.count.count
             found[key] = TierEdge(*key, edge.above + count, edge.below + count, edge.verdict or Verdict.COMPLETE, edge.lag, edge.more)
-    return list(found.values())
+    latencies = latencies_of(report)
+    return [replace(edge, latencies=latencies.get(edge.lower, NO_LATENCIES)) for edge in found.values()]
 
 
 def events_of(report: Report, tree: TierTree) -> dict[str, int]:
@@ -57,7 +60,7 @@ def events_of(report: Report, tree: TierTree) -> dict[str, int]:
 
 
 def latencies_of(report: Report) -> Mapping[str, Latencies]:
-    """By tier: how long all events were on their way to it."""
+    """By tier: how long all events were on their way to it, since `track`."""
     found: dict[str, Latencies] = {}
     parts: dict[str, dict[int, int]] = {}
     for (_, tier, _), each in report.latencies.items():

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 
 from xxhash import xxh64_intdigest
 
-from moldau.audit.tally import Origin, Tally
+from moldau.audit.tally import NO_TIME, Origin, Tally
 from moldau.model.errors import CorruptBatchError
 from moldau.protocol.records.walk import long_varint
+from moldau.tracking.counts import WINDOW_MS, window_start
 from moldau.tracking.header import GUID_BYTES, HASH_SEED, INSTANCE_BYTES, read_header
 
 SchemaCheck = Callable[[int], bool]
@@ -25,6 +26,8 @@ _LOW_BYTES = 3
 _LOW_FLOOR = 0x80 | 0x80 << 7 | 0x80 << 14
 """What the high bits of the three low bytes of a time, set all, add to their sum."""
 _NO_TAIL = b""
+_SENT_MAX = 1 << 30
+"""Records that are later by more are looked at one by one, all others are compared with numbers of one digit."""
 _NEVER = 1 << 62
 """The length of no tail: no event is that long."""
 
@@ -98,8 +101,8 @@ class HeaderReader:
         return True
 
 
-def count_value(reader: HeaderReader, topic: str, value: bytes | None, timestamp_ms: int, into: Tally) -> None:
-    """Count one record's value; `timestamp_ms` is the time of its batch."""
+def count_value(reader: HeaderReader, topic: str, value: bytes | None, timestamp_ms: int, into: Tally, sent_ms: int = NO_TIME) -> None:
+    """Count one record's value; `timestamp_ms` is the time of its batch, `sent_ms` its own."""
     header = None
     if value is not None and len(value) >= _FRAME_BYTES and reader.knows(int.from_bytes(value[1:_FRAME_BYTES])):
         header = read_header(value)
@@ -109,35 +112,34 @@ def count_value(reader: HeaderReader, topic: str, value: bytes | None, timestamp
     origin = (header.datacenter, header.service, header.host, header.instance)
     digest = xxh64_intdigest(header.guid, HASH_SEED)
     assert value is not None
-    _, _, bucket = into.span_of(header.time_ms)
-    into.add_span(topic, origin, bucket, 1, len(value), digest, header.time_ms, header.time_ms)
+    start_ms = window_start(header.time_ms)
+    into.add(topic, start_ms, origin, 1, len(value), digest, header.time_ms, header.time_ms)
+    into.add_latency(topic, start_ms, into.sent_alike(sent_ms)[2], 1)
 
 
-def count_each(
-    topic: str,
-    values: Iterable[bytes | None],
-    timestamp_ms: int = 0,
-    *,
-    is_tracked: SchemaCheck | None = None,
-    seen_ms: int | None = None,
-) -> Tally:
-    """Count values one by one: slow and obvious, for a few of them. They were seen at `seen_ms`."""
-    reader, tally = HeaderReader(is_tracked), Tally(seen_ms)
+def count_each(topic: str, values: Iterable[bytes | None], timestamp_ms: int = 0, *, is_tracked: SchemaCheck | None = None) -> Tally:
+    """Count values one by one: slow and obvious, for a few of them. Their latencies are not counted."""
+    reader, tally = HeaderReader(is_tracked), Tally()
     for value in values:
         count_value(reader, topic, value, timestamp_ms, tally)
     return tally
 
 
-def count_records(data: bytes, count: int, topic: str, timestamp_ms: int, reader: HeaderReader, into: Tally) -> None:
-    """Count the `count` records of one batch, decompressed; `timestamp_ms` is its greatest time. CorruptBatchError where bytes do not
-    add up: `into` may have counted some of them then.
+def count_records(data: bytes, count: int, topic: str, timestamp_ms: int, base_ms: int | None, reader: HeaderReader, into: Tally) -> None:
+    """Count the `count` records of one batch, decompressed; `timestamp_ms` is its greatest time, `base_ms` what its records' times are
+    relative to; None: all have the greatest. CorruptBatchError where bytes do not add up: `into` may have counted some of them then.
+
+    A run of events of one origin and window is added to `into` as one; its latencies whenever the bucket changes. Times of events and
+    records are compared as the batch has them, relative to a base and doubled: small numbers, which Python compares much faster.
     """
     starts_with = data.startswith
     frame, tail, base, origin = reader.frame, reader.tail, reader.time_base, reader.origin
+    any_schema = not reader.checks_schemas
     tail_bytes = len(tail) or _NEVER
-    start_ms = bucket = events = size = checksum = least = greatest = 0
-    end_ms = -1
-    counted_origin = origin
+    start_ms = events = size = checksum = least = greatest = 0
+    window = window_end = 0
+    delta = sent = sent_end = -1
+    bucket = dated = 0
     untracked = untracked_size = 0
     p = 0
     try:
@@ -153,9 +155,21 @@ def count_records(data: bytes, count: int, topic: str, timestamp_ms: int, reader
                     n, p = long_varint(data, p - 1)
             end = p + (n >> 1)
             p += 1
-            while data[p] >= 0x80:  # time of the record
-                p += 1
+            n = data[p]  # time of the record
             p += 1
+            if n >= 0x80:
+                b = data[p]
+                if b < 0x80:
+                    n += (b << 7) - 0x80
+                    p += 1
+                else:
+                    n, p = long_varint(data, p - 1)
+            if n != delta:
+                delta = n
+                if n & 1 or not sent <= n < sent_end:
+                    into.add_latency(topic, start_ms, bucket, events - dated)
+                    dated = events
+                    sent, sent_end, bucket = _sent_alike(into, n, timestamp_ms, base_ms)
             while data[p] >= 0x80:  # its offset
                 p += 1
             p += 1
@@ -185,51 +199,74 @@ def count_records(data: bytes, count: int, topic: str, timestamp_ms: int, reader
             guid = p + 8 + tail_bytes
             if (
                 starts_with(tail, p + 8)
-                and starts_with(frame, p)
+                and data[p] == 0
+                and (any_schema or starts_with(frame, p))
                 and guid + 8 <= stop
                 and (low := data[p + 5]) & 0x81 == 0x80
                 and (b := data[p + 6]) >= 0x80
                 and (n := data[p + 7]) >= 0x80
             ):
-                time: int | None = base + ((low + (b << 7) + (n << 14)) >> 1)
+                time = low + (b << 7) + (n << 14)
             else:
-                time = reader.read(data, p, stop)
-                frame, tail, base, origin = reader.frame, reader.tail, reader.time_base, reader.origin
+                time_ms = reader.read(data, p, stop)
+                frame = reader.frame
+                if time_ms is None:
+                    untracked += 1
+                    untracked_size += length
+                    p = end
+                    continue
+                if events:
+                    into.add(topic, start_ms, origin, events, size, checksum, base + (least >> 1), base + (greatest >> 1))
+                    into.add_latency(topic, start_ms, bucket, events - dated)
+                    events = dated = window_end = 0
+                tail, base, origin = reader.tail, reader.time_base, reader.origin
                 tail_bytes = len(tail) or _NEVER
+                if not tail:
+                    count_value(reader, topic, data[p:stop], timestamp_ms, into, _time_of(delta, timestamp_ms, base_ms))
+                    p = end
+                    continue
                 guid = p + 8 + tail_bytes
-            if time is None:
-                untracked += 1
-                untracked_size += length
-                p = end
-                continue
-            if not tail:
-                header = read_header(data[p:stop])
-                assert header is not None
-                digest = xxh64_intdigest(header.guid, HASH_SEED)
-            else:
-                digest = xxh64_intdigest(data[guid - 8 : guid + 8], HASH_SEED)
-            if start_ms <= time < end_ms and origin is counted_origin:
+                time = time_ms - base << 1
+            if window <= time < window_end:
                 events += 1
                 size += length
-                checksum += digest
+                checksum += xxh64_intdigest(data[guid - 8 : guid + 8], HASH_SEED)
                 if time < least:
                     least = time
                 elif time > greatest:
                     greatest = time
             else:
                 if events:
-                    into.add_span(topic, counted_origin, bucket, events, size, checksum, least, greatest)
-                if not start_ms <= time < end_ms:
-                    start_ms, end_ms, bucket = into.span_of(time)
-                counted_origin, events, size, checksum, least, greatest = origin, 1, length, digest, time, time
+                    into.add(topic, start_ms, origin, events, size, checksum, base + (least >> 1), base + (greatest >> 1))
+                    into.add_latency(topic, start_ms, bucket, events - dated)
+                    dated = 0
+                start_ms = window_start(base + (time >> 1))
+                window = start_ms - base << 1
+                window_end = window + (WINDOW_MS << 1)
+                events, size, least, greatest = 1, length, time, time
+                checksum = xxh64_intdigest(data[guid - 8 : guid + 8], HASH_SEED)
             p = end
         else:
             if p == len(data):
                 if events:
-                    into.add_span(topic, counted_origin, bucket, events, size, checksum, least, greatest)
+                    into.add(topic, start_ms, origin, events, size, checksum, base + (least >> 1), base + (greatest >> 1))
+                    into.add_latency(topic, start_ms, bucket, events - dated)
                 if untracked:
                     into.add_untracked(topic, timestamp_ms, untracked, untracked_size)
                 return
     except IndexError:
         pass
     raise CorruptBatchError(f"the {count} records of a batch do not fill its {len(data)} bytes")
+
+
+def _time_of(delta: int, timestamp_ms: int, base_ms: int | None) -> int:
+    """The time of a record whose difference to the base is this varint, in zigzag form."""
+    return timestamp_ms if base_ms is None else base_ms + (delta >> 1 ^ -(delta & 1))
+
+
+def _sent_alike(into: Tally, delta: int, timestamp_ms: int, base_ms: int | None) -> tuple[int, int, int]:
+    """The differences that are counted as this one, from one to before another, none of them negative; and their bucket."""
+    first, beyond, bucket = into.sent_alike(_time_of(delta, timestamp_ms, base_ms))
+    if base_ms is None:
+        return 0, _SENT_MAX, bucket
+    return max(0, first - base_ms << 1), min(beyond - base_ms << 1, _SENT_MAX), bucket

@@ -19,7 +19,7 @@ _GAP_X, _GAP_Y = 150, 34
 _MARGIN, _TOP = 24, 84
 _LINE = 18
 _NAME_MAX, _TITLE_MAX = 24, 60
-_LEGEND = "in boxes: events, verdict, time from the producer to the tier; on lines: events that the tier to the right still lacks"
+_LEGEND = "in boxes: events, verdict, time from track() to the tier; on lines: events that the tier to the right still lacks"
 _GOOD, _BAD, _OPEN, _NONE = "#2e7d32", "#c62828", "#b26a00", "#757575"
 
 

@@ -4,18 +4,23 @@ Records without a tracked header are counted too, as *untracked*: under an origi
 the window of their batch's time, since they have no event time. Their checksum is 0.
 
 How long events were on their way is counted by topic and window alone, whose events they are makes no difference to it: for events that are
-added to a tally which knows when they were seen.
+added to a tally which knows when they were seen. The window is that of the event's own time, as for counts. The latency begins at the time
+of the record, which is when `track` queued it: the event may have happened years before.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
-from moldau.tracking.counts import CHECKSUM_MASK, WINDOW_MS, Count, CountKey, window_start
-from moldau.tracking.latencies import RANGES, Latencies, bucket_of
+from moldau.tracking.counts import CHECKSUM_MASK, Count, CountKey, window_start
+from moldau.tracking.latencies import ENDLESS, RANGES, Latencies, bucket_of
 
 Origin = tuple[str, str, str, str]
 """Datacenter, service, host, producer instance."""
 
 UNTRACKED: Origin = ("", "", "", "")
+NO_TIME: Final = -1
+"""The time of a record that has none. Its latency is not counted."""
+_NO_BUCKET: Final = -1
 
 
 def is_untracked(key: CountKey) -> bool:
@@ -33,6 +38,7 @@ class Tally:
         self._cells: dict[tuple[str, int, Origin], list[int]] = {}
         self._latencies: dict[tuple[str, int, int], int] = {}
         """By topic, start of the window and bucket of the latency: how many events."""
+        self._alike = (0, 0, _NO_BUCKET)
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -52,23 +58,25 @@ class Tally:
         if greatest_ms > cell[4]:
             cell[4] = greatest_ms
 
-    def span_of(self, time_ms: int) -> tuple[int, int, int]:
-        """Event times that are counted alike, of one window and one bucket of latencies: from one to before another; and the bucket."""
-        start_ms = time_ms - time_ms % WINDOW_MS
-        if self.seen_ms is None:
-            return start_ms, start_ms + WINDOW_MS, 0
-        bucket = bucket_of(self.seen_ms - time_ms)
-        least, beyond = RANGES[bucket]
-        first, last = self.seen_ms - beyond + 1, self.seen_ms - least + 1
-        return max(start_ms, first), min(start_ms + WINDOW_MS, last), bucket
+    def sent_alike(self, sent_ms: int) -> tuple[int, int, int]:
+        """Times of records whose latencies are in one bucket: from one to before another; and the bucket, for `add_latency`."""
+        first, beyond, _ = self._alike
+        if not first <= sent_ms < beyond:
+            self._alike = self._bounds(sent_ms)
+        return self._alike
 
-    def add_span(
-        self, topic: str, origin: Origin, bucket: int, count: int, size: int, checksum: int, least_ms: int, greatest_ms: int
-    ) -> None:
-        """Some events of one origin, whose times are in one span, of latencies of this bucket."""
-        start_ms = least_ms - least_ms % WINDOW_MS
-        self.add(topic, start_ms, origin, count, size, checksum, least_ms, greatest_ms)
-        if self.seen_ms is not None:
+    def _bounds(self, sent_ms: int) -> tuple[int, int, int]:
+        if self.seen_ms is None:
+            return -ENDLESS, ENDLESS, _NO_BUCKET
+        if sent_ms < 0:
+            return -ENDLESS, 0, _NO_BUCKET
+        bucket = bucket_of(self.seen_ms - sent_ms)
+        least, beyond = RANGES[bucket]
+        return max(0, self.seen_ms - beyond + 1), self.seen_ms - least + 1, bucket
+
+    def add_latency(self, topic: str, start_ms: int, bucket: int, count: int) -> None:
+        """Some events of one window, sent at times of which `sent_alike` gave this bucket."""
+        if bucket != _NO_BUCKET and count:
             key = (topic, start_ms, bucket)
             self._latencies[key] = self._latencies.get(key, 0) + count
 

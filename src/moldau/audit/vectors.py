@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from moldau.audit.events import HeaderReader, count_value
-from moldau.audit.tally import Origin, Tally
+from moldau.audit.tally import NO_TIME, Origin, Tally
 from moldau.protocol.records.vectors import Bytes8, Int64s
 from moldau.tracking.counts import WINDOW_MS
 from moldau.tracking.header import GUID_BYTES, HASH_SEED, INSTANCE_BYTES, TIME_MAX_MS, TIME_MIN_MS, read_header
@@ -59,10 +59,19 @@ def _rotated(lane: Lanes, bits: int) -> Lanes:
     return lane << np.uint64(bits) | lane >> np.uint64(64 - bits)
 
 
-def count_spans(data: Bytes8, start: Int64s, end: Int64s, timestamp_ms: Int64s, topic: str, reader: HeaderReader, into: Tally) -> None:
+def count_spans(
+    data: Bytes8,
+    start: Int64s,
+    end: Int64s,
+    timestamp_ms: Int64s,
+    sent_ms: Int64s | None,
+    topic: str,
+    reader: HeaderReader,
+    into: Tally,
+) -> None:
     """Count the values at these places of `data`, which has at least 48 bytes after the last one.
 
-    `timestamp_ms` are the times of their batches, for those that are untracked.
+    `timestamp_ms` are the times of their batches, for those that are untracked; `sent_ms` their own, None if latencies are not counted.
     """
     lanes, last = lanes_of(data), len(data) - 48
     length = end - start
@@ -86,9 +95,11 @@ def count_spans(data: Bytes8, start: Int64s, end: Int64s, timestamp_ms: Int64s, 
         known = np.array([origin is not None for origin in origins])[group]
         tracked[rows[~known]] = False
         rows, group = rows[known], group[known]
-    add_events(topic, origins, group, time[rows], length[rows], guid_hashes(lanes[guid[rows]], lanes[guid[rows] + 8]), into)
+    sent = None if sent_ms is None else sent_ms[rows]
+    add_events(topic, origins, group, time[rows], length[rows], guid_hashes(lanes[guid[rows]], lanes[guid[rows] + 8]), into, sent)
     for row in np.flatnonzero(odd).tolist():
-        count_value(reader, topic, data[start[row] : end[row]].tobytes(), int(timestamp_ms[row]), into)
+        one_sent = NO_TIME if sent_ms is None else int(sent_ms[row])
+        count_value(reader, topic, data[start[row] : end[row]].tobytes(), int(timestamp_ms[row]), into, one_sent)
     _add_untracked(topic, timestamp_ms, length, ~tracked & ~odd, into)
 
 
@@ -139,11 +150,22 @@ def _origin(region: bytes) -> Origin | None:
     return None if header is None else (header.datacenter, header.service, header.host, header.instance)
 
 
-def add_events(topic: str, origins: Sequence[Origin | None], group: Int64s, time: Int64s, size: Int64s, digest: Lanes, into: Tally) -> None:
-    """Add events, each of the origin `origins[group]`, by window and origin."""
+def add_events(
+    topic: str,
+    origins: Sequence[Origin | None],
+    group: Int64s,
+    time: Int64s,
+    size: Int64s,
+    digest: Lanes,
+    into: Tally,
+    sent_ms: Int64s | None = None,
+) -> None:
+    """Add events, each of the origin `origins[group]`, by window and origin; their latencies if the times of their records are given."""
     if not len(time):
         return
     window = time // WINDOW_MS
+    if sent_ms is not None and into.seen_ms is not None:
+        into.add_latencies(topic, _latencies(into.seen_ms, sent_ms, window))
     least = int(window.min())
     code = group * (int(window.max()) - least + 1) + (window - least)
     if (np.diff(code) < 0).any():
@@ -163,15 +185,19 @@ def add_events(topic: str, origins: Sequence[Origin | None], group: Int64s, time
         origin = origins[number]
         assert origin is not None
         into.add(topic, start_ms, origin, *rest)
-    if into.seen_ms is not None:
-        into.add_latencies(topic, _latencies(into.seen_ms - time, window))
 
 
-def _latencies(latency_ms: Int64s, window: Int64s) -> Iterator[tuple[int, int, int]]:
-    """The start of each window, each bucket, and how many events.
+def _latencies(seen_ms: int, sent_ms: Int64s, window: Int64s) -> Iterator[tuple[int, int, int]]:
+    """The start of each window, each bucket, and how many events; those of records without a time are left out.
 
     The bucket of a latency is made of its power of two and the two bits after it: a float has them next to each other.
     """
+    if sent_ms.min() < 0:
+        dated = sent_ms >= 0
+        sent_ms, window = sent_ms[dated], window[dated]
+        if not len(window):
+            return
+    latency_ms = seen_ms - sent_ms
     bucket = (np.maximum(latency_ms, 1).astype(np.float64).view(np.int64) >> 50) - _FIRST_QUARTER
     bucket *= latency_ms > 0
     least, windows = int(window.min()), int(window.max()) - int(window.min()) + 1

@@ -32,6 +32,8 @@ class _Section:
     records: bytes
     count: int
     timestamp_ms: int
+    base_ms: int | None
+    """What the records' times are relative to; None: all have the greatest, which a broker has stamped."""
 
 
 class Walker:
@@ -50,17 +52,18 @@ class Walker:
         What comes before a damaged batch is counted; the error is raised when that batch is the next one.
         """
         sections: list[_Section] = []
-        strays: list[tuple[bytes | None, int]] = []
+        strays: list[tuple[bytes | None, int, int]] = []
         position, visible = offset, VisibleBatches(fetched.aborted)
         try:
             for header, batch in checked_batches(where, fetched, offset):
                 if visible.shows(header, batch) and header.record_count:
                     if header.base_offset < offset:
                         records = iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX, with_headers=False)
-                        strays += [(record.value, header.max_timestamp) for record in records if record.offset >= offset]
+                        strays += [(each.value, header.max_timestamp, each.timestamp) for each in records if each.offset >= offset]
                     else:
                         records_bytes = decompress(batch[HEADER_SIZE:], header.compression, DECOMPRESSED_BYTES_MAX)
-                        sections.append(_Section(header.base_offset, records_bytes, header.record_count, header.max_timestamp))
+                        base_ms = None if header.timestamp_type_is_log_append else header.base_timestamp
+                        sections.append(_Section(header.base_offset, records_bytes, header.record_count, header.max_timestamp, base_ms))
                 position = header.last_offset + 1
         except PeerError:
             if position == offset:
@@ -70,8 +73,8 @@ class Walker:
             position, error = malformed
             if position <= offset:
                 raise error
-        for value, timestamp_ms in strays:
-            count_value(self._reader, where.topic, value, timestamp_ms, counted)
+        for value, timestamp_ms, sent_ms in strays:
+            count_value(self._reader, where.topic, value, timestamp_ms, counted, sent_ms)
         into.take(counted)
         return position
 
@@ -96,7 +99,7 @@ class Walker:
         return counted, None
 
     def _count_one(self, topic: str, section: _Section, into: Tally) -> None:
-        count_records(section.records, section.count, topic, section.timestamp_ms, self._reader, into)
+        count_records(section.records, section.count, topic, section.timestamp_ms, section.base_ms, self._reader, into)
 
     def _count_together(self, topic: str, sections: list[_Section], into: Tally) -> None:
         import numpy as np
@@ -113,9 +116,13 @@ class Walker:
         data = np.frombuffer(b"".join([*(section.records for section in sections), SLACK]), np.uint8)
         limits = np.array(ends, np.int64)
         position = np.array(starts, np.int64) + 1  # attributes
-        for _ in range(2):  # time and offset
-            _, position = varints(data, position)
+        delta, position = varints(data, position)
+        _, position = varints(data, position)  # offset
         _, position, _ = spans(data, position, limits)  # key
         start, end, _ = spans(data, position, limits)
-        stamps = np.repeat(np.array([section.timestamp_ms for section in sections], np.int64), [section.count for section in sections])
-        count_spans(data, start, end, stamps, topic, self._reader, into)
+        counts = [section.count for section in sections]
+        stamps = np.repeat(np.array([section.timestamp_ms for section in sections], np.int64), counts)
+        sent = np.repeat(np.array([section.base_ms or 0 for section in sections], np.int64), counts) + delta
+        if any(section.base_ms is None for section in sections):
+            sent = np.where(np.repeat([section.base_ms is None for section in sections], counts), stamps, sent)
+        count_spans(data, start, end, stamps, sent, topic, self._reader, into)

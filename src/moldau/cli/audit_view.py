@@ -3,7 +3,7 @@
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from moldau.tracking.clock import moment, now_ms
 from moldau.tracking.latencies import QUANTILES, added
 
 if TYPE_CHECKING:
+    from moldau.audit.edges import TierEdge
     from moldau.audit.tiers import ReportedGap
     from moldau.audit.verdicts import Report, SourceLine, WindowPair
     from moldau.tracking.counts import Count
@@ -82,20 +83,37 @@ def window(pair: "WindowPair") -> dict[str, Any]:
     }
 
 
+def edge(each: "TierEdge") -> dict[str, Any]:
+    """An edge of the tree, over all topics and windows."""
+    return {
+        "upper_tier": each.upper,
+        "lower_tier": each.lower,
+        "verdict": None if each.verdict is None else each.verdict.value,
+        "upper_count": each.above,
+        "lower_count": each.below,
+        "lag": each.lag,
+        "more": each.more,
+        "latency": {"count": each.latencies.total} | _quantiles(each.latencies) if each.latencies else None,
+    }
+
+
 def latencies(report: "Report") -> list[dict[str, Any]]:
     """How long the events of each window were on their way to each tier; `window_start_ms` is null for all windows of a topic together."""
     totals: dict[tuple[str, str], list[Latencies]] = {}
     for (topic, tier, _), each in report.latencies.items():
         totals.setdefault((topic, tier), []).append(each)
     return [
-        *(_quantiles(topic, tier, None, added(parts)) for (topic, tier), parts in sorted(totals.items())),
-        *(_quantiles(topic, tier, start_ms, each) for (topic, tier, start_ms), each in report.latencies.items()),
+        *(_latency(topic, tier, None, added(parts)) for (topic, tier), parts in sorted(totals.items())),
+        *(_latency(topic, tier, start_ms, each) for (topic, tier, start_ms), each in report.latencies.items()),
     ]
 
 
-def _quantiles(topic: str, tier: str, start_ms: int | None, found: "Latencies") -> dict[str, Any]:
-    places = {"topic": topic, "tier": tier, "window_start_ms": start_ms, "count": found.total}
-    return places | {f"p{round(100 * share)}_ms": found.quantile(share) for share in QUANTILES}
+def _latency(topic: str, tier: str, start_ms: int | None, found: "Latencies") -> dict[str, Any]:
+    return {"topic": topic, "tier": tier, "window_start_ms": start_ms, "count": found.total} | _quantiles(found)
+
+
+def _quantiles(found: "Latencies") -> dict[str, int]:
+    return {f"p{round(100 * share)}_ms": found.quantile(share) for share in QUANTILES}
 
 
 def _source(line: "SourceLine") -> dict[str, Any]:
@@ -195,6 +213,8 @@ def print_report(report: "Report", *, every_window: bool = False) -> None:
 
 LATENCY = ("topic", "window", "tier", "events", "p50", "p95", "p99")
 LATENCY_NUMERIC = ("events", "p50", "p95", "p99")
+EDGES = ("edge", "above", "below", "lag", "verdict", "p50", "p95", "p99")
+EDGES_NUMERIC = ("above", "below", "lag", "p50", "p95", "p99")
 
 
 def print_latencies(report: "Report") -> None:
@@ -207,12 +227,30 @@ def print_latencies(report: "Report") -> None:
     rows = [
         (
             *(each["topic"], "all" if each["window_start_ms"] is None else moment(each["window_start_ms"]), each["tier"]),
-            *(f"{each['count']:,}", *(f"{each[f'p{round(100 * share)}_ms'] / 1000:,.3f} s" for share in QUANTILES)),
+            *(f"{each['count']:,}", *(seconds(each[f"p{round(100 * share)}_ms"]) for share in QUANTILES)),
         )
         for each in found
     ]
     click.echo()
     print_table(LATENCY, rows, numeric=LATENCY_NUMERIC)
+
+
+def print_edges(edges: "Iterable[TierEdge]") -> None:
+    """A table of the edges of a tree, from the producers down."""
+    rows = [
+        (
+            *(f"{each.upper} > {each.lower}", f"{each.above:,}", f"{each.below:,}", f"{each.lag:,}"),
+            "not compared" if each.verdict is None else each.verdict.value,
+            *(seconds(each.latencies.quantile(share)) if each.latencies else "-" for share in QUANTILES),
+        )
+        for each in edges
+    ]
+    print_table(EDGES, rows, numeric=EDGES_NUMERIC)
+
+
+def seconds(time_ms: int) -> str:
+    """As latencies are shown."""
+    return f"{time_ms / 1000:,.3f} s"
 
 
 def window_rows(pair: "WindowPair", every_window: bool) -> Iterator[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from moldau.cli.audit_view import as_document
+from moldau.cli.audit_view import as_document, edge, print_edges
 from moldau.cli.audit_view import print_report as print_audit
 from moldau.cli.output import human_bytes, print_table
 from moldau.cli.terminal import verdict
@@ -114,6 +114,8 @@ def print_report(report: "DemoReport", *, as_json: bool) -> None:
             click.echo(f"... and {question.more:,} more rows")
     click.echo("\nReport of the audit")
     print_audit(report.audit)
+    click.echo("\nEach edge, with the time from track() to its lower end")
+    print_edges(report.edges)
     click.echo()
     for line in _remarks(report):
         click.echo(line)
@@ -177,10 +179,11 @@ def _step_rows(report: "DemoReport") -> list[tuple[str, str, str, str]]:
 
 
 def document(report: "DemoReport") -> dict[str, Any]:
-    """For machines; checksums as hexadecimal digits. The audit without its windows, of which there may be very many."""
+    """For machines; checksums as hexadecimal digits. The audit without its windows and their latencies, which may be very many."""
     proof, sizes = report.proof, report.sizes
     audit = as_document(report.audit)
     faults = [each for each in audit.pop("windows") if each["sources"]]
+    audit["latencies"] = [each for each in audit["latencies"] if each["window_start_ms"] is None]
     return {
         "input": report.input,
         "topic": report.topic,
@@ -191,6 +194,7 @@ def document(report: "DemoReport") -> dict[str, Any]:
         "planted_lines": list(report.planted_lines),
         "complete": report.complete,
         "audit": {**audit, "faults": faults},
+        "edges": [edge(each) for each in report.edges],
         "proof": {
             "rows": proof.rows,
             "lines": proof.lines,

@@ -1,8 +1,8 @@
 """How long events were on their way to a tier: a histogram that adds up in any order, bounded, and exact to an eighth.
 
-A *latency* is the time from the header's to when a tier saw the event, in ms. Its *bucket* is one of four between two powers of two, so
-that a histogram over all time has less than 170 numbers, whatever it counts. Bucket 0 is of events that were seen before they happened,
-by clocks that differ. The text is what audit records have: do not change.
+A *latency* is the time from when `track` queued an event, which is the time of its record, to when a tier saw it, in ms. Its *bucket* is
+one of four between two powers of two, so that a histogram over all time has less than 170 numbers, whatever it counts. Bucket 0 is of
+events that were seen before they were sent, by clocks that differ. The text is what audit records have: do not change.
 """
 
 import re
@@ -14,7 +14,8 @@ from typing import Final, Self
 BUCKETS: Final = 1 + 4 * 41
 """Latencies of 2^41 ms, seventy years, and more are in the last one."""
 _LAST: Final = BUCKETS - 1
-_ENDLESS: Final = 1 << 62
+ENDLESS: Final = 1 << 62
+"""More than any latency."""
 QUANTILES: Final = (0.5, 0.95, 0.99)
 """Those that are reported."""
 _TEXT: Final = re.compile("[0-9]{1,3}:[0-9]{1,18}(?: [0-9]{1,3}:[0-9]{1,18})*")
@@ -30,7 +31,7 @@ def bucket_of(latency_ms: int) -> int:
 
 def range_of(bucket: int) -> tuple[int, int]:
     """The least latency of a bucket, and the least one beyond it."""
-    return (_lowest(bucket) if bucket else -_ENDLESS), (_lowest(bucket + 1) if bucket < _LAST else _ENDLESS)
+    return (_lowest(bucket) if bucket else -ENDLESS), (_lowest(bucket + 1) if bucket < _LAST else ENDLESS)
 
 
 def _lowest(bucket: int) -> int:

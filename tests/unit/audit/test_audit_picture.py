@@ -1,12 +1,14 @@
 """The picture of a tree of tiers has counts, verdicts and the lag of each edge, and is well-formed whatever names there are."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 from moldau.audit.edges import edges_of
 from moldau.audit.picture import span_text, tree_picture
 from moldau.audit.tree import Tier, TierTree
 from moldau.audit.verdicts import Report, SourceLine, Verdict, WindowPair
 from moldau.tracking.counts import Count
+from moldau.tracking.latencies import NO_LATENCIES, Latencies, added, bucket_of
 
 TREE = TierTree.of([Tier("ewr", ("producer",)), Tier("jfk", ("producer",)), Tier("all", ("ewr", "jfk")), Tier("lake", ("all",))])
 
@@ -34,6 +36,10 @@ REPORT = Report(
     ),
     {},
 )
+LATENCIES = {
+    ("a<b", "all", 0): Latencies.of({bucket_of(512): 190, bucket_of(4096): 3}),
+    ("a<b", "all", 600_000): Latencies.of({bucket_of(4096): 4}),
+}
 
 
 def test_each_edge_has_its_own_part_of_a_sum() -> None:
@@ -47,11 +53,18 @@ def test_each_edge_has_its_own_part_of_a_sum() -> None:
     }
 
 
-def test_the_picture_shows_counts_verdicts_and_the_lag_of_each_edge() -> None:
-    root = ET.fromstring(tree_picture(REPORT, TREE))
+def test_an_edge_has_the_latencies_of_its_lower_end() -> None:
+    """From `track`, of all topics and windows; those of a sum are of all its sources together."""
+    found = {(each.upper, each.lower): each.latencies for each in edges_of(replace(REPORT, latencies=LATENCIES), TREE)}
+    assert found["producer", "ewr"] == found["producer", "jfk"] == found["all", "lake"] == NO_LATENCIES
+    assert found["ewr", "all"] == found["jfk", "all"] == added(LATENCIES.values())
+
+
+def test_the_picture_shows_counts_verdicts_latencies_and_the_lag_of_each_edge() -> None:
+    root = ET.fromstring(tree_picture(replace(REPORT, latencies=LATENCIES), TREE))
     groups = {each.attrib["aria-label"]: [text.text for text in each.findall("{*}text")] for each in root.findall("{*}g")}
     assert groups["producer"][:2] == ["producer", "2,000 events"]
-    assert groups["all"][:3] == ["all", "1,997 events", "loss"]
+    assert groups["all"][:4] == ["all", "1,997 events", "loss", "p50 0.578 s p95 0.637 s p99 4.83 s"]
     assert groups["lake"][:3] == ["lake", "no counts", "not compared"]
     assert (groups["ewr > all"], groups["jfk > all"], groups["all > lake"]) == (["lag 0"], ["lag 3"], ["not compared"])
     assert "topic a<b: loss" in [each.text for each in root.findall("{*}text")]

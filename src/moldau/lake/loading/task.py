@@ -104,7 +104,7 @@ def write_batches(batches: Iterator[Any], order: TaskOrder) -> TaskReport:
         with decoder(job, order.decoding) as decode:
             for batch in batches:
                 points.reached("task: batch read")
-                counter.add(batch.column("value"))
+                counter.add(batch.column("value"), _milliseconds(batch.column("timestamp")))
                 batch, held = _without(batch, order.held)
                 counter.add_dead(held)
                 if batch.num_rows == 0:
@@ -192,7 +192,7 @@ class _NoCounter:
         self.untracked = self.untracked_bytes = 0
         self.put_aside = DeadLetterCounts()
 
-    def add(self, values: Any) -> None:
+    def add(self, values: Any, _sent_ms: Any) -> None:
         self.untracked += len(values)
         self.untracked_bytes += pc.sum(pc.binary_length(values)).as_py() or 0
 
@@ -211,8 +211,8 @@ class _Counter:
         self.untracked = self.untracked_bytes = 0
         self.put_aside = DeadLetterCounts()
 
-    def add(self, values: Any) -> None:
-        counted = self._counted(values)
+    def add(self, values: Any, sent_ms: Any) -> None:
+        counted = self._counted(values, sent_ms)
         self.counts = added((self.counts, counted.counts))
         self.latencies = latencies_added((self.latencies, counted.latencies))
         self.untracked += counted.untracked
@@ -223,10 +223,10 @@ class _Counter:
             counted = self._counted(values)
             self.put_aside.add(DeadLetterCounts({key: count.count for key, count in counted.counts.items()}, counted.untracked, first))
 
-    def _counted(self, values: Any) -> Any:
+    def _counted(self, values: Any, sent_ms: Any = None) -> Any:
         from moldau.audit.columns import count_values
 
-        return count_values(self._topic, values, seen_ms=self._seen_ms)
+        return count_values(self._topic, values, seen_ms=self._seen_ms, sent_ms=sent_ms)
 
 
 def _counter(job: LoadJob, order: TaskOrder) -> _Counter | _NoCounter:

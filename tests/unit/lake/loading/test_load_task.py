@@ -14,6 +14,8 @@ from moldau.lake.reading.options import ReadOptions, TopicNames
 from moldau.lake.reading.row_shape import ARROW_TYPES
 from moldau.lake.tables import data_files
 from moldau.lake.tables.data_files import FileError
+from moldau.tracking.latencies import Latencies, bucket_of
+from support.audit_events import MINUTE, NOON, Host
 
 NAMES = ("key", "value", "partition", "offset", "timestamp", "headers")
 EVENTS, DEAD_LETTERS = "events", "dead letters"
@@ -187,6 +189,31 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mo
         run(job(tmp_path), rows)
     assert len(calls) == 3
     assert list(tmp_path.rglob("*.parquet")) == []
+
+
+def test_latencies_are_from_the_time_of_the_record_in_the_window_of_the_event(tmp_path: Path) -> None:
+    """Claim: events of 2013 that were sent two and five seconds before the load was planned took that long, and are in windows of 2013."""
+    task, sent_ms = job(tmp_path), 1_764_000_000_000
+    rows: list[Row] = [
+        (None, Host().event(number, NOON + number * MINUTE), 0, number, (sent_ms + (0 if number < 2 else 3_000)) * 1_000, None)
+        for number in range(12)
+    ]
+    columns = [pa.array(column, ARROW_TYPES[name]) for name, column in zip(NAMES, zip(*rows, strict=True), strict=True)]
+    order = TaskOrder(
+        job=task,
+        decoding=EventDecoding(task.columns, tracked=frozenset({7})),
+        schema=task.table_schema(task.columns),
+        topic_id="00ff",
+        held={},
+        load_id="1234abcd",
+        options=ReadOptions(task.bootstrap_servers, TopicNames((task.topic,))),
+        seen_ms=sent_ms + 5_000,
+    )
+    report = write_batches(iter([pa.record_batch(columns, names=list(NAMES))]), order)
+    assert report.latencies == {
+        NOON: Latencies.of({bucket_of(5_000): 2, bucket_of(2_000): 8}),
+        NOON + 10 * MINUTE: Latencies.of({bucket_of(2_000): 2}),
+    }
 
 
 def test_dead_letters_are_counted_apart_with_the_first_one(tmp_path: Path) -> None:
