@@ -1,19 +1,20 @@
 """Fail-back: partitions of a former source become a mirror's, and follow the copy that was promoted. Both logs keep their offsets.
 
-    read both logs' epochs ─> no writes any more ─> read them again, keep what is lost ─> cut ─> both logs agree
+    read both logs' epochs ─> no writes any more ─> read them again, keep what is lost ─> move groups back ─> cut ─> both logs agree
 
 What the former source has after the point where the logs part was acknowledged to producers and never mirrored. It is named, and cut
 only if that is asked for. The partitions refuse writes before it is read for the last time: AlterMirror makes them a mirror's without a
 cut, under a `mirror.source` that no mirror takes for its own. The second AlterMirror cuts and names the source, and mirrors begin.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from moldau.mirror import altering, catalog, target_topics
 from moldau.mirror.altering import Alteration
+from moldau.mirror.cut_groups import move_back
 from moldau.mirror.divergence import Divergence, UnrelatedLogsError, divergence
 from moldau.mirror.inventory import MIRROR_SOURCE, source_text
 from moldau.mirror.log_ends import epoch_runs
@@ -112,6 +113,7 @@ class FailBack:
             }
         outcomes |= {each: Outcome(each, State.FAILED) for each in todo if each not in outcomes}
         outcomes |= {each: replace(outcomes[each], state=State.FAILED, reason=why) for each, why in failures.items()}
+        outcomes |= {each.partition: each for each in await self._moved_groups(outcomes)}
         outcomes |= {each.partition: each for each in await self._cut([each for each in outcomes.values() if each.state is State.READY])}
         return [following.get(each) or outcomes[each] for each in partitions]
 
@@ -128,6 +130,17 @@ class FailBack:
         whole = {name for name, each in topics.items() if all(partition in following for partition in each)}
         todo = [each for each in partitions if each.topic not in whole]
         return todo, {each: outcome for each, outcome in following.items() if each.topic in whole}
+
+    async def _moved_groups(self, outcomes: Mapping[TopicPartition, Outcome]) -> list[Outcome]:
+        """Before the cut: a command that is repeated after it finds nothing that is lost."""
+        lost = {each.partition: each for each in outcomes.values() if each.state is State.READY and each.lost}
+        notes, failures = await move_back(self._target, {partition: each.offset for partition, each in lost.items()})
+        return [
+            replace(each, state=State.FAILED, reason=failures[partition])
+            if partition in failures
+            else replace(each, reason="; ".join(notes.get(partition, ())))
+            for partition, each in lost.items()
+        ]
 
     async def _divergence(self, partition: TopicPartition) -> Divergence:
         try:

@@ -11,12 +11,13 @@ make small transactions that end at once, and many make large ones.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from moldau.mirror.fetched import Fetched, nothing_from
 from moldau.mirror.merge.announcements import Announcer
+from moldau.mirror.merge.beginnings import Beginnings
 from moldau.mirror.merge.origins import Origins
 from moldau.mirror.merge.outgoing import joined
 from moldau.mirror.merge.portion import Portion, portion_of
@@ -24,7 +25,7 @@ from moldau.mirror.merge.positions import POSITIONS, Key, Stored, positions_batc
 from moldau.mirror.merge.route import Route
 from moldau.mirror.merge.runs import offsets_batches
 from moldau.mirror.merge.stored_positions import read_positions
-from moldau.mirror.merge.writer import PartitionRefusedError, Writer
+from moldau.mirror.merge.writer import PartitionRefusedError, Writer, both
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import LIMITS, Limits
 from moldau.mirror.retries import Retries, Retry
@@ -103,17 +104,6 @@ class _Part:
         """After the last transaction that was committed."""
 
 
-async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
-    """Both at the same time. The first error; the other one is cancelled then, and has ended."""
-    tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 class Merge:
     """See the module."""
 
@@ -166,6 +156,7 @@ class Merge:
         self.transactions = 0
         """Committed so far."""
         self.retries = Retries(clock)
+        self._beginnings = Beginnings(self._begun, self.retries, clock, limits)
 
     async def give(self, partitions: Mapping[SourcePartition, Given]) -> None:
         """This process has these now: they are read from the positions that the target has, as soon as it says them."""
@@ -193,7 +184,7 @@ class Merge:
 
     def retry(self, partition: SourcePartition) -> Retry | None:
         """Why a partition's records are not committed for the moment, if that is so."""
-        return self.retries.of(_TRANSACTION) if partition in self._parts else None
+        return self.retries.of(partition, _TRANSACTION) if partition in self._parts else None
 
     # Taker
 
@@ -229,6 +220,7 @@ class Merge:
         try:
             await self._run()
         finally:
+            await self._beginnings.close()
             for origins in self._origins.values():
                 await origins.close()
 
@@ -400,12 +392,23 @@ class Merge:
                 reason = f"topic id {other.hex()} was mirrored to the same topic, the topic id is {key.topic_id.hex()} now"
                 self._stop(partition, Halt.RECREATED, reason)
                 continue
-            part.read = part.written = found.position if found is not None else await part.given.start()
-            if found is None:  # its start is stored before anything of it: the end of a log, for one, is another one later
-                part.fetched.append(_Waiting(part.read, nothing_from(part.read), 0))
-            self._origins_of(partition.source).follow(partition.topic_partition, found.runs_from if found is not None else -1)
-            self._let_go(part)
-            self._readers[partition.source].follow(partition, part.read)
+            if found is not None:
+                self._fetch(part, found.position, found.runs_from)
+            else:
+                self._beginnings.find(partition, part.given.start)
+
+    def _begun(self, partition: SourcePartition, start: Position) -> None:
+        """Its start is stored before anything of it: the end of a log, for one, is another one later."""
+        part = self._parts[partition]
+        self._fetch(part, start, -1)
+        part.fetched.append(_Waiting(start, nothing_from(start), 0))
+        self._let_go(part)
+
+    def _fetch(self, part: _Part, position: Position, runs_from: int) -> None:
+        partition = part.partition
+        part.read = part.written = position
+        self._origins_of(partition.source).follow(partition.topic_partition, runs_from)
+        self._readers[partition.source].follow(partition, position)
 
     def _origins_of(self, source: str) -> Origins:
         found = self._origins.get(source)
@@ -429,6 +432,7 @@ class Merge:
             self._empty(part)
 
     def _empty(self, part: _Part) -> None:
+        self._beginnings.forget(part.partition)
         self._size -= part.size
         if self._size < self._limits.transaction_bytes:
             self._is_full.clear()

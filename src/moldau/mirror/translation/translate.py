@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.mirror import catalog
+from moldau.mirror.log_ends import epoch_end
 from moldau.mirror.merge.positions import POSITIONS, Key, Stored
 from moldau.mirror.merge.runs import OFFSETS, runs_in
 from moldau.mirror.merge.stored_positions import read_positions
 from moldau.mirror.naming import SourceTopic
 from moldau.mirror.partitions import SourcePartition
 from moldau.mirror.plan.values import Mode, Partitioning
-from moldau.mirror.reading import list_offset, read_to_end
+from moldau.mirror.reading import list_end, list_offset, read_to_end
 from moldau.mirror.translation.search import Found, Place, Search, combined
 from moldau.model.errors import WorldError
 from moldau.model.identity import TopicPartition
@@ -78,7 +79,7 @@ async def translate(
     counts = {name: seen.partitions for name, seen in existing.items()}
     by_topic = by_target_topic(plan, offsets)
     if plan.mode is Mode.COPY:
-        answers = {each: await _of_copy(target, each, existing) for each in offsets}
+        answers = {each: await _of_copy(target, sources[each.partition.source], each, existing) for each in offsets}
     else:
         answers = await _of_merge(plan, target, cluster_ids, by_topic, counts)
     return assembled(plan, by_topic, counts, answers)
@@ -121,12 +122,19 @@ def _translated(target: TopicPartition, into: tuple[SourceOffset, ...], answers:
         yield Translated(target, into, offset)
 
 
-async def _of_copy(target: "Brokers", wanted: SourceOffset, existing: Mapping[str, catalog.SeenTopic]) -> Answer:
+async def _of_copy(target: "Brokers", source: "Brokers", wanted: SourceOffset, existing: Mapping[str, catalog.SeenTopic]) -> Answer:
+    """Offsets name the same records as far as the target's log has the source's epochs; after a promotion it has others from the cut on."""
     partition = wanted.partition.topic_partition
     seen = existing.get(partition.topic)
     if seen is None or partition.partition >= seen.partitions:
         return Answer({}, f"{partition} is not in the target yet")
-    end = await list_offset(target, partition, LATEST)
+    end = await list_offset(target, partition, LATEST, committed=True)
+    _, epoch = await list_end(source, partition)
+    of_source = await epoch_end(target, partition, epoch) if epoch >= 0 else -1
+    if 0 <= of_source < min(wanted.offset, end):
+        return Answer(
+            {}, f"{wanted.partition} is in the target up to {of_source}, from there on {partition} has other records than the source"
+        )
     if wanted.offset > end:
         return Answer({}, f"{wanted.partition} is mirrored up to {end}, not up to {wanted.offset} yet")
     return Answer({partition: Place(wanted.offset, is_record=wanted.offset < end)})
