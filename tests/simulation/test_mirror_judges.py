@@ -1,14 +1,22 @@
 """What the judges of simulated mirrors expect, where a simple comparison would be wrong."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from moldau.mirror.partitions import Halt, SourcePartition
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import RecordBatchBuilder
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
 from moldau.testing.simulation.clients.fetching import SimulatedMessage
 from moldau.testing.simulation.mirrors.copy_judge import check_newest
+from moldau.testing.simulation.mirrors.draining import Ends, drained
 from moldau.testing.simulation.mirrors.judge import MirrorError
 from moldau.testing.simulation.mirrors.logs import log_of, settled_end
+from moldau.testing.simulation.mirrors.work import Progress
+from moldau.testing.simulation.options import Options
+from moldau.testing.simulation.simulation import Simulation
 
 COMPACTED = TopicPartition("compacted", 0)
 
@@ -47,3 +55,26 @@ def test_a_cut_ends_a_log_before_each_transaction_that_is_open_there(cut: int, e
     log = log_of([records(0, 8), records(1, 9), marker(2, 9), marker(3, 8), records(4, 9), records(5, 8), marker(6, 9), marker(7, 8)])
     assert settled_end(log, 5, cut) == end
     assert settled_end(log, 4, cut) == cut, "of later epochs it says nothing"
+
+
+def host(position: int, halt: Halt | None) -> Any:
+    progress = {SourcePartition("source", b"id", "t", 0): Progress(position, halt)}
+    return SimpleNamespace(process=SimpleNamespace(work=SimpleNamespace(progress=lambda: progress)))
+
+
+@pytest.mark.parametrize(("halt", "ends"), [(None, [2, 2, 3]), (Halt.TRUNCATED, [2])])
+def test_a_position_after_the_end_is_explained(halt: Halt | None, ends: list[int]) -> None:
+    """Claim: by a marker that came after the end was measured, or by a halt; there is a wait until one of them is seen."""
+    partition, left, sim = TopicPartition("t", 0), list(ends), Simulation(Options(1))
+
+    async def measure() -> Ends:
+        return {partition: (b"id", left.pop(0))}
+
+    async def main() -> None:
+        assert await drained(sim, [host(3, halt)], measure) == ({} if halt is None else {partition: halt})
+        assert left == []
+
+    try:
+        sim.run(main())
+    finally:
+        sim.close()

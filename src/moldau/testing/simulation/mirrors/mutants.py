@@ -141,6 +141,30 @@ def _leave_transactions_open(_real: Function) -> Function:
     return cut_end
 
 
+def _part_by_offsets(real: Function) -> Function:
+    def divergence(former: Any, promoted: Any) -> Any:
+        found = real(former, promoted)
+        offset = min(former[-1].end, promoted[-1].end)
+        return found._replace(offset=offset, cut=None if found.cut is None else found.cut._replace(offset=offset))
+
+    return divergence
+
+
+def _keep_before_the_fence(real: Function) -> Function:
+    async def kept_before(_partition: Any, _offset: int, _end: int) -> str:
+        return "before"
+
+    async def follow(self: Any, partitions: Any, keep: Any, *, discards: bool) -> Any:
+        if keep is None:
+            return await real(self, partitions, keep, discards=discards)
+        for each in await self.compare(partitions):
+            if each.offset < each.end:
+                await keep(each.partition, each.offset, each.end)
+        return await real(self, partitions, kept_before, discards=discards)
+
+    return follow
+
+
 def _own_epoch(real: Function) -> Function:
     def carry_out(self: Any, hosted: Any, effects: Any) -> None:
         effects = list(effects)
@@ -211,6 +235,8 @@ MIRROR_MUTANTS = (
     Mutant(
         "leave transactions open whose markers the cut has dropped", "moldau.broker.replicas.manager:_cut_end", _leave_transactions_open
     ),
+    Mutant("fail back by the ends of logs, not by their epochs", "moldau.mirror.fail_back:divergence", _part_by_offsets),
+    Mutant("keep what fail-back drops before writes are refused", "moldau.mirror.fail_back:FailBack.follow", _keep_before_the_fence),
     Mutant("begin an epoch of its own in a mirrored log", "moldau.broker.replicas.manager:ReplicaManager._carry_out", _own_epoch),
     Mutant("write its own epoch into the batches of a mirror", "moldau.broker.handlers.produce.mirrored:append_mirrored", _stamp_own_epoch),
     Mutant("skip batches that were not stored", "moldau.mirror.copy.copy:Copy._failed", _skip_what_failed),
