@@ -23,6 +23,14 @@ def test_a_seed_is_clean(seed: int) -> None:
     assert not verdict.failures, str(verdict)
 
 
+@pytest.mark.parametrize("seed", [26, 80])
+def test_a_seed_that_fails_back_is_clean(seed: int) -> None:
+    options = mirror_options_of(seed)
+    assert options.fails_back
+    verdict = run_mirror_trial(options)
+    assert not verdict.failures, str(verdict)
+
+
 def test_a_run_is_repeated() -> None:
     assert len({run_mirror_trial(mirror_options_of(1)).crc for _ in range(2)}) == 1
 

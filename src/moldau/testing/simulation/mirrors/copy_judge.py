@@ -10,21 +10,16 @@ from collections.abc import Mapping, Sequence
 
 from moldau.mirror.partitions import Halt
 from moldau.model.identity import TopicPartition
-from moldau.protocol.records.batch import batches, iterate
-from moldau.protocol.records.header import BatchHeader
+from moldau.protocol.records.batch import iterate
 from moldau.testing.simulation.clients.admin import LATEST, SimulatedAdmin
 from moldau.testing.simulation.clients.fetching import SimulatedMessage
 from moldau.testing.simulation.mirrors.judge import MirrorError
+from moldau.testing.simulation.mirrors.logs import Log, check_batches, end_of, logs_of_leaders, settled_end
 from moldau.testing.simulation.mirrors.operator import VALUE, Promoter
 from moldau.testing.simulation.mirrors.topics import NEWEST, RETAINED
-from moldau.testing.simulation.process import Host
-from moldau.testing.simulation.reader import batches_of
 from moldau.testing.simulation.simulation import Simulation
-from moldau.testing.simulation.tree_view import PartitionInTree, partitions_in
+from moldau.testing.simulation.tree_view import PartitionInTree
 from moldau.testing.simulation.workloads.keeping import read_all
-
-Log = dict[int, tuple[BatchHeader, bytes]]
-"""Batches by base offset."""
 
 
 class CopyJudge:
@@ -36,12 +31,14 @@ class CopyJudge:
         self._target = target
         self._promoter = promoter
         self._may_lose = may_lose
+        self.cuts: dict[TopicPartition, int] = {}
+        """Where clients write, of partitions that were promoted."""
         self.batches = 0
         """That were compared."""
 
     async def check(self, halts: Mapping[TopicPartition, Halt], stored: Mapping[TopicPartition, int]) -> None:
         """Compare. `stored`: up to where a process has known the target to have each partition. MirrorError."""
-        sources, targets = _logs(self._source), _logs(self._target)
+        sources, targets = logs_of_leaders(self._source), logs_of_leaders(self._target)
         for partition, end in stored.items():
             halt = halts.get(partition)
             self._check_halt(partition, halt)
@@ -52,11 +49,12 @@ class CopyJudge:
             source = sources[partition][1]
             cut = self._cut(partition, in_tree, source, log)
             if cut is not None:
-                self._check_written(partition, cut, log)
-                await self._check_settled(partition, _end(log))
-            elif _end(log) < end:
-                raise MirrorError(f"{partition}: the target ends at {_end(log)}, and had acknowledged up to {end}")
-            if self._may_lose and (halt is not None or cut is not None or _end(source) < _end(log)):
+                self.cuts[partition] = cut
+                self.check_written(partition, cut, log)
+                await self._check_settled(partition, end_of(log))
+            elif end_of(log) < end:
+                raise MirrorError(f"{partition}: the target ends at {end_of(log)}, and had acknowledged up to {end}")
+            if self._may_lose and (halt is not None or cut is not None or end_of(source) < end_of(log)):
                 continue  # the source may have lost what it had, and has written something else there
             mirrored = {offset: batch for offset, batch in log.items() if cut is None or offset < cut}
             self.batches += len(mirrored)
@@ -64,7 +62,7 @@ class CopyJudge:
                 await self._check_newest(partition, cut)
             else:
                 is_whole = halt is None or cut is not None
-                _check_batches(partition, source, mirrored, _end(mirrored) if cut is not None or not is_whole else _end(source))
+                check_batches(partition, source, mirrored, end_of(mirrored) if cut is not None or not is_whole else end_of(source))
 
     def _check_halt(self, partition: TopicPartition, halt: Halt | None) -> None:
         match halt:
@@ -100,7 +98,7 @@ class CopyJudge:
             raise MirrorError(f"{partition}: promoted at {said}, and cut at {cut}: {state.cut}")
         return cut
 
-    def _check_written(self, partition: TopicPartition, cut: int, log: Log) -> None:
+    def check_written(self, partition: TopicPartition, cut: int, log: Log) -> None:
         """What comes from the cut on."""
         found = {
             record.offset: record.value
@@ -141,62 +139,6 @@ def check_newest(partition: TopicPartition, source: Sequence[SimulatedMessage], 
         may_lack = found is None and record.offset < newest[record.key]
         if record.offset < end and found != _content(record) and not may_lack:
             raise MirrorError(f"{partition}: offset {record.offset} is {found}, in the source it is {_content(record)}")
-
-
-def _check_batches(partition: TopicPartition, source: Log, mirrored: Log, end: int) -> None:
-    """The target has each batch of the source from its own start up to `end`, and no other one after the source's start."""
-    begins = min(source, default=0)
-    for offset, (header, data) in mirrored.items():
-        if offset < begins:
-            continue
-        same = source.get(offset)
-        if same is None:
-            raise MirrorError(f"{partition}: only the target has a batch at offset {offset}, of epoch {header.partition_leader_epoch}")
-        if same[1] != data:
-            raise MirrorError(f"{partition}: the batches at offset {offset} differ: {same[0]} in the source, {header} in the target")
-    start = min(mirrored, default=0) if partition.topic == RETAINED else begins
-    missing = next((offset for offset in source if start <= offset < end and offset not in mirrored), None)
-    if missing is not None:
-        raise MirrorError(f"{partition}: the target does not have the batch at offset {missing}")
-
-
-def settled_end(log: Log, epoch: int, offset: int) -> int:
-    """Where a log ends that is cut: no transaction is open there."""
-    headers = [header for base, (header, _) in sorted(log.items()) if base < offset and header.partition_leader_epoch <= epoch]
-    while True:
-        begun: dict[int, int] = {}
-        for header in headers:
-            if header.base_offset >= offset:
-                break
-            if header.is_control:
-                begun.pop(header.producer_id, None)
-            elif header.is_transactional:
-                begun.setdefault(header.producer_id, header.base_offset)
-        if not begun:
-            return offset
-        offset = min(begun.values())
-
-
-def _end(log: Log) -> int:
-    return max((header.last_offset + 1 for header, _ in log.values()), default=0)
-
-
-def _logs(cluster: Simulation) -> dict[TopicPartition, tuple[PartitionInTree, Log]]:
-    """The log of each partition at its leader."""
-    found = {}
-    for each in partitions_in(cluster.tree):
-        host = _leader(cluster, each)
-        if host is not None:
-            data = dict(batches_of(host.disk, host.directories, f"{each.topic}-{each.number}"))
-            log = {offset: (next(iter(batches(memoryview(batch))))[0], batch) for offset, batch in data.items()}
-            found[TopicPartition(each.topic, each.number)] = each, log
-    return found
-
-
-def _leader(cluster: Simulation, partition: PartitionInTree) -> Host | None:
-    if len(cluster.hosts) == 1:
-        return cluster.host
-    return None if partition.state is None or partition.state.leader < 0 else cluster.hosts[partition.state.leader - 1]
 
 
 def _content(record: SimulatedMessage) -> tuple[object, ...]:

@@ -27,6 +27,8 @@ RING_OPERATIONS = 30, 120
 """Of each cluster."""
 PROMOTED = 0.6
 """So many of the copies are promoted."""
+FAILED_BACK = 0.7
+"""So many of those that are promoted fail back, where the source has lost nothing."""
 
 
 class Kind(Enum):
@@ -53,6 +55,8 @@ class MirrorOptions:
     """Of each host of the mirror in the opposite direction."""
     promoted_at_s: float | None
     """When the copy is promoted; None: never."""
+    fails_back: bool
+    """Whether the source of a copy that was promoted becomes its copy in the end."""
     may_lose: bool
     """Whether the source may lose what it has not synced, and shown."""
     compacts_positions: bool
@@ -102,7 +106,7 @@ def _merge_of(seed: int) -> MirrorOptions:
         WorkPlan("1" if has_one_name else f"{number + 1}", topics, random.choice((6.0, 10.0)), limits)
         for number in range(random.choice((1, 2, 2)))
     ]
-    return MirrorOptions(source, target, Kind.MERGE, plans, [], None, may_lose, random.random() < 0.5)
+    return MirrorOptions(source, target, Kind.MERGE, plans, [], None, False, may_lose, random.random() < 0.5)
 
 
 def _beside(plans: list[WorkPlan], sharing: Sharing, random: Random) -> list[WorkPlan]:
@@ -139,6 +143,7 @@ def _make_copy(options: MirrorOptions, random: Random) -> None:
     source.clients = [each for each in source.clients if each not in without] or ["write"]
     topics = {name: COUNTS[name] for name in dict.fromkeys(TOPIC_OF.get(client, TOPIC) for client in source.clients)}
     options.plans = [each._replace(topics=topics) for each in _beside(options.plans, Sharing.COPY, random)]
+    options.fails_back = options.promoted_at_s is not None and not options.may_lose and random.random() < FAILED_BACK
 
 
 def _cluster(seed: int, random: Random) -> Options:

@@ -19,7 +19,7 @@ from moldau.mirror.partitions import Halt
 from moldau.model.identity import TopicPartition
 from moldau.testing.simulation.clients.admin import EARLIEST, LATEST, SimulatedAdmin
 from moldau.testing.simulation.clients.fetching import SimulatedMessage
-from moldau.testing.simulation.mirrors.draining import drained
+from moldau.testing.simulation.mirrors.draining import Ends, drained
 from moldau.testing.simulation.mirrors.process import MirrorHost
 from moldau.testing.simulation.mirrors.topics import NEWEST, RENEWED, RETAINED, MirroredTopics, life_of
 from moldau.testing.simulation.simulation import Simulation
@@ -80,17 +80,17 @@ class MirrorJudge:
     # The end of the mirror's work
 
     async def drained(self) -> None:
-        """Wait until each partition has been read to its end, or has halted. The source changes no more. NotConvergedError."""
+        """Wait until each partition has been read to its end, or has halted. No client writes any more. NotConvergedError."""
+        self._halts = await drained(self._source, self._hosts, self._ends)
+
+    async def _ends(self) -> Ends:
         admin = SimulatedAdmin(self._source.client("surveyor"))
-        ids: dict[str, bytes] = {}
         for partition in self._partitions:
             ends = [await admin.offset(partition, which, committed=True) for which in (EARLIEST, LATEST)]
             self._bounds[partition] = Bounds(*ends)
-            ids[partition.topic] = self._ids[partition.topic] = (await admin.brokers.topic(partition.topic)).topic_id
+            self._ids[partition.topic] = (await admin.brokers.topic(partition.topic)).topic_id
         admin.close()
-        self._halts = await drained(
-            self._source, self._hosts, {each: (ids[each.topic], bounds.end) for each, bounds in self._bounds.items()}
-        )
+        return {each: (self._ids[each.topic], bounds.end) for each, bounds in self._bounds.items()}
 
     # The verdict
 
@@ -136,7 +136,7 @@ class MirrorJudge:
         bounds, halt = self._bounds[partition], self._halts.get(partition)
         match halt:
             case None:
-                holds = position == bounds.end
+                holds = position >= bounds.end  # it was there when all had been read
             case Halt.RECREATED | Halt.DELETED:
                 holds = partition.topic == RENEWED and self._topics.deletions > 0
             case Halt.OUT_OF_RETENTION:

@@ -1,18 +1,22 @@
 """Bugs of a merge that are planted to prove that simulated mirrors find them."""
 
+from struct import Struct
 from typing import Any
 
-from moldau.broker.replicas.partition_events import KeepEpochs, LeadEpoch
+from moldau.broker.replicas.partition_events import KeepEpochs
 from moldau.fetching.events import Moved, StartAt
 from moldau.mirror.leader import end_of
 from moldau.mirror.merge.positions import positions_batches
 from moldau.mirror.partitions import Position, SourcePartition
 from moldau.protocol.messages.fetch import FetchRequest
+from moldau.protocol.records.batch import batches
+from moldau.protocol.records.header import LEADER_EPOCH_OFFSET
 from moldau.testing.simulation.mirrors.fleet import mirror_options_of
 from moldau.testing.simulation.mirrors.trial import run_mirror_trial
 from moldau.testing.simulation.mutant import Function, Mutant
 
 MIRROR_SEEDS_MAX = 200
+_EPOCH = Struct(">i")
 
 
 def mirror_seeds_until_found(mutant: Mutant, first: int) -> int | None:
@@ -137,11 +141,48 @@ def _leave_transactions_open(_real: Function) -> Function:
     return cut_end
 
 
-def _own_epoch(real: Function) -> Function:
-    def become_leader(self: Any, event: Any) -> Any:
-        return [LeadEpoch(event.epoch) if isinstance(effect, KeepEpochs) else effect for effect in real(self, event)]
+def _part_by_offsets(real: Function) -> Function:
+    def divergence(former: Any, promoted: Any) -> Any:
+        found = real(former, promoted)
+        offset = min(former[-1].end, promoted[-1].end)
+        return found._replace(offset=offset, cut=None if found.cut is None else found.cut._replace(offset=offset))
 
-    return become_leader
+    return divergence
+
+
+def _keep_before_the_fence(real: Function) -> Function:
+    async def kept_before(_partition: Any, _offset: int, _end: int) -> str:
+        return "before"
+
+    async def follow(self: Any, partitions: Any, keep: Any, *, discards: bool) -> Any:
+        if keep is None:
+            return await real(self, partitions, keep, discards=discards)
+        for each in await self.compare(partitions):
+            if each.offset < each.end:
+                await keep(each.partition, each.offset, each.end)
+        return await real(self, partitions, kept_before, discards=discards)
+
+    return follow
+
+
+def _own_epoch(real: Function) -> Function:
+    def carry_out(self: Any, hosted: Any, effects: Any) -> None:
+        effects = list(effects)
+        real(self, hosted, effects)
+        if any(isinstance(effect, KeepEpochs) for effect in effects):
+            hosted.log._epochs.assign(hosted.machine.leader_epoch, hosted.log.log_end_offset)
+
+    return carry_out
+
+
+def _stamp_own_epoch(real: Function) -> Function:
+    def append(partition: Any, records: Any, now_ms: int, before_holes: Any) -> Any:
+        stamped = bytearray(records)
+        for _, batch in batches(memoryview(stamped)):
+            _EPOCH.pack_into(batch, LEADER_EPOCH_OFFSET, partition.machine.leader_epoch)
+        return real(partition, memoryview(stamped), now_ms, before_holes)
+
+    return append
 
 
 def _skip_what_failed(real: Function) -> Function:
@@ -154,15 +195,30 @@ def _skip_what_failed(real: Function) -> Function:
     return failed
 
 
-def _send_before_the_answer(real: Function) -> Function:
-    def start(self: Any, address: Any, outlets: Any) -> None:
-        real(self, address, outlets)
-        for outlet in outlets:
-            if outlet.pieces:
-                self._ready[outlet] = None
-                self._work.set()
+class _Connections:
+    """Brokers to which requests go by several connections in turn."""
 
-    return start
+    def __init__(self, brokers: Any) -> None:
+        self._brokers = brokers
+        self._count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._brokers, name)
+
+    async def connection(self, address: Any, name: str) -> Any:
+        """One of three."""
+        self._count += 1
+        return await self._brokers.connection(address, f"{name}-{self._count % 3}")
+
+
+def _send_before_the_answer(_real: Function) -> Function:
+    def schedule(self: Any, outlet: Any) -> None:
+        if not isinstance(self._brokers, _Connections):
+            self._brokers = _Connections(self._brokers)
+        self._ready[outlet] = None
+        self._work.set()
+
+    return schedule
 
 
 MIRROR_MUTANTS = (
@@ -179,7 +235,10 @@ MIRROR_MUTANTS = (
     Mutant(
         "leave transactions open whose markers the cut has dropped", "moldau.broker.replicas.manager:_cut_end", _leave_transactions_open
     ),
-    Mutant("begin an epoch of its own in a mirrored log", "moldau.broker.replicas.partition:Partition._become_leader", _own_epoch),
+    Mutant("fail back by the ends of logs, not by their epochs", "moldau.mirror.fail_back:divergence", _part_by_offsets),
+    Mutant("keep what fail-back drops before writes are refused", "moldau.mirror.fail_back:FailBack.follow", _keep_before_the_fence),
+    Mutant("begin an epoch of its own in a mirrored log", "moldau.broker.replicas.manager:ReplicaManager._carry_out", _own_epoch),
+    Mutant("write its own epoch into the batches of a mirror", "moldau.broker.handlers.produce.mirrored:append_mirrored", _stamp_own_epoch),
     Mutant("skip batches that were not stored", "moldau.mirror.copy.copy:Copy._failed", _skip_what_failed),
-    Mutant("send batches before those before them are stored", "moldau.mirror.copy.writer:CopyWriter._start", _send_before_the_answer),
+    Mutant("send batches before those before them are stored", "moldau.mirror.copy.writer:CopyWriter._schedule", _send_before_the_answer),
 )

@@ -3,7 +3,7 @@
 What was promoted, and where, is in the outcomes: a command that failed may have been carried out, with its cut.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.client.failures import SendError
@@ -11,7 +11,7 @@ from moldau.client.message import Message
 from moldau.mirror.promotion import Promotion, State
 from moldau.model.errors import PeerError, WorldError
 from moldau.testing.simulation.clients.producer import SimulatedProducer
-from moldau.testing.simulation.mirrors.topics import DELIVERY_S
+from moldau.testing.simulation.mirrors.topics import DELIVERY_S, KEYS
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.workloads.recording import pause
 from moldau.wire.brokers import Brokers
@@ -49,7 +49,7 @@ class Promoter:
         while not await self._one(promotion):
             await pause(self._context)
         brokers.close()
-        await self._write()
+        await self.write(list(self.cuts))
 
     async def _one(self, promotion: Promotion) -> bool:
         """One command; whether everything is promoted."""
@@ -68,17 +68,17 @@ class Promoter:
                 self.promoted[each.partition] = each.offset
         return len(outcomes) == len(partitions) and all(each.state is State.PROMOTED for each in outcomes)
 
-    async def _write(self) -> None:
+    async def write(self, partitions: Sequence["TopicPartition"]) -> None:
+        """What clients do in the target."""
         context = self._context
         producer = SimulatedProducer(context, delivery_timeout_s=DELIVERY_S)
-        for _ in range(context.random.randint(*WRITES)):
-            if not self.cuts:
-                break
-            partition = context.random.choice(list(self.cuts))
+        for _ in range(context.random.randint(*WRITES) if partitions else 0):
+            partition = context.random.choice(partitions)
             self._count += 1
             value = VALUE + b"%d" % self._count
+            message = Message(value, b"%d" % context.random.randrange(KEYS))
             try:
-                delivered = await producer.send_and_wait(partition.topic, Message(value), partition=partition.partition)
+                delivered = await producer.send_and_wait(partition.topic, message, partition=partition.partition)
             except SendError:
                 continue
             assert delivered.offset is not None, "it was acknowledged"

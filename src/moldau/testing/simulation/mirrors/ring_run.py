@@ -4,6 +4,7 @@ A record that returned would be there twice, and would be mirrored again and aga
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from moldau.model.identity import TopicPartition
 from moldau.testing.history.history import Outage
@@ -72,8 +73,8 @@ class RingRun(MirrorRun):
             ends = [await self._ends(cluster) for cluster in self.clusters]
             if ends == before:
                 return
-            for cluster, hosts, mine in zip(self.clusters, (self.there, self.back), ends, strict=True):
-                halts = await drained(cluster, hosts, mine)
+            for cluster, hosts in zip(self.clusters, (self.there, self.back), strict=True):
+                halts = await drained(cluster, hosts, partial(self._ends, cluster), may_grow=True)
                 for partition, why in halts.items():
                     raise MirrorError(f"{partition} of {cluster.name or 'source'} is halted: {why.value}")
             before = ends
