@@ -53,10 +53,10 @@ class OperatedMirror:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._over.set()
-        self._clicks.join()
         if self.mirror.running:
             self.mirror.kill()
+        self._over.set()
+        self._clicks.join()
         self.source.close()
         self.target.close()
         self.at_source.close()

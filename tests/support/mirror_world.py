@@ -1,9 +1,11 @@
 """Two clusters and mirrors between them, as processes that can be killed; and what committed readers of a topic see in the end."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +13,7 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from moldau.adapters import guarded_child
 from moldau.testing import Cluster
 
 LIMIT_S = 90.0
@@ -64,9 +67,15 @@ class MirrorProgram:
         self.log = file.with_name(f"{file.stem}-{instance}.log")
 
     def start(self) -> None:
-        """Start it; it is not waited for."""
-        with self.log.open("a") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, text=True)
+        """Start it; it is not waited for. It ends with this process at the latest, also when that is killed."""
+        guarded, guard = os.pipe()
+        command = [sys.executable, "-I", "-S", guarded_child.__file__, *self._command]
+        try:
+            with self.log.open("a") as log:
+                self._process = subprocess.Popen(command, stdin=guarded, stdout=log, stderr=log, text=True)
+        finally:
+            os.close(guarded)
+            weakref.finalize(self, os.close, guard)
 
     def kill(self) -> None:
         """SIGKILL, of a process that is paused too."""
@@ -94,6 +103,12 @@ class MirrorProgram:
         """The exit code, once it ends."""
         assert self._process is not None
         return self._process.wait(STOP_LIMIT_S)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def running(self) -> bool:

@@ -75,6 +75,22 @@ def test_a_topic_that_is_not_mirrored_is_an_error_and_nothing_is_promoted(pair: 
     assert "POLICY_VIOLATION" in pair.at(pair.b)("produce", "orders", text="x\n").err, "orders are a copy still"
 
 
+def test_a_planned_promotion_waits_for_topics_and_partitions_that_the_target_does_not_have_yet(pair: Pair) -> None:
+    pair.run("topics add", "web", "late")
+    pair.at(pair.a).ok("topic", "create", "late")
+    pair.at(pair.a).ok("topic", "alter", "web", "--partitions", "2")
+    waits = pair.run("promote", "--wait", "1", "--json")
+    assert waits.code == FAILED
+    assert [(each["topic"], each["partition"], each["state"], each["reason"]) for each in waits.json] == [
+        ("late", 0, "not ready", "not in the target yet"),
+        ("orders", 0, "ready", ""),
+        ("web", 0, "ready", ""),
+        ("web", 1, "not ready", "not in the target yet"),
+    ]
+    assert "POLICY_VIOLATION" in pair.at(pair.b)("produce", "orders", text="x\n").err, "nothing was promoted"
+    assert states(pair.run("promote", "--topic", "orders", "--json")) == {"orders": "promoted"}
+
+
 def test_a_group_that_does_not_exist_is_an_error(pair: Pair) -> None:
     group = Consumer({"bootstrap.servers": pair.a.bootstrap_servers, "group.id": "billing"})
     group.commit(offsets=[TopicPartition("web", 0, 0)], asynchronous=False)

@@ -127,3 +127,26 @@ def test_the_lag_of_a_source_that_is_down_is_not_known_and_the_status_ends_with_
     monkeypatch.setattr("moldau.mirror.state.view.RETRYING_MS", 500)
     eventually(lambda: copy.run("status").code == RETRYING, "the status ends with it")
     assert re.search(r"retrying for \d+ s", copy.run("status").out)
+
+
+def test_a_topic_that_never_was_a_copy_is_refused_and_one_that_was_is_promoted(copy: OperatedMirror) -> None:
+    copy.target.create_topic("orders")
+    copy.produce("orders", "1")
+    copy.mirror.start()
+    eventually(lambda: copy.state("orders") == "refused" and copy.state("clicks") == "mirroring", "the state has a name")
+    assert "topic orders of the target was not made by this mirror" in copy.row("orders")["reason"]
+    status = copy.run("status")
+    assert status.code == PARTITION_HALTED
+    assert re.search(r"^1 partition and 1 whole topic, 1 halted, at least ", status.out, re.MULTILINE), "counts are those of the rows"
+    assert copy.clicks_go_through()
+
+    # the operator does what the reason says
+    ConsoleInside(copy.target.bootstrap_servers).ok("topic", "delete", "orders")
+    eventually(lambda: copy.mirrored("orders") == ["1"], "orders are copied")
+    assert copy.run("promote", "--now", "--topic", "orders").code == DONE
+    eventually(lambda: copy.state("orders") == "promoted", "the state has a name")
+    assert copy.mirror.stop() == DONE
+    copy.mirror.start()
+    eventually(lambda: copy.row("orders").get("reason", "").endswith("any more: it was promoted"), "so the next process has it")
+    assert copy.state("orders") == "promoted"
+    assert copy.run("status", "--json").json["totals"]["halted"] == 1

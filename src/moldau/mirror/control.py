@@ -151,7 +151,7 @@ class Control:
         self._inventory.selection = self._board.selection(self._plan.selection)
         for process in sorted(self._board.processes.values(), key=lambda each: -each.at_ms):
             for row in self._board.rows(process.instance):
-                if row.number != WHOLE_TOPIC or row.state in (State.DELETED, State.RECREATED):
+                if row.number != WHOLE_TOPIC or row.state in (State.DELETED, State.RECREATED, State.PROMOTED):
                     self._inventory.remember(SourceTopic(row.source, row.topic), row.topic_id)
         for accepted in self._board.accepted.values():
             self._forget(accepted)

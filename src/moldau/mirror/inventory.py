@@ -235,9 +235,7 @@ class Inventory:
         if known is not None and self.plan.mode is Mode.COPY and self._copied.get(name) != source:
             there = (await target_topics.configs_of(self._target, name, frozenset())).get(MIRROR_SOURCE, "")
             if there != source:
-                message = f"{MIRROR_SOURCE} is {there!r} there, not {source!r}" if there else "it was promoted, or never was one"
-                why = Halt.PROMOTED if not there else Halt.RECREATED if there.partition(" ")[0] == seen.cluster_id else Halt.REFUSED
-                raise UnfitTopicError(f"topic {name} of the target is no copy of it: {message}", why)
+                raise _no_copy(name, there, source, was_copy=origin in self._mirrored)
             self._copied[name] = source
         if known is None:
             configs: dict[str, str] = {}
@@ -268,6 +266,17 @@ class Inventory:
     def _warn(self, subject: str, reason: object) -> None:
         if self._throttle.due((subject, str(reason)), self._clock.monotonic()):
             _LOG.warning("looking again later: subject=%s reason=%s", subject, reason)
+
+
+def _no_copy(name: str, there: str, source: str, *, was_copy: bool) -> UnfitTopicError:
+    """Why nothing is copied into a topic of the target whose `mirror.source` is `there`, and not `source`."""
+    if there:
+        why = Halt.RECREATED if there.partition(" ")[0] == source.partition(" ")[0] else Halt.REFUSED
+        return UnfitTopicError(f"topic {name} of the target is no copy of it: {MIRROR_SOURCE} is {there!r} there, not {source!r}", why)
+    if was_copy:
+        return UnfitTopicError(f"topic {name} of the target is no copy of it any more: it was promoted", Halt.PROMOTED)
+    message = f"topic {name} of the target was not made by this mirror, and is no copy: delete it there to have it copied"
+    return UnfitTopicError(f"{message}; moldau mirror fail-back makes a topic of a former source one", Halt.REFUSED)
 
 
 def _halt_of(error: PeerError | TargetNameError | UnfitTopicError) -> Halt | None:

@@ -2,8 +2,9 @@
 
     wait until nothing moves ─> read the cut at the leader ─> AlterMirror ─> every leader is in its new term
 
-**Planned.** The producers of the source were stopped. The copy is waited for until it has all that the source has, every transaction
-ended; after the promotion the ends of the source are read again, so that a producer that was forgotten is noticed.
+**Planned.** The producers of the source were stopped. The copy is waited for until it has all that the source has, topics that it has not
+made yet included, and every transaction has ended. After the promotion the ends of the source are read again, so that a producer that was
+forgotten is noticed.
 
 **Failover.** The target has what the mirror brought. A mirror that still runs stores what it had in its buffers, so it is waited, not for
 long, until the logs stand still; the source is not needed.
@@ -89,16 +90,23 @@ class Promotion:
         self._choose = choose
 
     async def partitions(self) -> list[TopicPartition]:
-        """The partitions that are a mirror's still. SourceAwayError; PeerError, WorldError of the target, PeerError of `choose`."""
+        """The partitions that are a mirror's still, and those of the source that it has not made in the target yet.
+
+        SourceAwayError; PeerError, WorldError of a cluster, PeerError of `choose`.
+        """
+        here: dict[str, int] = {}
         if self._source is not None:
             await self._reach(self._source)
-        there = await catalog.look(self._target)
-        names = self._choose(there.topics)
-        configs, failed = await altering.each_of(names, lambda name: target_topics.configs_of(self._target, name, frozenset()))
-        known = [TopicPartition(name, number) for name in names for number in range(there.topics[name].partitions)]
-        mirrored = [each for each in known if each.topic in failed or configs[each.topic].get(MIRROR_SOURCE)]
-        found, unknown = await altering.each_of(mirrored, lambda each: altering.is_mirrors(self._target, each))
-        return [each for each in mirrored if each in unknown or found[each]]
+            here = {name: seen.partitions for name, seen in (await catalog.look(self._source)).topics.items()}
+        there = await self._counts()
+        names = self._choose(here.keys() | there.keys())
+        known = [name for name in names if name in there]
+        configs, failed = await altering.each_of(known, lambda name: target_topics.configs_of(self._target, name, frozenset()))
+        copies = [name for name in names if name not in there or name in failed or configs[name].get(MIRROR_SOURCE)]
+        partitions = [TopicPartition(name, number) for name in copies for number in range(max(here.get(name, 0), there.get(name, 0)))]
+        existing = [each for each in partitions if each.partition < there.get(each.topic, 0)]
+        found, _ = await altering.each_of(existing, lambda each: altering.is_mirrors(self._target, each))
+        return [each for each in partitions if found.get(each, True)]
 
     async def prepare(self, partitions: Sequence[TopicPartition], limit_s: float) -> list[Outcome]:
         """Wait until all are ready, or for so long."""
@@ -142,8 +150,15 @@ class Promotion:
             raise SourceAwayError(f"the source does not answer: {error}", retriable=True) from error
 
     async def _look(self, partitions: Sequence[TopicPartition]) -> list[Outcome]:
-        found, failed = await altering.each_of(partitions, self._outcome)
+        there = await self._counts()
+        found, failed = await altering.each_of([each for each in partitions if each.partition < there.get(each.topic, 0)], self._outcome)
+        missing = [each for each in partitions if each not in found and each not in failed]
+        found |= {each: Outcome(each, State.WAITS, reason="not in the target yet") for each in missing}
         return [found[each] if each in found else Outcome(each, State.FAILED, reason=failed[each]) for each in partitions]
+
+    async def _counts(self) -> dict[str, int]:
+        """How many partitions each topic of the target has."""
+        return {name: seen.partitions for name, seen in (await catalog.look(self._target)).topics.items()}
 
     async def _outcome(self, partition: TopicPartition) -> Outcome:
         end = await look(self._target, partition)

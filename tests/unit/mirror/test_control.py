@@ -357,16 +357,16 @@ def test_topics_that_any_process_has_mirrored_are_remembered_as_the_newest_repor
     async def told(clusters: MirrorClusters) -> None:
         now_ms, new = clusters.clock.time_ms(), b"n" * 16
         old_row, gone = Row("east", "orders", ID, 0, State.MIRRORING), Row("east", "clicks", ID, 0, State.MIRRORING)
-        denied = Row("east", "orders.x", b"", WHOLE_TOPIC, State.DENIED)
+        denied, promoted = (Row("east", f"orders.{state.value}", ID, WHOLE_TOPIC, state) for state in (State.DENIED, State.PROMOTED))
         await clusters.target.state(
             *report_of("old", now_ms - 50, old_row, gone),
-            *report_of("new", now_ms - 10, old_row._replace(topic_id=new), denied),
+            *report_of("new", now_ms - 10, old_row._replace(topic_id=new), denied, promoted),
             accepted(O0, number=WHOLE_TOPIC),
             accepted(C0, number=WHOLE_TOPIC),
         )
         subject = Subject(clusters)
         await subject.control.prepare()
-        assert subject.inventory._mirrored == {SourceTopic("east", "orders"): new}
+        assert subject.inventory._mirrored == {SourceTopic("east", "orders"): new, SourceTopic("east", "orders.promoted"): ID}
         await subject.reader.close()
 
     run(told)
