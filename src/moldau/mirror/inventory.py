@@ -43,6 +43,16 @@ def source_text(cluster_id: str, topic_id: bytes) -> str:
     return f"{cluster_id} {topic_id.hex()}"
 
 
+def no_copy(of: str, source_id: str) -> str:
+    """Why a topic of the target with this `mirror.source` cannot be the copy of one of this cluster."""
+    cluster_id = of.partition(" ")[0]
+    if not of:
+        return "exists there and is no copy: it never was one, or was promoted, and the mirror would not write to it"
+    if cluster_id != source_id:
+        return f"is a copy of a topic of another cluster, {cluster_id}, and not of the source's, which is cluster {source_id}"
+    return "is a copy of an earlier topic of this name, which was deleted in the source and made again"
+
+
 async def mirror_sources(brokers: "Brokers", topics: Sequence[str]) -> dict[str, str]:
     """`mirror.source` of the topics that are copies; not of those whose configurations may not be read. PeerError, WorldError."""
     found = await target_topics.configs_of_all(brokers, topics, [MIRROR_SOURCE])
@@ -235,9 +245,8 @@ class Inventory:
         if known is not None and self.plan.mode is Mode.COPY and self._copied.get(name) != source:
             there = (await target_topics.configs_of(self._target, name, frozenset())).get(MIRROR_SOURCE, "")
             if there != source:
-                message = f"{MIRROR_SOURCE} is {there!r} there, not {source!r}" if there else "it was promoted, or never was one"
                 why = Halt.PROMOTED if not there else Halt.RECREATED if there.partition(" ")[0] == seen.cluster_id else Halt.REFUSED
-                raise UnfitTopicError(f"topic {name} of the target is no copy of it: {message}", why)
+                raise UnfitTopicError(f"topic {name} of the target {no_copy(there, seen.cluster_id)}", why)
             self._copied[name] = source
         if known is None:
             configs: dict[str, str] = {}

@@ -10,6 +10,7 @@ from moldau.mirror import catalog
 from moldau.mirror.catalog import Catalog
 from moldau.mirror.clients import brokers_of
 from moldau.mirror.clusters import on_network
+from moldau.mirror.reachability import reason_of
 from moldau.mirror.state.board import Board
 from moldau.mirror.state.topic import STATE, KeyValue, Tail, append, create
 from moldau.model.errors import PeerError, WorldError
@@ -53,7 +54,8 @@ class Operator:
 
     async def source_catalogs(self) -> dict[str, Catalog | str]:
         """The topics of the sources, or why they cannot be had, by source."""
-        return {name: await self._source_catalog(name) for name in self.sources}
+        catalogs = await asyncio.gather(*map(self._source_catalog, self.sources))
+        return dict(zip(self.sources, catalogs, strict=True))
 
     async def board(self) -> Board:
         """What `_mirror_state` has of the mirror. PeerError, WorldError."""
@@ -79,7 +81,7 @@ class Operator:
 
     async def of_source(self, name: str, work: Awaitable[T]) -> T:
         """The same of a source."""
-        return await self.within(work, f"source {name}", self.sources[name])
+        return await self.within(work, self.plan.label(name), self.sources[name])
 
     async def within(self, work: Awaitable[T], name: str, brokers: "Brokers") -> T:
         """Wait for an answer of a cluster. WorldError if there is none in time."""
@@ -87,7 +89,9 @@ class Operator:
             return await asyncio.wait_for(work, self._timeout_s)
         except TimeoutError as error:
             servers = ",".join(f"{host}:{port}" for host, port in brokers.context.servers)
-            raise WorldError(f"{name} {servers} does not answer within {self._timeout_s:g} s", retriable=True) from error
+            cause = reason_of(brokers)
+            text = f"{name} {servers} does not answer within {self._timeout_s:g} s{f': {cause}' if cause else ''}"
+            raise WorldError(text, retriable=True) from error
 
     async def _source_catalog(self, name: str) -> Catalog | str:
         try:
