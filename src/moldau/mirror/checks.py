@@ -14,6 +14,7 @@ from moldau.mirror.naming import SourceTopic, TargetNameError
 from moldau.mirror.operator import Operator
 from moldau.mirror.patterns import Pattern
 from moldau.mirror.plan.values import Mode, Partitioning
+from moldau.mirror.start_offsets import beyond_the_end, unknown
 from moldau.mirror.target_topics import configs_of_all
 from moldau.model.errors import PeerError, WorldError
 from moldau.protocol.api_keys import ApiKey
@@ -102,6 +103,7 @@ async def check_file(operator: Operator, file: str) -> Checked:
         ]
         if isinstance(target, Catalog):
             found += [each._replace(file=file) for each in await _places(operator, name, catalog, target, topics)]
+            found += [each._replace(file=file) for each in await _starts(operator, name, catalog, target, topics)]
     return Checked(file, plan, sources, target, found)
 
 
@@ -164,6 +166,23 @@ async def _places(operator: Operator, source: str, catalog: Catalog, target: Cat
     if missing:
         found.append(Found(Severity.NOTICE, "", f"the target lacks {_listed(missing)} of {the_source}, which the mirror will create"))
     found += await _rights(operator, operator.target, "target", present, [WRITE], creates=bool(missing))
+    return found
+
+
+async def _starts(operator: Operator, source: str, catalog: Catalog, target: Catalog, topics: Sequence[str]) -> list[Found]:
+    """Starts that lead to nothing in a source."""
+    label = _the(operator.plan.label(source))
+    (start,) = (each.start for each in operator.plan.sources if each.name == source)
+    found = []
+    if lacking := list(unknown(start, catalog, topics)):
+        found.append(Found(Severity.WARNING, "", f"[start] names {_some(lacking)}, which {label} does not have"))
+    try:
+        beyond = await beyond_the_end(operator, source, catalog, target, topics)
+    except (PeerError, WorldError) as error:
+        return [*found, Found(Severity.NOTICE, "", f"whether starts are beyond the ends of logs of {label} is not known: {error}")]
+    if beyond:
+        text = f"[start] is beyond the end of logs of {label}; these partitions wait until their logs are that long"
+        found.append(Found(Severity.WARNING, "", f"{text}: {_some(list(map(str, beyond)))}"))
     return found
 
 
@@ -233,5 +252,9 @@ def _the(label: str) -> str:
 
 
 def _listed(topics: Sequence[str]) -> str:
-    more = len(topics) - _SHOWN
-    return f"{'topics' if len(topics) > 1 else 'topic'} {', '.join(topics[:_SHOWN])}{f' and {more} more' if more > 0 else ''}"
+    return f"{'topics' if len(topics) > 1 else 'topic'} {_some(topics)}"
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = len(texts) - _SHOWN
+    return f"{', '.join(texts[:_SHOWN])}{f' and {more} more' if more > 0 else ''}"
