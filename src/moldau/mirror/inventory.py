@@ -168,7 +168,7 @@ class Inventory:
                     await self._have(origin, seen)
                 except (PeerError, TargetNameError, UnfitTopicError) as error:
                     problems[origin] = Problem(_halt_of(error), str(error), topic_id)
-                    self._warn(f"{name} {topic}", error)
+                    self._warn(origin, error)
                 else:
                     self._mirrored[origin] = topic_id
                     found += (SourcePartition(name, topic_id, topic, number) for number in range(count))
@@ -199,8 +199,8 @@ class Inventory:
                 self._copies[name] = await brokers.insist(ask, INSIST_S)
         except (PeerError, WorldError) as error:
             self.away[name] = error
-            if not is_logged(error):
-                self._warn(self.plan.label(name), error)
+            if not is_logged(error) and self._throttle.due((name, str(error)), self._clock.monotonic()):
+                _LOG.warning("source not looked at, looking again later: source=%s reason=%s", name, error)
         else:
             self.away.pop(name, None)
             self._catalogs[name] = seen
@@ -229,7 +229,7 @@ class Inventory:
             self._denials[origin] = self._denials.get(origin, 0) + 1
             reason = f"topic id {topic_id.hex()} does not exist any more"
             found[origin] = Problem(Halt.DELETED if self._denials[origin] >= DENIALS_MAX else None, reason, topic_id)
-            self._warn(f"{source} {origin.topic}", reason)
+            self._warn(origin, reason)
         return found
 
     async def _have(self, origin: SourceTopic, seen: Catalog) -> None:
@@ -274,9 +274,9 @@ class Inventory:
             accepted = await target_topics.accepted_configs(self._target, topic)
             await target_topics.create(self._target, topic._replace(configs=accepted | own))
 
-    def _warn(self, subject: str, reason: object) -> None:
-        if self._throttle.due((subject, str(reason)), self._clock.monotonic()):
-            _LOG.warning("looking again later: subject=%s reason=%s", subject, reason)
+    def _warn(self, origin: SourceTopic, reason: object) -> None:
+        if self._throttle.due((origin, str(reason)), self._clock.monotonic()):
+            _LOG.warning("topic not mirrored, looking again later: source=%s topic=%s reason=%s", origin.source, origin.topic, reason)
 
 
 def _halt_of(error: PeerError | TargetNameError | UnfitTopicError) -> Halt | None:
