@@ -208,6 +208,8 @@ class Inventory:
     def _same_cluster(self, name: str) -> str:
         """That a source is the target, or one that comes before it in the file; empty where it is neither."""
         cluster_id = self._catalogs[name].cluster_id
+        if not cluster_id:  # Metadata may leave it out
+            return ""
         if cluster_id == self.target_id:
             return f"{self.plan.label(name)} and the target are the same cluster, {cluster_id}"
         for other in self._sources:
