@@ -1,13 +1,12 @@
 """``moldau mirror check``: what is wrong with mirrors before they run."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from moldau.cli.exit_codes import FAILED
-from moldau.cli.mirror_file import FILE, as_operator
+from moldau.cli.mirror_file import FILE
 from moldau.cli.options import json_option, timeout_option
 from moldau.cli.output import print_json, say
 
@@ -41,17 +40,19 @@ def check(files: tuple[Path, ...], as_json: bool, timeout: float) -> None:
 
 
 def _found(files: tuple[Path, ...], timeout_s: float) -> "list[Found]":
-    from moldau.mirror.checks import Found, check_file, check_together
+    from moldau.mirror.checks import Found, check_files, check_together
     from moldau.mirror.loops import Severity
     from moldau.mirror.plan.file import read_plan
     from moldau.model.toml_table import PlanFileError
 
-    found, checked = [], []
-    for file in dict.fromkeys(files):
+    found, plans = [], {}
+    once: dict[Path, Path] = {}
+    for file in files:
+        once.setdefault(file.resolve(), file)
+    for file in once.values():
         try:
-            plan = read_plan(file)
+            plans[str(file)] = read_plan(file)
         except PlanFileError as error:
             found.append(Found(Severity.ERROR, "", str(error)))
-            continue
-        checked.append(as_operator(plan, timeout_s, partial(check_file, file=str(file))))
+    checked = check_files(plans, timeout_s)
     return [*found, *(each for one in checked for each in one.found), *check_together(checked)]

@@ -1,18 +1,21 @@
 """What is wrong, or remarkable, with the files of mirrors and with the clusters that they name, before they run."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moldau.mirror import loops
 from moldau.mirror.catalog import Catalog
+from moldau.mirror.clusters import on_network
 from moldau.mirror.flows import PlannedMirror
-from moldau.mirror.inventory import MIRROR_SOURCE, source_text
+from moldau.mirror.inventory import MIRROR_SOURCE, mirror_sources, no_copy, source_text
 from moldau.mirror.loops import Severity
 from moldau.mirror.naming import SourceTopic, TargetNameError
 from moldau.mirror.operator import Operator
 from moldau.mirror.patterns import Pattern
 from moldau.mirror.plan.values import Mode, Partitioning
-from moldau.mirror.target_topics import configs_of
+from moldau.mirror.start_offsets import beyond_the_end, unknown
+from moldau.mirror.target_topics import configs_of_all
 from moldau.model.errors import PeerError, WorldError
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -20,6 +23,8 @@ from moldau.protocol.versions import VersionRange
 
 if TYPE_CHECKING:
     from moldau.mirror.plan.values import MirrorPlan
+    from moldau.ports.clock import Clock
+    from moldau.ports.transport import Network
     from moldau.wire.brokers import Brokers
 
 READ, WRITE, CREATE, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 5, 8, 10
@@ -29,6 +34,7 @@ _NOT_GIVEN = -2147483648
 _VERSIONS = VersionRange(8, 10)
 """With the operations of the cluster, too."""
 _SHOWN = 5
+FILES_AT_ONCE = 16
 
 
 class Found(NamedTuple):
@@ -50,21 +56,36 @@ class Checked(NamedTuple):
     found: list[Found]
 
 
+def check_files(plans: "Mapping[str, MirrorPlan]", timeout_s: float) -> list[Checked]:
+    """What files, by their names, and their clusters have. All are asked at the same time: each cluster gets the whole time-out."""
+
+    async def run(network: "Network", clock: "Clock") -> list[Checked]:
+        at_once = asyncio.Semaphore(FILES_AT_ONCE)
+
+        async def check(file: str, plan: "MirrorPlan") -> Checked:
+            async with at_once:
+                operator = Operator(plan, "check", timeout_s, network, clock)
+                try:
+                    return await check_file(operator, file)
+                finally:
+                    operator.close()
+
+        return await asyncio.gather(*(check(file, plan) for file, plan in plans.items()))
+
+    return on_network(run)
+
+
 async def check_file(operator: Operator, file: str) -> Checked:
     """What a file and its clusters have."""
     plan, found = operator.plan, list[Found]()
-    sources = await operator.source_catalogs()
-    target: Catalog | str
-    try:
-        target = await operator.target_catalog()
-    except (PeerError, WorldError) as error:
-        target = str(error)
-    for name, catalog in sources.items():
+    sources, target = await asyncio.gather(operator.source_catalogs(), _target_catalog(operator))
+    for catalog in sources.values():
         if isinstance(catalog, str):
-            found.append(Found(Severity.ERROR, file, f"source {name} cannot be read: {catalog}"))
+            found.append(Found(Severity.ERROR, file, catalog))
     if isinstance(target, str):
-        found.append(Found(Severity.ERROR, file, f"the target cannot be read: {target}"))
+        found.append(Found(Severity.ERROR, file, target))
     known = {name: catalog for name, catalog in sources.items() if isinstance(catalog, Catalog)}
+    labels = {name: plan.label(name) for name in known}
     selection = plan.selection
     if isinstance(target, Catalog):
         try:
@@ -75,15 +96,22 @@ async def check_file(operator: Operator, file: str) -> Checked:
     for name, catalog in known.items():
         topics = selection.of(catalog.topics)
         for denied in selection.of(catalog.denied):
-            found.append(Found(Severity.ERROR, file, f"topic {denied} of source {name}: access denied"))
+            found.append(Found(Severity.ERROR, file, f"topic {denied} of {_the(labels[name])}: access denied"))
         reads = [READ, DESCRIBE, *([DESCRIBE_CONFIGS] if plan.sync.configs else [])]
         found += [
-            Found(each.severity, file, each.text)
-            for each in await _rights(operator, operator.sources[name], f"source {name}", topics, reads)
+            Found(each.severity, file, each.text) for each in await _rights(operator, operator.sources[name], labels[name], topics, reads)
         ]
         if isinstance(target, Catalog):
             found += [each._replace(file=file) for each in await _places(operator, name, catalog, target, topics)]
+            found += [each._replace(file=file) for each in await _starts(operator, name, catalog, target, topics)]
     return Checked(file, plan, sources, target, found)
+
+
+async def _target_catalog(operator: Operator) -> Catalog | str:
+    try:
+        return await operator.target_catalog()
+    except (PeerError, WorldError) as error:
+        return str(error)
 
 
 def check_together(checked: Sequence[Checked]) -> list[Found]:
@@ -111,6 +139,7 @@ def _unmatched(patterns: Iterable[Pattern], catalogs: dict[str, Catalog]) -> Ite
 async def _places(operator: Operator, source: str, catalog: Catalog, target: Catalog, topics: Sequence[str]) -> list[Found]:
     """Where the topics of a source go: what is missing in the target, and what does not fit."""
     plan, found, missing, present = operator.plan, list[Found](), list[str](), list[str]()
+    the_source = _the(plan.label(source))
     for topic in topics:
         seen = catalog.topics[topic]
         try:
@@ -126,29 +155,63 @@ async def _places(operator: Operator, source: str, catalog: Catalog, target: Cat
             missing.append(name)
             continue
         present.append(name)
-        if plan.mode is Mode.COPY:
-            found += await _copied(operator, name, source_text(catalog.cluster_id, seen.topic_id))
         if there.partitions < seen.partitions and plan.partitioning is Partitioning.SAME:
-            text = f"topic {name} has {there.partitions} partitions in the target, and {seen.partitions} in {source}"
+            text = f"topic {name} has {there.partitions} partitions in the target, and {seen.partitions} in {the_source}"
             if plan.sync.growth:
                 found.append(Found(Severity.NOTICE, "", f"{text}: the others will be added"))
             else:
                 found.append(Found(Severity.ERROR, "", f"{text}, and [sync] growth is false"))
+    if plan.mode is Mode.COPY:
+        found += await _copied(operator, source, catalog, target, present)
     if missing:
-        found.append(Found(Severity.NOTICE, "", f"the target lacks {_listed(missing)} of source {source}, which the mirror will create"))
+        found.append(Found(Severity.NOTICE, "", f"the target lacks {_listed(missing)} of {the_source}, which the mirror will create"))
     found += await _rights(operator, operator.target, "target", present, [WRITE], creates=bool(missing))
     return found
 
 
-async def _copied(operator: Operator, topic: str, wanted: str) -> list[Found]:
-    """Whether a topic of the target is a copy of this one."""
+async def _starts(operator: Operator, source: str, catalog: Catalog, target: Catalog, topics: Sequence[str]) -> list[Found]:
+    """Starts that lead to nothing in a source."""
+    label = _the(operator.plan.label(source))
+    (start,) = (each.start for each in operator.plan.sources if each.name == source)
+    found = []
+    if lacking := list(unknown(start, catalog, topics)):
+        found.append(Found(Severity.WARNING, "", f"[start] names {_some(lacking)}, which {label} does not have"))
     try:
-        of = (await operator.of_target(configs_of(operator.target, topic, frozenset()))).get(MIRROR_SOURCE, "")
+        beyond = await beyond_the_end(operator, source, catalog, target, topics)
     except (PeerError, WorldError) as error:
-        return [Found(Severity.ERROR, "", f"whether topic {topic} of the target is a copy cannot be found out: {error}")]
-    if of == wanted:
-        return []
-    return [Found(Severity.ERROR, "", f"topic {topic} of the target is no copy of it: {MIRROR_SOURCE} is {of!r}, not {wanted!r}")]
+        return [*found, Found(Severity.NOTICE, "", f"whether starts are beyond the ends of logs of {label} is not known: {error}")]
+    if beyond:
+        text = f"[start] is beyond the end of logs of {label}; these partitions wait until their logs are that long"
+        found.append(Found(Severity.WARNING, "", f"{text}: {_some(list(map(str, beyond)))}"))
+    return found
+
+
+async def _copied(operator: Operator, source: str, catalog: Catalog, target: Catalog, topics: Sequence[str]) -> list[Found]:
+    """Whether topics of the target are copies of those of the source."""
+    try:
+        configs = await operator.of_target(configs_of_all(operator.target, topics, [MIRROR_SOURCE]))
+    except (PeerError, WorldError) as error:
+        return [Found(Severity.ERROR, "", f"whether {_listed(topics)} of the target are copies cannot be found out: {error}")]
+    found, others = list[Found](), dict[str, str]()
+    for topic, answer in configs.items():
+        if isinstance(answer, PeerError):
+            found.append(Found(Severity.ERROR, "", f"whether topic {topic} of the target is a copy cannot be found out: {answer}"))
+        elif (of := answer.get(MIRROR_SOURCE, "")) != source_text(catalog.cluster_id, catalog.topics[topic].topic_id):
+            others[topic] = of
+    originals = [topic for topic, of in others.items() if not of]
+    try:
+        theirs = await operator.of_source(source, mirror_sources(operator.sources[source], originals)) if originals else {}
+    except (PeerError, WorldError):
+        theirs = {}
+    turned = [topic for topic in originals if theirs.get(topic) == source_text(target.cluster_id, target.topics[topic].topic_id)]
+    if turned:
+        text = f"{_listed(turned)} of the source: a copy of the target's, from which clients have to move before this mirror can run"
+        found.append(Found(Severity.NOTICE, "", f"{text} (mirror promote of the other mirror, then mirror fail-back of this one)"))
+    reasons: dict[str, list[str]] = {}
+    for topic, of in others.items():
+        if topic not in turned:
+            reasons.setdefault(no_copy(of, catalog.cluster_id), []).append(topic)
+    return [*found, *(Found(Severity.ERROR, "", f"{_listed(names)} of the target: {reason}") for reason, names in reasons.items())]
 
 
 async def _rights(
@@ -184,6 +247,14 @@ def _allows(operations: Any, operation: int) -> bool:
     return operations == _NOT_GIVEN or bool(operations >> operation & 1)
 
 
+def _the(label: str) -> str:
+    return f"the {label}" if label == "source" else label
+
+
 def _listed(topics: Sequence[str]) -> str:
-    more = len(topics) - _SHOWN
-    return f"{'topics' if len(topics) > 1 else 'topic'} {', '.join(topics[:_SHOWN])}{f' and {more} more' if more > 0 else ''}"
+    return f"{'topics' if len(topics) > 1 else 'topic'} {_some(topics)}"
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = len(texts) - _SHOWN
+    return f"{', '.join(texts[:_SHOWN])}{f' and {more} more' if more > 0 else ''}"

@@ -17,6 +17,7 @@ from moldau.mirror.measures import Measures
 from moldau.mirror.naming import SourceTopic
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import Mode
+from moldau.mirror.reachability import is_logged
 from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.sharing.shares import Share
 from moldau.mirror.state.beginnings import Beginnings
@@ -443,7 +444,7 @@ class Control:
 
     def _failed(self, subject: str, error: PeerError | WorldError) -> None:
         self.retries.failed(subject, error)
-        if self._throttle.due((subject, str(error)), self._clock.monotonic()):
+        if not is_logged(error) and self._throttle.due((subject, str(error)), self._clock.monotonic()):
             _LOG.warning("%s not exchanged with the target, trying again: mirror=%s reason=%s", subject, self._plan.name, error)
 
 

@@ -57,6 +57,19 @@ def follow(mirrors: Sequence[PlannedMirror], topics: Mapping[str, Iterable[str]]
     return _Search(mirrors).run(topics)
 
 
+def carry(ring: Sequence[Flow], topic: str) -> str | None:
+    """The name that a topic of the ring's first cluster comes back with, to be taken round again; None if it does not."""
+    for mirror, (cluster_id, _), _ in ring:
+        source = next(name for name, each in mirror.source_ids.items() if each == cluster_id)
+        if not mirror.plan.selection.selects(topic):
+            return None
+        try:
+            topic = mirror.plan.names.target(SourceTopic(source, topic))
+        except TargetNameError:
+            return None
+    return topic if ring[0].mirror.plan.selection.selects(topic) else None
+
+
 class _Search:
     """A breadth-first search, so that the shortest rings are found first."""
 

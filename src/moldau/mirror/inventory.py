@@ -43,6 +43,16 @@ def source_text(cluster_id: str, topic_id: bytes) -> str:
     return f"{cluster_id} {topic_id.hex()}"
 
 
+def no_copy(of: str, source_id: str) -> str:
+    """Why a topic of the target with this `mirror.source` cannot be the copy of one of this cluster."""
+    cluster_id = of.partition(" ")[0]
+    if not of:
+        return "exists there and is no copy: it never was one, or was promoted, and the mirror would not write to it"
+    if cluster_id != source_id:
+        return f"is a copy of a topic of another cluster, {cluster_id}, and not of the source's, which is cluster {source_id}"
+    return "is a copy of an earlier topic of this name, which was deleted in the source and made again"
+
+
 async def mirror_sources(brokers: "Brokers", topics: Sequence[str]) -> dict[str, str]:
     """`mirror.source` of the topics that are copies; not of those whose configurations may not be read. PeerError, WorldError."""
     found = await target_topics.configs_of_all(brokers, topics, [MIRROR_SOURCE])
@@ -158,7 +168,7 @@ class Inventory:
                     await self._have(origin, seen)
                 except (PeerError, TargetNameError, UnfitTopicError) as error:
                     problems[origin] = Problem(_halt_of(error), str(error), topic_id)
-                    self._warn(f"{name} {topic}", error)
+                    self._warn(origin, error)
                 else:
                     self._mirrored[origin] = topic_id
                     found += (SourcePartition(name, topic_id, topic, number) for number in range(count))
@@ -189,8 +199,8 @@ class Inventory:
                 self._copies[name] = await brokers.insist(ask, INSIST_S)
         except (PeerError, WorldError) as error:
             self.away[name] = error
-            if not is_logged(error):
-                self._warn(self.plan.label(name), error)
+            if not is_logged(error) and self._throttle.due((name, str(error)), self._clock.monotonic()):
+                _LOG.warning("source not looked at, looking again later: source=%s reason=%s", name, error)
         else:
             self.away.pop(name, None)
             self._catalogs[name] = seen
@@ -198,6 +208,8 @@ class Inventory:
     def _same_cluster(self, name: str) -> str:
         """That a source is the target, or one that comes before it in the file; empty where it is neither."""
         cluster_id = self._catalogs[name].cluster_id
+        if not cluster_id:  # Metadata may leave it out
+            return ""
         if cluster_id == self.target_id:
             return f"{self.plan.label(name)} and the target are the same cluster, {cluster_id}"
         for other in self._sources:
@@ -219,7 +231,7 @@ class Inventory:
             self._denials[origin] = self._denials.get(origin, 0) + 1
             reason = f"topic id {topic_id.hex()} does not exist any more"
             found[origin] = Problem(Halt.DELETED if self._denials[origin] >= DENIALS_MAX else None, reason, topic_id)
-            self._warn(f"{source} {origin.topic}", reason)
+            self._warn(origin, reason)
         return found
 
     async def _have(self, origin: SourceTopic, seen: Catalog) -> None:
@@ -235,7 +247,7 @@ class Inventory:
         if known is not None and self.plan.mode is Mode.COPY and self._copied.get(name) != source:
             there = (await target_topics.configs_of(self._target, name, frozenset())).get(MIRROR_SOURCE, "")
             if there != source:
-                raise _no_copy(name, there, source, was_copy=origin in self._mirrored)
+                raise _unfit(name, there, seen.cluster_id, was_copy=origin in self._mirrored)
             self._copied[name] = source
         if known is None:
             configs: dict[str, str] = {}
@@ -263,19 +275,19 @@ class Inventory:
             accepted = await target_topics.accepted_configs(self._target, topic)
             await target_topics.create(self._target, topic._replace(configs=accepted | own))
 
-    def _warn(self, subject: str, reason: object) -> None:
-        if self._throttle.due((subject, str(reason)), self._clock.monotonic()):
-            _LOG.warning("looking again later: subject=%s reason=%s", subject, reason)
+    def _warn(self, origin: SourceTopic, reason: object) -> None:
+        if self._throttle.due((origin, str(reason)), self._clock.monotonic()):
+            _LOG.warning("topic not mirrored, looking again later: source=%s topic=%s reason=%s", origin.source, origin.topic, reason)
 
 
-def _no_copy(name: str, there: str, source: str, *, was_copy: bool) -> UnfitTopicError:
-    """Why nothing is copied into a topic of the target whose `mirror.source` is `there`, and not `source`."""
+def _unfit(topic: str, there: str, source_id: str, *, was_copy: bool) -> UnfitTopicError:
+    """Why nothing is copied into a topic of the target whose `mirror.source` is `there`."""
     if there:
-        why = Halt.RECREATED if there.partition(" ")[0] == source.partition(" ")[0] else Halt.REFUSED
-        return UnfitTopicError(f"topic {name} of the target is no copy of it: {MIRROR_SOURCE} is {there!r} there, not {source!r}", why)
+        why = Halt.RECREATED if there.partition(" ")[0] == source_id else Halt.REFUSED
+        return UnfitTopicError(f"topic {topic} of the target {no_copy(there, source_id)}", why)
     if was_copy:
-        return UnfitTopicError(f"topic {name} of the target is no copy of it any more: it was promoted", Halt.PROMOTED)
-    message = f"topic {name} of the target was not made by this mirror, and is no copy: delete it there to have it copied"
+        return UnfitTopicError(f"topic {topic} of the target is no copy of it any more: it was promoted", Halt.PROMOTED)
+    message = f"topic {topic} of the target was not made by this mirror, and is no copy: delete it there to have it copied"
     return UnfitTopicError(f"{message}; moldau mirror fail-back makes a topic of a former source one", Halt.REFUSED)
 
 

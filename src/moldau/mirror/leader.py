@@ -280,5 +280,6 @@ class LeaderReader:
                 elif found.end_offset >= 0:
                     end_offset = found.end_offset
         else:
-            self._owner.warn(topic_partition, "the position is beyond the end")
+            at = "" if followed is None else f" {followed.position.offset}"
+            self._owner.warn(topic_partition, f"the position{at} is beyond the end of the log")
         self.step(EndFound(look_up.number, topic_partition, end_offset))

@@ -1,7 +1,8 @@
 """Whether several mirrors fit together: loops, rings, and topics of a target that several of them claim.
 
 A merge skips the records that come from its target, so a ring of merges ends by itself. A copy skips nothing: batches and offsets are the
-source's. So one copy in a ring makes it a loop, and a copy's topic in the target can have no other source.
+source's. So one copy in a ring makes it a loop, and a copy's topic in the target can have no other source. Two copies in opposite
+directions are how a cluster is moved: while one of them runs, the topics of the other's target are no copies, and its partitions halt.
 
 What the files say are patterns, so this holds for the topics that are known: those that exist, and those that a file names exactly.
 """
@@ -12,7 +13,7 @@ from enum import Enum
 from itertools import combinations
 from typing import NamedTuple
 
-from moldau.mirror.flows import Flow, Place, PlannedMirror, follow
+from moldau.mirror.flows import Flow, Place, PlannedMirror, carry, follow
 from moldau.mirror.plan.values import Mode
 from moldau.model.topic_names import is_allowed
 
@@ -36,7 +37,8 @@ class Kind(Enum):
     SAME_SOURCE = "two sources are the same cluster, its records would be merged twice"
     SAME_NAME = "mirrors of one target need different names, or they share one group"
     LOOP = "a loop with a copy in it: records would circle for ever"
-    TARGET_TWICE = "a copy's topic in the target has another source"
+    TARGET_TWICE = "several mirrors write one topic of the target, and one of them is a copy, which needs it for itself"
+    BOTH_WAYS = "copies in both directions, as for moving a cluster: only one of them may run at a time"
     GROWING_NAMES = "a ring in which each round makes a topic with a longer name; leave out the names that begin with those of sources"
     RING = "a ring of merges; no record returns"
     POSSIBLE_RING = "a ring of clusters; no topic that is known takes the whole way"
@@ -47,13 +49,13 @@ class Kind(Enum):
         match self:
             case Kind.RING | Kind.POSSIBLE_RING:
                 return Severity.NOTICE
-            case Kind.GROWING_NAMES:
+            case Kind.BOTH_WAYS | Kind.GROWING_NAMES:
                 return Severity.WARNING
             case _:
                 return Severity.ERROR
 
 
-_RINGS = (Kind.LOOP, Kind.RING, Kind.GROWING_NAMES)
+_RINGS = (Kind.LOOP, Kind.BOTH_WAYS, Kind.RING, Kind.GROWING_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +70,17 @@ class Finding:
     """The topics it was found by."""
 
     def __str__(self) -> str:
-        text = f"{', '.join(map(str, self.mirrors))}: {self.kind.value}: cluster {', '.join(self.clusters)}"
-        if not self.topics:
+        clusters, topics = self.clusters, self.topics
+        text = f"{', '.join(map(str, self.mirrors))}: {self.kind.value}: cluster{_plural(clusters)} {', '.join(clusters)}"
+        if not topics:
             return text
-        more = len(self.topics) - _TOPICS_SHOWN
-        return f"{text}; topic {', '.join(self.topics[:_TOPICS_SHOWN])}{f' and {more} more' if more > 0 else ''}"
+        more = len(topics) - _TOPICS_SHOWN
+        shown = ", ".join(topics[:_TOPICS_SHOWN])
+        return f"{text}; topic{_plural(topics)} {shown}{f' and {more} more' if more > 0 else ''}"
+
+
+def _plural(things: Sequence[str]) -> str:
+    return "s" if len(things) > 1 else ""
 
 
 class _Link(NamedTuple):
@@ -85,11 +93,12 @@ class _Link(NamedTuple):
 
 def find(mirrors: Sequence[PlannedMirror], topics: Mapping[str, Iterable[str]]) -> list[Finding]:
     """What is wrong or remarkable with these mirrors, the worst first. `topics` are those that exist, by cluster id."""
-    flows = follow(mirrors, _known(mirrors, topics))
+    known = _known(mirrors, topics)
+    flows = follow(mirrors, known)
     found = [*_same_clusters(mirrors), *_same_names(mirrors)]
     found += _rings_of_topics(mirrors, flows.flows)
     found += _claimed_targets(mirrors, flows.flows)
-    found += _growing_names(mirrors, flows.growing)
+    found += _growing_names(mirrors, flows.growing, known)
     found += _possible_rings(mirrors, found)
     kinds = list(Kind)
     return sorted(found, key=lambda finding: kinds.index(finding.kind))
@@ -131,7 +140,13 @@ def _rings_of_topics(mirrors: Sequence[PlannedMirror], flows: Iterable[Flow]) ->
         for ring in _rings(of_topic):
             topics.setdefault(ring, set()).add(topic)
     for ring, names in topics.items():
-        yield _finding(Kind.LOOP if _has_copy(ring) else Kind.RING, mirrors, ring, names)
+        yield _finding(_kind_of(ring), mirrors, ring, names)
+
+
+def _kind_of(ring: Collection[_Link]) -> Kind:
+    if all(link.mirror.plan.mode is Mode.COPY for link in ring) and len(ring) == 2:
+        return Kind.BOTH_WAYS
+    return Kind.LOOP if _has_copy(ring) else Kind.RING
 
 
 def _claimed_targets(mirrors: Sequence[PlannedMirror], flows: Iterable[Flow]) -> Iterator[Finding]:
@@ -146,10 +161,14 @@ def _claimed_targets(mirrors: Sequence[PlannedMirror], flows: Iterable[Flow]) ->
         yield _finding(Kind.TARGET_TWICE, mirrors, claims, names)
 
 
-def _growing_names(mirrors: Sequence[PlannedMirror], rings: Iterable[tuple[Flow, ...]]) -> Iterator[Finding]:
+def _growing_names(
+    mirrors: Sequence[PlannedMirror], rings: Iterable[tuple[Flow, ...]], known: Mapping[str, Iterable[str]]
+) -> Iterator[Finding]:
     for ring in rings:
         links = [_Link(flow.mirror, flow.source.cluster_id, flow.target.cluster_id) for flow in ring]
-        yield _finding(Kind.LOOP if _has_copy(links) else Kind.GROWING_NAMES, mirrors, links, {ring[-1].target.topic})
+        grown = {carry(ring, topic) for topic in known.get(ring[0].source.cluster_id, ())} - {None}
+        topics = {ring[-1].target.topic, *filter(None, grown)}
+        yield _finding(Kind.LOOP if _has_copy(links) else Kind.GROWING_NAMES, mirrors, links, topics)
 
 
 def _possible_rings(mirrors: Sequence[PlannedMirror], found: Iterable[Finding]) -> Iterator[Finding]:

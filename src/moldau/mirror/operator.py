@@ -10,7 +10,7 @@ from moldau.mirror import catalog
 from moldau.mirror.catalog import Catalog
 from moldau.mirror.clients import brokers_of
 from moldau.mirror.clusters import on_network
-from moldau.mirror.plan.values import COPY_SOURCE
+from moldau.mirror.reachability import reason_of
 from moldau.mirror.state.board import Board
 from moldau.mirror.state.topic import STATE, KeyValue, Tail, append, create
 from moldau.model.errors import PeerError, WorldError
@@ -59,8 +59,8 @@ class Operator:
 
     async def source_catalogs(self) -> dict[str, Catalog | str]:
         """The topics of the sources, or why they cannot be had, by source."""
-        found = await asyncio.gather(*map(self._source_catalog, self.sources))
-        return dict(zip(self.sources, found, strict=True))
+        catalogs = await asyncio.gather(*map(self._source_catalog, self.sources))
+        return dict(zip(self.sources, catalogs, strict=True))
 
     async def board(self) -> Board:
         """What `_mirror_state` has of the mirror. PeerError, WorldError."""
@@ -72,7 +72,7 @@ class Operator:
 
     async def reach_source(self, name: str) -> None:
         """Make sure that a source answers. WorldError."""
-        await self._reach(self.title(name), self.sources[name])
+        await self._reach(self.plan.label(name), self.sources[name])
 
     async def order(self, records: Iterable[KeyValue]) -> None:
         """Write orders. PeerError, WorldError."""
@@ -90,7 +90,7 @@ class Operator:
 
     async def of_source(self, name: str, work: Awaitable[T]) -> T:
         """The same of a source."""
-        return await self.within(work, self.title(name), self.sources[name])
+        return await self.within(work, self.plan.label(name), self.sources[name])
 
     async def within(self, work: Awaitable[T], name: str, brokers: "Brokers", limit_s: float | None = None) -> T:
         """Wait for an answer of a cluster. WorldError if there is none in time: it has the cluster's addresses and the last failure."""
@@ -100,18 +100,14 @@ class Operator:
             return await asyncio.wait_for(work, limit_s)
         except TimeoutError as error:
             servers = ",".join(f"{host}:{port}" for host, port in brokers.context.servers)
-            cause = "" if brokers.last_failure is None else f": {brokers.last_failure}"
-            raise WorldError(f"{name} {servers} does not answer within {limit_s:g} s{cause}", retriable=True) from error
+            cause = reason_of(brokers) or brokers.last_failure
+            text = f"{name} {servers} does not answer within {limit_s:g} s" + (f": {cause}" if cause else "")
+            raise WorldError(text, retriable=True) from error
 
     async def _reach(self, name: str, brokers: "Brokers") -> None:
         limit_s = min(self._timeout_s, CONTACT_S)
         asking = brokers.insist(lambda: brokers.ask(ApiKey.METADATA, MetadataRequest(topics=[])), 2 * limit_s)
         await self.within(asking, name, brokers, limit_s)
-
-    @staticmethod
-    def title(name: str) -> str:
-        """Of a source; that of a copy has the name `source`."""
-        return name if name == COPY_SOURCE else f"source {name}"
 
     async def _source_catalog(self, name: str) -> Catalog | str:
         try:

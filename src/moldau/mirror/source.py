@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.fetching.events import Follow, Resumed, Unfollow
 from moldau.mirror.fetched import LIMITS, Limits, Taker
+from moldau.mirror.gathered_lines import GatheredLines
 from moldau.mirror.leader import DENIALS, Followed, LeaderReader, end_of
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.reachability import is_logged
@@ -72,6 +73,7 @@ class SourceReader:
         self.limits = limits
         self.throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
         self.retries = Retries(clock)
+        self._lines = GatheredLines(_LOG, clock)
         self._followed: dict[TopicPartition, Followed] = {}
         self._leaders: dict[Address, LeaderReader] = {}
         self._troubled: set[str] = set()
@@ -116,6 +118,7 @@ class SourceReader:
     async def close(self) -> None:
         """Fetch nothing any more."""
         self._refreshing.cancel()
+        self._lines.flush()
         self._followed.clear()
         leaders, self._leaders = self._leaders, {}
         for leader in leaders.values():
@@ -143,15 +146,21 @@ class SourceReader:
     def halt(self, followed: "Followed", why: Halt, reason: str) -> None:
         """An operator has to decide."""
         partition = followed.partition
-        _LOG.error("partition halts: %s, %s: source=%s partition=%s-%d", why.value, reason, self.name, partition.topic, partition.number)
+        message = "partition halts: %s, %s: source=%s"
+        self._lines.add(partition.topic_partition, logging.ERROR, message, why.value, reason, self.name)
         self.unfollow(partition)
         self.taker.halt(partition, why, reason)
 
     def warn(self, subject: object, reason: object) -> None:
         """Say what is tried again."""
         self.retries.failed(subject, reason)
-        if not is_logged(reason) and self.throttle.due((subject, str(reason)), self.clock.monotonic()):
-            _LOG.warning("not fetched, trying again: source=%s subject=%s reason=%s", self.name, subject, reason)
+        if is_logged(reason):
+            return
+        if isinstance(subject, TopicPartition):
+            self._lines.add(subject, logging.WARNING, "not fetched, trying again: source=%s reason=%s", self.name, str(reason))
+        elif self.throttle.due((subject, str(reason)), self.clock.monotonic()):
+            shown = str(reason).removeprefix(f"{subject}: ")  # of a broker, whose errors begin with its address
+            _LOG.warning("not fetched, trying again: source=%s subject=%s reason=%s", self.name, subject, shown)
 
     # Leaders
 

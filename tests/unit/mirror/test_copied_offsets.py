@@ -35,7 +35,7 @@ async def copied(clusters: MirrorClusters, *values: str) -> None:
 def test_after_a_promotion_offsets_beyond_the_cut_name_other_records(is_written: bool) -> None:
     async def story(clusters: MirrorClusters) -> None:
         await copied(clusters, "a", "b")
-        promotion = Promotion(clusters.target.brokers, None, lambda name: name == "orders")
+        promotion = Promotion(clusters.target.brokers, None, lambda _: ["orders"])
         await promotion.promote(await promotion.prepare(await promotion.partitions(), 1.0))
         await clusters.source.write(O0, "c", "d")
         if is_written:

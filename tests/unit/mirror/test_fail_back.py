@@ -21,11 +21,11 @@ async def promoted(clusters: MirrorClusters, *, partitions: int = 1) -> FailBack
     await clusters.target.create("orders", partitions, mirror_source="a topic")
     for number in range(partitions):
         await clusters.source.write(TopicPartition("orders", number), "a", "b", "c")
-    promotion = Promotion(clusters.target.brokers, None, lambda name: name == "orders")
+    promotion = Promotion(clusters.target.brokers, None, lambda _: ["orders"])
     done = await promotion.promote(await promotion.prepare(await promotion.partitions(), 1.0))
     assert {each.state.value for each in done} == {"promoted"}
     await clusters.target.write(O0, "x")
-    return FailBack(clusters.source.brokers, clusters.target.brokers, lambda name: name == "orders")
+    return FailBack(clusters.source.brokers, clusters.target.brokers, lambda _: ["orders"])
 
 
 def states(outcomes: Sequence[Outcome]) -> list[tuple[State, int, int]]:

@@ -106,4 +106,4 @@ def test_the_program_of_the_page_finds_the_loop(
         Path(name).write_text(blocks(PAGE, "toml")[0])
     (program,) = blocks(PAGE, "python")
     exec(program, {})
-    assert capsys.readouterr().out.startswith("error mirror standby (there.toml), mirror standby (back.toml): a loop with a copy in it")
+    assert capsys.readouterr().out.startswith("warning mirror standby (there.toml), mirror standby (back.toml): copies in both directions")

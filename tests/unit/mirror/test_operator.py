@@ -1,7 +1,5 @@
 """What operators read and order reaches the topic and comes back; a cluster that does not answer is named with the limit and the cause."""
 
-import re
-
 import pytest
 
 from moldau.mirror.catalog import Catalog
@@ -40,21 +38,22 @@ def test_orders_are_read_back_by_the_next_operator_of_this_mirror_and_of_no_othe
 
 
 def test_a_source_that_does_not_answer_is_a_text_and_the_target_an_error() -> None:
-    """Claim: a mirror with one source that is away is still operated; without its target it is not. Both are named, with the limit."""
+    """Claim: a mirror with one source that is away is still operated; without its target it is not. Both are named, with the limit and
+    the cause.
+    """
 
     async def story(clusters: MirrorClusters) -> None:
         async with clusters.operator(clusters.merge(), timeout_s=3.0) as operator:
             assert isinstance((await operator.source_catalogs())["east"], Catalog)
             clusters.source.kill()
-            reason = (await operator.source_catalogs())["east"]
-            assert isinstance(reason, str)
-            assert re.fullmatch("source east broker:9092 does not answer within 3 s: .*cannot connect.*: connection refused", reason), (
-                reason
-            )
+            assert await operator.source_catalogs() == {
+                "east": "source east broker:9092 does not answer within 3 s: broker:9092: cannot connect: connection refused"
+            }
             clusters.target.kill()
+            away = "target-broker:9092 does not answer within 3 s: target-broker:9092: cannot connect: connection refused"
             begun_s = clusters.clock.monotonic()
             for asked in (operator.target_catalog, operator.board):
-                with pytest.raises(WorldError, match=r"target target-broker:9092 does not answer within 3 s: .*cannot connect") as failure:
+                with pytest.raises(WorldError, match=f"target {away}") as failure:
                     await asked()
                 assert failure.value.retriable
             with pytest.raises(WorldError, match="does not answer within 3 s"):

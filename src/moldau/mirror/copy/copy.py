@@ -19,6 +19,7 @@ from moldau.mirror.altering import is_mirrors
 from moldau.mirror.copy.writer import REFUSALS, CopyWriter, Outlet
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import LIMITS, Limits
+from moldau.mirror.reachability import is_logged
 from moldau.mirror.reading import last_epoch, list_end, list_offset
 from moldau.mirror.retries import Retries, Retry
 from moldau.model.errors import ErrorCode, PeerError, WorldError
@@ -237,7 +238,7 @@ class Copy:
             self._halted(partition, why, str(error))
             return
         self.retries.failed(partition, error)
-        if self._throttle.due((partition, str(error)), self._clock.monotonic()):
+        if not is_logged(error) and self._throttle.due((partition, str(error)), self._clock.monotonic()):
             _LOG.warning("not stored, trying again: partition=%s reason=%s", partition, error)
         delay_s = self._limits.backoff_s(part.failures)
         part.failures += 1

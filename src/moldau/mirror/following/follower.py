@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from moldau.mirror.following.config_sync import ConfigSync
 from moldau.mirror.following.group_sync import GroupSync
 from moldau.mirror.partitions import SourcePartition
+from moldau.mirror.reachability import is_logged
 from moldau.mirror.retries import Retries
 from moldau.mirror.state.following import REASON_MAX, SHOWN_MAX, Following, GroupFailure, RefusedConfig
 from moldau.model.errors import PeerError, WorldError
@@ -117,5 +118,5 @@ class Follower:
 
     def _failed(self, what: str, error: PeerError | WorldError) -> None:
         self.retries.failed(what, error)
-        if self._throttle.due((what, str(error)), self._clock.monotonic()):
+        if not is_logged(error) and self._throttle.due((what, str(error)), self._clock.monotonic()):
             _LOG.warning("%s not followed, trying again: mirror=%s reason=%s", what, self._plan.name, error)

@@ -28,6 +28,7 @@ from moldau.mirror.merge.stored_positions import read_positions
 from moldau.mirror.merge.writer import PartitionRefusedError, Writer, both
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import LIMITS, Limits
+from moldau.mirror.reachability import is_logged
 from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.source import SourceReader
 from moldau.model.errors import ErrorCode, PeerError, WorldError
@@ -274,7 +275,7 @@ class Merge:
 
     def _retry_later(self, error: Exception) -> None:
         self.retries.failed(_TRANSACTION, error)
-        if self._throttle.due(str(error), self._clock.monotonic()):
+        if not is_logged(error) and self._throttle.due(str(error), self._clock.monotonic()):
             _LOG.warning("transaction not committed, trying again: transactional_id=%s reason=%s", self._writer.transactional_id, error)
 
     async def _transaction(self) -> None:

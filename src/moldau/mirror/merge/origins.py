@@ -20,6 +20,7 @@ from moldau.client.partition_requests import EARLIEST, LATEST, READ_UNCOMMITTED
 from moldau.mirror.merge.announcements import PRODUCERS, announcement_in
 from moldau.mirror.merge.extents import Extents
 from moldau.mirror.merge.runs import OFFSETS, Chain, runs_in
+from moldau.mirror.reachability import is_logged
 from moldau.mirror.reading import list_offset, read_batches
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import TopicPartition
@@ -171,7 +172,7 @@ class Origins:
                     await self._read_runs([self._places[each] for each in wanted if each in self._places])
             except (PeerError, WorldError) as error:
                 self._wanted |= wanted
-                if self._throttle.due(str(error), self._clock.monotonic()):
+                if not is_logged(error) and self._throttle.due(str(error), self._clock.monotonic()):
                     _LOG.warning("origins of batches not known, trying again: source=%s reason=%s", self._source, error)
                 failures += 1
                 await self._brokers.back_off(failures)

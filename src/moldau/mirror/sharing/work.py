@@ -22,6 +22,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from moldau.mirror.reachability import is_logged
 from moldau.mirror.sharing.assignor import IDLE_BYTES_S, IMBALANCE
 from moldau.mirror.sharing.messages import Assignment, MemberState
 from moldau.mirror.sharing.protocol import MirrorSharing
@@ -310,7 +311,7 @@ class SharedWork:
         """Often the same for minutes."""
         self.failure = f"{what}: {error}"
         reason = error.code if isinstance(error, PeerError) else type(error)
-        if self._throttle.due((what, reason), asyncio.get_running_loop().time()):
+        if not is_logged(error) and self._throttle.due((what, reason), asyncio.get_running_loop().time()):
             _LOG.warning("%s: mirror=%s instance=%s error=%s; retrying", what, self._mirror, self._instance, error)
 
 

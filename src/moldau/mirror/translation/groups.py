@@ -56,7 +56,7 @@ async def _check_exists(operator: Operator, group: str) -> None:
         await operator.of_source(name, catalog.look(brokers))  # with the brokers to ask
         known |= (await operator.of_source(name, list_groups(brokers))).groups.keys()
     if group not in known:
-        where = " and ".join(map(operator.title, operator.sources))
+        where = " and ".join(map(operator.plan.label, operator.sources))
         raise PeerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group} does not exist in {where}{did_you_mean(group, known)}")
 
 

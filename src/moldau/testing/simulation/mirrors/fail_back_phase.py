@@ -154,7 +154,7 @@ class FailBackPhase:
         keep = RecordKeeper(target, directory).keep if self._keeps else None
         while True:
             try:
-                failing_back = FailBack(target, source, topics.__contains__)
+                failing_back = FailBack(target, source, lambda names: [name for name in names if name in topics])
                 partitions = await failing_back.partitions()
                 outcomes = await failing_back.compare(partitions)
                 if all(each.state is State.READY for each in outcomes):
