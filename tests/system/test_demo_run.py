@@ -20,13 +20,11 @@ import pytest
 
 from moldau.demo.brokers import BrokerProcess, ClusterProcesses, Servers
 from moldau.demo.options import CLUSTER_FOLDER
+from support.demo_events import BAD_LINES, LINES, STEP_MS, write_events
 from support.sizes import TORTURE
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
-LINES = 2_000
-STEP_MS = 432_000
-BAD_LINES = (77, 1_500)
 RUN_LIMIT_S = 600
 GONE_LIMIT_S = 60.0
 KILLS = 20 if TORTURE else 2
@@ -39,24 +37,6 @@ AWAY = r"producer \S+: broker \S+ is away: .+; the connection is retried"
 
 LASTING = ("input", "topic", "read", "bad_lines", "dead_letters", "planted_lines", "complete")
 """What does not depend on how many runs it took; neither do counts, and the content of the table."""
-
-
-def write_events(path: Path) -> Path:
-    """Events of 50 keys, one in ten without a key, over ten days, two lines no events."""
-    draw = random.Random(1)
-    with path.open("w") as file:
-        for number in range(1, LINES + 1):
-            if number in BAD_LINES:
-                file.write(f"line {number} is no event\n")
-                continue
-            event = {
-                "id": number,
-                "who": None if number % 10 == 0 else f"w{draw.randrange(50)}",
-                "at": number * STEP_MS,
-                "x": draw.random(),
-            }
-            file.write(json.dumps(event) + "\n")
-    return path
 
 
 def command(directory: Path, events: Path, *more: str) -> list[str]:

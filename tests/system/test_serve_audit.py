@@ -22,7 +22,7 @@ from moldau.client import Producer
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
 from moldau.tracking.clock import now_ms
-from support.audit_events import Host
+from support.audit_events import NOON, Host
 from support.console import MOLDAU
 from support.server import ServerProcess
 
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.system
 
 TOPIC = "departures"
 LIMIT_S = 60.0
-AGO_MS = 5_000
-"""So long before they are sent the events have happened."""
+AGO_MS = 5_120
+"""So old the records are when they are produced; the least latency of a bucket."""
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def send(server: ServerProcess, count: int) -> list[bytes]:
-    """Events of some seconds ago, into a topic that is new."""
+    """Events of 2013, in records of some seconds ago, into a topic that is new."""
     with Cluster(server.bootstrap) as cluster:
         Admin(cluster).create_topic(TOPIC, 2)
-    values = [Host().event(number, now_ms() - AGO_MS) for number in range(count)]
+    values = [Host().event(number, NOON) for number in range(count)]
     with Producer(server.bootstrap) as producer:
         for value in values:
-            producer.send(TOPIC, value)
+            producer.send(TOPIC, value, timestamp=now_ms() - AGO_MS)
     return values
 
 
@@ -70,7 +70,8 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 def test_it_counts_shows_latencies_and_publishes_before_the_broker_stops(server: ServerProcess) -> None:
-    """Claim: what it has counted when the process is asked to stop is published: the next start has all of it in the audit topic."""
+    """Claim: what it has counted when the process is asked to stop is published: the next start has all of it in the audit topic. Latencies
+    are from the times of the records, however old the events are."""
     values = send(server, 300)
     wait_for(lambda: metrics(server)["moldau_audit_published_total", ""] >= 300, "the counts are published")
     found = metrics(server)

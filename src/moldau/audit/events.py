@@ -167,8 +167,9 @@ def count_records(data: bytes, count: int, topic: str, timestamp_ms: int, base_m
             if n != delta:
                 delta = n
                 if n & 1 or not sent <= n < sent_end:
-                    into.add_latency(topic, start_ms, bucket, events - dated)
-                    dated = events
+                    if events > dated:
+                        into.add_latency(topic, start_ms, bucket, events - dated)
+                        dated = events
                     sent, sent_end, bucket = _sent_alike(into, n, timestamp_ms, base_ms)
             while data[p] >= 0x80:  # its offset
                 p += 1
@@ -266,7 +267,8 @@ def _time_of(delta: int, timestamp_ms: int, base_ms: int | None) -> int:
 
 def _sent_alike(into: Tally, delta: int, timestamp_ms: int, base_ms: int | None) -> tuple[int, int, int]:
     """The differences that are counted as this one, from one to before another, none of them negative; and their bucket."""
-    first, beyond, bucket = into.sent_alike(_time_of(delta, timestamp_ms, base_ms))
     if base_ms is None:
-        return 0, _SENT_MAX, bucket
-    return max(0, first - base_ms << 1), min(beyond - base_ms << 1, _SENT_MAX), bucket
+        return 0, _SENT_MAX, into.sent_alike(timestamp_ms)[2]
+    first, beyond, bucket = into.sent_alike(base_ms + (delta >> 1 ^ -(delta & 1)))
+    first, beyond = first - base_ms << 1, beyond - base_ms << 1
+    return max(0, first), min(_SENT_MAX, beyond), bucket

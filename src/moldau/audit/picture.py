@@ -20,6 +20,8 @@ _MARGIN, _TOP = 24, 84
 _LINE = 18
 _NAME_MAX, _TITLE_MAX = 24, 60
 _LEGEND = "in boxes: events, verdict, time from track() to the tier; on lines: events that the tier to the right still lacks"
+_LABEL_CHARACTER = 7
+"""The width of a character, for the ground of text on a line."""
 _GOOD, _BAD, _OPEN, _NONE = "#2e7d32", "#c62828", "#b26a00", "#757575"
 
 
@@ -89,7 +91,9 @@ def _edge(edge: TierEdge, places: Mapping[str, _Place]) -> Iterator[str]:
     )
     y = (start.middle + end.middle) / 2 - 6
     for number, text in enumerate(_edge_lines(edge)):
-        yield f'<text x="{bend:g}" y="{y + number * 24:g}" text-anchor="middle" fill="{colour}">{escape(text)}</text>'
+        at, width = y + number * 24, _LABEL_CHARACTER * len(text)
+        yield f'<rect x="{bend - width / 2:g}" y="{at - 11:g}" width="{width:g}" height="15" fill="white"/>'
+        yield f'<text x="{bend:g}" y="{at:g}" text-anchor="middle" fill="{colour}">{escape(text)}</text>'
     yield "</g>"
 
 
@@ -127,7 +131,7 @@ def _boxes(report: Report, tree: TierTree, edges: Iterable[TierEdge], places: Ma
 def _latency(found: Latencies | None) -> str:
     if not found:
         return ""
-    return " ".join(f"p{round(100 * share)} {span_text(found.quantile(share))}" for share in QUANTILES)
+    return ", ".join(f"p{round(100 * share)} {span_text(found.quantile(share))}" for share in QUANTILES)
 
 
 def span_text(time_ms: int) -> str:

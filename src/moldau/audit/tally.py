@@ -60,19 +60,19 @@ class Tally:
 
     def sent_alike(self, sent_ms: int) -> tuple[int, int, int]:
         """Times of records whose latencies are in one bucket: from one to before another; and the bucket, for `add_latency`."""
-        first, beyond, _ = self._alike
-        if not first <= sent_ms < beyond:
-            self._alike = self._bounds(sent_ms)
-        return self._alike
-
-    def _bounds(self, sent_ms: int) -> tuple[int, int, int]:
-        if self.seen_ms is None:
-            return -ENDLESS, ENDLESS, _NO_BUCKET
-        if sent_ms < 0:
-            return -ENDLESS, 0, _NO_BUCKET
-        bucket = bucket_of(self.seen_ms - sent_ms)
-        least, beyond = RANGES[bucket]
-        return max(0, self.seen_ms - beyond + 1), self.seen_ms - least + 1, bucket
+        seen_ms, alike = self.seen_ms, self._alike
+        if alike[0] <= sent_ms < alike[1]:
+            return alike
+        if seen_ms is None:
+            alike = -ENDLESS, ENDLESS, _NO_BUCKET
+        elif sent_ms < 0:
+            alike = -ENDLESS, 0, _NO_BUCKET
+        else:
+            bucket = bucket_of(seen_ms - sent_ms)
+            least, beyond = RANGES[bucket]
+            alike = max(0, seen_ms - beyond + 1), seen_ms - least + 1, bucket
+        self._alike = alike
+        return alike
 
     def add_latency(self, topic: str, start_ms: int, bucket: int, count: int) -> None:
         """Some events of one window, sent at times of which `sent_alike` gave this bucket."""

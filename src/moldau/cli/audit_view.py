@@ -314,7 +314,7 @@ def _untracked(report: "Report") -> Iterator[tuple[object, str]]:
         yield ("untracked", topic), f"untracked in topic {topic}: {', '.join(topics[topic])}"
     others = sorted(topics.keys() - compared)
     if others:
-        yield "untracked", f"untracked, too: {_names(others)}; --json has the numbers"
+        yield "untracked", f"untracked in topics that are not compared: {_names(others)}; --json has the numbers"
 
 
 def _names(topics: Sequence[str]) -> str:

@@ -341,7 +341,7 @@ def test_untracked_records_do_not_bury_the_verdicts(ledger: Ledger) -> None:
         ledger.say("counts", tier, CountKey(topic, NOON, "", "", "", ""), Count(1, 1, 0, NOON, NOON))
     assert run("report", "--tiers", "producer,local").output.splitlines()[2:] == [
         "untracked in topic departures: 1 record of 1 byte by tier local",
-        "untracked, too: queue-1, queue-2; --json has the numbers",
+        "untracked in topics that are not compared: queue-1, queue-2; --json has the numbers",
     ]
 
 

@@ -64,7 +64,7 @@ def test_the_picture_shows_counts_verdicts_latencies_and_the_lag_of_each_edge() 
     root = ET.fromstring(tree_picture(replace(REPORT, latencies=LATENCIES), TREE))
     groups = {each.attrib["aria-label"]: [text.text for text in each.findall("{*}text")] for each in root.findall("{*}g")}
     assert groups["producer"][:2] == ["producer", "2,000 events"]
-    assert groups["all"][:4] == ["all", "1,997 events", "loss", "p50 0.578 s p95 0.637 s p99 4.83 s"]
+    assert groups["all"][:4] == ["all", "1,997 events", "loss", "p50 0.578 s, p95 0.637 s, p99 4.83 s"]
     assert groups["lake"][:3] == ["lake", "no counts", "not compared"]
     assert (groups["ewr > all"], groups["jfk > all"], groups["all > lake"]) == (["lag 0"], ["lag 3"], ["not compared"])
     assert "topic a<b: loss" in [each.text for each in root.findall("{*}text")]

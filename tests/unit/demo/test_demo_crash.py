@@ -1,4 +1,6 @@
-"""Half way through the events one broker is killed, at three quarters it is started again, and the report comes when all is in sync."""
+"""Half way through the events one broker is killed, at three quarters it is started again, and the report comes when all is in sync. With a
+mirror, that is killed too, and both come again at once.
+"""
 
 import threading
 from collections.abc import Sequence
@@ -6,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from moldau.client.metadata import PartitionMetadata, TopicMetadata
+from moldau.demo.children import ChildError
 from moldau.demo.crash import BrokerCrash, CrashError, CrashReport
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import BrokerId
@@ -53,6 +56,19 @@ class Cluster:
         return PartitionMetadata(number, isr[0], 0, replicas, isr, (), ErrorCode.NONE)
 
 
+class Mirrored(Cluster):
+    """With a mirror: both are started again at once by what supervises them, which `restart` and `wait_for_mirror` wait for."""
+
+    mirror = "mirror.aggregate"
+
+    def kill_mirror(self) -> None:
+        self._call("kill mirror", 0)
+
+    def wait_for_mirror(self) -> float:
+        self._call("wait for mirror", 0)
+        return 2.5
+
+
 def figures(report: CrashReport | None) -> tuple[int, int, int, int, int]:
     assert report is not None
     return report.broker, report.sent, report.to_send, report.led, report.partitions
@@ -70,6 +86,42 @@ def test_a_broker_is_killed_half_way_and_started_again_at_three_quarters() -> No
     crash.progress(2, 1)
     cluster.wait_for(("kill", 1), ("restart", 1))
     assert figures(crash.finish()) == (1, 51, 100, 1, 3)
+
+
+def test_a_mirror_is_killed_just_before_the_broker_and_both_are_waited_for_at_once() -> None:
+    """Claim: nothing waits for three quarters of the events, and the report has both."""
+    cluster = Mirrored()
+    crash = BrokerCrash(cluster, cluster, TOPIC, 100, mirror=cluster)
+    crash.progress(0, 49)
+    assert cluster.calls == []
+    crash.progress(0, 50)
+    cluster.wait_for(("kill mirror", 0), ("kill", 1), ("restart", 1), ("wait for mirror", 0))
+    report = crash.finish()
+    assert figures(report) == (1, 50, 100, 1, 3)
+    assert report is not None
+    assert (report.mirror, report.mirror_down_s) == ("mirror.aggregate", 2.5)
+
+
+def test_no_mirror_is_killed_before_half_of_the_events() -> None:
+    cluster = Mirrored()
+    crash = BrokerCrash(cluster, cluster, TOPIC, 100, mirror=cluster)
+    crash.progress(0, 49)
+    assert crash.finish() is None
+    assert cluster.calls == []
+
+
+def test_a_mirror_that_does_not_come_again_ends_the_demonstration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of what waits for it is raised at the end."""
+
+    def wait() -> float:
+        raise ChildError("mirror.aggregate was killed, and does not run again")
+
+    cluster = Mirrored()
+    monkeypatch.setattr(cluster, "wait_for_mirror", wait)
+    crash = BrokerCrash(cluster, cluster, TOPIC, 100, mirror=cluster)
+    crash.progress(0, 80)
+    with pytest.raises(ChildError, match="does not run again"):
+        crash.finish()
 
 
 def test_the_end_of_the_hosts_is_three_quarters_too() -> None:

@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from moldau.audit.edges import TierEdge
 from moldau.audit.verdicts import Report as AuditReport
 from moldau.audit.verdicts import Verdict, WindowPair
+from moldau.cli.demo_view import document, print_report
 from moldau.demo.report import DemoReport, GroupLag, Proof, ReportStep, Sizes
 from moldau.tracking.counts import Count
+from moldau.tracking.latencies import Latencies, bucket_of
 
 COUNT = Count(10, 500, 99, 1, 2)
 
@@ -46,6 +49,43 @@ def test_everything_there_is_complete() -> None:
     assert (COMPLETE.complete, COMPLETE.sound, COMPLETE.verdict) == (True, True, Verdict.COMPLETE)
     assert [step.rate for step in COMPLETE.steps] == [5.0, None]
     assert replace(COMPLETE, audit=audit()).verdict is Verdict.COMPLETE
+
+
+def test_edges_are_shown_with_the_latency_of_their_lower_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """In seconds for people, in ms for machines; an edge of which nothing was counted has none. Windows have theirs in `audit report`."""
+    way = Latencies.of({bucket_of(16): 9_500, bucket_of(2_048): 500})
+    edges = (TierEdge("producer", "local", 10_000, 10_000, Verdict.COMPLETE, latencies=way), TierEdge("local", "lake"))
+    found = replace(audit(pair("local")), latencies={("events", "local", 0): way})
+    report = replace(COMPLETE, audit=found, edges=edges)
+    quantiles = {"p50_ms": way.quantile(0.5), "p95_ms": way.quantile(0.95), "p99_ms": way.quantile(0.99)}
+    made = document(report)
+    assert made["edges"] == [
+        {
+            "upper_tier": "producer",
+            "lower_tier": "local",
+            "verdict": "complete",
+            "upper_count": 10_000,
+            "lower_count": 10_000,
+            "lag": 0,
+            "more": 0,
+            "latency": {"count": 10_000, **quantiles},
+        },
+        {
+            "upper_tier": "local",
+            "lower_tier": "lake",
+            "verdict": None,
+            "upper_count": 0,
+            "lower_count": 0,
+            "lag": 0,
+            "more": 0,
+            "latency": None,
+        },
+    ]
+    assert [each["window_start_ms"] for each in made["audit"]["latencies"]] == [None]
+    print_report(report, as_json=False)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if " > l" in line]
+    assert ["producer", ">", "local", "10,000", "10,000", "0", "complete", "0.018", "s", "0.019", "s", "2.457", "s"] in lines
+    assert ["local", ">", "lake", "0", "0", "0", "not", "compared", "-", "-", "-"] in lines
 
 
 @pytest.mark.parametrize(
