@@ -1,11 +1,13 @@
-"""The rows of our mirrors beside MirrorMaker 2, out of the lines of `mirror_rates`."""
+"""The rows of our mirrors beside MirrorMaker 2, out of the lines of `mirror_rates` and `mirror_link`."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from row import Row, Summary, median
 
-RIVAL = "mm2"
+RIVAL, TUNED_RIVAL = "mm2", "mm2-tuned"
+LINK_SHARE = 0.6
+MODES = ("copy", "merge")
 
 
 class Figure(NamedTuple):
@@ -32,10 +34,20 @@ def mirror_rows(lines: list[Summary]) -> Iterator[Row]:
     """Each of our modes beside the rival."""
     found = {line["system"]: line for line in lines if line.get("test") == "mirror"}
     theirs = found.get(RIVAL)
-    if theirs is None:
-        return
-    for place, mode in enumerate(("copy", "merge")):
-        if mode in found:
+    for place, mode in enumerate(MODES):
+        if mode in found and theirs is not None:
             for figure in FIGURES:
                 values = median(found[mode][figure.name]), median(theirs[figure.name])
                 yield Row(f"{mode}: {figure.what}", *values, figure.bounds[place], figure.least, figure.absolute)
+    yield from _link_rows(lines)
+
+
+def _link_rows(lines: list[Summary]) -> Iterator[Row]:
+    found = {(line["system"], line["far"], line["size"]): line for line in lines if line.get("test") == "mirror_link" and "size" in line}
+    for (system, far, size), line in found.items():
+        theirs = found.get((TUNED_RIVAL, far, size)) or found.get((RIVAL, far, size))
+        if system in MODES and theirs is not None:
+            cell = f"{system}: part of a slow link, {size} bytes, the {far} far away"
+            yield Row(
+                cell, median(line["share"]), median(theirs["share"]), LINK_SHARE if far == "source" else None, least=True, absolute=True
+            )
