@@ -104,7 +104,7 @@ class Limits:
     retry_backoff_max_ms: int = 5_000
     fetchers: int = FETCHERS
     """Connections to each broker of a source over which records are fetched."""
-    partition_fetch_bytes: int = 4 * 1024 * 1024
+    partition_fetch_bytes: int = 6 * 1024 * 1024
     """The most records of a partition in one answer of a source; a batch that is larger comes alone."""
 
     def backoff_s(self, failures: int) -> float:
