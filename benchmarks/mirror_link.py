@@ -88,7 +88,9 @@ def main() -> None:
     parser.add_argument("--far", choices=("source", "target"), default="source")
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--loss", type=float, default=LOSS_PERCENT, help="percent of the packets")
-    parser.add_argument("--congestion", default="bbr", help="TCP's congestion control on both sides: bbr or cubic")
+    parser.add_argument(
+        "--congestion", default="bbr", help="TCP's congestion control on both sides: bbr, or reno, which takes each loss for congestion"
+    )
     parser.add_argument("--limits", default="", help="settings in [limits] of our mirrors' files")
     parser.add_argument("--out", type=Path, help="append the JSON lines to this file as well")
     given = parser.parse_args()

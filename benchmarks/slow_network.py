@@ -130,4 +130,5 @@ def _enter(namespace: str) -> None:
 
 
 def _run(*command: str) -> None:
-    subprocess.run(command, check=True)
+    if subprocess.run(command, check=False).returncode:
+        raise SystemExit(f"failed: {' '.join(command)}")
