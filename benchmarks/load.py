@@ -37,7 +37,9 @@ def library() -> Path:
 class LoadClient:
     """The load of a broker or a cluster: topics, produce, consume, latency. To partition 0, or as `load_client.c` says."""
 
-    def __init__(self, program: Path, bootstrap: str) -> None:
+    def __init__(self, program: Path, bootstrap: str, within: Sequence[str] = ()) -> None:
+        """`within`: a command that runs the program."""
+        self.within = within
         self.program = program
         self.bootstrap = bootstrap
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
@@ -82,7 +84,7 @@ class LoadClient:
 
     def run(self, mode: str, topic: str, *numbers: int, settings: Sequence[str] = ()) -> dict[str, Any]:
         """One run of the client; its line of JSON."""
-        command = [str(self.program), str(library()), mode, self.bootstrap, topic, *map(str, numbers), *settings]
+        command = [*self.within, str(self.program), str(library()), mode, self.bootstrap, topic, *map(str, numbers), *settings]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if ended.returncode:
             raise SystemExit(f"{' '.join(command)}: {ended.stdout}{ended.stderr}")

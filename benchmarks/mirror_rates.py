@@ -11,6 +11,7 @@ consumer of the target says how old they are; the first quarter is not counted.
 
 import argparse
 import contextlib
+import math
 import multiprocessing
 import signal
 import struct
@@ -57,6 +58,7 @@ bootstrap.servers = "{to}"
 
 [topics]
 include = ["{topic}"]
+{more}
 """
 _MM2 = """
 clusters=source,target
@@ -72,6 +74,7 @@ offset-syncs.topic.replication.factor=1
 config.storage.replication.factor=1
 offset.storage.replication.factor=1
 status.storage.replication.factor=1
+{more}
 """
 _EXACTLY_ONCE = """
 dedicated.mode.enable.internal.rest=true
@@ -90,9 +93,9 @@ class Link:
 
 
 @contextlib.contextmanager
-def mirroring(kind: str, link: Link, topic: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A mirror's process, until the end of the block."""
-    where = {"from_": link.source.bootstrap, "to": link.target.bootstrap, "topic": topic}
+def mirroring(kind: str, link: Link, topic: str, more: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """A mirror's process, until the end of the block. `more`: settings in its file, at the end."""
+    where = {"from_": link.source.bootstrap, "to": link.target.bootstrap, "topic": topic, "more": more}
     if kind in {"mm2", "mm2-eos"}:
         file = link.folder / f"{topic}.properties"
         exactly_once = _EXACTLY_ONCE.format(rest_port=free_port()) if kind == "mm2-eos" else ""
@@ -124,23 +127,26 @@ def ends(cluster: Cluster, topic: str) -> dict[int, int]:
     return {place.partition: found.offset for place, found in answers.items()}
 
 
-def catch_up(link: Link, kind: str, topic: str, process: "subprocess.Popen[bytes]", begun: float, messages: int) -> dict[str, Any]:
-    """Wait until all is there."""
+def catch_up(
+    link: Link, kind: str, topic: str, process: "subprocess.Popen[bytes]", begun: float, messages: int, enough_s: float = math.inf
+) -> dict[str, Any]:
+    """Wait until all is there, or for `enough_s` and until something is; `left` are those that are not."""
     cluster, name = Cluster(link.target.bootstrap), topic if kind == "copy" else f"source.{topic}"
     first = first_at = first_cpu = 0.0
     while True:
         seen, now = sum(ends(cluster, name).values()), time.monotonic()
         if seen and not first:
             first, first_at, first_cpu = seen, now, cpu_seconds(process.pid)
-        if seen >= messages:
+        if seen >= messages or (first and now - begun > enough_s):
             break
         if process.poll() is not None or now - begun > LIMIT_S:
-            raise SystemExit(f"{kind}: {seen} of {messages} messages are there: see {topic}.log")
+            raise SystemExit(f"{kind}: {seen} of {messages} messages are there: {(link.folder / f'{topic}.log').read_text()[-2000:]}")
         time.sleep(LOOK_S)
-    flowing = max(messages - first, 1)
+    flowing = max(seen - first, 1)
     return {
         "first_s": round(first_at - begun, 3),
         "all_s": round(now - begun, 3),
+        "left": messages - seen,
         "rate": round(flowing / max(now - first_at, 1e-9)),
         "cpu_s_per_million": round((cpu_seconds(process.pid) - first_cpu) / flowing * 1e6, 3),
         "rss_mb": round(resident_mb(process.pid), 1),

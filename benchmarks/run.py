@@ -31,6 +31,7 @@ SECTIONS: dict[str, list[str]] = {
     "cluster_rates": ["cluster_rates.py", *SCALE, *RUNS, *FILE],
     "cluster_failover": ["cluster_failover.py", *RUNS, *FILE],
     "mirror_rates": ["mirror_rates.py", *SCALE, *RUNS, *FILE],
+    "mirror_link": ["mirror_link.py", *SCALE, "--runs", "1", *FILE],
     "compaction": ["compaction.py", *SCALE, *RUNS, *FILE],
     "consume_cli": ["consume_cli.py", *SCALE, *RUNS, *FILE],
     "registry": ["registry.py", *RUNS, *FILE],

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,10 +62,12 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def moldau(data: Path, *arguments: str, checkout: Path | None = None) -> Iterator[System]:
-    """Moldau with its defaults, or other `arguments`; of another `checkout`, it is called `BEFORE`."""
+def moldau(
+    data: Path, *arguments: str, checkout: Path | None = None, host: str = "127.0.0.1", within: Sequence[str] = ()
+) -> Iterator[System]:
+    """Moldau with its defaults, or other `arguments`; of another `checkout`, it is called `BEFORE`. `within`: a command that runs it."""
     environment = {} if checkout is None else {"PYTHONPATH": str(checkout.resolve() / "src")}
-    with ServerProcess(data, arguments=arguments, environment=environment) as server:
+    with ServerProcess(data, arguments=arguments, environment=environment, host=host, within=within) as server:
         yield System("moldau" if checkout is None else BEFORE, server.bootstrap, server.pid, data)
 
 

@@ -28,15 +28,19 @@ class ServerProcess:
         arguments: Sequence[str] = (),
         open_files_max: int | None = None,
         environment: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+        within: Sequence[str] = (),
     ) -> None:
         self.data = data
+        self.within = within
+        """A command that runs the server's, as `ip netns exec NAME` does; it is replaced by the server."""
         self.environment = environment or {}
         """Variables of the process beside those of this one."""
         self.open_files_max = open_files_max
         """RLIMIT_NOFILE of the process, soft and hard; None: as for this one."""
         self.settings = settings or {}
         self.arguments = list(arguments)
-        self.bootstrap = "127.0.0.1:0"
+        self.bootstrap = f"{host}:0"
         self.output: list[str] = []
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
@@ -54,7 +58,8 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it and wait until it says that it listens."""
-        command = [sys.executable, "-m", "moldau.cli.main", "serve", "--listen", self.bootstrap, "--data", str(self.data), *self.arguments]
+        command = [*self.within, sys.executable, "-m", "moldau.cli.main", "serve"]
+        command += ["--listen", self.bootstrap, "--data", str(self.data), *self.arguments]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environment}

@@ -32,12 +32,18 @@ def nothing_from(position: Position) -> Fetched:
 
 
 class Limits(NamedTuple):
-    """How much is fetched at once, and how long a reader waits after a failure."""
+    """How much is fetched at once, over how many connections to a broker, and how long a reader waits after a failure."""
 
     response_bytes: int = 16 * 1024 * 1024
+    """Over one connection, at first."""
     partition_bytes: int = 1024 * 1024
+    """At first."""
     back_off_s: float = 1.0
     """The longest pause of a partition that the source does not give."""
+    connections: int = 1
+    """To each leader, at most."""
+    partition_bytes_max: int = 1024 * 1024
+    """What `partition_bytes` become where answers take long to come."""
 
 
 LIMITS = Limits()

@@ -1,4 +1,4 @@
-"""Fetches from one broker of a source, by a fetch session of its own: `fetching.Fetcher` decides what is asked for."""
+"""Fetches from one broker of a source over a connection, by a fetch session of its own: `fetching.Fetcher` decides what is asked for."""
 
 import asyncio
 import logging
@@ -27,6 +27,7 @@ from moldau.fetching.events import (
 )
 from moldau.fetching.fetcher import Fetcher
 from moldau.fetching.messages import SESSION_ERRORS, filled_partitions, forgotten_topics, wanted_topics
+from moldau.mirror.fetch_window import FetchWindow
 from moldau.mirror.fetched import Fetched, Limits, Taker, whole_batches
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.retries import Retries
@@ -99,13 +100,15 @@ class Owner(Protocol):
 
 
 class LeaderReader:
-    """Fetches from one broker."""
+    """Fetches from one broker some of the partitions that it leads. `number`: among the readers of that broker, from 0 on."""
 
-    def __init__(self, owner: Owner, address: "Address") -> None:
+    def __init__(self, owner: Owner, address: "Address", number: int) -> None:
         self.address = address
-        self.name = f"{address[0]}:{address[1]}"
+        self.number = number
+        self.name = f"{address[0]}:{address[1]}" + (f" connection {number + 1}" if number else "")
         """Of the broker, where it is tried again."""
         self.fetcher = Fetcher(owner.limits.back_off_s)
+        self._window = FetchWindow(owner.limits)
         self._owner = owner
         self._timer: Timer | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -174,19 +177,21 @@ class LeaderReader:
     # Fetches
 
     async def _fetch(self, fetch: SendFetch) -> None:
-        limits = self._owner.limits
         await self._owner.may_fetch.wait()
+        window, sent_s = self._window, self._owner.clock.monotonic()
         message = FetchRequest(
             max_wait_ms=WAIT_MS if fetch.waits else 0,
             min_bytes=1,
-            max_bytes=limits.response_bytes,
+            max_bytes=window.response_bytes,
             isolation_level=int(self._owner.committed),
             session_id=fetch.session_id,
             session_epoch=fetch.epoch,
-            topics=wanted_topics(fetch, limits.partition_bytes),
+            topics=wanted_topics(fetch, window.partition_bytes),
             forgotten_topics_data=forgotten_topics(fetch),
         )
         response = await self._request(ApiKey.FETCH, message, FETCH_VERSIONS)
+        if response is None:
+            window.lost()
         if response is None or response.error_code:
             is_lost = response is not None and response.error_code in SESSION_ERRORS
             if response is not None and not is_lost:
@@ -194,6 +199,8 @@ class LeaderReader:
             self.step(SessionLost(fetch.number) if is_lost else RequestFailed(fetch.number))
             return
         self._owner.retries.over(self.name)
+        size = sum(len(each.records or b"") for topic in response.responses for each in topic.partitions)
+        window.answered(size, self._owner.clock.monotonic() - sent_s)
         self.step(ResponseArrived(fetch.number, response.session_id, filled_partitions(response)))
         for topic in response.responses:
             for answer in topic.partitions:
@@ -204,7 +211,7 @@ class LeaderReader:
         """The response; None if there is none."""
         try:
             if self._connection is None or self._connection.is_closed:
-                self._connection = await self._owner.brokers.connection(self.address, f"fetch {self._owner.name}")
+                self._connection = await self._owner.brokers.connection(self.address, f"fetch {self._owner.name} {self.number}")
             return await self._connection.send(api_key, message, timeout_s=FETCH_TIMEOUT_S, version=versions)
         except (PeerError, WorldError) as error:
             self._owner.warn(self.name, error)

@@ -50,7 +50,7 @@ _LOG = logging.getLogger(__name__)
 LOOK_S = 5.0
 """How often the topics of all clusters are looked at."""
 RESPONSE_BYTES = 8 * 1024 * 1024
-"""Of a fetch."""
+"""Of the fetches from one broker that are out at once."""
 STOP_S = 5.0
 """How long the end of a process waits for its transaction."""
 _LOOK, _INSIST = "look", "insist"
@@ -327,11 +327,13 @@ class MirrorProcess:
 
 def fetch_limits(limits: "PlanLimits", mode: Mode) -> Limits:
     """How much a reader asks for at once: no more than fits in the buffer, and of a partition of a merge than in a transaction."""
-    partition_bytes = Limits().partition_bytes
+    most = min(limits.partition_fetch_bytes, limits.buffer_bytes)
     if mode is Mode.MERGE:
-        partition_bytes = min(partition_bytes, limits.transaction_bytes)
+        most = min(most, limits.transaction_bytes)
+    response_bytes = min(limits.buffer_bytes, RESPONSE_BYTES) // limits.fetchers
+    partition_bytes = min(Limits().partition_bytes, most)
     back_off_s = max(min(Limits().back_off_s, limits.retry_backoff_max_ms / 1000), limits.retry_backoff_ms / 1000)
-    return Limits(min(limits.buffer_bytes, RESPONSE_BYTES), partition_bytes, back_off_s)
+    return Limits(max(response_bytes, partition_bytes), partition_bytes, back_off_s, limits.fetchers, most)
 
 
 def transactional_id(mirror: str, instance: str) -> str:

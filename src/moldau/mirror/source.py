@@ -1,4 +1,6 @@
-"""What is fetched from a source cluster: by one reader for each leader (`mirror.leader`).
+"""What is fetched from a source cluster: by one reader for each leader (`mirror.leader`), or by a few, which share its partitions. Each has
+a connection and a fetch session of its own: while one waits for the round trip to its broker, and for a segment that the network has
+lost, the others' answers come.
 
 A partition is fetched from the broker that the metadata name; where that changes, or the
 broker says that it does not lead, the metadata are asked for again, no more often than `REFRESH_S`. What is fetched goes to the mirror at
@@ -75,7 +77,8 @@ class SourceReader:
         self.retries = Retries(clock)
         self._lines = GatheredLines(_LOG, clock)
         self._followed: dict[TopicPartition, Followed] = {}
-        self._leaders: dict[Address, LeaderReader] = {}
+        self._leaders: dict[Address, dict[int, LeaderReader]] = {}
+        """The readers of each leader by their numbers, those that have partitions."""
         self._troubled: set[str] = set()
         """Topics whose metadata are to be asked for again."""
         self._denials: dict[str, int] = {}
@@ -121,8 +124,9 @@ class SourceReader:
         self._lines.flush()
         self._followed.clear()
         leaders, self._leaders = self._leaders, {}
-        for leader in leaders.values():
-            leader.close()
+        for readers in leaders.values():
+            for reader in readers.values():
+                reader.close()
         await asyncio.gather(self._refreshing, return_exceptions=True)
 
     # Of its readers
@@ -240,18 +244,25 @@ class SourceReader:
             return
         if leader is not None and leader.address != address:
             self._leave(followed)
-        reader = self._leaders.get(address)
-        if reader is None:
-            reader = self._leaders[address] = LeaderReader(self, address)
+        reader = self._reader_of(address) if followed.leader is None else followed.leader
         followed.leader, followed.leader_epoch = reader, epoch
         partition = followed.partition
         reader.step(Follow(partition.topic_partition, partition.topic_id, epoch, end_of(followed.position)))
+
+    def _reader_of(self, address: "Address") -> LeaderReader:
+        """The reader of a leader that has the fewest partitions: a further one, as long as there may be more."""
+        readers = self._leaders.setdefault(address, {})
+        free = next((number for number in range(self.limits.connections) if number not in readers), None)
+        if free is None:
+            return min(readers.values(), key=lambda reader: len(reader.fetcher.partitions))
+        readers[free] = LeaderReader(self, address, free)
+        return readers[free]
 
     def _leave(self, followed: "Followed") -> None:
         leader, followed.leader = followed.leader, None
         if leader is not None:
             leader.step(Unfollow(followed.partition.topic_partition))
             if not leader.fetcher.partitions:
-                self._leaders.pop(leader.address, None)
+                self._leaders.get(leader.address, {}).pop(leader.number, None)
                 leader.close()
                 self.retries.over(leader.name)

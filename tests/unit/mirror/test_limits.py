@@ -35,8 +35,10 @@ def test_clients_of_a_mirror_pause_as_its_file_says(monkeypatch: pytest.MonkeyPa
 
 def test_a_reader_asks_for_no_more_than_fits() -> None:
     small = fetch_limits(Limits(buffer_bytes=2**20, transaction_bytes=50_000, retry_backoff_max_ms=200), Mode.MERGE)
-    assert small == (2**20, 50_000, 0.2)
-    assert fetch_limits(Limits(), Mode.COPY) == (8 * 2**20, 2**20, 1.0)
+    assert small == (2**18, 50_000, 0.2, 4, 50_000)
+    assert fetch_limits(Limits(), Mode.COPY) == (2 * 2**20, 2**20, 1.0, 4, 6 * 2**20)
+    one = fetch_limits(Limits(fetchers=1, partition_fetch_bytes=2**19), Mode.COPY)
+    assert one == (8 * 2**20, 2**19, 1.0, 1, 2**19)
     assert fetch_limits(Limits(retry_backoff_ms=3000), Mode.COPY).back_off_s == 3.0
 
 

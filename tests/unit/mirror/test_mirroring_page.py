@@ -61,7 +61,7 @@ def test_the_defaults_are_those_of_the_reader() -> None:
         for key, default in keys.items()
         if default
     ]
-    assert len(given) == 18
+    assert len(given) == 20
     assert parse_plan(MERGE + "".join(given), "m.toml") == parse_plan(MERGE, "m.toml")
 
 

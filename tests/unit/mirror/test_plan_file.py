@@ -87,6 +87,8 @@ growth = false
 buffer.bytes = 8388608
 transaction.bytes = 1048576
 linger.ms = 0
+num.replica.fetchers = 7
+max.partition.fetch.bytes = 2097152
 max.in.flight.requests.per.connection = 1
 retry.backoff.ms = 20000
 [audit]
@@ -110,7 +112,7 @@ tier = "aggregate"
         30000,
     )
     assert plan.sync == Sync(False, frozenset({"retention.ms"}), False)
-    assert plan.limits == Limits(8388608, 1048576, 0, 1, 20000, 20000)
+    assert plan.limits == Limits(8388608, 1048576, 0, 1, 20000, 20000, 7, 2097152)
     assert plan.audit_tier == "aggregate"
 
 
@@ -145,7 +147,10 @@ TIME_RULE = "a time with date, seconds and zone (RFC 3339), such as 2026-11-28T0
 BOUND_OR_TIME = f'must be "earliest", "latest" or {TIME_RULE}'
 OFFSET_RULE = 'must be an offset from 0 on, "earliest" or "latest"'
 KEYS = "name, mode, naming, partitioning, source, sources, target, topics, start, groups, sync, limits, audit"
-LIMITS = "buffer.bytes, transaction.bytes, linger.ms, max.in.flight.requests.per.connection, retry.backoff.ms, retry.backoff.max.ms"
+LIMITS = (
+    "buffer.bytes, transaction.bytes, linger.ms, num.replica.fetchers, max.partition.fetch.bytes, max.in.flight.requests.per.connection, "
+    "retry.backoff.ms, retry.backoff.max.ms"
+)
 DAY = "86,400,000"
 
 ROOT_ERRORS = [
@@ -244,6 +249,11 @@ OTHER_ERRORS = [
     (
         "[limits]\nmax.in.flight.requests.per.connection = 0",
         "10: [limits] max.in.flight.requests.per.connection: must be from 1 to 100, not 0",
+    ),
+    ("[limits]\nnum.replica.fetchers = 0", "10: [limits] num.replica.fetchers: must be from 1 to 100, not 0"),
+    (
+        "[limits]\nbuffer.bytes = 2000000\nmax.partition.fetch.bytes = 2000001",
+        "11: [limits] max.partition.fetch.bytes: must be from 1 to 2,000,000, not 2,000,001",
     ),
     ("[limits]\nretry.backoff.ms = 0", f"10: [limits] retry.backoff.ms: must be from 1 to {DAY}, not 0"),
     ("[limits]\nretry.backoff.ms = 50\nretry.backoff.max.ms = 49", f"11: [limits] retry.backoff.max.ms: must be from 50 to {DAY}, not 49"),

@@ -28,6 +28,9 @@ _KEYS: Final = (
 )
 _SERVERS: Final = "bootstrap.servers"
 _REQUESTS: Final = "max.in.flight.requests.per.connection"
+_FETCHERS: Final = "num.replica.fetchers"
+_FETCHERS_MAX: Final = 100
+_FETCH_BYTES: Final = "max.partition.fetch.bytes"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _TIER: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _CONFIG: Final = re.compile(r"[a-z][a-z0-9.]*")
@@ -204,7 +207,9 @@ def _parse_config(text: str) -> str:
 
 
 def _limits(table: Table, mode: Mode) -> Limits:
-    table.only("buffer.bytes", "transaction.bytes", "linger.ms", _REQUESTS, "retry.backoff.ms", "retry.backoff.max.ms")
+    table.only(
+        "buffer.bytes", "transaction.bytes", "linger.ms", _FETCHERS, _FETCH_BYTES, _REQUESTS, "retry.backoff.ms", "retry.backoff.max.ms"
+    )
     if mode is Mode.COPY:
         _without(table, "is for merge only: a copy has no transactions", "transaction.bytes", "linger.ms")
     default = Limits()
@@ -216,6 +221,10 @@ def _limits(table: Table, mode: Mode) -> Limits:
             "transaction.bytes", min(default.transaction_bytes, buffer_bytes), at_least=1, at_most=buffer_bytes
         ),
         linger_ms=table.integer("linger.ms", default.linger_ms, at_least=0, at_most=_DAY_MS),
+        fetchers=table.integer(_FETCHERS, default.fetchers, at_least=1, at_most=_FETCHERS_MAX),
+        partition_fetch_bytes=table.integer(
+            _FETCH_BYTES, min(default.partition_fetch_bytes, buffer_bytes), at_least=1, at_most=buffer_bytes
+        ),
         requests_per_connection=(
             table.integer(_REQUESTS, COPY_REQUESTS, at_least=1, at_most=100)
             if mode is Mode.COPY

@@ -12,6 +12,7 @@ from moldau.model.host_port import Address
 
 COPY_REQUESTS: Final = 2
 """Of a copy that wait for their answers, by default: each has all that was fetched of its partitions."""
+FETCHERS: Final = 4
 COPY_SOURCE: Final = "source"
 """The name of the only source of a copy."""
 _INTERNAL_GROUPS: Final = (parse_pattern("mirror[.].*"), parse_pattern("connect-.*"))
@@ -101,6 +102,10 @@ class Limits:
     retry_backoff_ms: int = 100
     """The pause before the first retry; it doubles with each."""
     retry_backoff_max_ms: int = 5_000
+    fetchers: int = FETCHERS
+    """Connections to each broker of a source over which records are fetched."""
+    partition_fetch_bytes: int = 6 * 1024 * 1024
+    """The most records of a partition in one answer of a source; a batch that is larger comes alone."""
 
     def backoff_s(self, failures: int) -> float:
         """The pause after so many failures in a row, from 0 on."""
