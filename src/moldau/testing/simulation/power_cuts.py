@@ -2,6 +2,7 @@
 
 A process that is killed or stopped loses nothing that it had written. A power cut, or a sync that fails, may take what was written and not
 synced, from the end of a log; never what was acknowledged where each batch is synced before its acknowledgement (``flush.messages`` 1).
+A log that a promotion or a fail-back of its mirror has cut ends there.
 A batch that was damaged on disk after the recovery point is cut at the next start, with what follows it, whatever was acknowledged. The
 history learns what was legally lost: it then expects it no longer, and expects a higher leader epoch where its offsets are used again.
 """
@@ -16,6 +17,7 @@ from moldau.testing.simulation.clients.context import PartitionNumbers
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.process import Host, Incarnation
 from moldau.testing.simulation.reader import DiskLogEnd, ends_of_logs
+from moldau.testing.simulation.tree_view import partitions_in
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
@@ -75,6 +77,8 @@ class PowerCuts:
         log, name = partition.log, str(partition.topic_partition)
         cut_at, before = self._cuts.pop(key, None), self._logs.get(key)
         if before is None:
+            return
+        if log.log_end_offset < before.end and _is_cut(self._host, key, log):
             return
         found = [each[key] for each in self._ends if key in each]
         ends = [_end_of_epoch(log, each.epoch) for each in found]
@@ -157,6 +161,13 @@ class PowerCuts:
                 continue
             if not any(loss.from_offset <= offset and begun < loss.at for loss in losses):  # else it was lost before
                 raise InvariantError(f"{name}: offset {offset} was synced and acknowledged, and the log ends at {end}")
+
+
+def _is_cut(host: Host, key: tuple[bytes, int], log: PartitionLog) -> bool:
+    """Whether a log ends where a promotion or a fail-back has cut it: its start may have done that."""
+    states = [each.state for each in partitions_in(host.tree) if (each.topic_id, each.number) == key]
+    cuts = [state.cut for state in states if state is not None and state.cut is not None]
+    return any(log.latest_epoch <= cut.epoch and log.log_end_offset <= cut.offset for cut in cuts)
 
 
 def _end_of_epoch(log: PartitionLog, epoch: int) -> int | None:

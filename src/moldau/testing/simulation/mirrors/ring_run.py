@@ -84,7 +84,7 @@ class RingRun(MirrorRun):
         admin = SimulatedAdmin(cluster.client("surveyor"))
         ends = {}
         for partition in self._partitions:
-            end = await admin.offset(partition, LATEST, committed=True)
+            end = await admin.offset(partition, LATEST, committed=False)  # so that no transaction is open
             ends[partition] = (await admin.brokers.topic(partition.topic)).topic_id, end
         admin.close()
         return ends
