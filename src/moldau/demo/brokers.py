@@ -2,7 +2,7 @@
 
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -13,6 +13,9 @@ from moldau.demo.children import Child, command, started
 
 if TYPE_CHECKING:
     from moldau.audit.tree import TierTree
+    from moldau.demo.crash import KillableMirror
+    from moldau.demo.report import DemoReport
+    from moldau.demo.tiers import TierWatch, Timeline
 
 _LISTEN = "127.0.0.1:0"
 _KEEP_OFFSETS = ("--set", "offsets.retention.minutes=52560000")
@@ -22,7 +25,14 @@ _KEEP_OFFSETS = ("--set", "offsets.retention.minutes=52560000")
 class Servers(ABC):
     """Brokers and a registry, with what audits them. They stop in the reverse order of their start."""
 
-    def __init__(self) -> None:
+    audit_limit_s: float
+    """How long the last counts may take."""
+
+    def __init__(self, data: Path, brokers: int) -> None:
+        self.data = data
+        """The directory of the logs of all brokers."""
+        self.brokers = brokers
+        """Of the cluster in which one is killed."""
         self.bootstrap = ""
         """Of the cluster that the load reads."""
         self.registry = ""
@@ -58,6 +68,24 @@ class Servers(ABC):
     def end_audit(self) -> None:
         """Return when everything in the logs is counted, if that can be had at once."""
 
+    @property
+    @abstractmethod
+    def crashes_in(self) -> str:
+        """Brokers of the cluster in which one is killed; empty where it would be the only one."""
+
+    @property
+    @abstractmethod
+    def killed_mirror(self) -> "KillableMirror | None":
+        """The mirror that is killed with it."""
+
+    @abstractmethod
+    def arrival(self, watch: "TierWatch") -> Callable[[], bool]:
+        """Whether all that was published is where the load reads."""
+
+    @abstractmethod
+    def picture(self, timeline: "Timeline", report: "DemoReport") -> str:
+        """The tiers, as SVG."""
+
     def stop(self) -> None:
         """Stop them by SIGTERM."""
         while self._children:
@@ -73,8 +101,10 @@ class Servers(ABC):
 class _OneCluster(Servers):
     """Publishers, auditor and load are at the same cluster."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    audit_limit_s = 0.0
+
+    def __init__(self, data: Path, brokers: int) -> None:
+        super().__init__(data, brokers)
         self._auditor: Child | None = None
 
     def prepare(self, topic: str, partitions: int) -> None:
@@ -119,6 +149,26 @@ class _OneCluster(Servers):
             self._auditor = None
         Auditor(self.bootstrap, AuditorOptions(tier=LOCAL_TIER)).run(once=True)
 
+    @property
+    def crashes_in(self) -> str:
+        """The only cluster, if it has several brokers."""
+        return self.bootstrap if self.brokers > 1 else ""
+
+    @property
+    def killed_mirror(self) -> None:
+        """There is none."""
+        return None
+
+    def arrival(self, watch: "TierWatch") -> Callable[[], bool]:
+        """What is published is there."""
+        return lambda: True
+
+    def picture(self, timeline: "Timeline", report: "DemoReport") -> str:
+        """Counts over time, of the three tiers."""
+        from moldau.demo.tiers import draw
+
+        return draw(timeline, report.topic, report.verdict.value)
+
     def stop(self) -> None:
         """Stop them by SIGTERM; the auditor counts later what it has not published."""
         if self._auditor is not None:
@@ -131,13 +181,12 @@ class BrokerProcess(_OneCluster):
     """`moldau serve --registry` with its data in `data`; what it prints goes to `log`."""
 
     def __init__(self, data: Path, log: Path) -> None:
-        super().__init__()
-        self._data = data
+        super().__init__(data, 1)
         self._log = log
 
     def start(self) -> Self:
         """Wait until all take requests. ChildError."""
-        words = ["serve", "--listen", _LISTEN, "--registry", _LISTEN, "--data", str(self._data), *_KEEP_OFFSETS]
+        words = ["serve", "--listen", _LISTEN, "--registry", _LISTEN, "--data", str(self.data), *_KEEP_OFFSETS]
         child, addresses = started(words, self._log, "registry listening on ")
         self._children.append(child)
         self.bootstrap, self.registry = addresses[0], addresses[-1]
@@ -148,15 +197,14 @@ class ClusterProcesses(_OneCluster):
     """`moldau cluster up` over `directory`, and `moldau registry`; what they print goes to `log`."""
 
     def __init__(self, directory: Path, log: Path, count: int) -> None:
-        super().__init__()
+        super().__init__(directory, count)
         self._directory = str(directory)
         self._log = log
-        self._count = count
 
     def start(self) -> Self:
         """Wait until all take requests. ChildError."""
         try:
-            words = ["cluster", "up", "--data", self._directory, "--brokers", str(self._count), "--port", "0", *_KEEP_OFFSETS]
+            words = ["cluster", "up", "--data", self._directory, "--brokers", str(self.brokers), "--port", "0", *_KEEP_OFFSETS]
             self.bootstrap = self._start(words)
             self.registry = self._start(["registry", "--listen", _LISTEN, "--bootstrap", self.bootstrap])
         except BaseException:

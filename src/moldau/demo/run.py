@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 GROUP = "moldau-demo"
 """The load's consumer group."""
-AUDIT_LIMIT_S = 90.0
-"""For all auditors to have counted everything, on a machine that is busy."""
 _SHORT_LIVED = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.adaptive.enabled": "false",
@@ -102,13 +100,10 @@ class _Run:
     def _pipeline(self, going: ExitStack, servers: Any, spark: Any, orders: Any, there: int) -> DemoReport:
         """Hosts, auditor and load side by side; then their reports. The topic holds `there` events."""
         from moldau.audit.edges import edges_of
-        from moldau.audit.picture import tree_picture
-        from moldau.demo.arrival import Arrival
         from moldau.demo.loading import DemoLoads, group_lag
         from moldau.demo.publish import HostPublishers
         from moldau.demo.report import ask_all, prove
-        from moldau.demo.tiers import TierWatch, draw
-        from moldau.demo.topology import BROKERS, OFFLINE
+        from moldau.demo.tiers import TierWatch
         from moldau.lake.table import read_table
 
         options, source, progress, topic = self._options, self._options.input, self._progress, self._topic
@@ -130,9 +125,7 @@ class _Run:
         going.callback(publishing.stop)
         loading = DemoLoads(spark, servers, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines, cores=options.cores)
         lag_before = group_lag(servers.bootstrap, GROUP, topic)
-        arrived: Callable[[], bool] = (
-            (lambda: True) if options.small else Arrival(servers.published, lambda: watch.arrived(OFFLINE)).complete
-        )
+        arrived = servers.arrival(watch)
         load_begun = time.monotonic()
         published = None
         while published is None:
@@ -147,9 +140,7 @@ class _Run:
 
         def compare() -> "tuple[AuditReport, Timeline]":
             self._step("let the auditor end", None, lambda: _no_events(servers.end_audit))
-            found: tuple[AuditReport, Timeline] = self._step(
-                "compare the tiers", None, lambda: (watch.finish(0.0 if options.small else AUDIT_LIMIT_S), 0)
-            )
+            found: tuple[AuditReport, Timeline] = self._step("compare the tiers", None, lambda: (watch.finish(servers.audit_limit_s), 0))
             return found
 
         with ThreadPoolExecutor(1) as beside:  # the audit and the check know nothing of each other
@@ -181,8 +172,8 @@ class _Run:
             sent=published.sent,
             loaded=loading.rows,
             sent_bytes=published.sent_bytes,
-            sizes=self._sizes(loading.job.table),
-            brokers=self._brokers if options.small else BROKERS,
+            sizes=self._sizes(loading.job.table, servers.data),
+            brokers=servers.brokers,
             steps=tuple(self._steps),
             questions=questions,
             lag=GroupLag(GROUP, lag_before, group_lag(servers.bootstrap, GROUP, topic)),
@@ -190,7 +181,7 @@ class _Run:
             crash=crashed,
             edges=tuple(edges_of(audit, tree)),
         )
-        write_whole(picture, draw(timeline, topic, report.verdict.value) if options.small else tree_picture(audit, tree))
+        write_whole(picture, servers.picture(timeline, report))
         return report
 
     def _step(self, name: str, total: int | None, work: Callable[[], tuple[Any, int]]) -> Any:
@@ -260,11 +251,10 @@ class _Run:
         from moldau.demo.crash import BrokerCrash
 
         to_send = (self._options.input.size_hint() or 0) - there
-        small = self._options.small
-        if (small and self._brokers == 1) or to_send <= 0:
+        if not servers.crashes_in or to_send <= 0:
             return None
-        cluster = going.enter_context(Cluster(servers.bootstrap if small else servers.aggregate, client_id="moldau-demo"))
-        crash = BrokerCrash(servers, cluster, self._topic, to_send, mirror=None if small else servers)
+        cluster = going.enter_context(Cluster(servers.crashes_in, client_id="moldau-demo"))
+        crash = BrokerCrash(servers, cluster, self._topic, to_send, mirror=servers.killed_mirror)
         going.callback(crash.stop)
         return crash
 
@@ -282,13 +272,12 @@ class _Run:
 
         return start_spark("moldau demo", str(self._directory / "spark"), cores=self._options.cores, settings=_SHORT_LIVED)
 
-    def _sizes(self, table: str) -> Sizes:
+    def _sizes(self, table: str, logs: Path) -> Sizes:
         from moldau.lake.tables.opening import opened
 
         snapshot = opened(table)
         files = snapshot.files()
-        folder = TIERS_FOLDER if not self._options.small else BROKER_FOLDER if self._brokers == 1 else CLUSTER_FOLDER
-        log = sum(file.stat().st_size for file in (self._directory / folder).glob(f"**/{self._topic}-*/*.log"))
+        log = sum(file.stat().st_size for file in logs.glob(f"**/{self._topic}-*/*.log"))
         return Sizes(log, sum(file.size for file in files), len(files), snapshot.version)
 
 

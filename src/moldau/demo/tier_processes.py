@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -13,7 +13,7 @@ from moldau.client.cluster import Cluster
 from moldau.client.partition_requests import LATEST
 from moldau.demo.brokers import Servers
 from moldau.demo.children import ChildError, started
-from moldau.demo.topology import AGGREGATE, CATEGORY, DATACENTERS, NAME, OFFLINE, REGISTRY, TopologyPorts, topology_text
+from moldau.demo.topology import AGGREGATE, BROKERS, CATEGORY, DATACENTERS, NAME, OFFLINE, REGISTRY, TopologyPorts, topology_text
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.tiers.audit_trees import audit_trees
@@ -23,6 +23,9 @@ from moldau.tracking.audit_record import AUDIT_TOPIC, ensure_audit_topic
 
 if TYPE_CHECKING:
     from moldau.audit.tree import TierTree
+    from moldau.demo.crash import KillableMirror
+    from moldau.demo.report import DemoReport
+    from moldau.demo.tiers import TierWatch, Timeline
 
 MIRROR = f"mirror.{AGGREGATE}"
 LIMIT_S = 120.0
@@ -32,8 +35,11 @@ _POLL_S = 0.05
 class TierProcesses(Servers):
     """`moldau tiers up` over `file`, which is made here; its data is in `data`, what it prints goes to `log`."""
 
+    audit_limit_s = 90.0
+    """For all auditors to have counted everything, on a machine that is busy."""
+
     def __init__(self, file: Path, data: Path, log: Path, topic: str, partitions: int) -> None:
-        super().__init__()
+        super().__init__(data, BROKERS)
         self.file = file
         self._data = str(data)
         self._log = log
@@ -96,12 +102,29 @@ class TierProcesses(Servers):
                 found += sum(end.offset for end in cluster.list_offsets(dict.fromkeys(partitions, LATEST)).values())
         return found
 
+    def arrival(self, watch: "TierWatch") -> Callable[[], bool]:
+        """In the offline cluster, by the counts of its auditor."""
+        from moldau.demo.arrival import Arrival
+
+        return Arrival(self.published, lambda: watch.arrived(OFFLINE)).complete
+
+    def picture(self, timeline: "Timeline", report: "DemoReport") -> str:
+        """The tree of the tiers, with its counts."""
+        from moldau.audit.picture import tree_picture
+
+        return tree_picture(report.audit, self.tree)
+
     # What is killed
 
     @property
-    def aggregate(self) -> str:
-        """Brokers of the aggregate."""
+    def crashes_in(self) -> str:
+        """The aggregate."""
         return self._bootstrap(AGGREGATE)
+
+    @property
+    def killed_mirror(self) -> "KillableMirror":
+        """That of the aggregate."""
+        return self
 
     def kill(self, broker_id: int) -> None:
         """SIGKILL for a broker of the aggregate."""
