@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+from filecmp import cmp
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,11 +29,11 @@ class RecordKeeper:
         self._directory = directory
 
     async def keep(self, partition: "TopicPartition", offset: int, end: int) -> str:
-        """Write the batches of a partition to a file, on disk when it returns; its path. An older file of this name is replaced.
+        """Write the batches of a partition to a file, on disk when it returns; its path. What an earlier fail-back has kept stays.
 
         StorageError, PeerError, WorldError.
         """
-        path = self._directory / str(partition) / f"{offset:020}.log"
+        path = self._directory / str(partition) / f"{offset:020}.part"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
@@ -47,6 +49,24 @@ class RecordKeeper:
                         raise StorageError(f"offset {position.offset} of {partition} cannot be read", path=str(path))
                 file.flush()
                 os.fsync(file.fileno())
+            kept = path.replace(_name_for(path))
+            for directory in (kept.parent, self._directory, self._directory.parent):
+                _sync(directory)
         except OSError as error:
             raise StorageError(error.strerror or str(error), path=str(path)) from error
-        return str(path)
+        return str(kept)
+
+
+def _name_for(written: Path) -> Path:
+    """`OFFSET.log`, or with a number before the end where that has other records."""
+    names = (written.with_suffix(f".{number}.log" if number else ".log") for number in count())
+    return next(each for each in names if not each.exists() or cmp(each, written, shallow=False))
+
+
+def _sync(directory: Path) -> None:
+    """The entries of a directory are on disk when it returns."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
