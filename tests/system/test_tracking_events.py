@@ -20,6 +20,7 @@ from moldau.testing.broker import Broker
 from moldau.tracking import AsyncTrackerProducer, Event, EventDecodeError, EventError, TrackedConsumer, TrackerProducer
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
 from moldau.tracking.checksum import guid_hash
+from moldau.tracking.clock import now_ms
 from moldau.tracking.counts import Count, CountKey, window_start
 from moldau.tracking.header import read_header
 from support.server import ServerProcess
@@ -105,6 +106,23 @@ def test_the_audit_topic_says_what_the_log_has(broker: Broker, topic: str) -> No
     (close,) = (record for record in records if record.kind == "close" and record.key.instance == instance)
     assert close.count == sum(in_the_log.values(), Count())
     assert "open" in kinds(records, instance)
+
+
+def test_a_record_has_the_time_of_track(broker: Broker, topic: str) -> None:
+    """Claim: whatever the event's own time is; one without is of that time too, also where `track` waits for room in the queue after it."""
+    with tracker(broker.bootstrap_servers, topic, settings={"queue.buffering.max.messages": 5}) as producer:
+        before_ms = now_ms()
+        for number in range(50):
+            producer.track(page_view(number), None if number % 2 else 1_372_636_800_000, topic)
+        after_ms = now_ms()
+    messages = whole_topic(broker.bootstrap_servers, topic)
+    assert len(messages) == 50
+    for message in messages:
+        header = read_header(message.value)
+        assert header is not None
+        assert message.timestamp is not None
+        assert before_ms <= message.timestamp <= after_ms
+        assert header.time_ms in (message.timestamp, 1_372_636_800_000)
 
 
 def test_counts_are_published_while_they_change(broker: Broker, topic: str) -> None:

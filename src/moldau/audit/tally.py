@@ -5,7 +5,7 @@ the window of their batch's time, since they have no event time. Their checksum 
 
 How long events were on their way is counted by topic and window alone, whose events they are makes no difference to it: for events that are
 added to a tally which knows when they were seen. The window is that of the event's own time, as for counts. The latency begins at the time
-of the record, which is when `track` queued it: the event may have happened years before.
+of the record, which is when it was tracked: the event may have happened years before.
 """
 
 from collections.abc import Iterable

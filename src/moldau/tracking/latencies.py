@@ -1,6 +1,6 @@
 """How long events were on their way to a tier: a histogram that adds up in any order, bounded, and exact to an eighth.
 
-A *latency* is the time from when `track` queued an event, which is the time of its record, to when a tier saw it, in ms. Its *bucket* is
+A *latency* is the time from when an event was tracked, which is the time of its record, to when a tier saw it, in ms. Its *bucket* is
 one of four between two powers of two, so that a histogram over all time has less than 170 numbers, whatever it counts. Bucket 0 is of
 events that were seen before they were sent, by clocks that differ. The text is what audit records have: do not change.
 """

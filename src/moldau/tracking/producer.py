@@ -183,7 +183,8 @@ class TrackerProducer:
             raise TypeError(f"key is bytes or text, not {key!r} ({type(key).__name__})")
         route = self._routes.find(event.__class__ if schema is None else schema, topic)
         body = route.schema.encode(event)
-        time_ms = now_ms() if time is None else event_time_ms(time, f"{route.schema.topic}.{HEADER_FIELD}.time")
+        tracked_ms = now_ms()
+        time_ms = tracked_ms if time is None else event_time_ms(time, f"{route.schema.topic}.{HEADER_FIELD}.time")
         prefix = route.prefix or self._routes.prefix(route)
         instance = self._instance
         while not instance.usable or (guid := instance.next_guid()) is None:
@@ -193,7 +194,8 @@ class TrackerProducer:
             last = self._last_time = (time_ms, time_bytes(time_ms))
         value = b"".join((prefix, last[1], self._header_text, guid, body))
         delivery = CountedDelivery(self._producer.delivery_listener, instance, route.topic, time_ms, len(value), guid_hash(guid))
-        return OutgoingMessage(route.topic, value, key, ANY_PARTITION, {"on_delivery": delivery.report}, delivery)
+        more = {"on_delivery": delivery.report, "timestamp": tracked_ms}
+        return OutgoingMessage(route.topic, value, key, ANY_PARTITION, more, delivery)
 
     def _open(self) -> Instance:
         """An instance that may have events: the first one, or one after another that is no longer certain of its counts."""
