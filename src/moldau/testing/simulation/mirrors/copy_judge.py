@@ -68,7 +68,8 @@ class CopyJudge:
         match halt:
             case None:
                 holds = True  # it is at its end; of one that was promoted there was nothing more
-            case Halt.PROMOTED:
+            case Halt.PROMOTED | Halt.REFUSED:
+                # Refused by a process that does not know that the topic was a copy, since no earlier one had reported it.
                 holds = partition in self._promoter.cuts
             case Halt.OUT_OF_RETENTION:
                 holds = partition.topic == RETAINED
