@@ -21,11 +21,12 @@ from moldau.mirror.reachability import is_logged
 from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.sharing.shares import Share
 from moldau.mirror.state.beginnings import Beginnings
-from moldau.mirror.state.board import Board, process_key
-from moldau.mirror.state.following import Following, following_key
+from moldau.mirror.state.board import Board
+from moldau.mirror.state.following import Following
 from moldau.mirror.state.orders import Accepted
-from moldau.mirror.state.reports import WHOLE_TOPIC, OsProcess, Process, Row, State, chunks_of, process_value
-from moldau.mirror.state.topic import STATE, KeyValue, Tail, append, create
+from moldau.mirror.state.reporter import Figures, Reporter
+from moldau.mirror.state.reports import WHOLE_TOPIC, OsProcess, Process, Row, State
+from moldau.mirror.state.topic import Tail, create
 from moldau.model.errors import PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 
@@ -128,14 +129,7 @@ class Control:
         self._beginnings = Beginnings(clock)
         self._problems: set[SourceTopic] = set()
         """Topics that the last rows were about."""
-        self._failing_since_ms = 0
-        """Since when the process as a whole tries something again; 0 while it does not."""
-        self._os_process = os_process
-        self._started_ms = clock.time_ms()
-        self._chunks = 0
-        """Records with rows that this process may have in the topic."""
-        self._reported = 0
-        """Those of its last report."""
+        self._reporter = Reporter(plan.name, instance, target, clock, os_process)
         self.retries = Retries(clock)
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
@@ -146,9 +140,7 @@ class Control:
             self._board.take(record)
         self._board.resumed.clear()
         self._board.newly_accepted.clear()
-        self._chunks = max(self._board.chunks(self._instance), default=-1) + 1
-        own = self._board.processes.get(self._instance)
-        self._reported = 0 if own is None else own.chunks
+        self._reporter.prepare(self._board)
         self._inventory.selection = self._board.selection(self._plan.selection)
         for process in sorted(self._board.processes.values(), key=lambda each: -each.at_ms):
             for row in self._board.rows(process.instance):
@@ -159,7 +151,7 @@ class Control:
         oldest_ms = self._clock.time_ms() - FORGET_MS
         for instance, process in self._board.processes.items():
             if process.at_ms < oldest_ms and instance != self._instance:
-                await self._append(self._removed(instance))
+                await self._reporter.remove(self._board, instance)
 
     async def run(self) -> None:
         """Follow orders and report, until it is cancelled."""
@@ -174,7 +166,7 @@ class Control:
     async def close(self) -> None:
         """Report that the process ends."""
         with suppress(PeerError, WorldError, TimeoutError):
-            await asyncio.wait_for(self._publish(ended=True), CLOSE_S)
+            await asyncio.wait_for(self._reporter.end(self._figures()), CLOSE_S)
 
     async def assign(self, partitions: Iterable[SourcePartition]) -> None:
         """This process has these too."""
@@ -377,52 +369,18 @@ class Control:
         is_known = {each for each in written if each in self.halted or self._readers[each.source].position(each) is not None}
         self._measures.sample({each: position for each, position in written.items() if each in is_known})
 
-    async def _publish(self, *, ended: bool = False) -> int:
-        """Write a report; its size in bytes. The last one of a process leaves the rows as they are: what was known before it ended."""
+    async def _publish(self) -> int:
+        """Write a report; its size in bytes."""
         self._sample()
-        chunks = [] if ended else chunks_of(self.rows())
-        reason, now_ms = self._hooks.failure(), self._clock.time_ms()
-        self._failing_since_ms = (self._failing_since_ms or now_ms) if reason else 0
-        process = Process(
-            self._instance,
-            now_ms,
-            self._started_ms,
-            *self._os_process,
-            self._reported if ended else len(chunks),
-            self._hooks.generation(),
-            self._hooks.transactions(),
-            self.retry_count,
-            reason,
-            ended,
-            self._failing_since_ms,
-        )
-        mirror, instance = self._plan.name, self._instance
-        records: list[KeyValue] = [(process_key(mirror, instance, number), chunk) for number, chunk in enumerate(chunks)]
-        if not ended:
-            records += [(process_key(mirror, instance, number), None) for number in range(len(chunks), self._chunks)]
-            self._chunks = max(self._chunks, len(chunks))
-        following = None if ended else self._hooks.following()
-        if following is not None:
-            records.append((following_key(mirror), following.encode()))
-        await self._append([*records, (process_key(mirror, instance), process_value(process))])
-        if not ended:
-            self._chunks = self._reported = len(chunks)
-        return sum(map(len, chunks))
+        return await self._reporter.write(self.rows(), self._figures(), self._hooks.following())
+
+    def _figures(self) -> Figures:
+        return Figures(self._hooks.generation(), self._hooks.transactions(), self.retry_count, self._hooks.failure())
 
     @property
     def retry_count(self) -> int:
         """Of everything that this process has tried again."""
         return self.retries.count + self._engine.retries.count + sum(reader.retries.count for reader in self._readers.values())
-
-    def _removed(self, instance: str) -> list[KeyValue]:
-        mirror = self._plan.name
-        return [
-            *((process_key(mirror, instance, number), None) for number in self._board.chunks(instance)),
-            (process_key(mirror, instance), None),
-        ]
-
-    async def _append(self, records: Iterable[KeyValue]) -> None:
-        await append(self._target, STATE, records, self._clock.time_ms())
 
     async def _look_up_ends(self) -> None:
         """The lag of what is paused, has halted or is not stored grows, too; it is not known while the source does not answer."""

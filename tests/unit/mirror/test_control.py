@@ -441,7 +441,7 @@ def test_a_report_that_failed_leaves_no_record_that_is_never_removed(monkeypatch
             raise PeerError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few")
 
         with monkeypatch.context() as patch:
-            patch.setattr("moldau.mirror.control.append", fails)
+            patch.setattr("moldau.mirror.state.reporter.append", fails)
             with pytest.raises(PeerError):
                 await control._publish()
         await control.close()
