@@ -42,6 +42,8 @@ STRUCK_S = 2.0, 20.0
 DOWN_S = 0.01, 4.0
 PAUSE_S = 0.05, 10.0
 LIMIT_S = 900.0
+LOOKED_S = 120.0
+"""By then every process has looked at the topics of both clusters again."""
 LATE_S = 0.02
 """Mean time between two records that clients still write to the former source: so short that some come while the command runs."""
 LATE = b"late/"
@@ -109,7 +111,7 @@ class FailBackPhase:
             await self._source.sleep(log_uniform(self._random, *STRUCK_S))
             self._heal()
             await wait_for(self._source, [striking, writing, late], LIMIT_S)
-            halts = await drained(self._target, self._hosts, lambda: self._ends(topics))
+            halts = await self._drained(topics)
             for host in self._hosts:
                 host.may_start = lambda _host: False
                 host.end()
@@ -183,6 +185,13 @@ class FailBackPhase:
                 self._late.setdefault(partition, {})[delivered.offset] = value
             await self._source.sleep(random.expovariate(1 / LATE_S))
         await producer.close()
+
+    async def _drained(self, topics: Mapping[str, int]) -> Mapping[TopicPartition, Halt]:
+        """What stands still in the end. A process that has looked at the topics before they followed waits for its next look."""
+        until = self._source.schedule.now + LOOKED_S
+        while (halts := await drained(self._target, self._hosts, lambda: self._ends(topics))) and self._source.schedule.now < until:
+            await self._source.sleep(1.0)
+        return halts
 
     async def _ends(self, topics: Mapping[str, int]) -> Ends:
         admin, ends = SimulatedAdmin(self._target.client("surveyor")), {}
