@@ -65,7 +65,7 @@ def test_topics_that_were_added_at_run_time_are_promoted_and_fail_back(pair: Pai
 
 def test_a_topic_that_is_not_mirrored_is_an_error_and_nothing_is_promoted(pair: Pair) -> None:
     for command, mirror in (("promote", "there"), ("fail-back", "back")):
-        where = "the target" if mirror == "there" else "source and target"
+        where = "source or target" if mirror == "there" else "source and target"
         unknown = pair.run(command, "--topic", "order", "--topic", "orders", mirror=mirror)
         assert unknown.code == FAILED
         assert f"no topic of mirror {mirror} in {where} matches 'order', did you mean 'orders'?" in unknown.err

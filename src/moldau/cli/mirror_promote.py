@@ -55,7 +55,7 @@ def promote(file: Path, topics: tuple[str, ...], wait: float | None, now: bool, 
 
     async def act(operator: "Operator") -> "list[Outcome]":
         (source,) = operator.sources.values()
-        chosen = await choice(operator, patterns, "the target")
+        chosen = await choice(operator, patterns, "the target" if now else "source or target")
         promotion = Promotion(operator.target, None if now else source, chosen.of)
         outcomes = await promotion.prepare(await promotion.partitions(), limit_s)
         ready = [each for each in outcomes if each.state is State.READY]

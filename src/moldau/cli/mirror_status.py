@@ -66,7 +66,7 @@ def _print(document: dict[str, Any]) -> None:
         trying = f", trying again{_since(each['reason_since_ms'], each['reported_ms'])}: {each['reason']}" if each["reason"] else ""
         say(f"process {each['instance']} ({each['host']}, pid {each['pid']}): {ago}, {counted(each['partitions'], 'partition')}{trying}")
     if not document["processes"]:
-        say(f"no process of mirror {document['mirror']} has reported")
+        say(f"no process of mirror {document['mirror']} has reported: each does once it reaches the target and a source")
     _print_following(document["groups"], document["configs"])
     for each in document["pauses"]:
         number = "" if each["partition"] is None else f"-{each['partition']}"
