@@ -85,13 +85,22 @@ class MirrorProgram:
 
     def pause(self) -> None:
         """SIGSTOP."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """SIGCONT."""
+        self.signal(signal.SIGCONT)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it; it is not waited for."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
+        self._process.send_signal(number)
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""

@@ -57,12 +57,10 @@ def run(file: Path, instance: str, log_level: str, log_format: str, metrics: str
     set_up_logging(log_level, log_format)
     plan = plan_of(file)
     endpoint = None if metrics is None else _endpoint(metrics)
-    sources = ", ".join(source.name for source in plan.sources)
-
     auditor = None if plan.audit_tier is None else _auditor(plan, plan.audit_tier)
 
     def announce() -> None:
-        click.echo(f"mirror {plan.name} ({plan.mode.value} of {sources}) runs as instance {instance}")
+        click.echo(f"mirror {plan.name} ({plan.mode.value} of {_sources(plan)}) runs as instance {instance}")
         if endpoint is not None:
             host, port = endpoint.address
             click.echo(f"metrics at http://{host}:{port}/metrics")
@@ -71,6 +69,15 @@ def run(file: Path, instance: str, log_level: str, log_format: str, metrics: str
         run_mirror(plan, instance, announce, endpoint, auditor)
     except SameClusterError as error:
         raise click.BadParameter(f"{file}: {error}", param_hint="FILE") from error
+
+
+def _sources(plan: "MirrorPlan") -> str:
+    """The names of a merge's; the only one of a copy has none, but addresses."""
+    from moldau.mirror.plan.values import Mode
+
+    if plan.mode is Mode.MERGE:
+        return ", ".join(source.name for source in plan.sources)
+    return ",".join(f"{host}:{port}" for source in plan.sources for host, port in source.bootstrap_servers)
 
 
 def _auditor(plan: "MirrorPlan", tier: str) -> "AuditorBeside":
