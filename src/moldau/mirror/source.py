@@ -41,6 +41,8 @@ DENIALS_MAX = 5
 """How often in a row the metadata have to say that a topic does not exist, or is another one: a broker that has just started, or that is
 cut off from the others, does not know all.
 """
+DENIED_S = 3.0
+"""And for how long at least: one that starts may be the only one that answers."""
 _METADATA = "metadata"
 _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
@@ -81,7 +83,8 @@ class SourceReader:
         """The readers of each leader by their numbers, those that have partitions."""
         self._troubled: set[str] = set()
         """Topics whose metadata are to be asked for again."""
-        self._denials: dict[str, int] = {}
+        self._denials: dict[str, tuple[int, float]] = {}
+        """How often, and since when."""
         self._trouble = asyncio.Event()
         self._refreshing = asyncio.ensure_future(self._refresh())
 
@@ -198,12 +201,15 @@ class SourceReader:
         name, error = found.name, known_error(found.error_code)
         mine = [each for tp, each in self._followed.items() if tp.topic == name]
         if not mine:
+            self._denials.pop(name, None)
             return
         ids = {each.partition.topic_id for each in mine}
         exists_no_more = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if exists_no_more or (not error and ids != {found.topic_id}):
-            self._denials[name] = self._denials.get(name, 0) + 1
-            is_sure = self._denials[name] >= DENIALS_MAX
+            now_s = self.clock.monotonic()
+            count, since_s = self._denials.get(name, (0, now_s))
+            self._denials[name] = count + 1, since_s
+            is_sure = count + 1 >= DENIALS_MAX and now_s - since_s >= DENIED_S
             if is_sure:
                 reached("mirror: a topic was deleted or made again")
             else:
