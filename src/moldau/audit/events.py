@@ -26,7 +26,7 @@ _LOW_BYTES = 3
 _LOW_FLOOR = 0x80 | 0x80 << 7 | 0x80 << 14
 """What the high bits of the three low bytes of a time, set all, add to their sum."""
 _NO_TAIL = b""
-_SENT_MAX = 1 << 30
+_SENT_MAX = (1 << 30) - 1
 """Records that are later by more are looked at one by one, all others are compared with numbers of one digit."""
 _NEVER = 1 << 62
 """The length of no tail: no event is that long."""
