@@ -114,12 +114,6 @@ class MirrorProgram:
         return self._process.wait(STOP_LIMIT_S)
 
     @property
-    def pid(self) -> int:
-        """Its process id."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
     def running(self) -> bool:
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
