@@ -47,10 +47,12 @@ def no_copy(of: str, source_id: str) -> str:
     """Why a topic of the target with this `mirror.source` cannot be the copy of one of this cluster."""
     cluster_id = of.partition(" ")[0]
     if not of:
-        return "exists there and is no copy: it never was one, or was promoted, and the mirror would not write to it"
+        return (
+            "no copy, but made by others than a mirror, or promoted; the mirror does not write to it, unless mirror fail-back makes it one"
+        )
     if cluster_id != source_id:
-        return f"is a copy of a topic of another cluster, {cluster_id}, and not of the source's, which is cluster {source_id}"
-    return "is a copy of an earlier topic of this name, which was deleted in the source and made again"
+        return f"a copy of a topic of another cluster, {cluster_id}, and not of the source's, which is cluster {source_id}"
+    return "a copy of an earlier topic of this name, which was deleted in the source and made again"
 
 
 async def mirror_sources(brokers: "Brokers", topics: Sequence[str]) -> dict[str, str]:
@@ -248,7 +250,7 @@ class Inventory:
             there = (await target_topics.configs_of(self._target, name, frozenset())).get(MIRROR_SOURCE, "")
             if there != source:
                 why = Halt.PROMOTED if not there else Halt.RECREATED if there.partition(" ")[0] == seen.cluster_id else Halt.REFUSED
-                raise UnfitTopicError(f"topic {name} of the target {no_copy(there, seen.cluster_id)}", why)
+                raise UnfitTopicError(f"topic {name} of the target is {no_copy(there, seen.cluster_id)}", why)
             self._copied[name] = source
         if known is None:
             configs: dict[str, str] = {}
