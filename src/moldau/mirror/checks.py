@@ -1,7 +1,7 @@
 """What is wrong, or remarkable, with the files of mirrors and with the clusters that they name, before they run."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moldau.mirror import loops
@@ -12,7 +12,6 @@ from moldau.mirror.inventory import MIRROR_SOURCE, mirror_sources, no_copy, sour
 from moldau.mirror.loops import Severity
 from moldau.mirror.naming import SourceTopic, TargetNameError
 from moldau.mirror.operator import Operator
-from moldau.mirror.patterns import Pattern
 from moldau.mirror.plan.values import Mode, Partitioning
 from moldau.mirror.start_offsets import beyond_the_end, unknown
 from moldau.mirror.target_topics import configs_of_all
@@ -92,7 +91,7 @@ async def check_file(operator: Operator, file: str) -> Checked:
             selection = (await operator.board()).selection(selection)
         except (PeerError, WorldError) as error:
             found.append(Found(Severity.ERROR, file, f"the orders in the target cannot be read: {error}"))
-    found += (Found(Severity.WARNING, file, text) for text in _unmatched(plan.topics.include, known))
+    found += (Found(Severity.WARNING, file, text) for text in _unmatched(plan, known))
     for name, catalog in known.items():
         topics = selection.of(catalog.topics)
         for denied in selection.of(catalog.denied):
@@ -129,11 +128,12 @@ def check_together(checked: Sequence[Checked]) -> list[Found]:
     return [Found(finding.kind.severity, "", str(finding)) for finding in loops.find(mirrors, topics)]
 
 
-def _unmatched(patterns: Iterable[Pattern], catalogs: dict[str, Catalog]) -> Iterator[str]:
+def _unmatched(plan: "MirrorPlan", catalogs: dict[str, Catalog]) -> Iterator[str]:
     names = {topic for catalog in catalogs.values() for topic in (*catalog.topics, *catalog.denied)}
-    for pattern in patterns:
+    of = ", ".join(_the(plan.label(name)) for name in sorted(catalogs))
+    for pattern in plan.topics.include:
         if catalogs and not any(pattern.fullmatch(name) for name in names):
-            yield f"[topics] include: {pattern.pattern!r} matches no topic of {', '.join(sorted(catalogs))}"
+            yield f"[topics] include: {pattern.pattern!r} matches no topic of {of}"
 
 
 async def _places(operator: Operator, source: str, catalog: Catalog, target: Catalog, topics: Sequence[str]) -> list[Found]:
@@ -205,7 +205,7 @@ async def _copied(operator: Operator, source: str, catalog: Catalog, target: Cat
         theirs = {}
     turned = [topic for topic in originals if theirs.get(topic) == source_text(target.cluster_id, target.topics[topic].topic_id)]
     if turned:
-        text = f"{_listed(turned)} of the source: a copy of the target's, from which clients have to move before this mirror can run"
+        text = f"the source has {_listed(turned)} as a copy of the target's; clients have to move before this mirror can run"
         found.append(Found(Severity.NOTICE, "", f"{text} (mirror promote of the other mirror, then mirror fail-back of this one)"))
     reasons: dict[str, list[str]] = {}
     for topic, of in others.items():

@@ -47,10 +47,12 @@ def no_copy(of: str, source_id: str) -> str:
     """Why a topic of the target with this `mirror.source` cannot be the copy of one of this cluster."""
     cluster_id = of.partition(" ")[0]
     if not of:
-        return "exists there and is no copy: it never was one, or was promoted, and the mirror would not write to it"
+        return (
+            "no copy, but made by others than a mirror, or promoted; the mirror does not write to it, unless mirror fail-back makes it one"
+        )
     if cluster_id != source_id:
-        return f"is a copy of a topic of another cluster, {cluster_id}, and not of the source's, which is cluster {source_id}"
-    return "is a copy of an earlier topic of this name, which was deleted in the source and made again"
+        return f"a copy of a topic of another cluster, {cluster_id}, and not of the source's, which is cluster {source_id}"
+    return "a copy of an earlier topic of this name, which was deleted in the source and made again"
 
 
 async def mirror_sources(brokers: "Brokers", topics: Sequence[str]) -> dict[str, str]:
@@ -284,7 +286,7 @@ def _unfit(topic: str, there: str, source_id: str, *, was_copy: bool) -> UnfitTo
     """Why nothing is copied into a topic of the target whose `mirror.source` is `there`."""
     if there:
         why = Halt.RECREATED if there.partition(" ")[0] == source_id else Halt.REFUSED
-        return UnfitTopicError(f"topic {topic} of the target {no_copy(there, source_id)}", why)
+        return UnfitTopicError(f"topic {topic} of the target is {no_copy(there, source_id)}", why)
     if was_copy:
         return UnfitTopicError(f"topic {topic} of the target is no copy of it any more: it was promoted", Halt.PROMOTED)
     message = f"topic {topic} of the target was not made by this mirror, and is no copy: delete it there to have it copied"

@@ -66,7 +66,7 @@ def test_of_many_topics_some_are_named() -> None:
 def test_a_pattern_without_a_topic_is_warned_of() -> None:
     async def tell(clusters: MirrorClusters, operator: Operator) -> None:
         await clusters.source.delete("clicks")
-        assert (WARNING, "[topics] include: 'clicks' matches no topic of east") in await found(operator)
+        assert (WARNING, "[topics] include: 'clicks' matches no topic of source east") in await found(operator)
 
     story(MirrorClusters.merge, tell)
 
@@ -111,15 +111,13 @@ def test_a_copy_needs_topics_that_are_copies_of_its_source() -> None:
         orders, clicks = (source_text(catalog.cluster_id, catalog.topics[topic].topic_id) for topic in ("orders", "clicks"))
         await clusters.target.create("orders", 2, mirror_source=orders)
         await clusters.target.create("clicks", 2, mirror_source=orders)
-        again = "is a copy of an earlier topic of this name, which was deleted in the source and made again"
+        again = "a copy of an earlier topic of this name, which was deleted in the source and made again"
         assert await found(operator) == {(ERROR, f"topic clicks of the target: {again}")}
-        for of, error in (
-            ({}, "exists there and is no copy: it never was one, or was promoted, and the mirror would not write to it"),
-            (
-                {"mirror_source": f"elsewhere {clicks.partition(' ')[2]}"},
-                f"is a copy of a topic of another cluster, elsewhere, and not of the source's, which is cluster {catalog.cluster_id}",
-            ),
-        ):
+        others = (
+            "no copy, but made by others than a mirror, or promoted; the mirror does not write to it, unless mirror fail-back makes it one"
+        )
+        elsewhere = f"a copy of a topic of another cluster, elsewhere, and not of the source's, which is cluster {catalog.cluster_id}"
+        for of, error in (({}, others), ({"mirror_source": f"elsewhere {clicks.partition(' ')[2]}"}, elsewhere)):
             await clusters.target.delete("clicks")
             await clusters.target.create("clicks", 2, **of)
             assert await found(operator) == {(ERROR, f"topic clicks of the target: {error}")}
@@ -133,7 +131,7 @@ def test_topics_that_are_no_copies_for_one_reason_are_one_finding() -> None:
             await clusters.target.create(topic, 2)
         ((severity, text),) = await found(operator)
         assert severity is ERROR
-        assert text.startswith("topics clicks, orders of the target: exists there and is no copy")
+        assert text.startswith("topics clicks, orders of the target: no copy, but made by others")
 
     story(MirrorClusters.copy, tell)
 
@@ -160,7 +158,11 @@ def test_the_mirror_back_waits_until_the_cluster_is_moved() -> None:
             checked.append(await check_file(operator, "back.toml"))
         severities = [[each.severity for each in one.found if "matches no topic" not in each.text] for one in checked]
         assert severities == [[], [NOTICE]]
-        assert checked[1].found[-1].text.startswith("topic orders of the source: a copy of the target's, from which clients have to move")
+        assert (
+            checked[1]
+            .found[-1]
+            .text.startswith("the source has topic orders as a copy of the target's; clients have to move before this mirror can run")
+        )
         (together,) = check_together(checked)
         assert together.severity is WARNING
         assert "copies in both directions, as for moving a cluster: only one of them may run at a time" in together.text
