@@ -81,6 +81,12 @@ class MirrorCluster:
         self.brokers.forget_topic(topic)
         return (await self.brokers.topic(topic)).topic_id
 
+    async def configure(self, topic: str, **configs: object) -> None:
+        """Set configurations of a topic; they have underscores for dots."""
+        admin = SimulatedAdmin(self.simulation.client())
+        await admin.configure_topic(topic, {name.replace("_", "."): value for name, value in configs.items()})
+        admin.close()
+
     async def delete(self, topic: str) -> None:
         """Delete a topic."""
         admin = SimulatedAdmin(self.simulation.client())

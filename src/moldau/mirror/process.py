@@ -19,7 +19,7 @@ from moldau.mirror.inventory import Inventory, Problem
 from moldau.mirror.measures import Measures
 from moldau.mirror.merge.announcements import PRODUCERS
 from moldau.mirror.merge.merge import TRANSACTION_TIMEOUT_S, Merge
-from moldau.mirror.merge.merge import Given as MergeGiven
+from moldau.mirror.merge.part import Given as MergeGiven
 from moldau.mirror.merge.positions import POSITIONS, Key
 from moldau.mirror.merge.route import Route
 from moldau.mirror.merge.runs import CONFIGS as RUN_CONFIGS

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.mirror.merge.merge import Given, Merge
+from moldau.mirror.merge.merge import Merge
+from moldau.mirror.merge.part import Given
 from moldau.mirror.merge.positions import POSITIONS, Key
 from moldau.mirror.merge.route import Route
 from moldau.mirror.merge.writer import PartitionRefusedError

@@ -10,22 +10,23 @@ make small transactions that end at once, and many make large ones.
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.mirror.fetched import Fetched, nothing_from
 from moldau.mirror.merge.announcements import Announcer
 from moldau.mirror.merge.beginnings import Beginnings
 from moldau.mirror.merge.origins import Origins
 from moldau.mirror.merge.outgoing import joined
+from moldau.mirror.merge.part import Given, Part, Waiting
 from moldau.mirror.merge.portion import Portion, portion_of
-from moldau.mirror.merge.positions import POSITIONS, Key, Stored, positions_batches
+from moldau.mirror.merge.positions import POSITIONS, Stored, positions_batches
 from moldau.mirror.merge.route import Route
 from moldau.mirror.merge.runs import offsets_batches
 from moldau.mirror.merge.stored_positions import read_positions
-from moldau.mirror.merge.writer import PartitionRefusedError, Writer, both
+from moldau.mirror.merge.unavailable import Unavailable
+from moldau.mirror.merge.writer import PartitionRefusedError, PartitionsUnavailableError, Writer, both
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import LIMITS, Limits
 from moldau.mirror.reachability import is_logged
@@ -70,41 +71,6 @@ class Member(Protocol):
         """The target does not take this process for a member: join again."""
 
 
-class Given(NamedTuple):
-    """A partition that this process has: its key, the target's cluster id, and where it begins if nothing of it has been mirrored."""
-
-    key: Key
-    target_id: str
-    start: Callable[[], Awaitable[Position]]
-
-
-class _Waiting(NamedTuple):
-    """What was fetched and is not written yet."""
-
-    before: Position
-    fetched: Fetched
-    round: int
-    """The reading of the source's `Origins` that has to end before."""
-
-
-class _Part:
-    """A partition that this process has."""
-
-    __slots__ = ("fetched", "given", "partition", "read", "size", "written")
-
-    def __init__(self, partition: SourcePartition, given: Given) -> None:
-        self.partition = partition
-        self.given = given
-        self.fetched: deque[_Waiting] = deque()
-        """Not written yet."""
-        self.size = 0
-        """Bytes of these."""
-        self.read = Position(0)
-        """After what was taken last."""
-        self.written = Position(0)
-        """After the last transaction that was committed."""
-
-
 class Merge:
     """See the module."""
 
@@ -135,7 +101,7 @@ class Merge:
         self._route = route
         self._halted = halted
         self._readers = readers
-        self._parts: dict[SourcePartition, _Part] = {}
+        self._parts: dict[SourcePartition, Part] = {}
         self._waiting: dict[SourcePartition, None] = {}
         """Partitions with something to write, the one that waits longest first."""
         self._held: dict[SourcePartition, None] = {}
@@ -158,12 +124,13 @@ class Merge:
         """Committed so far."""
         self.retries = Retries(clock)
         self._beginnings = Beginnings(self._begun, self.retries, clock, limits)
+        self._unavailable = Unavailable(route, limits, self.retries, clock, self._released)
 
     async def give(self, partitions: Mapping[SourcePartition, Given]) -> None:
         """This process has these now: they are read from the positions that the target has, as soon as it says them."""
         async with self._idle:
             for partition, given in partitions.items():
-                self._parts[partition] = _Part(partition, given)
+                self._parts[partition] = Part(partition, given)
             if self._is_sound:
                 try:
                     await self._follow([self._parts[each] for each in partitions])
@@ -185,7 +152,9 @@ class Merge:
 
     def retry(self, partition: SourcePartition) -> Retry | None:
         """Why a partition's records are not committed for the moment, if that is so."""
-        return self.retries.of(partition, _TRANSACTION) if partition in self._parts else None
+        if partition not in self._parts:
+            return None
+        return self._unavailable.retry(partition) or self.retries.of(partition, _TRANSACTION)
 
     # Taker
 
@@ -198,14 +167,14 @@ class Merge:
             size = len(fetched.records)
             origins, topic_partition = self._origins[partition.source], partition.topic_partition
             is_settled = origins.is_settled(topic_partition, fetched.batches)
-            part.fetched.append(_Waiting(part.read, fetched, 0 if is_settled else origins.require(topic_partition)))
+            part.fetched.append(Waiting(part.read, fetched, 0 if is_settled else origins.require(topic_partition)))
             part.read = fetched.position
             part.size += size
             self._size += size
             self._let_go(part)
         if self._size >= self._limits.transaction_bytes:
             self._is_full.set()
-        if self._size < self._limits.buffer_bytes:
+        if self._size < self._limits.buffer_bytes and not self._unavailable.holds(partition):
             return True
         self._held[partition] = None
         return False
@@ -221,6 +190,7 @@ class Merge:
         try:
             await self._run()
         finally:
+            self._unavailable.close()
             await self._beginnings.close()
             for origins in self._origins.values():
                 await origins.close()
@@ -230,6 +200,7 @@ class Merge:
         while True:
             await self._work.wait()
             await self._linger()
+            begun_s = self._clock.monotonic()
             try:
                 async with self._idle:
                     if not self._is_sound:
@@ -239,6 +210,8 @@ class Merge:
                 failures = 0
                 self.retries.over(_TRANSACTION)
                 continue
+            except PartitionsUnavailableError as error:
+                self._put_aside(error, self._clock.monotonic() - begun_s)
             except (PeerError, WorldError, PartitionRefusedError) as error:
                 self._failed(error)
             except Exception:
@@ -273,6 +246,14 @@ class Merge:
             reached("mirror: the fence refused a process that is no member any more")
             self._member.doubted()
 
+    def _put_aside(self, error: PartitionsUnavailableError, took_s: float) -> None:
+        mine = {target: why for target, why in error.targets.items() if any(self._route.may_go(each, target) for each in self._parts)}
+        if mine:
+            reached("mirror: a transaction went without partitions of the target that take nothing")
+            self._unavailable.failed(mine, took_s)
+        else:  # topics of the mirror's own, which all partitions need
+            self._retry_later(error)
+
     def _retry_later(self, error: Exception) -> None:
         self.retries.failed(_TRANSACTION, error)
         if not is_logged(error) and self._throttle.due(str(error), self._clock.monotonic()):
@@ -296,6 +277,7 @@ class Merge:
         self.may_fetch.set()
         await self._writer.commit()
         self.transactions += 1
+        self._unavailable.stored(batch.target for each in portions.values() for batch in each.batches)
         for part, each in portions.items():
             partition = part.partition
             part.written = each.position
@@ -304,14 +286,21 @@ class Merge:
                 self._stop(partition, each.why, each.fault)
         self._resume()
 
-    def _is_ready(self, part: _Part) -> bool:
+    def _is_ready(self, part: Part) -> bool:
         """Whether something of it can be written."""
-        return bool(part.fetched) and part.fetched[0].round <= self._origins[part.partition.source].rounds
+        is_settled = bool(part.fetched) and part.fetched[0].round <= self._origins[part.partition.source].rounds
+        return is_settled and not self._unavailable.holds(part.partition)
 
-    def _let_go(self, part: _Part) -> None:
+    def _let_go(self, part: Part) -> None:
         if self._is_ready(part):
             self._waiting[part.partition] = None
             self._work.set()
+
+    def _released(self) -> None:
+        """What could not be written may be tried again."""
+        for part in self._parts.values():
+            self._let_go(part)
+        self._resume()
 
     def _learned(self, source: str) -> None:
         """Where batches of a source come from is known now."""
@@ -319,9 +308,9 @@ class Merge:
             if partition.source == source:
                 self._let_go(part)
 
-    def _taken(self) -> dict[_Part, list[_Waiting]]:
+    def _taken(self) -> dict[Part, list[Waiting]]:
         """What the next transaction has."""
-        taken: dict[_Part, list[_Waiting]] = {}
+        taken: dict[Part, list[Waiting]] = {}
         size = 0
         for partition in list(self._waiting):
             part = self._parts[partition]
@@ -341,7 +330,7 @@ class Merge:
             self._work.clear()
         return {part: mine for part, mine in taken.items() if mine}
 
-    def _portion(self, part: _Part, taken: Iterable[_Waiting]) -> Portion:
+    def _portion(self, part: Part, taken: Iterable[Waiting]) -> Portion:
         partition = part.partition
         portion = portion_of(
             partition,
@@ -354,15 +343,15 @@ class Merge:
         portion.batches = joined(portion.batches, self._apart)
         return portion
 
-    def _stored(self, part: _Part, portion: Portion) -> Stored:
+    def _stored(self, part: Part, portion: Portion) -> Stored:
         partition = part.partition
         runs_from = self._origins[partition.source].read_from(partition.topic_partition, portion.position.offset)
         return Stored(portion.position, partition.topic, self._instance, runs_from)
 
     def _resume(self) -> None:
         if self._held and self._size < self._limits.buffer_bytes:
-            held, self._held = self._held, {}
-            for partition in held:
+            for partition in [each for each in self._held if not self._unavailable.holds(each)]:
+                del self._held[partition]
                 self._readers[partition.source].resume(partition)
 
     # Partitions
@@ -379,7 +368,7 @@ class Merge:
         if not self._waiting:
             self._work.clear()
 
-    async def _follow(self, parts: list[_Part]) -> None:
+    async def _follow(self, parts: list[Part]) -> None:
         stored = await read_positions(self._target)
         named = {(key._replace(topic_id=b""), value.topic): key.topic_id for key, value in stored.items()}
         for part in parts:
@@ -402,10 +391,10 @@ class Merge:
         """Its start is stored before anything of it: the end of a log, for one, is another one later."""
         part = self._parts[partition]
         self._fetch(part, start, -1)
-        part.fetched.append(_Waiting(start, nothing_from(start), 0))
+        part.fetched.append(Waiting(start, nothing_from(start), 0))
         self._let_go(part)
 
-    def _fetch(self, part: _Part, position: Position, runs_from: int) -> None:
+    def _fetch(self, part: Part, position: Position, runs_from: int) -> None:
         partition = part.partition
         part.read = part.written = position
         self._origins_of(partition.source).follow(partition.topic_partition, runs_from)
@@ -432,7 +421,7 @@ class Merge:
                 self._origins[partition.source].unfollow(partition.topic_partition)
             self._empty(part)
 
-    def _empty(self, part: _Part) -> None:
+    def _empty(self, part: Part) -> None:
         self._beginnings.forget(part.partition)
         self._size -= part.size
         if self._size < self._limits.transaction_bytes:

@@ -75,6 +75,14 @@ async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None])
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class PartitionsUnavailableError(Exception):
+    """Partitions of the target that do not take batches for now, and why."""
+
+    def __init__(self, targets: Mapping[TopicPartition, PeerError]) -> None:
+        super().__init__("; ".join(map(str, targets.values())))
+        self.targets = targets
+
+
 class Writer:
     """See the module. `begin_again` comes first."""
 
@@ -108,7 +116,7 @@ class Writer:
     async def write(self, batches: Sequence[Outgoing]) -> None:
         """Add batches to the transaction, in their order for each partition; their base offsets are set.
 
-        PartitionRefusedError, PeerError, WorldError: the transaction cannot be committed any more.
+        PartitionRefusedError, PartitionsUnavailableError, PeerError, WorldError: the transaction cannot be committed any more.
         """
         assert self._versions is not None, "it has begun"
         if self._versions is _BY_KIP_98:
@@ -125,7 +133,7 @@ class Writer:
             if place == len(rounds):
                 rounds.append({})
             rounds[place][each.target] = each
-        leaders = {target: await self._brokers.leader(target) for target in depth}
+        leaders = await self._leaders(depth)
         connections = {address: await self._brokers.connection(address, "produce") for address in dict.fromkeys(leaders.values())}
         out: deque[tuple[list[asyncio.Future[Any]], dict[TopicPartition, Outgoing]]] = deque()
         try:
@@ -211,6 +219,20 @@ class Writer:
 
     # Produce
 
+    async def _leaders(self, targets: Iterable[TopicPartition]) -> dict[TopicPartition, Address]:
+        found: dict[TopicPartition, Address] = {}
+        without: dict[TopicPartition, PeerError] = {}
+        for target in targets:
+            try:
+                found[target] = await self._brokers.leader(target)
+            except PeerError as error:
+                if error.code not in _UNAVAILABLE:
+                    raise
+                without[target] = error
+        if without:
+            raise PartitionsUnavailableError(without)
+        return found
+
     def _send(
         self,
         batches: Mapping[TopicPartition, Outgoing],
@@ -235,18 +257,25 @@ class Writer:
 
     async def _answered(self, futures: "list[asyncio.Future[Any]]", batches: Mapping[TopicPartition, Outgoing]) -> None:
         failure: Exception | None = None
+        unavailable: dict[TopicPartition, PeerError] = {}
         for response in await asyncio.gather(*futures):
             for topic in response.responses:
                 for answer in topic.partition_responses:
                     target = TopicPartition(topic.name, answer.index)
-                    if answer.error_code:
-                        failure = failure or self._failed(target, answer.error_code, answer.error_message)
-                    else:
+                    if not answer.error_code:
                         batches[target].base_offset = answer.base_offset
+                        continue
+                    error = self._failed(target, answer.error_code, answer.error_message)
+                    if isinstance(error, PeerError) and error.code in _UNAVAILABLE:
+                        unavailable[target] = error
+                    else:
+                        failure = failure or error
         if failure is not None:
             raise failure
+        if unavailable:
+            raise PartitionsUnavailableError(unavailable)
 
-    def _failed(self, target: TopicPartition, code: int, message: str | None) -> Exception:
+    def _failed(self, target: TopicPartition, code: int, message: str | None) -> PeerError | PartitionRefusedError:
         try:
             check(code, f"{target}")
         except PeerError as error:
@@ -265,3 +294,13 @@ _REFUSALS = (
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     ErrorCode.CORRUPT_MESSAGE,
 )
+_UNAVAILABLE = (
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""Of one partition, while others take records."""

@@ -7,7 +7,8 @@ members is a hand-over of everything, more often than `mirror.sharing` has one.
 import asyncio
 from collections.abc import Mapping
 
-from moldau.mirror.merge.merge import Given, Merge
+from moldau.mirror.merge.merge import Merge
+from moldau.mirror.merge.part import Given
 from moldau.mirror.merge.positions import Key
 from moldau.mirror.merge.route import Route
 from moldau.mirror.partitions import Halt, Position, SourcePartition
