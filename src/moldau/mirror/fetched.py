@@ -45,6 +45,10 @@ class Limits(NamedTuple):
     partition_bytes_max: int = 1024 * 1024
     """What `partition_bytes` become where answers take long to come."""
 
+    def response_bytes_with(self, partition_bytes: int) -> int:
+        """With so many of a partition: less in proportion to it, and no less than that."""
+        return max(min(self.response_bytes, self.response_bytes * partition_bytes // self.partition_bytes), partition_bytes)
+
 
 LIMITS = Limits()
 

@@ -27,10 +27,10 @@ from moldau.fetching.events import (
 )
 from moldau.fetching.fetcher import Fetcher
 from moldau.fetching.messages import SESSION_ERRORS, filled_partitions, forgotten_topics, wanted_topics
-from moldau.mirror.fetch_window import FetchWindow
 from moldau.mirror.fetched import Fetched, Limits, Taker, whole_batches
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.retries import Retries
+from moldau.mirror.window import Window
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.ports.probe import reached
@@ -108,7 +108,7 @@ class LeaderReader:
         self.name = f"{address[0]}:{address[1]}" + (f" connection {number + 1}" if number else "")
         """Of the broker, where it is tried again."""
         self.fetcher = Fetcher(owner.limits.back_off_s)
-        self._window = FetchWindow(owner.limits)
+        self._window = Window(owner.limits.partition_bytes, owner.limits.partition_bytes_max)
         self._owner = owner
         self._timer: Timer | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -182,11 +182,11 @@ class LeaderReader:
         message = FetchRequest(
             max_wait_ms=WAIT_MS if fetch.waits else 0,
             min_bytes=1,
-            max_bytes=window.response_bytes,
+            max_bytes=self._owner.limits.response_bytes_with(window.size),
             isolation_level=int(self._owner.committed),
             session_id=fetch.session_id,
             session_epoch=fetch.epoch,
-            topics=wanted_topics(fetch, window.partition_bytes),
+            topics=wanted_topics(fetch, window.size),
             forgotten_topics_data=forgotten_topics(fetch),
         )
         response = await self._request(ApiKey.FETCH, message, FETCH_VERSIONS)

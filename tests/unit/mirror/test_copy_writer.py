@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from moldau.mirror.copy.writer import CopyWriter, Outlet
+from moldau.mirror.copy.writer import JOINED_BYTES, REQUEST_BYTES, CopyWriter, Outlet
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
+from moldau.testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from moldau.wire.brokers import Brokers
@@ -20,11 +21,15 @@ class Leader:
 
     def __init__(self) -> None:
         self.asked: list[tuple[ProduceRequest, asyncio.Future[ProduceResponse]]] = []
+        self.connections: list[str] = []
+        """Their purposes, one for each request."""
+        self.clock = FakeClock()
 
     async def leader(self, _partition: TopicPartition) -> tuple[str, int]:
         return "b", 1
 
-    async def connection(self, _address: object, _purpose: str) -> "Leader":
+    async def connection(self, _address: object, purpose: str) -> "Leader":
+        self.connections.append(purpose)
         return self
 
     def forget_topic(self, _topic: str) -> None:
@@ -48,10 +53,12 @@ class Leader:
 class Seen:
     """What the writer has reported of its outlet."""
 
-    def __init__(self) -> None:
+    def __init__(self, partition: TopicPartition = ORDERS) -> None:
         self.stored: list[tuple[int, int]] = []
         self.failed: list[PeerError | WorldError] = []
-        self.outlet = Outlet(ORDERS, 0, lambda end, size: self.stored.append((end, size)), lambda error, _size: self.failed.append(error))
+        self.outlet = Outlet(
+            partition, 0, lambda end, size: self.stored.append((end, size)), lambda error, _size: self.failed.append(error)
+        )
 
 
 async def settle() -> None:
@@ -62,7 +69,7 @@ async def settle() -> None:
 def on(act: Callable[[Leader, CopyWriter, Seen], Awaitable[None]]) -> None:
     async def main() -> None:
         leader = Leader()
-        writer = CopyWriter(cast("Brokers", cast("Any", leader)), "standby", 2)
+        writer = CopyWriter(cast("Brokers", cast("Any", leader)), "standby", 2, leader.clock)
         running = asyncio.ensure_future(writer.run())
         try:
             await act(leader, writer, Seen())
@@ -102,6 +109,47 @@ def test_each_request_says_where_the_log_ends_by_the_last_answer() -> None:
         assert [request.known_ends for request, _ in leader.asked] == [[0], [5], [9]]
         await leader.answer(2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         assert len(seen.failed) == 1
+
+    on(act)
+
+
+def test_large_pieces_of_two_partitions_are_out_at_the_same_time_each_over_a_connection_of_its_own() -> None:
+    async def act(leader: Leader, writer: CopyWriter, seen: Seen) -> None:
+        other = Seen(TopicPartition("orders", 1))
+        for outlet in (seen.outlet, other.outlet):
+            writer.add(outlet, memoryview(bytes(REQUEST_BYTES)))
+        await settle()
+        assert [len(request.topic_data[0].partition_data) for request, _ in leader.asked] == [1, 1]
+        assert leader.connections == ["copy 0", "copy 1"]
+        writer.add(seen.outlet, memoryview(b"next"))
+        await leader.answer(0, end=1)
+        assert leader.connections == ["copy 0", "copy 1", "copy 0"]
+
+    on(act)
+
+
+def test_small_pieces_of_partitions_share_a_request() -> None:
+    async def act(leader: Leader, writer: CopyWriter, seen: Seen) -> None:
+        other = Seen(TopicPartition("orders", 1))
+        for outlet in (seen.outlet, other.outlet):
+            writer.add(outlet, memoryview(b"small"))
+        await settle()
+        assert [len(request.topic_data[0].partition_data) for request, _ in leader.asked] == [2]
+
+    on(act)
+
+
+def test_pieces_are_joined_to_larger_ones_where_answers_take_long() -> None:
+    async def act(leader: Leader, writer: CopyWriter, seen: Seen) -> None:
+        sizes = []
+        for number in range(5):
+            for _ in range(40):
+                writer.add(seen.outlet, memoryview(bytes(JOINED_BYTES)))
+            await settle()
+            sizes.append(len(leader.sent()[-1] or b"") // JOINED_BYTES)
+            leader.clock.advance(0.3)
+            await leader.answer(number, end=1)
+        assert sizes == [1, 2, 4, 8, 16]
 
     on(act)
 

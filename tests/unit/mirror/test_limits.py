@@ -12,6 +12,7 @@ from moldau.mirror.plan.values import Limits, Mode
 from moldau.mirror.process import fetch_limits
 from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from moldau.testing.clock import FakeClock
 
 
 def test_pauses_double_up_to_the_longest() -> None:
@@ -71,7 +72,7 @@ class Leader:
 def test_so_many_requests_of_a_copy_wait_for_their_answers(out_max: int) -> None:
     async def run() -> None:
         leader = Leader()
-        writer = CopyWriter(cast("Any", leader), "m", out_max)
+        writer = CopyWriter(cast("Any", leader), "m", out_max, FakeClock())
         running = asyncio.ensure_future(writer.run())
         stored: list[int] = []
         for number in range(8):

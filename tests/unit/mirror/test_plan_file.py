@@ -54,7 +54,7 @@ def test_a_file_with_what_it_must_have_has_the_defaults() -> None:
     assert plan.target.bootstrap_servers == (Address("c", 3),)
     assert [pattern.pattern for pattern in plan.topics.include] == ["orders", "web-.*"]
     assert (plan.naming, plan.partitioning) == (Naming.TOPIC, Partitioning.SAME)
-    assert (plan.groups, plan.sync, plan.limits, plan.audit_tier) == (Groups(), Sync(), Limits(requests_per_connection=2), None)
+    assert (plan.groups, plan.sync, plan.limits, plan.audit_tier) == (Groups(), Sync(), Limits(requests_per_connection=4), None)
     topics = ["orders", "web-clicks", "web-clicks.internal", "web-mm2-internal", "other", "_schemas"]
     assert plan.selection.of(topics) == ("orders", "web-clicks")
 

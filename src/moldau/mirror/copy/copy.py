@@ -94,7 +94,7 @@ class Copy:
         self._clock = clock
         self._readers = readers
         self._halted = halted
-        self._writer = CopyWriter(target, mirror, limits.requests_per_connection)
+        self._writer = CopyWriter(target, mirror, limits.requests_per_connection, clock)
         self._parts: dict[SourcePartition, _Part] = {}
         self._held: dict[SourcePartition, None] = {}
         self._size = 0

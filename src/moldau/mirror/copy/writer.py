@@ -1,5 +1,8 @@
 """Sends what was fetched to the leaders of the target: for each leader a few requests at a time, for each partition one.
 
+Each request of a leader that is out has a connection of its own: over a long way, where one waits for a segment that the network has lost,
+the others come through. The order of a partition does not depend on it, since its next request waits for the answer to the last one.
+
 Which records of a partition are missing there is the target's to say: what it has it passes over, so that a request may be sent twice.
 """
 
@@ -9,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from moldau.mirror.window import Window
 from moldau.model.errors import ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
@@ -16,15 +20,18 @@ from moldau.protocol.messages.produce import PartitionProduceData, ProduceReques
 from moldau.protocol.versions import VersionRange
 
 if TYPE_CHECKING:
+    from moldau.ports.clock import Clock
     from moldau.wire.brokers import Brokers
     from moldau.wire.connection import Address
 
 _LOG = logging.getLogger(__name__)
 
-REQUEST_BYTES = 8 * 1024 * 1024
-"""Of a request, beyond which no partition is added."""
+REQUEST_BYTES = 1024 * 1024
+"""Of a request, beyond which no partition is added: the others go with the next one, at the same time."""
 JOINED_BYTES = 64 * 1024
 """What was fetched in pieces is sent as one up to here: the pieces are copied for it."""
+JOINED_BYTES_MAX = 4 * 1024 * 1024
+"""The same where answers of the target take long to come."""
 TIMEOUT_MS = 10_000
 ACKS_ALL = -1
 PRODUCE_VERSIONS = VersionRange(9, 12)
@@ -59,16 +66,16 @@ class Outlet:
         """Whether a request with this partition waits for its answer."""
         self.is_dropped = False
 
-    def taken(self) -> "bytes | memoryview | None":
-        """What is sent next; None: no records, the leader is only asked whether it takes any."""
+    def taken(self, joined_bytes: int) -> "bytes | memoryview | None":
+        """What is sent next; None: no records, the leader is only asked whether it takes any. Pieces are joined up to `joined_bytes`."""
         if not self.pieces:
             return None
         first = self.pieces.popleft()
-        if len(first) >= JOINED_BYTES or not self.pieces:
+        if len(first) >= joined_bytes or not self.pieces:
             return first
         joined = [first]
         size = len(first)
-        while self.pieces and size + len(self.pieces[0]) <= JOINED_BYTES:
+        while self.pieces and size + len(self.pieces[0]) <= joined_bytes:
             joined.append(self.pieces.popleft())
             size += len(joined[-1])
         return b"".join(joined)
@@ -77,13 +84,16 @@ class Outlet:
 class CopyWriter:
     """See the module. `mirror`: its name, without which the target takes no offsets. `out_max`: unanswered requests to a leader."""
 
-    def __init__(self, brokers: "Brokers", mirror: str, out_max: int) -> None:
+    def __init__(self, brokers: "Brokers", mirror: str, out_max: int, clock: "Clock") -> None:
+        self._clock = clock
         self._out_max = out_max
         self._brokers = brokers
         self._mirror = mirror
         self._ready: dict[Outlet, None] = {}
         """With something to send, and nothing out."""
-        self._out: dict[Address, int] = {}
+        self._out: dict[Address, set[int]] = {}
+        """By leader: numbers of the connections on which a request waits for its answer."""
+        self._windows: dict[Address, Window] = {}
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -117,8 +127,9 @@ class CopyWriter:
                 await self._work.wait()
                 self._work.clear()
                 for address, outlets in (await self._by_leader()).items():
-                    if self._out.get(address, 0) < self._out_max:
-                        self._start(address, outlets)
+                    out, waiting = self._out.setdefault(address, set()), deque(outlets)
+                    while waiting and len(out) < self._out_max:
+                        self._start(address, next(number for number in range(self._out_max) if number not in out), waiting)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -132,48 +143,57 @@ class CopyWriter:
             except (PeerError, WorldError) as error:
                 self._fail(outlet, error)
             else:
-                if outlet in self._ready:
-                    found.setdefault(address, []).append(outlet)
-        return found
+                found.setdefault(address, []).append(outlet)
+        return {address: [each for each in outlets if each in self._ready] for address, outlets in found.items()}
 
-    def _start(self, address: "Address", outlets: list[Outlet]) -> None:
+    def _start(self, address: "Address", number: int, outlets: deque[Outlet]) -> None:
+        """Send what the first of these have over a connection; they are taken off."""
         topics: dict[str, TopicProduceData] = {}
         sent: dict[TopicPartition, tuple[Outlet, int]] = {}
         size = 0
-        for outlet in outlets:
-            if size >= REQUEST_BYTES:
-                break
+        window = self._windows.setdefault(address, Window(JOINED_BYTES, JOINED_BYTES_MAX))
+        while outlets and size < REQUEST_BYTES:
+            outlet = outlets.popleft()
             del self._ready[outlet]
             outlet.is_out = True
-            records = outlet.taken()
+            records = outlet.taken(window.size)
             count = 0 if records is None else len(records)
             size += count
             topic = topics.setdefault(outlet.target.topic, TopicProduceData(outlet.target.topic))
             topic.partition_data.append(PartitionProduceData(outlet.target.partition, records))
             sent[outlet.target] = outlet, count
-        self._out[address] = self._out.get(address, 0) + 1
+        self._out[address].add(number)
         known_ends = [sent[TopicPartition(topic.name, each.index)][0].end for topic in topics.values() for each in topic.partition_data]
-        task = asyncio.ensure_future(self._send(address, list(topics.values()), known_ends, sent))
+        task = asyncio.ensure_future(self._send(address, number, list(topics.values()), known_ends, sent))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _send(
-        self, address: "Address", topics: list[TopicProduceData], known_ends: list[int], sent: dict[TopicPartition, tuple[Outlet, int]]
+        self,
+        address: "Address",
+        number: int,
+        topics: list[TopicProduceData],
+        known_ends: list[int],
+        sent: dict[TopicPartition, tuple[Outlet, int]],
     ) -> None:
+        window = self._windows[address]
         try:
-            connection = await self._brokers.connection(address, "copy")
+            connection = await self._brokers.connection(address, f"copy {number}")
             request = ProduceRequest(None, ACKS_ALL, TIMEOUT_MS, topics, self._mirror, known_ends)
+            sent_s = self._clock.monotonic()
             response = await connection.send(ApiKey.PRODUCE, request, timeout_s=TIMEOUT_MS / 1000 + 5, version=PRODUCE_VERSIONS)
+            window.answered(max(size for _, size in sent.values()), self._clock.monotonic() - sent_s)
             answers = {TopicPartition(topic.name, each.index): each for topic in response.responses for each in topic.partition_responses}
             for target, (outlet, size) in sent.items():
                 self._answered(outlet, size, answers[target])
         except (PeerError, WorldError) as error:
+            window.lost()
             self._fail_all(sent, error)
         except Exception as bug:
             _LOG.exception("batches not sent because of a bug: leader=%s:%d", *address)
             self._fail_all(sent, WorldError(f"a bug, see the log: {bug!r}", retriable=True))
         finally:
-            self._out[address] -= 1
+            self._out[address].discard(number)
             self._work.set()
 
     def _fail_all(self, sent: dict[TopicPartition, tuple[Outlet, int]], error: PeerError | WorldError) -> None:

@@ -10,8 +10,8 @@ from moldau.mirror.plan.start import Start
 from moldau.mirror.selection import TopicSelection
 from moldau.model.host_port import Address
 
-COPY_REQUESTS: Final = 2
-"""Of a copy that wait for their answers, by default: each has all that was fetched of its partitions."""
+COPY_REQUESTS: Final = 4
+"""Of a copy that wait for their answers, by default: each has a connection of its own."""
 FETCHERS: Final = 4
 COPY_SOURCE: Final = "source"
 """The name of the only source of a copy."""
