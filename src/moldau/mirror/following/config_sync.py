@@ -12,7 +12,7 @@ from moldau.mirror import target_topics
 from moldau.mirror.inventory import MIRROR_SOURCE
 from moldau.mirror.plan.values import Mode
 from moldau.mirror.state.following import RefusedConfig
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
@@ -60,23 +60,35 @@ class ConfigSync:
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
     async def round(self) -> None:
-        """Compare all topics that are mirrored, and set what differs. PeerError, WorldError: a cluster does not answer."""
+        """Compare all topics that are mirrored, and set what differs. PeerError, WorldError: a cluster does not answer; the topics of the
+        others were compared.
+        """
         refused = list[RefusedConfig]()
         done = set[str]()
-        for source, brokers in self._sources.items():
-            names = {each.topic: self._inventory.target_topic(each) for each in self._inventory.partitions if each.source == source}
-            topics = sorted(topic for topic, name in names.items() if name not in done)
-            done.update(names.values())
-            for start in range(0, len(topics), TOPICS_AT_ONCE):
-                some = topics[start : start + TOPICS_AT_ONCE]
-                wanted = await target_topics.configs_of_all(brokers, some)
-                there = await target_topics.configs_of_all(self._target, [names[topic] for topic in some])
-                for topic in some:
-                    await self._have(names[topic], wanted[topic], there[names[topic]], refused)
+        failures: list[PeerError | WorldError] = []
+        for source in self._sources:
+            try:
+                await self._compare(source, done, refused)
+            except (PeerError, WorldError) as error:
+                failures.append(error)
         self.refused = refused
         for each in refused:
             if self._throttle.due(each, self._clock.monotonic()):
                 _LOG.warning("configuration not mirrored: topic=%s config=%s reason=%s", *each)
+        if failures:
+            raise failures[0]
+
+    async def _compare(self, source: str, done: set[str], refused: list[RefusedConfig]) -> None:
+        """The topics of one source, but for those that are `done`: several sources may have one topic of the target."""
+        names = {each.topic: self._inventory.target_topic(each) for each in self._inventory.partitions if each.source == source}
+        topics = sorted(topic for topic, name in names.items() if name not in done)
+        done.update(names.values())  # also where the source is away: its topics do not get another one's for that time
+        for start in range(0, len(topics), TOPICS_AT_ONCE):
+            some = topics[start : start + TOPICS_AT_ONCE]
+            wanted = await target_topics.configs_of_all(self._sources[source], some)
+            there = await target_topics.configs_of_all(self._target, [names[topic] for topic in some])
+            for topic in some:
+                await self._have(names[topic], wanted[topic], there[names[topic]], refused)
 
     async def _have(
         self, topic: str, wanted: Mapping[str, str] | PeerError, there: Mapping[str, str] | PeerError, refused: list[RefusedConfig]
