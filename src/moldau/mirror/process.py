@@ -89,6 +89,10 @@ class MirrorProcess:
             self._copy = Copy(plan.name, self._target, clock, self._readers, self._halt, plan.limits)
         self.measures = Measures(self._engine, clock, committed=self._merge is not None)
         self._look_now = asyncio.Event()
+        self._changing = asyncio.Lock()
+        """Held while this process gets partitions or loses them."""
+        self._unseen: set[Share] = set()
+        """Partitions that it has, and has not found in their source and in the target yet."""
         self._retries = Retries(clock)
         hooks = Hooks(
             self._give,
@@ -186,23 +190,33 @@ class MirrorProcess:
         if self._merge is not None:
             for instance in departed:
                 await self._fence(instance)
-        known = {share_of(each): each for each in self._inventory.partitions}
-        if not known.keys() >= {*shares}:
-            await self._insist(self._inventory.look)
-            known = {share_of(each): each for each in self._inventory.partitions}
-        for share in shares:
-            if share not in known:
-                _LOG.warning("partition assigned that is not there: partition=%s", share)
-        mine = [known[share] for share in shares if share in known]
-        await self.control.assign(mine)
+        async with self._changing:
+            if any(share not in self._known() for share in shares):
+                await self._insist(self._inventory.look)
+            self._unseen.update(shares)
+            await self._assign_seen()
+            for share in sorted(self._unseen):
+                _LOG.warning("partition assigned that is not there yet: mirror=%s partition=%s", self.plan.name, share)
 
     async def revoke(self, shares: Sequence[Share]) -> None:
         """Mirror these no more."""
-        await self.control.revoke(shares)
+        async with self._changing:
+            self._unseen.difference_update(shares)
+            await self.control.revoke(shares)
 
     async def lost(self) -> None:
         """Drop everything: the fence keeps what is open from being committed."""
-        await self.revoke(list(self.control.partitions))
+        await self.revoke([*self.control.partitions, *self._unseen])
+
+    def _known(self) -> "dict[Share, SourcePartition]":
+        return {share_of(each): each for each in self._inventory.partitions}
+
+    async def _assign_seen(self) -> None:
+        known = self._known()
+        seen = sorted(share for share in self._unseen if share in known)
+        self._unseen.difference_update(seen)
+        if seen:
+            await self.control.assign([known[share] for share in seen])
 
     def rates(self) -> Mapping[Share, float]:
         """Bytes a second, of the last while."""
@@ -252,6 +266,9 @@ class MirrorProcess:
             try:
                 await self._inventory.look()
                 self._see()
+                if self._unseen:
+                    async with self._changing:
+                        await self._assign_seen()
                 self._retries.over(_LOOK)
             except (PeerError, WorldError) as error:
                 self._warn(_LOOK, error)

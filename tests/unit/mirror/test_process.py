@@ -247,6 +247,28 @@ def test_what_a_process_that_departed_left_open_is_ended_before_its_partitions_a
     run(story)
 
 
+def test_a_share_that_is_found_only_later_is_mirrored_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claim: the group has given it to this process, and gives it to no other, so each look at the topics looks for it too."""
+
+    async def story(clusters: MirrorClusters) -> None:
+        await clusters.source.create("orders")
+        running = Running(clusters, clusters.merge())
+        await clusters.until(lambda: len(running.process.control.partitions) == 1)
+        monkeypatch.setattr(running.process._shared, "see", lambda *_: None)
+        await running.process.assign([Share("east", "clicks", 0)], [])
+        await clusters.source.create("clicks")
+        await clusters.source.write(TopicPartition("clicks", 0), "a")
+        await arrives(clusters, "east.clicks", "a")
+        await running.process.assign([Share("east", "orders-1", 0)], [])
+        await running.process.revoke([Share("east", "orders-1", 0)])
+        await clusters.source.create("orders-1")
+        await asyncio.sleep(2 * LOOK_S)
+        assert {each.topic for each in running.process.control.partitions.values()} == {"orders", "clicks"}
+        await running.stop()
+
+    run(story)
+
+
 def test_a_share_that_no_source_has_is_logged_and_the_others_are_mirrored(caplog: pytest.LogCaptureFixture) -> None:
     """Claim: one that is new is looked for first."""
 
