@@ -120,8 +120,8 @@ def _make_ring(options: MirrorOptions, random: Random) -> None:
     for cluster in (source, target):
         cluster.clients = sorted(random.choice(RING_CLIENTS) for _ in range(random.randint(1, 3)))
         cluster.operations = random.randint(*RING_OPERATIONS)
-        if cluster.brokers == 1:
-            cluster.settings["log.flush.interval.messages"] = 1
+        if cluster.brokers == 1:  # what a mirror has read is on disk, also where a sync fails
+            cluster.settings |= {"log.flush.interval.messages": 1, "log.visibility": "flushed"}
     options.may_lose = False
     topics = {name: RING_COUNTS[name] for name in dict.fromkeys(RING_TOPIC_OF[each] for each in (*source.clients, *target.clients))}
     plans = [each._replace(topics=topics) for each in _beside(options.plans, Sharing.MERGE, random)]
