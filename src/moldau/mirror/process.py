@@ -51,6 +51,8 @@ LOOK_S = 5.0
 """How often the topics of all clusters are looked at."""
 RESPONSE_BYTES = 8 * 1024 * 1024
 """Of the fetches from one broker that are out at once."""
+SUCCESSOR_S = 3.0
+"""How long a process that was replaced waits to read by which."""
 STOP_S = 5.0
 """How long the end of a process waits for its transaction."""
 _LOOK, _INSIST = "look", "insist"
@@ -139,7 +141,7 @@ class MirrorProcess:
                 task.result()
         except FencedInstanceError as error:
             is_fenced = True
-            if (other := self._other_process()) is None:
+            if (other := await self._successor()) is None:
                 raise
             raise FencedInstanceError(self.plan.name, self.instance, f"host {other.host}, pid {other.pid}") from error
         finally:
@@ -239,6 +241,13 @@ class MirrorProcess:
         """Another process that has reported as this instance since this one did."""
         last = self.control.last_report
         return None if last is None or OsProcess(last.host, last.pid) == self._os_process else last
+
+    async def _successor(self) -> "Process | None":
+        """The process that has taken over this instance. The group hears of it earlier than it reports."""
+        deadline_s = self._clock.monotonic() + SUCCESSOR_S
+        while (other := self._other_process()) is None and self._clock.monotonic() < deadline_s:
+            await asyncio.sleep(0.1)
+        return other
 
     def _warn_of_predecessor(self) -> None:
         """One that was killed, and one that still runs, differ only in that the latter hears of it when this one joins the group."""
