@@ -1,6 +1,8 @@
 """A copy on the simulator: a partition that was promoted is found out, and a broker that was killed meanwhile cuts its log in its start."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,17 @@ from moldau.wire.brokers import Brokers
 
 pytestmark = pytest.mark.system
 TOPIC = "orders"
+
+
+def run(source: Simulation, target: Simulation, host: MirrorHost, story: Coroutine[Any, Any, None]) -> None:
+    """Then end both clusters, and the mirror before them."""
+    try:
+        source.run(story)
+    finally:
+        host.may_start = lambda _host: False
+        host.end()
+        target.close()
+        source.close()
 
 
 def test_a_process_that_begins_after_clients_have_written_to_a_promoted_partition_says_that_it_was_promoted() -> None:
@@ -54,13 +67,7 @@ def test_a_process_that_begins_after_clients_have_written_to_a_promoted_partitio
         host.start()
         await source.until(lambda: stands(0) == (None, Halt.PROMOTED) and stands(1) == (8, None))
 
-    try:
-        source.run(main())
-    finally:
-        host.may_start = lambda _host: False
-        host.end()
-        target.close()
-        source.close()
+    run(source, target, host, main())
 
 
 def test_a_broker_that_is_killed_once_a_cut_is_stored_cuts_in_its_start() -> None:
@@ -100,10 +107,4 @@ def test_a_broker_that_is_killed_once_a_cut_is_stored_cuts_in_its_start() -> Non
         assert await altering == {}
         judge.finish()
 
-    try:
-        source.run(main())
-    finally:
-        host.may_start = lambda _host: False
-        host.end()
-        target.close()
-        source.close()
+    run(source, target, host, main())

@@ -61,7 +61,7 @@ def test_what_comes_while_the_target_is_away_is_mirrored(plan: object) -> None:
 
 
 def test_a_copy_whose_log_is_empty_again_still_knows_the_epoch_of_its_last_record() -> None:
-    """Claim: without it a source that lost records, and wrote others at their offsets, would look as one that goes on."""
+    """Claim: without it a source that lost records, and wrote others at their offsets, would look as if it had lost none."""
 
     async def story(clusters: MirrorClusters) -> None:
         await clusters.source.create("orders", retention_ms=60_000, segment_ms=10_000, file_delete_delay_ms=0)
