@@ -4,9 +4,9 @@ What goes there waits, and is not fetched. The rest is mirrored without it, sinc
 a transaction tries them again. It fails with them if that was too early, so the pause is a multiple of what it took.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from moldau.mirror.merge.route import Route
 from moldau.mirror.partitions import SourcePartition
@@ -15,7 +15,7 @@ from moldau.mirror.retries import Retries, Retry
 from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
-from moldau.ports.clock import Clock
+from moldau.ports.clock import Clock, Timer
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,19 +36,20 @@ class Unavailable:
         self._released = released
         self._failures: dict[TopicPartition, int] = {}
         """In a row."""
-        self._timers: dict[TopicPartition, asyncio.TimerHandle] = {}
+        self._timers: dict[TopicPartition, Timer] = {}
         """Of those that are not tried now."""
         self._throttle = LogThrottle(_LOGGED_EACH_S, _REASONS_LOGGED_MAX)
 
     def failed(self, targets: Mapping[TopicPartition, PeerError], took_s: float) -> None:
         """A transaction that took so long has failed, because these did not take their records."""
-        loop = asyncio.get_running_loop()
         for target, error in targets.items():
             failures = self._failures.get(target, 0)
             self._failures[target] = failures + 1
             if (timer := self._timers.get(target)) is not None:
                 timer.cancel()
-            self._timers[target] = loop.call_later(max(self._limits.backoff_s(failures), PAUSE * took_s), self._release, target)
+            self._timers[target] = self._clock.call_later(
+                max(self._limits.backoff_s(failures), PAUSE * took_s), partial(self._release, target)
+            )
             self._retries.failed(target, error)
             if self._throttle.due((target, error.code), self._clock.monotonic()):
                 _LOG.warning("target partition takes no records, trying again: partition=%s reason=%s", target, error)
