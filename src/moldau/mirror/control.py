@@ -27,6 +27,7 @@ from moldau.mirror.state.orders import Accepted
 from moldau.mirror.state.reporter import Figures, Reporter
 from moldau.mirror.state.reports import WHOLE_TOPIC, OsProcess, Process, Row, State
 from moldau.mirror.state.topic import Tail, create
+from moldau.mirror.together import together
 from moldau.model.errors import PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 
@@ -155,13 +156,7 @@ class Control:
 
     async def run(self) -> None:
         """Follow orders and report, until it is cancelled."""
-        tasks = [asyncio.ensure_future(each) for each in (self._follow(), self._report(), self._look_up_ends())]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await together(self._follow(), self._report(), self._look_up_ends())
 
     async def close(self) -> None:
         """Report that the process ends."""

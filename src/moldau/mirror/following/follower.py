@@ -15,6 +15,7 @@ from moldau.mirror.partitions import SourcePartition
 from moldau.mirror.reachability import is_logged
 from moldau.mirror.retries import Retries
 from moldau.mirror.state.following import REASON_MAX, SHOWN_MAX, Following, GroupFailure, RefusedConfig
+from moldau.mirror.together import together
 from moldau.model.errors import PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 
@@ -66,13 +67,7 @@ class Follower:
             rounds.append(self._repeat(GROUPS, self._groups.round, self._plan.groups.interval_ms / 1000))
         if self._plan.sync.configs:
             rounds.append(self._repeat(CONFIGS, self._configs.round, self._plan.sync.interval_ms / 1000))
-        tasks = [asyncio.ensure_future(each) for each in rounds]
-        try:
-            await asyncio.gather(*tasks, asyncio.Event().wait())
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await together(*rounds, asyncio.Event().wait())
 
     def report(self) -> Following | None:
         """How it is; None if another process does it."""

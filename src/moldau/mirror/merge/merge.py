@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.mirror.fetched import Fetched, nothing_from
 from moldau.mirror.merge.announcements import Announcer
-from moldau.mirror.merge.beginnings import Beginnings
 from moldau.mirror.merge.origins import Origins
 from moldau.mirror.merge.outgoing import joined
 from moldau.mirror.merge.part import Given, Part, Waiting
@@ -24,14 +23,16 @@ from moldau.mirror.merge.portion import Portion, portion_of
 from moldau.mirror.merge.positions import POSITIONS, Stored, positions_batches
 from moldau.mirror.merge.route import Route
 from moldau.mirror.merge.runs import offsets_batches
+from moldau.mirror.merge.start_finder import StartFinder
 from moldau.mirror.merge.stored_positions import read_positions
 from moldau.mirror.merge.unavailable import Unavailable
-from moldau.mirror.merge.writer import PartitionRefusedError, PartitionsUnavailableError, Writer, both
+from moldau.mirror.merge.writer import PartitionRefusedError, PartitionsUnavailableError, Writer
 from moldau.mirror.partitions import Halt, Position, SourcePartition
 from moldau.mirror.plan.values import LIMITS, Limits
 from moldau.mirror.reachability import is_logged
 from moldau.mirror.retries import Retries, Retry
 from moldau.mirror.source import SourceReader
+from moldau.mirror.together import together
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.log_throttle import LogThrottle
 from moldau.ports.probe import reached
@@ -123,7 +124,7 @@ class Merge:
         self.transactions = 0
         """Committed so far."""
         self.retries = Retries(clock)
-        self._beginnings = Beginnings(self._begun, self.retries, clock, limits)
+        self._starts = StartFinder(self._begun, self.retries, clock, limits)
         self._unavailable = Unavailable(route, limits, self.retries, clock, self._released)
 
     async def give(self, partitions: Mapping[SourcePartition, Given]) -> None:
@@ -191,7 +192,7 @@ class Merge:
             await self._run()
         finally:
             self._unavailable.close()
-            await self._beginnings.close()
+            await self._starts.close()
             for origins in self._origins.values():
                 await origins.close()
 
@@ -273,7 +274,7 @@ class Merge:
         await self._writer.write([*(batch for each in portions.values() for batch in each.batches), *positions])
         runs = [(part.given.key, each.batches) for part, each in portions.items() if each.batches]
         fence = self._writer.fence(self._member.metadata, POSITIONS, self.transactions)
-        await (both(fence, self._writer.write(offsets_batches(runs, now_ms))) if runs else fence)
+        await (together(fence, self._writer.write(offsets_batches(runs, now_ms))) if runs else fence)
         self.may_fetch.set()
         await self._writer.commit()
         self.transactions += 1
@@ -385,7 +386,7 @@ class Merge:
             if found is not None:
                 self._fetch(part, found.position, found.runs_from)
             else:
-                self._beginnings.find(partition, part.given.start)
+                self._starts.find(partition, part.given.start)
 
     def _begun(self, partition: SourcePartition, start: Position) -> None:
         """Its start is stored before anything of it: the end of a log, for one, is another one later."""
@@ -422,7 +423,7 @@ class Merge:
             self._empty(part)
 
     def _empty(self, part: Part) -> None:
-        self._beginnings.forget(part.partition)
+        self._starts.forget(part.partition)
         self._size -= part.size
         if self._size < self._limits.transaction_bytes:
             self._is_full.clear()

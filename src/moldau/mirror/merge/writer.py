@@ -7,7 +7,7 @@ was stored if there was one, else by an abort.
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from moldau.mirror.merge.outgoing import Outgoing, next_sequence
@@ -62,17 +62,6 @@ class PartitionRefusedError(Exception):
         super().__init__(f"{target}: {code.name.lower()}" + (f": {message}" if message else ""))
         self.target = target
         self.code = code
-
-
-async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
-    """Both at the same time. The first error; the other one is cancelled then, and has ended."""
-    tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class PartitionsUnavailableError(Exception):

@@ -19,7 +19,7 @@ _LOGGED_EACH_S = 60.0
 _REASONS_LOGGED_MAX = 100
 
 
-class Beginnings:
+class StartFinder:
     """See the module. `begun` is called with each partition and its start."""
 
     def __init__(
