@@ -67,6 +67,7 @@ class OperatedMirror:
         while not self._over.wait(0.02):
             producer.produce("clicks", b"click", partition=0)
             producer.poll(0)
+        producer.purge()  # the source may be down
         producer.flush(LIMIT_S)
 
     def produce(self, topic: str, *values: str) -> None:

@@ -112,6 +112,8 @@ class Control:
         """Those that are assigned to this process."""
         self.halted: dict[SourcePartition, tuple[Halt, str]] = {}
         """Those of them that stand still until an operator decides."""
+        self._doubted: dict[SourcePartition, tuple[Halt, str]] = {}
+        """Those that had halted and were resumed, until their source has answered a fetch: till then their reports stay as they were."""
         self._plan = plan
         self._instance = instance
         self._target = target
@@ -187,6 +189,7 @@ class Control:
     def halt(self, partition: SourcePartition, why: Halt, reason: str) -> None:
         """A partition stands still until an operator decides."""
         self.halted[partition] = why, reason
+        self._doubted.pop(partition, None)
 
     def accepted_offset(self, partition: SourcePartition) -> int:
         """What comes before it is missing in the source, and an operator has accepted that; 0 if nothing is."""
@@ -242,7 +245,9 @@ class Control:
                 await self._accept(each)
             resumed, self._board.resumed = self._board.resumed, []
             again = [each for each in self.halted if any(scope.covers(each.topic, each.number) for scope in resumed)]
+            doubted = {each: self.halted[each] for each in again}
             await self._retry_halted(again)
+            self._doubt(doubted)
             await self._settle()
 
     async def _accept(self, accepted: Accepted) -> None:
@@ -266,7 +271,16 @@ class Control:
         await self._engine.take_away(partitions)
         for each in partitions:
             self.halted.pop(each, None)
+            self._doubted.pop(each, None)
             self._given.pop(each, None)
+
+    def _doubt(self, partitions: Mapping[SourcePartition, tuple[Halt, str]]) -> None:
+        """They are tried again, which may show the same: an operator can still accept what they were halted for."""
+        for each, halt in partitions.items():
+            meter = self._measures.of(each)
+            if meter is not None:
+                meter.answered = False
+                self._doubted[each] = halt
 
     async def _settle(self) -> None:
         """The engine gets what it should mirror and has not, and loses what it should not. What it has of a partition that has halted it
@@ -298,6 +312,7 @@ class Control:
 
     def _end(self, partition: SourcePartition) -> None:
         self.halted.pop(partition, None)
+        self._doubted.pop(partition, None)
         self._given.pop(partition, None)
         self._beginnings.forget([partition])
         self._measures.end(partition)
@@ -335,13 +350,17 @@ class Control:
         if paused is not None:
             scope, pause = paused
             return State.PAUSED, f"{scope} is paused by {pause.by}", pause.at_ms
+        meter = self._measures.of(partition)
+        doubted = self._doubted.get(partition)
+        if doubted is not None and meter is not None and not meter.answered:
+            return State.of(doubted[0]), doubted[1], 0
+        self._doubted.pop(partition, None)
         reader = self._readers[partition.source]
         retry = self._engine.retry(partition) or reader.retry(partition)
         if retry is not None:
             return State.RETRYING, retry.reason, retry.since_ms
         if reader.position(partition) is None:
             return State.STARTING, "", 0
-        meter = self._measures.of(partition)
         return State.MIRRORING, "" if meter is None else meter.held_back(self._clock.monotonic()), 0
 
     async def _report(self) -> None:

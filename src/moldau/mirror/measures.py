@@ -57,7 +57,19 @@ class _Count(NamedTuple):
 class Meter:
     """The numbers of one partition. `position`, `end` and `newest_ms` are None as long as they are not known."""
 
-    __slots__ = ("_bytes_per_offset", "_held", "_newer", "_older", "_pending", "end", "newest_ms", "position", "records", "size")
+    __slots__ = (
+        "_bytes_per_offset",
+        "_held",
+        "_newer",
+        "_older",
+        "_pending",
+        "answered",
+        "end",
+        "newest_ms",
+        "position",
+        "records",
+        "size",
+    )
 
     def __init__(self, now_s: float, position: int | None = None, end: int | None = None, newest_ms: int | None = None) -> None:
         self.position = position
@@ -66,6 +78,8 @@ class Meter:
         """Of the source: the high watermark, or for a merge the last stable offset."""
         self.newest_ms = newest_ms
         """The timestamp of the newest record that is in the target."""
+        self.answered = False
+        """Whether the source has answered a fetch since this was last set to False."""
         self.size = 0
         """Bytes that were mirrored."""
         self.records = 0
@@ -92,6 +106,7 @@ class Meter:
 
     def fetched(self, fetched: "Fetched", end: int) -> None:
         """A response has this of the partition."""
+        self.answered = True
         self.end = end
         if not fetched.batches:
             return

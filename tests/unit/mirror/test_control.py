@@ -167,7 +167,34 @@ def test_a_partition_that_has_halted_is_given_again_when_it_is_resumed() -> None
         assert subject.states() == {"orders-0": State.TRUNCATED, "orders-1": State.STARTING, "clicks-0": State.STARTING}
         await subject.order(pause_record("m", Scope("orders"), None))
         assert subject.engine.given[1:] == [[O0]]
-        assert subject.states()["orders-0"] is State.STARTING
+
+    story(tell)
+
+
+def test_what_was_resumed_is_reported_as_halted_until_its_source_has_answered() -> None:
+    """Claim: an operator who resumes and then accepts what it was halted for can do so while it is tried again."""
+
+    async def tell(subject: Subject) -> None:
+        def row() -> Row:
+            (found,) = [row for row in subject.control.rows() if row.name == "orders-0"]
+            return found
+
+        nothing = Fetched([], memoryview(b""), (), Position(0), 9, 9, 0)
+        subject.reader.follow(O0, Position(0))
+        subject.measures.take(O0, nothing)
+        subject.control.halt(O0, Halt.RECREATED, "another id")
+        halted = row()
+        await subject.order(pause_record("m", Scope("orders"), None))
+        assert O0 not in subject.control.halted
+        assert (row().state, row().reason, row().since_ms) == (State.RECREATED, "another id", halted.since_ms)
+        subject.measures.take(O0, nothing)
+        assert not row().state.is_halted
+
+        # the same is found again, and accepted
+        subject.control.halt(O0, Halt.RECREATED, "another id")
+        await subject.order(pause_record("m", Scope("orders"), None))
+        await subject.order(accepted(O0))
+        assert not row().state.is_halted
 
     story(tell)
 
