@@ -1,0 +1,84 @@
+"""The port of replicas: a store that takes commits and keeps its position with them in one transaction."""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from moldau.changelog.values import Change, Key, Row, Table
+
+
+class Phase(Enum):
+    """How far a shard of a replica can be believed."""
+
+    LOADING = "loading"
+    """It has rows of different commits."""
+    FOLLOWING = "following"
+    """It is what the source was at a commit."""
+
+
+class Position(NamedTuple):
+    """How far a replica has one shard."""
+
+    phase: Phase
+    epoch: int
+    commit: int
+    """Applied as a whole; while loading, the one up to which it loads."""
+    commit_ms: int
+    """When the source committed it, since 1970; 0 if not known."""
+    offsets: Mapping[str, int]
+    """By topic: the next one to read of the partition with the shard's number."""
+
+
+class KeyRange(NamedTuple):
+    """Rows of a table from one key on, up to another one."""
+
+    low: Key | None
+    """Included; None: from the first."""
+    high: Key | None
+    """Excluded; None: to the last."""
+
+
+class Checksum(NamedTuple):
+    """Of the rows of a range, without their order."""
+
+    rows: int
+    value: int
+    """Sum of the rows' hashes modulo 2^64: see `moldau.changelog.checksums`."""
+
+
+class ReplicaStore(Protocol):
+    """Where a replica keeps its rows. Used by one thread. Each of its methods is one transaction; StoreError names store, table and key."""
+
+    def prepare(self, changelog: str, tables: Sequence[Table]) -> None:
+        """Make what is missing of tables and of the table of positions; columns that a table has got since are added."""
+        ...
+
+    def positions(self) -> Mapping[int, Position]:
+        """By shard, as they were stored last."""
+        ...
+
+    def apply(self, shard: int, changes: Sequence[Change], position: Position) -> None:
+        """Bring rows to what the changes say, and store the position. A row that is there already is replaced, and the deletion of one
+        that is not there is no error: a replica that is loading may get a change twice.
+        """
+        ...
+
+    def clear(self, shard: int, position: Position) -> None:
+        """Remove the rows of a shard: its replica begins again."""
+        ...
+
+    def checksum(self, shard: int, table: str, rows: KeyRange) -> Checksum:
+        """Over a range of a shard."""
+        ...
+
+    def middle(self, shard: int, table: str, rows: KeyRange) -> Key | None:
+        """A key that divides a range into halves of about the same number of rows; None if it has fewer than two."""
+        ...
+
+    def rows(self, shard: int, table: str, rows: KeyRange) -> Sequence[tuple[Key, Row]]:
+        """Of a range, by key."""
+        ...
+
+    def close(self) -> None:
+        """Nothing is used after that."""
+        ...
