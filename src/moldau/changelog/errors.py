@@ -20,3 +20,25 @@ class RecordError(ChangelogError):
 
 class ValueRefusedError(ChangelogError):
     """A change has a value that cannot be written."""
+
+
+class TopicError(ChangelogError):
+    """A topic exists and cannot be one of a changelog."""
+
+
+class PublisherFencedError(ChangelogError):
+    """Another publisher of the shard has started: this one can publish nothing any more."""
+
+    def __init__(self, changelog: str, shard: int, commit: int) -> None:
+        super().__init__(
+            f"changelog {changelog}, shard {shard}: fenced after commit {commit}: another publisher of this shard has started, and this store"
+            " can publish nothing any more. If a replica was promoted, make this store again as a replica of it: what it has committed after"
+            f" commit {commit} was not acknowledged. If the same store is published by two processes, stop one and start the other again"
+        )
+        self.changelog = changelog
+        self.shard = shard
+        self.commit = commit
+
+
+class SequenceError(ChangelogError):
+    """The log and the store do not continue each other."""
