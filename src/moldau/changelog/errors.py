@@ -31,9 +31,10 @@ class PublisherFencedError(ChangelogError):
 
     def __init__(self, changelog: str, shard: int, commit: int) -> None:
         super().__init__(
-            f"changelog {changelog}, shard {shard}: fenced after commit {commit}: another publisher of this shard has started, and this store"
-            " can publish nothing any more. If a replica was promoted, make this store again as a replica of it: what it has committed after"
-            f" commit {commit} was not acknowledged. If the same store is published by two processes, stop one and start the other again"
+            f"changelog {changelog}, shard {shard}: fenced after commit {commit}: another publisher of this shard has started, and this"
+            " store can publish nothing any more. If a replica was promoted, make this store again as a replica of it: what it has"
+            f" committed after commit {commit} was not acknowledged. If two processes publish the same store, stop one and start the"
+            " other again"
         )
         self.changelog = changelog
         self.shard = shard

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from moldau.changelog.envelope import CommitRecord, encode_change, encode_commit, encode_table
 from moldau.changelog.errors import ChangelogError, PublisherFencedError, SequenceError
-from moldau.changelog.last_commit import LastCommit
+from moldau.changelog.last_commit import last_commit
 from moldau.changelog.naming import check_changelog, check_shard, commits_topic, table_topic, transactional_id
 from moldau.changelog.points import reached
 from moldau.changelog.topics import ensure_topics
@@ -86,8 +86,8 @@ class Publisher:
         )
         try:
             producer.init_transactions()
-            with self._cluster() as cluster:
-                self.last = LastCommit(cluster, self.changelog, self.shard).find()
+            with self.cluster() as cluster:
+                self.last = last_commit(cluster, self.changelog, self.shard)
         except BaseException:
             producer.close(0.0)
             raise
@@ -176,11 +176,12 @@ class Publisher:
     def _make_topics(self, tables: Iterable[str]) -> None:
         missing = [name for name in tables if name not in self._topics]
         if missing or self._producer is None:
-            with self._cluster() as cluster:
+            with self.cluster() as cluster:
                 ensure_topics(cluster, self.changelog, missing, self._shards, self._topic_configs)
             self._topics.update({name: table_topic(self.changelog, name) for name in missing})
 
-    def _cluster(self) -> "Cluster":
+    def cluster(self) -> "Cluster":
+        """A client of the brokers, for look-ups."""
         from moldau.client.cluster import Cluster
 
         return Cluster(self._bootstrap_servers, client_id=f"changelog-{self.changelog}")

@@ -36,8 +36,8 @@ def ensure_topics(cluster: "Cluster", changelog: str, tables: Iterable[str], sha
             partitions = cluster.topic(topic).partitions
         if len(partitions) != shards:
             raise TopicError(
-                f"topic {topic} has {len(partitions)} partitions, and changelog {changelog} has {shards} shards: each shard needs a partition of"
-                " its own; publish with the number of shards that it was made with, or under another name"
+                f"topic {topic} has {len(partitions)} partitions, and changelog {changelog} has {shards} shards: each shard needs a"
+                " partition of its own; publish with the number of shards that it was made with, or under another name"
             )
         _check_policy(cluster, topic)
 
