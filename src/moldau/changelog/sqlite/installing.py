@@ -171,8 +171,8 @@ def _refresh(database: sqlite3.Connection, changelog: str, known: Registered) ->
         return False
     if tuple(now.table.key) != tuple(known.table.key):
         raise SchemaChangedError(
-            f"changelog {changelog}: the primary key of table {name} was {', '.join(known.table.key)} and is {', '.join(now.table.key)}: rows"
-            " are known in the log by the former; begin a new changelog"
+            f"changelog {changelog}: the primary key of table {name} was {', '.join(known.table.key)} and is {', '.join(now.table.key)}:"
+            " rows are known in the log by the former; begin a new changelog"
         )
     missing = [kind for kind in ("insert", "update", "delete") if not any(each.endswith(f"_{name}_{kind}") for each in there)]
     if missing:

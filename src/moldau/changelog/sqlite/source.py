@@ -186,7 +186,7 @@ class Source:
         self._tables = {each.table.name: each.table for each in self._schemas.values() if each.current}
 
     def repair(self, table: str) -> int:
-        """Publish all rows of a table again, after its triggers were missing, and delete in the log rows that only the log has: how many."""
+        """Publish all rows of a table again, after its triggers were missing, and delete rows that only the log has: how many."""
         with self._lock:
             with writing(self._database):
                 reinstall(self._database, self._state.changelog, table)
