@@ -24,7 +24,7 @@ CASES: list[tuple[Value, object]] = [
     (Decimal("1E+3"), {"decimal": "1E+3"}),
     (date(2026, 2, 28), {"date": "2026-02-28"}),
     (time(23, 59, 59, 999999), {"time": "23:59:59.999999"}),
-    (datetime(2026, 2, 28, 1, 2, 3), {"timestamp": "2026-02-28T01:02:03"}),
+    (datetime(2026, 2, 28, 1, 2, 3), {"timestamp": "2026-02-28T01:02:03"}),  # noqa: DTZ001
     (datetime(2026, 2, 28, 1, 2, 3, tzinfo=UTC), {"timestamptz": "2026-02-28T01:02:03+00:00"}),
 ]
 
@@ -52,7 +52,7 @@ def test_at_the_ends_of_the_calendar_a_moment_keeps_its_zone() -> None:
     ids=repr,
 )
 def test_what_is_no_value_is_refused_with_its_column(found: object) -> None:
-    with pytest.raises(ValueError, match="^column total: "):
+    with pytest.raises(ValueError, match=r"^column total: "):
         row_from_json({"id": 1, "total": found})
 
 

@@ -1,4 +1,4 @@
-"""Changes are written in Debezium's envelope, a deletion with a tombstone, and read back; records of Debezium's connectors are read as well.
+"""Changes are written in Debezium's envelope, a deletion with a tombstone, and read back; records of Debezium are read as well.
 What is none of these is refused with topic, partition and offset.
 """
 
@@ -90,9 +90,7 @@ def test_a_table_is_read_back() -> None:
 
 def test_a_value_that_cannot_be_written_is_refused_with_commit_table_key_and_column() -> None:
     change = Change("orders", Op.CREATE, (1,), None, {"id": 1, "total": object()})  # type: ignore[dict-item]
-    with pytest.raises(
-        ValueRefusedError, match=r"shop, shard 2, commit 17: table orders, key \(1,\): column total: a value of type object"
-    ):
+    with pytest.raises(ValueRefusedError, match=r"shop, shard 2, commit 17: table orders, key \(1,\): column total: "):
         encode_change("shop", COMMIT, 0, change, ORDERS)
 
 
