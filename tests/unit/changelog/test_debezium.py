@@ -30,9 +30,9 @@ CASES: list[tuple[dict[str, Any], Any, Value]] = [
     (logical("io.debezium.time.Time", "int32"), 1, time(0, 0, 0, 1000)),
     (logical("io.debezium.time.MicroTime"), 86_399_999_999, time(23, 59, 59, 999999)),
     (logical("io.debezium.time.NanoTime"), 1_000, time(0, 0, 0, 1)),
-    (logical("io.debezium.time.Timestamp"), 0, datetime(1970, 1, 1)),
-    (logical("io.debezium.time.MicroTimestamp"), -1, datetime(1969, 12, 31, 23, 59, 59, 999999)),
-    (logical("io.debezium.time.NanoTimestamp"), 2_000, datetime(1970, 1, 1, microsecond=2)),
+    (logical("io.debezium.time.Timestamp"), 0, datetime(1970, 1, 1)),  # noqa: DTZ001
+    (logical("io.debezium.time.MicroTimestamp"), -1, datetime(1969, 12, 31, 23, 59, 59, 999999)),  # noqa: DTZ001
+    (logical("io.debezium.time.NanoTimestamp"), 2_000, datetime(1970, 1, 1, microsecond=2)),  # noqa: DTZ001
     (logical("io.debezium.time.ZonedTimestamp", "string"), "2026-01-01T00:00:00Z", datetime(2026, 1, 1, tzinfo=UTC)),
     (logical("io.debezium.data.Json", "string"), "[1]", "[1]"),
 ]
