@@ -145,7 +145,7 @@ def test_topics_are_compacted_and_have_a_partition_for_each_shard(broker: Broker
 
 def test_a_topic_that_is_not_compacted_is_refused_before_anything_is_written(broker: Broker, changelog: str) -> None:
     broker.create_topic(f"{changelog}.items", config={"cleanup.policy": "delete"})
-    with Publisher(broker.bootstrap_servers, changelog) as publisher:
-        with pytest.raises(TopicError, match=rf"topic {changelog}\.items has cleanup\.policy=delete"):
-            publisher.publish([commit(1)], TABLES)
+    publisher = Publisher(broker.bootstrap_servers, changelog)
+    with publisher, pytest.raises(TopicError, match=rf"topic {changelog}\.items has cleanup\.policy=delete"):
+        publisher.publish([commit(1)], TABLES)
     assert read_log(broker.bootstrap_servers, changelog).commits == []
