@@ -1,4 +1,4 @@
-"""A process that writes and publishes a database is killed at random and at named points: the log has every commit once, in order and whole,
+"""A process that writes and publishes a database is killed at random and at named points: the log has every commit once, in order, whole,
 those that were acknowledged above all, and in the end it gives the tables.
 """
 

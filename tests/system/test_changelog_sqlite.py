@@ -1,4 +1,4 @@
-"""A database in SQLite is published as it is written: by our transactions, by writers that know nothing of it, and by rows that were there."""
+"""A database in SQLite is published as it is written: by our transactions, by other writers, and by rows that were there."""
 
 import sqlite3
 import threading
@@ -71,7 +71,7 @@ def test_a_transaction_is_a_commit_that_is_acknowledged_when_the_log_has_it(brok
 
 def test_a_transaction_that_an_exception_leaves_is_in_neither(broker: Broker, changelog: str, path: Path) -> None:
     with Store(path, broker.bootstrap_servers, changelog) as store:
-        with pytest.raises(ZeroDivisionError), store.transaction() as transaction:
+        with pytest.raises(ZeroDivisionError), store.transaction() as transaction:  # noqa: PT012
             transaction.execute("INSERT INTO items VALUES (1, 'tea', 1.5)")
             _ = 1 / 0
         assert store.publish() == 0
@@ -201,9 +201,11 @@ def test_a_copy_that_is_older_than_the_log_is_refused(broker: Broker, changelog:
         with store.transaction() as transaction:
             transaction.execute("INSERT INTO items VALUES (2, 'rice', 1)")
         store.publish()
-    with Store(copy, broker.bootstrap_servers, changelog) as store:
-        with pytest.raises(SequenceError, match="the log has commit 2 and this database only commit 1: it is older than the log"):
-            store.publish()
+    with (
+        Store(copy, broker.bootstrap_servers, changelog) as store,
+        pytest.raises(SequenceError, match="the log has commit 2 and this database only commit 1: it is older than the log"),
+    ):
+        store.publish()
 
 
 def test_another_database_is_refused(broker: Broker, changelog: str, path: Path, tmp_path: Path) -> None:
@@ -216,9 +218,11 @@ def test_another_database_is_refused(broker: Broker, changelog: str, path: Path,
         database.close()
     with Store(path, broker.bootstrap_servers, changelog) as store:
         store.publish()
-    with Store(other, broker.bootstrap_servers, changelog) as store:
-        with pytest.raises(SequenceError, match="commit 1 in the log is of another database"):
-            store.publish()
+    with (
+        Store(other, broker.bootstrap_servers, changelog) as store,
+        pytest.raises(SequenceError, match="commit 1 in the log is of another database"),
+    ):
+        store.publish()
 
 
 def test_a_column_that_is_added_is_in_the_log_with_all_rows(broker: Broker, changelog: str, path: Path) -> None:

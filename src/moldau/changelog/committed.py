@@ -42,6 +42,11 @@ class CommittedRecords:
             self._pause(deadline, f"a transaction before offset {end} is not ended")
         return self._cluster.list_offsets({self._where: EARLIEST})[self._where].offset, end
 
+    def decided(self) -> tuple[int, int]:
+        """First offset, and the end of what is decided by now."""
+        end = self._cluster.list_offsets({self._where: LATEST}, isolation_level=READ_COMMITTED)[self._where].offset
+        return self._cluster.list_offsets({self._where: EARLIEST})[self._where].offset, end
+
     def between(self, begin: int, end: int) -> Iterator[Record]:
         """From `begin` to before `end`."""
         limits = FetchLimits(isolation_level=READ_COMMITTED)

@@ -14,14 +14,16 @@ _FIRST_LOOK: Final = 64
 _GROWTH: Final = 8
 
 
-def last_commit(cluster: "Cluster", changelog: str, shard: int) -> CommitRecord | None:
-    """The record; None before the first commit. The producer of the shard has been initialised before, so what it had open is ended.
+def last_commit(cluster: "Cluster", changelog: str, shard: int, *, wait: bool = True) -> CommitRecord | None:
+    """The record; None before the first commit.
+
+    `wait` for transactions that are open: the producer of the shard has been initialised before, so what it had open ends soon.
 
     RecordError, WorldError, PeerError.
     """
     where = TopicPartition(commits_topic(changelog), shard)
     records = CommittedRecords(cluster, where)
-    start, end = records.bounds()
+    start, end = records.bounds() if wait else records.decided()
     count = _FIRST_LOOK
     while end > start:
         begin, found = max(start, end - count), None

@@ -67,6 +67,12 @@ class Publisher:
         """The number of the last commit in the log; 0 before the first."""
         return 0 if self.last is None else self.last.commit
 
+    def look(self) -> CommitRecord | None:
+        """The last commit that is decided in the log, while another publisher may be at work: nothing is fenced. TopicError, WorldError."""
+        self._make_topics(())
+        with self.cluster() as cluster:
+            return last_commit(cluster, self.changelog, self.shard, wait=False)
+
     def start(self) -> CommitRecord | None:
         """Fence the publisher before, and find the last commit in the log. It may be called again after an error.
 

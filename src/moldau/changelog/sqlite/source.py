@@ -82,22 +82,31 @@ class Source:
             if self._fenced is not None:
                 raise self._fenced
             if not self._started:
-                last = self._publisher.start()
                 self._state = installed_state(self._database)
-                if last is not None:
-                    self._check(last)
+                self._check(self._publisher.look())  # before it fences the publisher that may be the right one
+                self._check(self._publisher.start())
+                self._check_kept()
                 self._forget()
                 self._started = True
             return self.commit
 
-    def _check(self, last: CommitRecord) -> None:
-        """The log and the database continue each other."""
+    def _check(self, last: CommitRecord | None) -> None:
+        """The database has all that the log has, and may add to it."""
+        if last is None:
+            return
         state, subject = self._state, f"changelog {self._state.changelog}, shard {self._state.shard}"
         if last.epoch > state.epoch:
             raise SequenceError(
                 f"{subject}: the log is in epoch {last.epoch} and this database in epoch {state.epoch}: another replica was promoted;"
                 " make this database again as a replica of it"
             )
+        if last.epoch < state.epoch:
+            first = sealed_commits(self._database, 0, 1)[0].number
+            if last.commit != first - 1:
+                raise SequenceError(
+                    f"{subject}: the database was promoted after commit {first - 1}, and the log has commit {last.commit} of epoch {last.epoch}:"
+                    " fence the publisher before, apply all that the log has, and promote again"
+                )
         if last.epoch == state.epoch and last.source.get(STORE, state.store) != state.store:
             raise SequenceError(f"{subject}: commit {last.commit} in the log is of another database: only a promotion changes the database")
         if last.commit > state.sealed:
@@ -105,12 +114,16 @@ class Source:
                 f"{subject}: the log has commit {last.commit} and this database only commit {state.sealed}: it is older than the log (a"
                 " copy, or it has lost what was written last); make it again from the log"
             )
+
+    def _check_kept(self) -> None:
+        """The log has all that is not in the outbox any more."""
+        state = self._state
         oldest = sealed_commits(self._database, 0, 1)
         expected = oldest[0].number if oldest else state.sealed + 1
-        if last.commit < expected - 1:
+        if self.commit < expected - 1:
             raise SequenceError(
-                f"{subject}: the log ends with commit {last.commit}, and the database has deleted commits up to {expected - 1} from its"
-                " outbox, which the log had: it was truncated or deleted; begin a new changelog"
+                f"changelog {state.changelog}, shard {state.shard}: the log ends with commit {self.commit}, and the database has deleted"
+                f" commits up to {expected - 1} from its outbox, which the log had: it was truncated or deleted; begin a new changelog"
             )
 
     def publish(self, up_to: int | None = None) -> int:
