@@ -101,11 +101,11 @@ class Source:
                 " make this database again as a replica of it"
             )
         if last.epoch < state.epoch:
-            first = sealed_commits(self._database, 0, 1)[0].number
+            first = self._first_kept(state)
             if last.commit != first - 1:
                 raise SequenceError(
-                    f"{subject}: the database was promoted after commit {first - 1}, and the log has commit {last.commit} of epoch {last.epoch}:"
-                    " fence the publisher before, apply all that the log has, and promote again"
+                    f"{subject}: the database was promoted after commit {first - 1}, and the log has commit {last.commit} of epoch"
+                    f" {last.epoch}: fence the publisher before, apply all that the log has, and promote again"
                 )
         if last.epoch == state.epoch and last.source.get(STORE, state.store) != state.store:
             raise SequenceError(f"{subject}: commit {last.commit} in the log is of another database: only a promotion changes the database")
@@ -118,13 +118,17 @@ class Source:
     def _check_kept(self) -> None:
         """The log has all that is not in the outbox any more."""
         state = self._state
-        oldest = sealed_commits(self._database, 0, 1)
-        expected = oldest[0].number if oldest else state.sealed + 1
+        expected = self._first_kept(state)
         if self.commit < expected - 1:
             raise SequenceError(
                 f"changelog {state.changelog}, shard {state.shard}: the log ends with commit {self.commit}, and the database has deleted"
                 f" commits up to {expected - 1} from its outbox, which the log had: it was truncated or deleted; begin a new changelog"
             )
+
+    def _first_kept(self, state: "State") -> int:
+        """The first commit that the outbox has, or will have."""
+        kept = sealed_commits(self._database, 0, 1)
+        return kept[0].number if kept else state.sealed + 1
 
     def publish(self, up_to: int | None = None) -> int:
         """Bring what is committed by now into the log, or only what the log lacks of commits up to a number; the log's last commit.
