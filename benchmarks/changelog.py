@@ -3,8 +3,8 @@
     python benchmarks/changelog.py [--scale 1.0] [--runs 3] [--out FILE]
 
 The broker is a process of its own. `large`: one transaction of 100,000 changes. `rows`: as many rows that were there before. `small`:
-commits of ten changes by another writer, each published at once. `acknowledged`: one change in a transaction, and the next one when the log has
-it. `written_rate` is what the writer does meanwhile, and `unpublished_written_rate` without triggers.
+commits of ten changes by another writer, each published at once. `acknowledged`: one change in a transaction, and the next one when the log
+has it. `written_rate` is what the writer does meanwhile, and `unpublished_written_rate` without triggers.
 """
 
 import argparse
@@ -130,10 +130,9 @@ def main() -> None:
                 case = Case(system, Path(directory), name, run)
                 found.append(measure(case, count) | {"load": load_average()})
                 case.other.close()
-                results.write(benchmark="changelog", case=name, run=run, count=count, **found[-1])
-            for figure in found[0]:
-                if figure != "load":
-                    results.write(benchmark="changelog", case=name, figure=figure, **spread([each[figure] for each in found]))
+                results.write(system="moldau", test=f"changelog-{name}", run=run, changes=count, **found[-1])
+            summary = {key: spread([each[key] for each in found]) for key in found[0] if key != "load"}
+            results.write(system="moldau", test=f"changelog-{name}", summary=True, **summary)
 
 
 if __name__ == "__main__":

@@ -251,3 +251,80 @@ def test_a_table_that_was_made_again_is_named_and_repaired(broker: Broker, chang
         assert store.source.repair("items") == 2
     found = checked(broker, changelog, path)
     assert [change.key for change in found.all_changes() if change.op is Op.DELETE] == [(1,), (3,)]
+
+
+def promoted(broker: Broker, changelog: str, path: Path, after: int) -> Store:
+    """A replica at `path`, that has applied commits up to this one."""
+    last = next(each for each in read_log(broker.bootstrap_servers, changelog, "items").commits if each.commit == after)
+    return Store(path, broker.bootstrap_servers, changelog, tables=["items"], promoted_after=last)
+
+
+def test_a_promoted_replica_continues_the_log_and_the_former_master_is_fenced(
+    broker: Broker, changelog: str, path: Path, tmp_path: Path
+) -> None:
+    replica = tmp_path / "replica.db"
+    with Store(path, broker.bootstrap_servers, changelog) as master:
+        with master.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        master.publish()
+        with sqlite3.connect(replica) as database:
+            database.execute(ITEMS)
+            database.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        database.close()
+        with promoted(broker, changelog, replica, 1) as store:
+            with store.transaction() as transaction:
+                transaction.execute("INSERT INTO items VALUES (2, 'rice', 1)")
+            assert store.publish() == 3
+            with master.transaction() as transaction:
+                transaction.execute("INSERT INTO items VALUES (3, 'lost', 1)")
+            with pytest.raises(PublisherFencedError):
+                master.publish()
+            with store.transaction() as transaction:
+                transaction.execute("DELETE FROM items WHERE id = 1")
+            assert store.publish() == 4
+    with Store(path, broker.bootstrap_servers, changelog) as master, pytest.raises(SequenceError, match=r"in epoch 2 .* in epoch 1"):
+        master.publish()
+    found = checked(broker, changelog, replica)
+    assert [(each.commit, each.epoch, dict(each.counts)) for each in found.commits] == [
+        (1, 1, {"items": 1}),
+        (2, 2, {}),
+        (3, 2, {"items": 1}),
+        (4, 2, {"items": 1}),
+    ]
+
+
+def test_a_former_master_that_starts_again_does_not_fence_the_promoted_replica(
+    broker: Broker, changelog: str, path: Path, tmp_path: Path
+) -> None:
+    replica = tmp_path / "replica.db"
+    with Store(path, broker.bootstrap_servers, changelog) as master:
+        with master.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        master.publish()
+    with sqlite3.connect(replica) as database:
+        database.execute(ITEMS)
+        database.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+    database.close()
+    with promoted(broker, changelog, replica, 1) as store:
+        store.publish()
+        with Store(path, broker.bootstrap_servers, changelog) as master, pytest.raises(SequenceError, match="another replica was promoted"):
+            master.publish()
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (2, 'rice', 1)")
+        assert store.publish() == 3
+    checked(broker, changelog, replica)
+
+
+def test_a_replica_that_lacks_commits_cannot_be_promoted(broker: Broker, changelog: str, path: Path, tmp_path: Path) -> None:
+    replica = tmp_path / "replica.db"
+    with Store(path, broker.bootstrap_servers, changelog) as master:
+        for number in (1, 2):
+            with master.transaction() as transaction:
+                transaction.execute("INSERT INTO items VALUES (?, ?, 1)", (number, str(number)))
+            master.publish()
+    with sqlite3.connect(replica) as database:
+        database.execute(ITEMS)
+    database.close()
+    lacking = promoted(broker, changelog, replica, 1)
+    with lacking, pytest.raises(SequenceError, match="promoted after commit 1, and the log has commit 2 of epoch 1"):
+        lacking.publish()

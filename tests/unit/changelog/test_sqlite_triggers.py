@@ -205,6 +205,7 @@ NESTED = [
     "CREATE TRIGGER own AFTER INSERT ON items WHEN NEW.price = 3 BEGIN DELETE FROM items WHERE id = NEW.id; END",
     "CREATE TRIGGER own AFTER UPDATE ON items WHEN NEW.id < 50 BEGIN UPDATE items SET id = NEW.id + 50 WHERE id = NEW.id; END",
     "CREATE TRIGGER own AFTER DELETE ON items WHEN OLD.price <> 9 BEGIN INSERT INTO items VALUES (OLD.id, 'again', 9); END",
+    "CREATE TRIGGER own AFTER UPDATE ON items WHEN NEW.id <> OLD.id BEGIN INSERT INTO items VALUES (OLD.id, 'again', 9); END",
     "CREATE TRIGGER own BEFORE INSERT ON items BEGIN DELETE FROM items WHERE name = NEW.name AND id <> NEW.id; END",
 ]
 

@@ -47,15 +47,17 @@ class _Triggers:
         )
 
     def _on_update(self) -> Trigger:
-        gone = f"WHERE NOT EXISTS (SELECT 1 {self._where} {self._same('NEW')}) AND NOT EXISTS (SELECT 1 {self._where} {self._same('OLD')})"
+        is_new, is_old = f"{self._where} {self._same('NEW')}", f"{self._where} {self._same('OLD')}"
+        kept = " AND ".join(f"OLD.{quoted(name)} = NEW.{quoted(name)} COLLATE {quoted(collation)}" for name, collation in self._source.key)
         return self._trigger(
             "update",
             "AFTER UPDATE",
             [
                 *self._null_check(),
                 *self._replaced(),
-                self._into("u", [*self._of("OLD"), *self._o()], f"{self._where} {self._same('NEW')}"),
-                self._into("d", self._of("OLD"), gone),
+                self._into("u", [*self._of("OLD"), *self._o()], f"{is_new} AND (({kept}) OR NOT EXISTS (SELECT 1 {is_old}))"),
+                self._into("c", self._o(), f"{is_new} AND NOT ({kept}) AND EXISTS (SELECT 1 {is_old})"),
+                self._into("d", self._of("OLD"), f"WHERE NOT EXISTS (SELECT 1 {is_new}) AND NOT EXISTS (SELECT 1 {is_old})"),
             ],
         )
 
