@@ -20,10 +20,10 @@ from moldau.changelog.envelope import (
     encode_table,
 )
 from moldau.changelog.errors import RecordError, ValueRefusedError
-from moldau.changelog.values import Change, Commit, Op, Table
+from moldau.changelog.values import Change, Commit, Op, Row, Table
 
 ORDERS = Table("orders", {"id": "integer", "total": "decimal"}, ("id",))
-ROW = {"id": 1, "total": Decimal("9.90")}
+ROW: Row = {"id": 1, "total": Decimal("9.90")}
 CREATE = Change("orders", Op.CREATE, (1,), None, ROW)
 DELETE = Change("orders", Op.DELETE, (1,), ROW, None)
 COMMIT = Commit(2, 3, 17, 1_700_000_000_000, [CREATE, DELETE], {"lsn": "0/16B3748"})
@@ -95,7 +95,7 @@ def test_a_value_that_cannot_be_written_is_refused_with_commit_table_key_and_col
 
 
 def test_text_with_a_lone_surrogate_is_escaped_and_read_back() -> None:
-    row = {"id": 1, "total": "\udcff"}
+    row: Row = {"id": 1, "total": "\udcff"}
     ((key, value),) = encode_change("shop", COMMIT, 0, Change("orders", Op.CREATE, (1,), None, row), ORDERS)
     found = decoded(key, value)
     assert isinstance(found, ChangeRecord)

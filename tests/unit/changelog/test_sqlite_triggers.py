@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.changelog.values import Change, Op
+from moldau.changelog.values import Change, Op, Row
 from support.changelog_outbox import Rows, apply, database_with, drain, rows_of
 
 ITEMS = "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT, price)"
@@ -32,7 +32,8 @@ def test_each_statement_is_in_the_outbox_with_the_rows_before_and_after(opened: 
     shop.execute("INSERT INTO items VALUES (1, 'tea', 1.5)")
     shop.execute("UPDATE items SET price = 2 WHERE id = 1")
     shop.execute("DELETE FROM items")
-    first, second = {"id": 1, "name": "tea", "price": 1.5}, {"id": 1, "name": "tea", "price": 2}
+    first: Row = {"id": 1, "name": "tea", "price": 1.5}
+    second: Row = {"id": 1, "name": "tea", "price": 2}
     assert drain(shop) == [
         Change("items", Op.CREATE, (1,), None, first),
         Change("items", Op.UPDATE, (1,), first, second),
@@ -219,7 +220,7 @@ def test_triggers_of_the_user_may_change_the_row_again(opened: Open, trigger: st
         shop.execute(trigger)
     rows: dict[str, Rows] = {"items": {}}
     for statement in (
-        "INSERT INTO items VALUES (1, 'a', 1), (2, 'b', 3)",
+        "INSERT INTO items VALUES (1, 'a', 1), (5, 'b', 3)",
         "UPDATE items SET id = id + 1 WHERE id % 100 = 1",
         "INSERT OR REPLACE INTO items VALUES (4, 'a', 1)",
         "UPDATE items SET price = 3",
