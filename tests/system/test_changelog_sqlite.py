@@ -228,6 +228,24 @@ def test_another_database_is_refused(broker: Broker, changelog: str, path: Path,
         store.publish()
 
 
+def test_a_log_that_was_deleted_is_named(broker: Broker, changelog: str, path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+    database.close()
+    for _ in range(2):  # the second one deletes what is in the log from the outbox
+        with Store(path, broker.bootstrap_servers, changelog) as store:
+            assert store.publish() == 1
+    for name in ("items", "_commits"):
+        broker.delete_topic(f"{changelog}.{name}")
+    with (
+        Store(path, broker.bootstrap_servers, changelog) as store,
+        pytest.raises(
+            SequenceError, match=r"the log ends with commit 0, and the database has deleted commits up to 1 .* begin a new changelog"
+        ),
+    ):
+        store.publish()
+
+
 def test_a_column_that_is_added_is_in_the_log_with_all_rows(broker: Broker, changelog: str, path: Path) -> None:
     with Store(path, broker.bootstrap_servers, changelog) as store:
         with store.transaction() as transaction:
