@@ -167,6 +167,27 @@ def test_a_broker_that_is_away_delays_what_is_committed(tmp_path: Path, path: Pa
         checked(broker, "shop", path)
 
 
+def test_a_source_that_runs_retries_while_the_broker_is_away(tmp_path: Path, path: Path) -> None:
+    stop = threading.Event()
+    with Broker(directory=tmp_path / "broker") as broker:
+        source = Source(path, broker.bootstrap_servers, "shop")
+        broker.stop()
+        thread = threading.Thread(target=source.run, args=(stop,))
+        thread.start()
+        other = sqlite3.connect(path, isolation_level=None, timeout=LIMIT_S)
+        other.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        broker.start()
+        wait_for(lambda: source.commit == 1)
+        broker.restart()
+        other.execute("INSERT INTO items VALUES (2, 'rice', 1)")
+        wait_for(lambda: source.commit == 2)
+        other.close()
+        stop.set()
+        thread.join()
+        source.close()
+        checked(broker, "shop", path)
+
+
 def test_without_a_broker_a_transaction_commits_and_its_publication_fails(path: Path) -> None:
     with Store(path, "127.0.0.1:1", "shop") as store:
         with store.transaction() as transaction:
