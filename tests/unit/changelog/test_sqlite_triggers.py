@@ -142,6 +142,16 @@ def test_a_conflict_that_fails_in_the_middle_keeps_what_was_done_before(opened: 
     assert short(drain(shop)) == [("c", 2)]
 
 
+def test_what_follows_a_statement_that_has_failed_in_the_middle_is_not_lost(opened: Open) -> None:
+    """SQLite gives out numbers of rows again after it, also with AUTOINCREMENT."""
+    shop = opened(USERS)
+    with pytest.raises(sqlite3.IntegrityError):
+        shop.execute("INSERT OR FAIL INTO users VALUES (1, 'ann@x', 'Ann'), (1, 'ann@x', 'no')")
+    assert short(drain(shop)) == [("c", 1)]
+    shop.execute("UPDATE users SET name = 'Anna'")
+    assert short(drain(shop)) == [("u", 1)]
+
+
 def test_an_upsert_is_an_update(opened: Open) -> None:
     shop = opened(USERS)
     shop.execute("INSERT INTO users VALUES (1, 'ann@x', 'Ann')")

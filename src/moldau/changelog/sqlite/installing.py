@@ -111,7 +111,7 @@ def _promote(database: sqlite3.Connection, changelog: str, shard: int, last: "Co
         )
     state = make_state(database, changelog, shard, last.epoch + 1, last.commit + 1)
     database.execute(
-        "INSERT INTO _changelog_commits (number, epoch, time_ms, last_id, reading) VALUES (?, ?, ?, 0, 0)",
+        "INSERT INTO _changelog_commits (number, epoch, time_ms, after_id, last_id, reading) VALUES (?, ?, ?, 0, 0, 0)",
         (state.sealed, state.epoch, time.time_ns() // 1_000_000),
     )
     return state
