@@ -81,6 +81,17 @@ def test_a_transaction_that_an_exception_leaves_is_in_neither(broker: Broker, ch
     assert [change.key for change in checked(broker, changelog, path).all_changes()] == [(2,)]
 
 
+def test_transactions_are_one_at_a_time_and_end_with_their_block(path: Path) -> None:
+    with Store(path, "127.0.0.1:1", "shop") as store:
+        with store.transaction(), pytest.raises(RuntimeError, match="this thread has a transaction open already"), store.transaction():
+            pass
+        with pytest.raises(RuntimeError, match="the transaction was ended by a statement"), store.transaction() as transaction:
+            transaction.execute("COMMIT")
+        with store.transaction() as transaction:
+            transaction.executemany("INSERT INTO items VALUES (?, ?, 1)", [(1, "tea"), (2, "rice")])
+        assert store.source.statistics() == {"commit": 0, "sealed": 1, "outbox": 2}
+
+
 def test_other_writers_are_published_too_and_not_mixed_with_a_transaction_of_ours(broker: Broker, changelog: str, path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     with Store(path, broker.bootstrap_servers, changelog) as store:
