@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from moldau.changelog.columns import key_text, row_from_json, row_text
 from moldau.changelog.debezium import UNAVAILABLE, Schema, fields_of, unwrapped, value_of
-from moldau.changelog.errors import RecordError, ValueRefusedError
+from moldau.changelog.errors import ChangelogError, RecordError, ValueRefusedError
 from moldau.changelog.naming import table_of
 from moldau.changelog.values import Change, Commit, Key, Op, Row, Table
 
@@ -135,7 +135,7 @@ def decode_change(topic: str, partition: int, offset: int, key: bytes | None, va
         return _change(topic, partition, columns, values, envelope, schema)
     except KeyError as error:
         raise RecordError(topic, partition, offset, f"it has no {error}, and is no change in Debezium's envelope") from error
-    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+    except (AttributeError, ChangelogError, TypeError, ValueError, RecursionError) as error:
         raise RecordError(topic, partition, offset, str(error)) from error
 
 
@@ -208,7 +208,7 @@ def _change(topic: str, partition: int, columns: tuple[str, ...], key: Key, enve
         epoch=int(source.get("epoch", UNKNOWN)),
         commit=int(source.get("commit", UNKNOWN)),
         index=max(int(block.get("total_order", 1)) - 1, 0),
-        change=Change(str(source.get("table") or table_of(topic).table), op, key, before, after),
+        change=Change(str(source["table"]) if is_ours else table_of(topic).table, op, key, before, after),
         key_columns=columns,
         time_ms=int(source.get("ts_ms") or envelope.get("ts_ms") or 0),
         transaction=block.get("id"),
