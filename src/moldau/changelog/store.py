@@ -37,6 +37,8 @@ class Position(NamedTuple):
     """By topic: the next one to read of the partition with the shard's number."""
     ids: Mapping[str, str] = {}
     """By topic: its id, in hexadecimal digits; offsets mean nothing in a topic with another one."""
+    tables: Mapping[str, Table] = {}
+    """By topic: what its table is at this commit. The topic of commits has none."""
 
 
 class KeyRange(NamedTuple):
