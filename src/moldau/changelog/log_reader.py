@@ -1,7 +1,8 @@
 """Committed records of a changelog's topics, fetched and decoded.
 
-The client of tools reads them, not librdkafka: it fetches by topic id and with the leader epoch of what it has read, so that a topic that was
-created again, and a log that was truncated, are errors (RequestFailedError, TruncationError) and no jump. It also sees where a partition ends.
+The client of tools reads them, not librdkafka: it fetches by topic id and with the leader epoch of what it has read, so that a topic that
+was created again, and a log that was truncated, are errors (RequestFailedError, TruncationError) and no jump. It also sees the end of a
+partition.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.changelog import envelope
 from moldau.changelog.arrivals import ChangeRecord, CommitRecord, CommitRecords, Ends, TableDefinition, TableRecord, TableRecords, Tombstone
 from moldau.changelog.errors import RecordError
-from moldau.changelog.naming import commits_topic
+from moldau.changelog.naming import commits_topic, table_of
 from moldau.client.cluster import Cluster
 from moldau.client.fetched_batches import VisibleBatches, checked_batches
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchedBatches, FetchLimits
@@ -115,7 +116,8 @@ def _table_record(where: TopicPartition, record: "Record") -> TableRecord:
         return Tombstone(record.offset, found.key)
     if found.commit == envelope.UNKNOWN:
         raise RecordError(*where, record.offset, "the change has no number of a commit: it was not written by a publisher of a changelog")
-    return ChangeRecord(record.offset, found.epoch, found.commit, found.change)
+    table, change = table_of(where.topic).table, found.change
+    return ChangeRecord(record.offset, found.epoch, found.commit, change if change.table == table else change._replace(table=table))
 
 
 def _commit_record(where: TopicPartition, record: "Record") -> CommitRecord | TableDefinition:

@@ -64,9 +64,10 @@ class Limits:
 
 
 class ShardMachine:
-    """Of the shard `shard`, from `position` on; of the tables `only`, None: of all. With `clear` the store is emptied before rows are loaded.
+    """Of the shard `shard`, from `position` on; of the tables `only`, None: of all.
 
-    After an effect that failed, and after Reload, it is not used any more.
+    With `clear` the store's rows of the shard are removed before others are loaded. After an effect that failed, and after
+    Reload, it is not used any more.
     """
 
     def __init__(

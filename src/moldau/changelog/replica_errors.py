@@ -44,6 +44,14 @@ class TableChangedError(ReplicaError):
     """A table has another primary key than before."""
 
 
+class MissingTopicError(ReplicaError):
+    """A topic of the changelog does not exist."""
+
+
+class NoReplicaError(ReplicaError):
+    """The store has rows and no position: it may be something else than a replica."""
+
+
 class SlowLoadError(ReplicaError):
     """Loading took so long that deletions may have been forgotten meanwhile."""
 

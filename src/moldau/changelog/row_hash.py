@@ -1,11 +1,10 @@
 """A hash of a row that is the same for every store, and sums of hashes, which need no order.
 
 The hash is BLAKE2b of 64 bits over the columns that are not null, by name: name and value, each with its length before it. A value is a
-letter for its type and its canonical text. What is equal to a reader has one text: `0.0` and `-0.0`; decimals without the zeros at their
-end; a point in time in UTC. A column that is null is left out, so that one which was added since makes no difference.
+letter for its type and its canonical text. What is equal to a reader has one text: numbers by their value, whether a store has an integer,
+a float or a decimal; a point in time in UTC. A column that is null is left out, so that one which was added since makes no difference.
 """
 
-import math
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -17,6 +16,10 @@ from moldau.changelog.values import Row, Value
 
 MODULUS = 1 << 64
 _LENGTH = Struct(">I")
+_EXACT = 1e15
+"""Below it the shortest text of a float that is an integer has all its digits."""
+_ZEROS_MAX = 400
+"""At the end of an integer; floats have fewer."""
 
 
 def row_hash(row: Row) -> int:
@@ -48,11 +51,11 @@ def _canonical(value: Value) -> bytes:
         case int():
             return b"i%d" % value
         case float():
-            return b"f" + (b"nan" if math.isnan(value) else repr(value + 0.0).encode())
+            return b"i%d" % value if value.is_integer() and abs(value) < _EXACT else _number(Decimal(repr(value)))
         case bytes():
             return b"x" + value
         case Decimal():
-            return b"n" + _decimal_text(value).encode()
+            return _number(value)
         case datetime():
             zone = "" if value.tzinfo is None else "Z"
             plain = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
@@ -65,13 +68,18 @@ def _canonical(value: Value) -> bytes:
             raise AssertionError("a column that is null is left out")
 
 
-def _decimal_text(value: Decimal) -> str:
-    """Not `normalize`, which rounds to the context's precision."""
+def _number(value: Decimal) -> bytes:
+    """Not `normalize`, which rounds to the context's precision. Integers are written as those of type int are, unless very many zeros end
+    them.
+    """
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        return str(value).lower()
+        return b"n" + str(abs(value) if value.is_nan() else value).lower().encode()
     text = "".join(map(str, digits)).lstrip("0")
     short = text.rstrip("0")
     if not short:
-        return "0"
-    return f"{'-' if sign else ''}{short}e{exponent + len(text) - len(short)}"
+        return b"i0"
+    minus, power = "-" if sign else "", exponent + len(text) - len(short)
+    if 0 <= power <= _ZEROS_MAX:
+        return f"i{minus}{short}{'0' * power}".encode()
+    return f"n{minus}{short}e{power}".encode()

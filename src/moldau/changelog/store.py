@@ -68,8 +68,16 @@ class ReplicaStore(Protocol):
     Keys are ordered as Python orders them: text by code points, bytes by their values.
     """
 
+    @property
+    def sharded(self) -> bool:
+        """Whether tables have the column `_shard`, and so rows of several shards."""
+        ...
+
     def prepare(self, changelog: str, tables: Sequence[Table]) -> None:
-        """Make what is missing of tables and of the table of positions; columns that a table has got since are added."""
+        """Make what is missing of tables and of the table of positions; columns that a table has got since are added.
+
+        The first call of all; later ones have other tables, or more columns of the same. StoreError for a table with another primary key.
+        """
         ...
 
     def positions(self) -> Mapping[int, Position]:
