@@ -4,7 +4,7 @@ DuckDB is made for large statements: rows go in as lists, a portion of changes i
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -215,10 +215,8 @@ class DuckdbStore:
             with self._errors():
                 self._database.commit()
         except BaseException:
-            try:
+            with suppress(duckdb.TransactionException):  # the failed commit has ended it
                 self._database.rollback()
-            except duckdb.TransactionException:
-                pass  # the failed commit has ended it
             raise
 
     @contextmanager
