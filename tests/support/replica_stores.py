@@ -48,8 +48,8 @@ ROWS: Sequence[Row] = (
     {"id": 2, "boolean": False, "integer": -(2**63), "real": -1e300, "text": "", "bytes": b""},
     {"id": 3, "real": 5.0, "integer": 5, "text": "5", "decimal": Decimal("12345678901234567890.12345678901234567890")},
     {"id": 4, "real": float("inf"), "decimal": Decimal("1.50"), "date": date(1, 1, 1), "time": time(23, 59, 59, 999_999)},
-    {"id": 5, "decimal": Decimal(-7), "date": date(9999, 12, 31), "time": time(0), "timestamp": datetime(2026, 2, 28, 1, 2, 3, 4)},
-    {"id": 6, "timestamptz": datetime(2026, 2, 28, 1, 2, 3, 999_999, UTC), "timestamp": datetime(1969, 12, 31)},
+    {"id": 5, "decimal": Decimal(-7), "date": date(9999, 12, 31), "time": time(0), "timestamp": datetime(2026, 2, 28, 1, 2, 3, 4)},  # noqa: DTZ001
+    {"id": 6, "timestamptz": datetime(2026, 2, 28, 1, 2, 3, 999_999, UTC), "timestamp": datetime(1969, 12, 31)},  # noqa: DTZ001
     {"id": 7, "timestamptz": datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=-5)))},
     {"id": 8},
 )
@@ -230,7 +230,7 @@ class ReplicaStoreContract:
         assert store.rows(0, "accounts", WHOLE) == [((1,), {"id": 1, "owner": None, "balance": 6})]
 
     def test_another_primary_key_is_refused(self, store: ReplicaStore) -> None:
-        with pytest.raises(StoreError, match="accounts.*primary key"):
+        with pytest.raises(StoreError, match=r"accounts.*primary key"):
             store.prepare("bank", [ACCOUNTS._replace(key=("owner",))])
 
     def test_ranges_and_middles_divide_a_table(self, store: ReplicaStore) -> None:
