@@ -1,5 +1,5 @@
-"""A changelog in memory, as brokers show it to a replica: transactions whose ends are seen later in one partition than in another, fetches of
-any size, and compaction at any time.
+"""A changelog in memory, as brokers show it to a replica: transactions whose ends are seen later in one partition than in another, fetches
+of any size, and compaction at any time.
 """
 
 from collections.abc import Collection, Mapping, Sequence
