@@ -59,9 +59,10 @@ def test_ranges_over_decimals_are_refused(kind: type[SqliteStore | DuckdbStore],
     store.prepare("shop", [prices])
     store.apply(0, put(prices, {"price": Decimal(9)}, {"price": Decimal(10)}, {"price": Decimal("9.50")}), POSITION)
     assert store.checksum(0, "prices", WHOLE).rows == 3
-    for refused in (lambda: store.middle(0, "prices", WHOLE), lambda: store.checksum(0, "prices", KeyRange((Decimal(1),), None))):
-        with pytest.raises(StoreError, match="decimal price"):
-            refused()
+    with pytest.raises(StoreError, match="decimal price"):
+        store.middle(0, "prices", WHOLE)
+    with pytest.raises(StoreError, match="decimal price"):
+        store.checksum(0, "prices", KeyRange((Decimal(1),), None))
     store.close()
 
 

@@ -157,7 +157,7 @@ class SimulatedChangelog:
             records = visible[:count]
             next_offset = records[-1].offset + 1 if len(visible) > count else max(partition.stable, wanted[where])
             if where.topic == COMMITS:
-                found.append((where.partition, CommitRecords(records, next_offset)))  # type: ignore[arg-type]
+                found.append((where.partition, CommitRecords(records, next_offset, at_end=next_offset >= partition.end)))  # type: ignore[arg-type]
             else:
                 assert table_of(where.topic).changelog == CHANGELOG
                 event = TableRecords(where.topic, records, next_offset, at_end=next_offset >= partition.end)  # type: ignore[arg-type]

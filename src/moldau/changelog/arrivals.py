@@ -61,6 +61,7 @@ class CommitRecords:
 
     records: Sequence[CommitRecord | TableDefinition]
     next_offset: int
+    at_end: bool
 
 
 @dataclass(frozen=True, slots=True)

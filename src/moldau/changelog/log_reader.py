@@ -95,7 +95,7 @@ class LogReader:
         for records, after in _visible(where, fetched, offset):
             found += [_commit_record(where, record) for record in records if record.offset >= offset]
             next_offset = after
-        return CommitRecords(found, next_offset)
+        return CommitRecords(found, next_offset, at_end=next_offset >= fetched.high_watermark)
 
     def close(self) -> None:
         """Close the connections."""

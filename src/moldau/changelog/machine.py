@@ -6,7 +6,7 @@ stage         what happens
 finding       the topic of commits is read to its end; the last commit there is the *target*
 loading       tables are read up to the end that they had after that. Changes up to the target are applied row by row, in the order of
               the log, which is that of each row's changes: compaction has thinned them, and no commit can be counted
-confirming    commits after the target are applied one by one, up to the one that was last when loading had ended. Compaction may have
+confirming    commits after the target are applied one by one, up to the end that the log had when loading had ended. Compaction may have
               been ahead of loading: a row that was not found then is in a commit of these at the latest
 following     each commit is applied when all its changes are here. The store is what the source was at that commit
 ============  ========================================================================================================================
@@ -92,6 +92,8 @@ class ShardMachine:
         self._commits_offset = position.offsets[self._commits]
         self._records: deque[CommitRecord | TableDefinition] = deque()
         """Commits that are not applied yet, and definitions of tables before them."""
+        self._commits_at_end = False
+        """Whether the last fetch of the topic of commits has shown that there is nothing more."""
         self._epoch, self._commit = position.epoch, position.commit
         """Of the last commit that was applied; while finding and loading, of the target."""
         self._commit_ms = position.commit_ms if self.stage is Stage.FOLLOWING else 0
@@ -156,8 +158,9 @@ class ShardMachine:
         match event:
             case Ends():
                 return self._ended(event, now_ms)
-            case CommitRecords(records, next_offset):
+            case CommitRecords(records, next_offset, at_end):
                 self._take_commits(records, next_offset)
+                self._commits_at_end = at_end
                 return self._find(now_ms) if self.stage is Stage.FINDING else self._follow()
             case TableRecords(topic, records, next_offset, at_end):
                 queue = self._queues[topic]
@@ -221,7 +224,7 @@ class ShardMachine:
     # Finding and loading
 
     def _find(self, now_ms: int) -> Sequence[Effect]:
-        changed = []
+        changed: list[Table] = []
         while self._records and (len(self._records) > 1 or self._at_commits_end()):
             record = self._records.popleft()
             if isinstance(record, TableDefinition):
@@ -277,7 +280,7 @@ class ShardMachine:
                 f"(delete.retention.ms={self._retention_ms}), so deleted rows may be in the store; raise delete.retention.ms of the "
                 f"changelog's topics and start the replica again: it will load into an empty store"
             )
-        self.stage, self._ends = Stage.CONFIRMING, None
+        self.stage, self._ends, self._commits_at_end = Stage.CONFIRMING, None, False
         return [AskEnds([self._commits])]
 
     def _rows_to_load(self, queue: TableQueue, records: Sequence[TableRecord], next_offset: int) -> Sequence[Change]:
@@ -386,11 +389,18 @@ class ShardMachine:
         return [Spill(spilled)] if spilled else []
 
     def _confirm(self) -> bool:
-        """Whether the store is from now on what the source was at a commit."""
+        """Whether the store is from now on what the source was at a commit.
+
+        That nothing more is found before the end that was asked for does not show it: records of commits are superseded by later ones. The
+        commit after the applied one is there, or there is none in the whole log.
+        """
         if self.stage is not Stage.CONFIRMING or self._ends is None:
             return False
-        unapplied = self._records[0].offset if self._records else self._commits_offset
-        if unapplied < self._ends[self._commits]:
+        following = next((each for each in self._records if isinstance(each, CommitRecord)), None)
+        if following is None:
+            if not self._commits_at_end or self._commits_offset < self._ends[self._commits]:
+                return False
+        elif following.offset < self._ends[self._commits] or following.number != self._commit + 1:
             return False
         self.stage, self._ends = Stage.FOLLOWING, None
         return True

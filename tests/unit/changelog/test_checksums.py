@@ -8,7 +8,7 @@ import pytest
 
 from moldau.changelog.checksums import Difference, Kind, compare
 from moldau.changelog.row_hash import checksum_of, row_hash
-from moldau.changelog.store import KeyRange
+from moldau.changelog.store import Checksum, KeyRange
 from moldau.changelog.stores.dictionary import DictionaryStore
 from moldau.changelog.values import Key, Row, Value
 from support.replica_stores import ACCOUNTS, POSITION, account, put
@@ -67,7 +67,7 @@ class Counted(DictionaryStore):
         self.most = max(self.most, len(found))
         return found
 
-    def checksum(self, shard: int, table: str, rows: KeyRange) -> tuple[int, int]:  # type: ignore[override]
+    def checksum(self, shard: int, table: str, rows: KeyRange) -> Checksum:
         self.checksums += 1
         return super().checksum(shard, table, rows)
 

@@ -111,7 +111,7 @@ class DuckdbStore:
         gone = [key for key, row in rows.items() if row is None]
         kept = {key: row for key, row in rows.items() if row is not None}
         if gone:
-            columns = {SHARD_COLUMN: [shard] * len(gone)} if self.sharded else {}
+            columns: dict[str, Sequence[Value]] = {SHARD_COLUMN: [shard] * len(gone)} if self.sharded else {}
             columns |= {column: [key[place] for key in gone] for place, column in enumerate(known.table.key)}
             lists = self._lists(known, columns, gone)
             with self._errors(name):
@@ -273,5 +273,5 @@ def _from_sql(kind: str, value: Any) -> Value:
         if kind == "decimal":
             return Decimal(value)
         if kind == "timestamptz":
-            return _EPOCH + value * _MICROSECOND
+            return _EPOCH + int(value) * _MICROSECOND
     return value  # type: ignore[no-any-return]
