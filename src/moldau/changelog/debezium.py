@@ -39,7 +39,7 @@ def value_of(schema: Schema, found: Any) -> Value:
     """A value by its schema. ValueError for one that does not fit it, and for types that no column of a changelog has."""
     if found is None:
         return None
-    name, kind = schema.get("name"), schema.get("type")
+    name, kind = str(schema.get("name")), schema.get("type")
     try:
         if name == "org.apache.kafka.connect.data.Decimal":
             return _decimal(found, int(schema["parameters"]["scale"]))
@@ -52,9 +52,9 @@ def value_of(schema: Schema, found: Any) -> Value:
         if kind in ("float", "double"):
             return float(found)
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{str(found)[:100]!r} is not of type {name or kind}: {error}") from error
+        raise ValueError(f"{str(found)[:100]!r} is not of type {schema.get('name') or kind}: {error}") from error
     if isinstance(found, dict | list):
-        raise ValueError(f"type {name or kind} is no type of a column of a changelog")
+        raise ValueError(f"type {schema.get('name') or kind} is no type of a column of a changelog")
     return found  # type: ignore[no-any-return]
 
 

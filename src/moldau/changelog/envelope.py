@@ -30,7 +30,7 @@ class ChangeRecord(NamedTuple):
     """`UNKNOWN` from another source."""
     commit: int
     """`UNKNOWN` from another source."""
-    index: int
+    index: int  # type: ignore[assignment]
     """In its commit, from 0 on."""
     change: Change
     key_columns: tuple[str, ...]
