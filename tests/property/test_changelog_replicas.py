@@ -45,6 +45,7 @@ class WatchedStore(DictionaryStore):
             self.loaded += 1
 
     def check(self, shard: int, commit: int) -> None:
+        assert (shard, commit) not in self.log.incomplete, f"shard {shard} at commit {commit}, which is not complete"
         assert self.content(shard) == narrowed(self.log.states[shard][commit]), f"shard {shard} at commit {commit}"
 
     def content(self, shard: int) -> Mapping[str, Mapping[Key, Row]]:
@@ -80,6 +81,7 @@ def test_a_replica_is_always_what_the_source_was_at_a_commit(seed: int) -> None:
         log.define(table)
     stores = [WatchedStore(log) for _ in range(2)]
     replicas = [opened(log, store, random) for store in stores]
+    incomplete = random.choice([0.0, 0.3])
     compacting, keys = random.choice([0.0, 0.05, 0.3]), random.choice([3, 30])
     log.failing = random.choice([0.0, 0.05])
     log.records_max = random.choice([1, 5, 50])
@@ -92,7 +94,7 @@ def test_a_replica_is_always_what_the_source_was_at_a_commit(seed: int) -> None:
             shard = random.randrange(log.shards())
             count = random.choice([0, 1, 2, 5, 40])
             changes = random_changes(random, tables, keys, log.states[shard][-1], count)
-            log.publish(shard, changes, seen=random.random() < 0.7)
+            log.publish(shard, changes, seen=random.random() < 0.7, complete=random.random() >= incomplete)
         elif action < 0.85:
             step(random.choice(replicas))
         elif action < 0.87:
@@ -110,6 +112,8 @@ def test_a_replica_is_always_what_the_source_was_at_a_commit(seed: int) -> None:
             log.define(wider)
         if random.random() < compacting:
             log.compact(share=random.choice([0.3, 1.0]))
+    for shard in log.states:
+        log.publish(shard, [])
     log.show()
     log.failing = 0.0
     for replica, store in zip(replicas, stores, strict=True):

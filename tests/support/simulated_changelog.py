@@ -44,6 +44,8 @@ class SimulatedChangelog:
         self.records_max = 10
         self.failing = 0.0
         """How likely a fetch fails."""
+        self.incomplete: set[tuple[int, int]] = set()
+        """Shards and commits at which the source has not published all its rows."""
 
     # The source
 
@@ -54,7 +56,7 @@ class SimulatedChangelog:
             self._append(TopicPartition(COMMITS, shard), lambda offset: TableDefinition(offset, table))
             self._end(TopicPartition(COMMITS, shard))
 
-    def publish(self, shard: int, changes: Sequence[Change], *, seen: bool = True) -> int:
+    def publish(self, shard: int, changes: Sequence[Change], *, seen: bool = True, complete: bool = True) -> int:
         """One commit; its number. Its end is seen later unless `seen`."""
         number = len(self.states[shard])
         rows = {name: dict(each) for name, each in self.states[shard][-1].items()}
@@ -72,9 +74,11 @@ class SimulatedChangelog:
                 columns = self.tables[change.table].columns
                 rows.setdefault(change.table, {})[change.key] = {name: change.after.get(name) for name in columns}
         time_ms = self.now_ms
-        self._append(TopicPartition(COMMITS, shard), lambda offset: CommitRecord(offset, self.epoch, number, time_ms, counts))
+        self._append(TopicPartition(COMMITS, shard), lambda offset: CommitRecord(offset, self.epoch, number, time_ms, counts, complete))
         for where in touched:
             self._end(where, seen=seen)
+        if not complete:
+            self.incomplete.add((shard, number))
         self.states[shard].append({name: each for name, each in rows.items() if each})
         return number
 

@@ -32,6 +32,8 @@ class CommitRecord(NamedTuple):
     time_ms: int
     changes: Mapping[str, int]
     """How many, by table."""
+    complete: bool = True
+    """False while the source publishes the rows that it had before its changelog began."""
 
 
 class TableDefinition(NamedTuple):

@@ -124,4 +124,4 @@ def _commit_record(where: TopicPartition, record: "Record") -> CommitRecord | Ta
     found = envelope.decode_commit(*where, record.offset, record.key, record.value)
     if isinstance(found, envelope.TableRecord):
         return TableDefinition(record.offset, found.table)
-    return CommitRecord(record.offset, found.epoch, found.commit, found.time_ms, found.counts)
+    return CommitRecord(record.offset, found.epoch, found.commit, found.time_ms, found.counts, "reading" not in found.source)

@@ -11,6 +11,9 @@ confirming    commits after the target are applied one by one, up to the end tha
 following     each commit is applied when all its changes are here. The store is what the source was at that commit
 ============  ========================================================================================================================
 
+A source that publishes rows which it had before its changelog says in each commit up to their end that it is incomplete. Up to there a
+store is loading, too, though it is at a commit.
+
 A commit that lacks changes which the log does not have, a number that is left out, and a tombstone without its deletion show that
 compaction has passed the replica: it has to load again (`Reload`), from its stored position on.
 
@@ -100,6 +103,8 @@ class ShardMachine:
         self._since_ms = position.commit_ms
         self._retention_ms = 0
         self._clear = Clear(position, ()) if clear else None
+        self._incomplete_at: int | None = None
+        """Offset of the record of the last commit, if the source has not published all its rows up to that."""
         self._ends: Mapping[str, int] | None = None
 
     def start(self) -> Sequence[Effect]:
@@ -198,7 +203,8 @@ class ShardMachine:
         before = next((each for each in reversed(self._records) if isinstance(each, CommitRecord)), None)
         if before is None:
             self._expect_changes()
-        epoch, last = (self._epoch, self._commit) if before is None else (before.epoch, before.number)
+        known = self._commit - 1 if self.stage is Stage.FINDING else self._commit
+        epoch, last = (self._epoch, known) if before is None else (before.epoch, before.number)
         if record.number <= last:
             raise CommitOrderError(self._commits, self._shard, record.offset, f"commit {record.number} comes after commit {last}")
         if record.epoch < epoch:
@@ -230,7 +236,7 @@ class ShardMachine:
             if isinstance(record, TableDefinition):
                 changed += self._define(record)
             else:
-                self._epoch, self._commit, self._commit_ms = record.epoch, record.number, record.time_ms
+                self._reach(record)
         effects: list[Effect] = [Prepare(changed)] if changed else []
         if not self._at_commits_end():
             return effects
@@ -238,6 +244,10 @@ class ShardMachine:
         if self._clear is not None:
             effects.append(Clear(self._clear.position, list(self._tables.values())))
         return [*effects, AskEnds(list(self._tables))]
+
+    def _reach(self, record: CommitRecord) -> None:
+        self._epoch, self._commit, self._commit_ms = record.epoch, record.number, record.time_ms
+        self._incomplete_at = None if record.complete else record.offset
 
     def _at_commits_end(self) -> bool:
         return self._ends is not None and self._commits_offset >= self._ends[self._commits]
@@ -335,7 +345,7 @@ class ShardMachine:
             for queue in self._queues.values():
                 changes += queue.take(record.number)
             self._records.popleft()
-            self._epoch, self._commit, self._commit_ms = record.epoch, record.number, record.time_ms
+            self._reach(record)
             self._expect_changes()
             unstored = not spilled and len(changes) < self._limits.apply_changes_max
             if not unstored:
@@ -406,14 +416,16 @@ class ShardMachine:
         return True
 
     def _position(self) -> Position:
-        following = self.stage is Stage.FOLLOWING
+        counted = self.stage is Stage.FOLLOWING
         offsets = {queue.topic: queue.position for queue in self._queues.values()}
         offsets[self._commits] = self._records[0].offset if self._records else self._commits_offset
+        if self._incomplete_at is not None:
+            offsets[self._commits] = self._incomplete_at  # it is read again, and says so again
         return Position(
-            Phase.FOLLOWING if following else Phase.LOADING,
+            Phase.FOLLOWING if counted and self._incomplete_at is None else Phase.LOADING,
             self._epoch,
             self._commit,
-            self._commit_ms if following else self._since_ms,
+            self._commit_ms if counted else self._since_ms,
             offsets,
             dict(self._ids),
             {topic: self._tables[topic] for topic in self._queues},
