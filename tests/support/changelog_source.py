@@ -34,6 +34,11 @@ class RandomSource:
         self.numbers = dict.fromkeys(range(SHARDS), 0)
         self.publishers = [Publisher(bootstrap_servers, changelog, shard, shards=SHARDS, topic_configs=CONFIGS) for shard in range(SHARDS)]
 
+    def fill(self) -> None:
+        """A commit in each shard, with rows of each table."""
+        for shard in range(SHARDS):
+            self.large_commit(shard, 5)
+
     def commit(self) -> tuple[int, int]:
         """One more; its shard and its number."""
         shard = self.random.randrange(SHARDS)

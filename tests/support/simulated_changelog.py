@@ -147,7 +147,7 @@ class SimulatedChangelog:
             {topic: partition.end for topic, partition in here.items()},
             {topic: partition.start for topic, partition in here.items()},
             {topic: f"{topic}#{self.generation.get(topic, 0)}" for topic in topics},
-            self.delete_retention_ms,
+            self.delete_retention_ms if topics else 2**63 - 1,
         )
 
     def fetch(self, wanted: Mapping[TopicPartition, int]) -> Sequence[tuple[int, TableRecords | CommitRecords]]:

@@ -11,8 +11,9 @@ from moldau.changelog.effects import Apply
 from moldau.changelog.machine import Limits
 from moldau.changelog.replica_errors import MissingTopicError, NoReplicaError, NotAppliedError, RecreatedTopicError, TruncatedLogError
 from moldau.changelog.store import WHOLE, Phase
-from moldau.client.admin import Admin
+from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
+from moldau.client.partition_requests import END_OF_LOG
 from moldau.model.identity import TopicPartition
 from moldau.testing import Broker
 from support.changelog_source import BANK, COMPACTING, TABLES, RandomSource
@@ -28,8 +29,9 @@ def compacting() -> Iterator[Broker]:
 
 @pytest.fixture
 def source(compacting: Broker, request: pytest.FixtureRequest) -> Iterator[RandomSource]:
-    name = compacting.unique_topic(request.node.name)[-60:].replace("[", "-").replace("]", "-").replace(".", "-").strip("_-")
+    name = compacting.unique_topic(request.node.name)[5:65].replace("[", "-").replace("]", "-").replace(".", "-").strip("_-")
     with RandomSource(compacting.bootstrap_servers, name) as source:
+        source.fill()
         yield source
 
 
@@ -57,7 +59,6 @@ def test_replicas_of_all_stores_are_what_the_source_is(source: RandomSource, tmp
 
 
 def test_a_reader_sees_its_own_write_while_another_thread_runs_the_replica(source: RandomSource) -> None:
-    source.commit()
     replica = Replica(source.bootstrap_servers, source.changelog, store := DictionaryStore())
     runner = threading.Thread(target=replica.run)
     runner.start()
@@ -75,10 +76,10 @@ def test_a_reader_sees_its_own_write_while_another_thread_runs_the_replica(sourc
 
 
 def test_a_commit_larger_than_memory_is_applied_as_a_whole(source: RandomSource, tmp_path: Path) -> None:
-    source.commit()
     store = SqliteStore(tmp_path / "a.db", sharded=True)
     with Replica(source.bootstrap_servers, source.changelog, store, limits=Limits(memory_changes_max=500)) as replica:
         replica.wait_for(0, source.numbers[0])
+        replica.wait_for(1, source.numbers[1])
         held, sizes, apply = [], [], store.apply
 
         def watched(shard: int, changes: object, position: object) -> None:
@@ -88,6 +89,8 @@ def test_a_commit_larger_than_memory_is_applied_as_a_whole(source: RandomSource,
         store.apply = watched  # type: ignore[method-assign,assignment]
         number = source.large_commit(0, 20_000)
         while (position := replica.position(0)) is None or position.commit < number:
+            assert position is not None
+            assert position.phase is Phase.FOLLOWING
             replica.step()
             held += [each["held"] for each in replica.statistics().values()]
         assert max(sizes) == 20_000
@@ -97,8 +100,7 @@ def test_a_commit_larger_than_memory_is_applied_as_a_whole(source: RandomSource,
 
 def test_a_replica_that_was_away_loads_what_compaction_has_left(source: RandomSource, compacting: Broker, tmp_path: Path) -> None:
     for _ in range(20):
-        source.commit()
-    store = SqliteStore(tmp_path / "a.db", sharded=True)
+        store = SqliteStore(tmp_path / "a.db", sharded=True)
     with Replica(source.bootstrap_servers, source.changelog, store) as replica:
         replica.wait_for(0, source.numbers[0])
     source.commit_until_compacted()
@@ -127,10 +129,10 @@ def test_a_changelog_that_does_not_exist_is_named(compacting: Broker) -> None:
 
 
 def test_a_topic_that_was_created_again_stops_the_replica(source: RandomSource, compacting: Broker, tmp_path: Path) -> None:
-    source.commit()
     topic = f"{source.changelog}.accounts"
     with Replica(source.bootstrap_servers, source.changelog, store := SqliteStore(tmp_path / "a.db", sharded=True)) as replica:
-        replica.wait_for(0, source.numbers[0])
+        for shard, number in source.numbers.items():
+            replica.wait_for(shard, number)
         rows = store.checksum(0, "accounts", WHOLE)
         compacting.delete_topic(topic)
         compacting.create_topic(topic, 2, COMPACTED)
@@ -152,13 +154,14 @@ COMPACTED = {"cleanup.policy": "compact"}
 
 
 def test_records_that_were_deleted_stop_a_replica_that_has_not_read_them(source: RandomSource, tmp_path: Path) -> None:
-    source.commit()
     with Replica(source.bootstrap_servers, source.changelog, SqliteStore(tmp_path / "a.db", sharded=True)) as replica:
         replica.wait_for(0, source.numbers[0])
     number = source.large_commit(0, 50)
     where = TopicPartition(f"{source.changelog}.accounts", 0)
     with Cluster(source.bootstrap_servers) as cluster:
-        Admin(cluster).delete_records({where: -1})
+        topic = AdminResource(AdminResourceType.TOPIC, where.topic)
+        Admin(cluster).alter_configs(topic, ConfigUpdate({"cleanup.policy": "compact,delete"}))
+        Admin(cluster).delete_records({where: END_OF_LOG})
     with (
         Replica(source.bootstrap_servers, source.changelog, SqliteStore(tmp_path / "a.db", sharded=True)) as replica,
         pytest.raises(TruncatedLogError, match=rf"partition {where}: records from offset \d+ up to \d+ were deleted before they were read"),
@@ -167,7 +170,6 @@ def test_records_that_were_deleted_stop_a_replica_that_has_not_read_them(source:
 
 
 def test_a_store_with_rows_and_no_position_is_not_emptied_unless_it_is_wanted(source: RandomSource, tmp_path: Path) -> None:
-    source.commit()
     store = SqliteStore(tmp_path / "a.db", sharded=True)
     store.prepare("another", TABLES)
     store.apply(0, source.changes_of_rows(3), BANK)

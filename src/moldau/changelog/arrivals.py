@@ -76,7 +76,7 @@ class Ends:
     ids: Mapping[str, str]
     """Of the topics, in hexadecimal digits; left out by brokers that are older than ids."""
     delete_retention_ms: int
-    """The shortest of them."""
+    """The shortest of them; the longest there is where there are no topics."""
 
 
 Event: TypeAlias = TableRecords | CommitRecords | Ends

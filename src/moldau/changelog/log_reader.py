@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from moldau.protocol.records.record import Record
 
 _BATCH_BYTES_MAX: Final = 256 << 20
+_FOREVER_MS: Final = (1 << 63) - 1
 
 
 class LogReader:
@@ -54,7 +55,7 @@ class LogReader:
             {where.topic: ends[where].offset for where in wanted},
             {where.topic: starts[where].offset for where in wanted},
             ids,
-            min((self._delete_retention_ms(where.topic) for where in wanted), default=0),
+            min((self._delete_retention_ms(where.topic) for where in wanted), default=_FOREVER_MS),
         )
 
     def _delete_retention_ms(self, topic: str) -> int:
