@@ -5,14 +5,13 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
+from moldau.changelog.committed import CommittedRecords
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.store import Phase, Position
 from moldau.changelog.stores.dictionary import DictionaryStore
 from moldau.changelog.values import Change, Commit, Op, Table
 from moldau.client.cluster import Cluster
-from moldau.client.partition_requests import EARLIEST, READ_COMMITTED, FetchLimits
 from moldau.model.identity import TopicPartition
-from moldau.protocol.records.header import read_header
 from support.simulated_changelog import random_changes
 
 TABLES = [Table(name, {"id": "integer", "value": "integer"}, ("id",)) for name in ("accounts", "orders")]
@@ -51,10 +50,8 @@ class RandomSource:
         return self._publish(shard, [*self.changes_of_rows(count - 2), *self.changes_of_rows(2, "orders")])
 
     def changes_of_rows(self, count: int, table: str = "accounts") -> Sequence[Change]:
-        return [
-            Change(table, Op.CREATE, (number,), None, {"id": number, "value": self.random.randrange(1000)})
-            for number in range(1000, 1000 + count)
-        ]
+        """From the first key on."""
+        return [Change(table, Op.CREATE, (key,), None, {"id": key, "value": self.random.randrange(1000)}) for key in range(count)]
 
     def _publish(self, shard: int, changes: Sequence[Change]) -> int:
         number = self.numbers[shard] + 1
@@ -65,21 +62,20 @@ class RandomSource:
         return number
 
     def commit_until_compacted(self) -> None:
-        """Until records after the first ones of a table are gone in each shard."""
-        first = {shard: self._first_offset(shard) for shard in range(SHARDS)}
-        for _ in range(5000):
-            self.commit()
-            if self.random.random() < 0.1 and all(self._first_offset(shard) > first[shard] + 200 for shard in range(SHARDS)):
+        """Until a record that is in the log now is gone, in each shard."""
+        before = {shard: self._offsets(shard) for shard in range(SHARDS)}
+        for _ in range(200):
+            for _ in range(20):
+                self.commit()
+            if all(before[shard] - self._offsets(shard) for shard in range(SHARDS)):
                 return
         raise AssertionError("nothing was compacted")
 
-    def _first_offset(self, shard: int) -> int:
-        """Of the first record that is left."""
-        where = TopicPartition(f"{self.changelog}.accounts", shard)
+    def _offsets(self, shard: int) -> set[int]:
+        """Of the records that are left of a table."""
         with Cluster(self.bootstrap_servers) as cluster:
-            start = cluster.list_offsets({where: EARLIEST})[where].offset
-            fetched = cluster.fetch(*where, start, FetchLimits(isolation_level=READ_COMMITTED))
-            return read_header(fetched.records).base_offset if fetched.records else start
+            records = CommittedRecords(cluster, TopicPartition(f"{self.changelog}.accounts", shard))
+            return {record.offset for record in records.between(*records.bounds())}
 
     def __enter__(self) -> Self:
         for publisher in self.publishers:
