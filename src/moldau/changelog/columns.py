@@ -1,0 +1,125 @@
+"""Values of columns as JSON and back, exactly (docs/formats/changelog.md).
+
+What JSON holds is written as it is. Every other value is an object with one member, whose name is the type: ``{"decimal": "12.50"}``.
+"""
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from moldau.changelog.values import Row, Value
+
+INTEGER_MAX: Final = 2**53
+"""A reader that has only floats reads integers up to this one exactly; larger ones are written as text."""
+
+
+def to_json(value: Value) -> Any:
+    """What is written of a value. TypeError for one of another type."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return value
+    if kind is int:
+        return value if -INTEGER_MAX <= value <= INTEGER_MAX else {"integer": str(value)}  # type: ignore[operator]
+    if kind is float:
+        return value if math.isfinite(value) else {"real": str(value)}  # type: ignore[arg-type]
+    return _other_to_json(value)
+
+
+def _other_to_json(value: Value) -> Any:
+    match value:
+        case bytes():
+            return {"bytes": b64encode(value).decode()}
+        case Decimal():
+            return {"decimal": str(value)}
+        case datetime():
+            return {"timestamp": value.isoformat()} if value.utcoffset() is None else {"timestamptz": _in_utc(value).isoformat()}
+        case date():
+            return {"date": value.isoformat()}
+        case time():
+            return {"time": value.isoformat()}
+        case _:
+            raise TypeError(f"a value of type {type(value).__name__} cannot be written")
+
+
+def _in_utc(value: datetime) -> datetime:
+    """One moment has one text, so that keys are equal; but at the ends of the calendar UTC may have no date for it."""
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        return value
+
+
+def from_json(found: Any) -> Value:
+    """The value that was written. ValueError."""
+    if type(found) is not dict:
+        if isinstance(found, list):
+            raise ValueError("an array is no value of a column")
+        return found  # type: ignore[no-any-return]
+    if len(found) == 1:
+        ((kind, text),) = found.items()
+        if kind in _PARSERS and isinstance(text, str):
+            try:
+                return _PARSERS[kind](text)
+            except (ValueError, InvalidOperation) as error:
+                raise ValueError(f"{text[:100]!r} is not of type {kind}") from error
+    raise ValueError(
+        f"an object is a value of a column only as {{TYPE: TEXT}} with a type of {', '.join(_PARSERS)}; not {str(found)[:100]}"
+    )
+
+
+def row_to_json(row: Row) -> dict[str, Any]:
+    """TypeError names the column."""
+    try:
+        return {name: to_json(value) for name, value in row.items()}
+    except TypeError:
+        return {name: _named(to_json, name, value) for name, value in row.items()}
+
+
+def row_from_json(found: Mapping[str, Any]) -> Row:
+    """ValueError names the column."""
+    return {name: value if type(value) not in (dict, list) else _named(from_json, name, value) for name, value in found.items()}
+
+
+def key_to_json(columns: Iterable[str], key: Iterable[Value]) -> dict[str, Any]:
+    """The columns of a primary key, in its order. TypeError names the column; ValueError for another number of values."""
+    return {name: _named(to_json, name, value) for name, value in zip(columns, key, strict=True)}
+
+
+def _named(convert: Callable[[Any], Any], name: str, value: Any) -> Any:
+    try:
+        return convert(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"column {name}: {error}") from error
+
+
+def _bytes_in(text: str) -> bytes:
+    return b64decode(text, validate=True)
+
+
+def _plain_datetime_in(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is not None:
+        raise ValueError("it has a zone")
+    return found
+
+
+def _zoned_datetime_in(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("it has no zone")
+    return found
+
+
+_PARSERS: Final[Mapping[str, Callable[[str], Value]]] = {
+    "integer": int,
+    "real": float,
+    "bytes": _bytes_in,
+    "decimal": Decimal,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "timestamp": _plain_datetime_in,
+    "timestamptz": _zoned_datetime_in,
+}

@@ -1,0 +1,210 @@
+"""The publisher of one shard: one transactional producer, which writes commits whole, once and in order.
+
+Its start fences the publisher before and ends what that had open; the last commit in the log then says where to continue. Nothing else is
+kept of it.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from moldau.changelog.envelope import CommitRecord, encode_change, encode_commit, encode_table
+from moldau.changelog.errors import ChangelogError, PublisherFencedError, SequenceError
+from moldau.changelog.last_commit import last_commit
+from moldau.changelog.naming import check_changelog, check_shard, commits_topic, table_topic, transactional_id
+from moldau.changelog.points import reached
+from moldau.changelog.topics import ensure_topics
+from moldau.changelog.values import Commit, Table
+from moldau.client.failures import ClientError, FencedError, SendError, TransactionAbortedError
+
+if TYPE_CHECKING:
+    from moldau.client.cluster import Cluster
+    from moldau.client.producer import Producer
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 3
+"""Of a transaction that brokers abort."""
+
+
+class Publisher:
+    """Of `shard` of a changelog with so many `shards`. `start` comes first; one thread uses it.
+
+    A transaction of more than `transaction_timeout_ms` is aborted by the brokers. `topic_configs` are those of topics that are made;
+    `settings` are librdkafka's own. ChangelogError for a name or a shard that cannot be.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        changelog: str,
+        shard: int = 0,
+        *,
+        shards: int = 1,
+        transaction_timeout_ms: int = 60_000,
+        topic_configs: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.changelog = check_changelog(changelog)
+        self.shard = check_shard(shard, shards)
+        self._bootstrap_servers = bootstrap_servers
+        self._shards = shards
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._topic_configs = topic_configs
+        self._settings = settings
+        self._commits = commits_topic(changelog)
+        self._producer: Producer | None = None
+        self._tables: dict[str, Table] = {}
+        """As this publisher has written them."""
+        self._topics: dict[str, str] = {}
+        """By table; they exist."""
+        self.last: CommitRecord | None = None
+        """The last commit in the log."""
+
+    @property
+    def commit(self) -> int:
+        """The number of the last commit in the log; 0 before the first."""
+        return 0 if self.last is None else self.last.commit
+
+    def look(self) -> CommitRecord | None:
+        """The last commit that is decided in the log, while another publisher may be at work: nothing is fenced. TopicError, WorldError."""
+        self._make_topics(())
+        with self.cluster() as cluster:
+            return last_commit(cluster, self.changelog, self.shard, wait=False)
+
+    def start(self) -> CommitRecord | None:
+        """Fence the publisher before, and find the last commit in the log. It may be called again after an error.
+
+        TopicError, WorldError, PeerError, ClientError.
+        """
+        from moldau.client.producer import Producer
+
+        self.close()
+        self._make_topics(())
+        producer = Producer(
+            self._bootstrap_servers,
+            client_id=f"changelog-{self.changelog}",
+            compression="lz4",
+            transactional_id=transactional_id(self.changelog, self.shard),
+            transaction_timeout_ms=self._transaction_timeout_ms,
+            settings=self._settings,
+        )
+        try:
+            producer.init_transactions()
+            with self.cluster() as cluster:
+                self.last = last_commit(cluster, self.changelog, self.shard)
+        except BaseException:
+            producer.close(0.0)
+            raise
+        self._producer = producer
+        self._tables.clear()
+        reached("publisher: started")
+        log.info("changelog publisher started: changelog=%s shard=%d commit=%d", self.changelog, self.shard, self.commit)
+        return self.last
+
+    def publish(self, commits: Sequence[Commit], tables: Mapping[str, Table]) -> None:
+        """Write whole commits in one transaction; they are in the log when it returns. `tables` has all that they have changes of.
+
+        PublisherFencedError. SequenceError for a commit that does not follow the last one. ValueRefusedError, ChangelogError for one that
+        cannot be written: nothing of it is. TransactionError: whether it was committed is unknown, and `start` finds out.
+        """
+        if not commits:
+            return
+        self._check_sequence(commits)
+        self._make_topics(tables)
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                record, written = self._write(commits, tables)
+                break
+            except FencedError as error:
+                raise PublisherFencedError(self.changelog, self.shard, self.commit) from error
+            except TransactionAbortedError as error:
+                refused = error.__cause__
+                if isinstance(refused, SendError) and not refused.retriable:
+                    raise ChangelogError(f"{self._subject(commits)} cannot be published: {refused}") from error
+                if attempt == _ATTEMPTS:
+                    raise
+                log.warning("changelog transaction aborted, publishing it again: %s reason=%s", self._subject(commits), error)
+        self.last = record
+        self._tables.update(written)
+        reached("commit: published")
+
+    def _write(self, commits: Sequence[Commit], tables: Mapping[str, Table]) -> tuple[CommitRecord, Mapping[str, Table]]:
+        """One transaction. The queue of the producer is bounded, so a commit of any size takes no more memory than that."""
+        producer = self._producer
+        assert producer is not None, "start comes first"
+        written = {name: table for name, table in tables.items() if self._tables.get(name) != table}
+        record: CommitRecord | None = None
+        with producer.transaction():
+            for table in written.values():
+                key, value = encode_table(self.changelog, self.shard, table)
+                producer.send(self._commits, value, key=key, partition=self.shard)
+            for commit in commits:
+                record = self._send(producer, commit, tables)
+            reached("commit: sent")
+        assert record is not None
+        return record, written
+
+    def _send(self, producer: "Producer", commit: Commit, tables: Mapping[str, Table]) -> CommitRecord:
+        counts: dict[str, int] = {}
+        for index, change in enumerate(commit.changes):
+            table = tables.get(change.table)
+            if table is None:
+                raise ChangelogError(f"{self._subject([commit])}: a change of table {change.table}, which is not known")
+            topic = self._topics[change.table]
+            for key, value in encode_change(self.changelog, commit, index, change, table):
+                producer.send(topic, value, key=key, partition=self.shard)
+            counts[change.table] = counts.get(change.table, 0) + 1
+            if index == 1:
+                reached("commit: half sent")
+        key, value = encode_commit(self.changelog, commit, counts)
+        producer.send(self._commits, value, key=key, partition=self.shard)
+        return CommitRecord(commit.shard, commit.epoch, commit.number, commit.time_ms, counts, commit.source)
+
+    def _check_sequence(self, commits: Sequence[Commit]) -> None:
+        number, epoch = self.commit, 0 if self.last is None else self.last.epoch
+        for commit in commits:
+            if commit.shard != self.shard:
+                raise SequenceError(f"changelog {self.changelog}, shard {self.shard}: commit {commit.number} is of shard {commit.shard}")
+            if commit.number != number + 1 or commit.epoch < epoch:
+                raise SequenceError(
+                    f"changelog {self.changelog}, shard {self.shard}: commit {commit.number} of epoch {commit.epoch} does not follow"
+                    f" commit {number} of epoch {epoch}"
+                )
+            number, epoch = commit.number, commit.epoch
+
+    def _subject(self, commits: Sequence[Commit]) -> str:
+        first, last = commits[0].number, commits[-1].number
+        numbers = f"commit {first}" if first == last else f"commits {first} to {last}"
+        return f"changelog {self.changelog}, shard {self.shard}, {numbers}"
+
+    def _make_topics(self, tables: Iterable[str]) -> None:
+        missing = [name for name in tables if name not in self._topics]
+        if missing or self._producer is None:
+            with self.cluster() as cluster:
+                ensure_topics(cluster, self.changelog, missing, self._shards, self._topic_configs)
+            self._topics.update({name: table_topic(self.changelog, name) for name in missing})
+
+    def cluster(self) -> "Cluster":
+        """A client of the brokers, for look-ups."""
+        from moldau.client.cluster import Cluster
+
+        return Cluster(self._bootstrap_servers, client_id=f"changelog-{self.changelog}")
+
+    def close(self) -> None:
+        """End the producer, and the transaction that it may have open. `start` may follow."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        try:
+            producer.close(1.0)
+        except (ClientError, TimeoutError) as error:
+            log.warning("changelog publisher: changelog=%s shard=%d: while closing: %s", self.changelog, self.shard, error)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

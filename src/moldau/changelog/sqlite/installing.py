@@ -1,0 +1,202 @@
+"""Making a database the source of a changelog, and keeping its triggers in step with the schema."""
+
+import json
+import logging
+import sqlite3
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from moldau.changelog.naming import check_changelog
+from moldau.changelog.sqlite.connecting import writing
+from moldau.changelog.sqlite.errors import SchemaChangedError, SourceError
+from moldau.changelog.sqlite.layout import State, make_state, make_tables, read_state, widen
+from moldau.changelog.sqlite.schema import OURS, SourceTable, ordinary_tables, quoted, source_table
+from moldau.changelog.sqlite.triggers import triggers_of
+from moldau.changelog.values import Table
+
+if TYPE_CHECKING:
+    from moldau.changelog.envelope import CommitRecord
+
+log = logging.getLogger(__name__)
+
+
+class Registered(NamedTuple):
+    """A schema that a published table has or had: rows of the outbox are of it."""
+
+    number: int
+    table: Table
+    current: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """In the order of the values."""
+        return tuple(self.table.columns)
+
+
+def install(
+    database: sqlite3.Connection,
+    changelog: str,
+    shard: int = 0,
+    tables: Sequence[str] | None = None,
+    *,
+    promoted_after: "CommitRecord | None" = None,
+) -> State:
+    """Publish these tables from now on; None: all whose names do not begin with an underscore. What is published already stays so.
+
+    Rows that are there are published, too; not those of a replica that is promoted and has all up to the log's last commit,
+    `promoted_after`: it continues after that with the next epoch. SourceError for a table that cannot be published, and for a database that
+    is the source of another changelog.
+    """
+    check_changelog(changelog)
+    with writing(database):
+        make_tables(database)
+        state = read_state(database)
+        if state is not None and (state.changelog, state.shard) != (changelog, shard):
+            raise SourceError(
+                f"the database is the source of changelog {state.changelog}, shard {state.shard}, and cannot be that of changelog"
+                f" {changelog}, shard {shard}"
+            )
+        if promoted_after is not None:
+            state = _promote(database, changelog, shard, promoted_after, state)
+        elif state is None:
+            state = make_state(database, changelog, shard, epoch=1, sealed=0)
+        published = {each.table.name for each in registered(database).values() if each.current}
+        for name in ordinary_tables(database) if tables is None else tables:
+            table = source_table(database, changelog, name)
+            if table.name not in published:
+                _check_keys(database, changelog, table)
+                _register(database, table)
+                if promoted_after is None:
+                    publish_rows(database, table.name)
+                log.info("table is published: changelog=%s shard=%d table=%s", changelog, shard, table.name)
+    return state
+
+
+def refresh(database: sqlite3.Connection) -> bool:
+    """Bring triggers in step with the schema; whether something was different. In the caller's transaction.
+
+    A table whose columns are others now is published again: rows that were written since the change may lack the new ones.
+    SchemaChangedError if it cannot be known which changes are missing.
+    """
+    state = read_state(database)
+    assert state is not None, "installed"
+    different = False
+    for known in registered(database).values():
+        if known.current:
+            different |= _refresh(database, state.changelog, known)
+    return different
+
+
+def registered(database: sqlite3.Connection) -> dict[int, Registered]:
+    """All schemas that rows of the outbox may be of, by number."""
+    rows = database.execute("SELECT id, name, columns, key, current FROM _changelog_tables ORDER BY id")
+    return {
+        number: Registered(number, Table(name, dict(json.loads(columns)), tuple(json.loads(key))), bool(current))
+        for number, name, columns, key, current in rows
+    }
+
+
+def publish_rows(database: sqlite3.Connection, table: str) -> None:
+    """Publish all rows of a table, from the first on. In the caller's transaction."""
+    database.execute("DELETE FROM _changelog_reading WHERE name = ?", (table,))
+    database.execute("INSERT INTO _changelog_reading (name, begun) VALUES (?, 0)", (table,))
+
+
+def _promote(database: sqlite3.Connection, changelog: str, shard: int, last: "CommitRecord", before: State | None) -> State:
+    """Its first commit has no changes, and says that the epoch has begun."""
+    if before is not None:
+        raise SourceError(
+            f"changelog {changelog}, shard {shard}: the database is its source already; only a replica can be promoted, which has no outbox"
+        )
+    state = make_state(database, changelog, shard, last.epoch + 1, last.commit + 1)
+    database.execute(
+        "INSERT INTO _changelog_commits (number, epoch, time_ms, last_id, reading) VALUES (?, ?, ?, 0, 0)",
+        (state.sealed, state.epoch, time.time_ns() // 1_000_000),
+    )
+    return state
+
+
+def _check_keys(database: sqlite3.Connection, changelog: str, table: SourceTable) -> None:
+    if not table.nullable_key:
+        return
+
+    is_null = " OR ".join(f"{quoted(name)} IS NULL" for name in table.nullable_key)
+    (count,) = database.execute(f"SELECT count(*) FROM {quoted(table.name)} WHERE {is_null}").fetchone()
+    if count:
+        raise SourceError(
+            f"changelog {changelog}: table {table.name} has {count} rows with NULL in the primary key ({', '.join(table.nullable_key)}),"
+            " which cannot be told apart in the log: give them keys, or remove them"
+        )
+
+
+def _register(database: sqlite3.Connection, table: SourceTable) -> None:
+    """A new schema of a table, and the triggers for it."""
+    database.execute("UPDATE _changelog_tables SET current = 0 WHERE name = ?", (table.name,))
+    columns, key = json.dumps(table.columns), json.dumps([name for name, _ in table.key])
+    made = database.execute("INSERT INTO _changelog_tables (name, columns, key, current) VALUES (?, ?, ?, 1)", (table.name, columns, key))
+    assert made.lastrowid is not None
+    widen(database, "_changelog_outbox", 2 * len(table.columns))
+    widen(database, "_changelog_replaced", len(table.columns))
+    widen(database, "_changelog_reading", len(table.key))
+    _make_triggers(database, table, made.lastrowid)
+
+
+def _make_triggers(database: sqlite3.Connection, table: SourceTable, number: int) -> None:
+
+    for name in triggers_on(database, table.name):
+        database.execute(f"DROP TRIGGER {quoted(name)}")
+    for _, statement in triggers_of(table, number):
+        database.execute(statement)
+
+
+def triggers_on(database: sqlite3.Connection, table: str) -> dict[str, str]:
+    """Our triggers of a table: statements by name."""
+
+    rows = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?", (table,))
+    return {name: statement for name, statement in rows if name.startswith(OURS)}
+
+
+def _refresh(database: sqlite3.Connection, changelog: str, known: Registered) -> bool:
+    name = known.table.name
+    try:
+        now = source_table(database, changelog, name)
+    except SourceError as error:
+        raise SchemaChangedError(
+            f"{error}; it was published: its rows are still in the log, and what was done to them since is not known. Make the table"
+            " again, or begin a new changelog"
+        ) from error
+    there, wanted = triggers_on(database, name), dict(triggers_of(now, known.number))
+    if there == wanted and now.table == known.table:
+        return False
+    if tuple(now.table.key) != tuple(known.table.key):
+        raise SchemaChangedError(
+            f"changelog {changelog}: the primary key of table {name} was {', '.join(known.table.key)} and is {', '.join(now.table.key)}:"
+            " rows are known in the log by the former; begin a new changelog"
+        )
+    missing = [kind for kind in ("insert", "update", "delete") if not any(each.endswith(f"_{name}_{kind}") for each in there)]
+    if missing:
+        raise SchemaChangedError(
+            f"changelog {changelog}: the triggers of table {name} are missing (after {', '.join(missing)}): it was made again, or they were"
+            f" dropped, and changes since then are not in the outbox. `Source.repair({name!r})` publishes its rows again, and deletes in"
+            " the log those that are no more"
+        )
+    if now.columns == tuple(known.table.columns.items()):
+        _make_triggers(database, now, known.number)
+        log.info("triggers made again: changelog=%s table=%s", changelog, name)
+        return True
+    gone = [each for each in known.table.columns if each not in now.table.columns]
+    if gone:
+        log.warning("columns are published no more: changelog=%s table=%s columns=%s", changelog, name, ",".join(gone))
+    _register(database, now)
+    publish_rows(database, name)
+    log.info("schema changed, table is published again: changelog=%s table=%s columns=%s", changelog, name, ",".join(now.table.columns))
+    return True
+
+
+def reinstall(database: sqlite3.Connection, changelog: str, name: str) -> None:
+    """Make the triggers of a table again, and publish its rows. In the caller's transaction."""
+    table = source_table(database, changelog, name)
+    _check_keys(database, changelog, table)
+    _register(database, table)
+    publish_rows(database, table.name)

@@ -1,0 +1,90 @@
+"""A process that writes and publishes a database is killed at random and at named points: the log has every commit once, in order, whole,
+those that were acknowledged above all, and in the end it gives the tables.
+"""
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moldau.changelog.points import DIE_AFTER, DIE_AT, POINTS
+from moldau.changelog.sqlite import Store
+from moldau.testing.broker import Broker
+from support import changelog_writer
+from support.changelog_log import read_log
+from support.changelog_outbox import apply, rows_of
+from support.changelog_writer import CHANGELOG
+from support.sizes import sized
+
+pytestmark = [pytest.mark.system, pytest.mark.torture]
+
+KILLS = sized(6, 36)
+SEED = 15
+SCHEMA = (
+    "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT UNIQUE, price); "
+    "CREATE TABLE notes (number INTEGER PRIMARY KEY, item INTEGER, text TEXT)"
+)
+ROWS_BEFORE = 2_500
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+def orders(kill: int, chosen: random.Random) -> dict[str, str]:
+    """Every other kill is at a named point, each in its turn; the first ones while the rows that were there are published."""
+    if kill % 2:
+        return {}
+    point = [*reversed(POINTS)][kill // 2 % len(POINTS)]
+    return {DIE_AT: point, DIE_AFTER: str(chosen.randrange(1, 4) if point not in ("publisher: started", "rows: chunk committed") else 1)}
+
+
+def run_until_killed(path: Path, bootstrap: str, kill: int, chosen: random.Random) -> list[int]:
+    """The numbers of commits that the process has acknowledged."""
+    command = [sys.executable, changelog_writer.__file__, str(path), bootstrap, str(SEED * 1000 + kill)]
+    ordered = orders(kill, chosen)
+    environment = {**os.environ, **ordered, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    acknowledged: list[int] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+        assert process.stdout is not None
+        lines = 400 if ordered else chosen.randrange(1, 30)
+        for line in process.stdout:
+            acknowledged.append(int(line))
+            if len(acknowledged) == lines:
+                process.kill()
+                break
+        acknowledged += [int(line) for line in process.stdout if line.endswith("\n")]
+    assert process.returncode == -9
+    return acknowledged
+
+
+def test_the_log_has_every_commit_once_whatever_the_process_dies_of(broker: Broker, tmp_path: Path) -> None:
+    chosen = random.Random(SEED)
+    path = tmp_path / "killed.db"
+    database = sqlite3.connect(path, isolation_level=None)
+    database.executescript(SCHEMA)
+    database.execute("BEGIN")
+    database.executemany("INSERT INTO notes (item, text) VALUES (?, 'old')", [(number % 40,) for number in range(ROWS_BEFORE)])
+    database.execute("COMMIT")
+    acknowledged = 0
+    for kill in range(KILLS):
+        acknowledged = max([acknowledged, *run_until_killed(path, broker.bootstrap_servers, kill, chosen)])
+        found = read_log(broker.bootstrap_servers, CHANGELOG, "items", "notes")
+        found.check()
+        assert found.commits[-1].commit >= acknowledged if found.commits else acknowledged == 0
+    with Store(path, broker.bootstrap_servers, CHANGELOG) as store:
+        last = store.publish()
+    found = read_log(broker.bootstrap_servers, CHANGELOG, "items", "notes")
+    found.check()
+    assert found.commits[-1].commit == last
+    rows = apply({"items": {}, "notes": {}}, found.all_changes())
+    assert rows["items"] == rows_of(database, "items", ["id"])
+    assert rows["notes"] == rows_of(database, "notes", ["number"])
+    database.close()

@@ -1,0 +1,151 @@
+"""A publisher writes each commit whole, once and in order; it finds where the log ends, and fences the one before."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+
+from moldau.changelog.envelope import CommitRecord
+from moldau.changelog.errors import ChangelogError, PublisherFencedError, SequenceError, TopicError, ValueRefusedError
+from moldau.changelog.publisher import Publisher
+from moldau.changelog.values import Change, Commit, Op, Row, Table
+from moldau.testing.broker import Broker
+from support.changelog_log import read_log
+
+pytestmark = pytest.mark.system
+
+ITEMS = Table("items", {"id": "integer", "price": "decimal"}, ("id",))
+TABLES = {"items": ITEMS}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def changelog(broker: Broker) -> str:
+    return broker.unique_topic("shop")
+
+
+def row(number: int) -> Row:
+    return {"id": number, "price": Decimal("1.50")}
+
+
+def commit(number: int, *changes: Change, shard: int = 0, epoch: int = 1) -> Commit:
+    made = changes or (Change("items", Op.CREATE, (number,), None, row(number)),)
+    return Commit(shard, epoch, number, 1_700_000_000_000 + number, made, {"place": number})
+
+
+def test_commits_are_in_the_log_with_their_changes_and_their_tables(broker: Broker, changelog: str) -> None:
+    deletion = Change("items", Op.DELETE, (1,), row(1), None)
+    with Publisher(broker.bootstrap_servers, changelog) as publisher:
+        publisher.publish([commit(1)], TABLES)
+        publisher.publish([commit(2, deletion), commit(3)], TABLES)
+        assert publisher.commit == 3
+    found = read_log(broker.bootstrap_servers, changelog, "items")
+    found.check()
+    assert found.commits[1] == CommitRecord(0, 1, 2, 1_700_000_000_002, {"items": 1}, {"place": 2})
+    assert found.of_commit(2) == [deletion]
+    assert found.tombstones == 1
+    assert found.tables == TABLES
+
+
+def test_the_next_publisher_continues_after_the_last_commit_and_the_one_before_is_fenced(broker: Broker, changelog: str) -> None:
+    first = Publisher(broker.bootstrap_servers, changelog, 1, shards=2)
+    assert first.start() is None
+    first.publish([commit(1, shard=1)], TABLES)
+    with Publisher(broker.bootstrap_servers, changelog, 1, shards=2) as second:
+        assert second.last == CommitRecord(1, 1, 1, 1_700_000_000_001, {"items": 1}, {"place": 1})
+        second.publish([commit(2, shard=1)], TABLES)
+        with pytest.raises(PublisherFencedError, match=f"changelog {changelog}, shard 1: fenced after commit 1: another publisher"):
+            first.publish([commit(2, shard=1)], TABLES)
+        second.publish([commit(3, shard=1)], TABLES)
+    first.close()
+    found = read_log(broker.bootstrap_servers, changelog, "items", shard=1)
+    found.check()
+    assert len(found.commits) == 3
+
+
+def test_shards_are_published_beside_each_other(broker: Broker, changelog: str) -> None:
+    with (
+        Publisher(broker.bootstrap_servers, changelog, 0, shards=2) as one,
+        Publisher(broker.bootstrap_servers, changelog, 1, shards=2) as two,
+    ):
+        one.publish([commit(1)], TABLES)
+        two.publish([commit(1, shard=1), commit(2, shard=1)], TABLES)
+        one.publish([commit(2)], TABLES)
+    for shard in (0, 1):
+        found = read_log(broker.bootstrap_servers, changelog, "items", shard=shard)
+        found.check()
+        assert [each.commit for each in found.commits] == [1, 2]
+
+
+@pytest.mark.parametrize("bad", [commit(3), commit(1), commit(2, epoch=0), commit(2, shard=1)], ids=["gap", "again", "epoch", "shard"])
+def test_a_commit_that_does_not_follow_is_refused(broker: Broker, changelog: str, bad: Commit) -> None:
+    with Publisher(broker.bootstrap_servers, changelog) as publisher:
+        publisher.publish([commit(1)], TABLES)
+        with pytest.raises(SequenceError, match=f"changelog {changelog}, shard 0: commit"):
+            publisher.publish([bad], TABLES)
+        publisher.publish([commit(2)], TABLES)
+
+
+def test_nothing_is_published_of_a_commit_that_cannot_be_written(broker: Broker, changelog: str) -> None:
+    good = Change("items", Op.CREATE, (1,), None, row(1))
+    bad = Change("items", Op.CREATE, (2,), None, {"id": 2, "price": [1]})  # type: ignore[dict-item]
+    large = Change("items", Op.CREATE, (3,), None, {"id": 3, "price": b"x" * 2_000_000})
+    unknown = Change("others", Op.CREATE, (4,), None, row(4))
+    with Publisher(broker.bootstrap_servers, changelog) as publisher:
+        with pytest.raises(ValueRefusedError, match=r"commit 1: table items, key \(2,\): column price"):
+            publisher.publish([commit(1, good, bad)], TABLES)
+        with pytest.raises(ChangelogError, match=r"shard 0, commit 1 cannot be published: .*message\.max\.bytes"):
+            publisher.publish([commit(1, good, large)], TABLES)
+        with pytest.raises(ChangelogError, match="a change of table others, which is not known"):
+            publisher.publish([commit(1, good, unknown)], TABLES)
+        publisher.publish([commit(1, good)], TABLES)
+    found = read_log(broker.bootstrap_servers, changelog, "items")
+    found.check()
+    assert found.all_changes() == [good]
+
+
+def test_the_last_commit_is_found_before_much_that_was_aborted(broker: Broker, changelog: str) -> None:
+    bad = Change("items", Op.CREATE, (2,), None, {"id": 2, "price": [1]})  # type: ignore[dict-item]
+    many = [commit(number) for number in range(2, 700)]
+    with Publisher(broker.bootstrap_servers, changelog) as publisher:
+        publisher.publish([commit(1)], TABLES)
+        for _ in range(2):
+            with pytest.raises(ValueRefusedError):
+                publisher.publish([*many, commit(700, bad)], TABLES)
+    with Publisher(broker.bootstrap_servers, changelog) as publisher:
+        assert publisher.commit == 1
+        publisher.publish([commit(2)], TABLES)
+
+
+def test_a_commit_of_100_000_changes_fits_through_a_small_queue(broker: Broker, changelog: str) -> None:
+    class Many(list[Change]):
+        def __iter__(self) -> Iterator[Change]:
+            return (Change("items", Op.CREATE, (number,), None, row(number)) for number in range(100_000))
+
+    settings = {"queue.buffering.max.messages": 2_000}
+    with Publisher(broker.bootstrap_servers, changelog, settings=settings) as publisher:
+        publisher.publish([commit(1)._replace(changes=Many())], TABLES)
+        publisher.publish([commit(2)], TABLES)
+    found = read_log(broker.bootstrap_servers, changelog, "items")
+    found.check()
+    assert [each.counts for each in found.commits] == [{"items": 100_000}, {"items": 1}]
+
+
+def test_topics_are_compacted_and_have_a_partition_for_each_shard(broker: Broker, changelog: str) -> None:
+    with Publisher(broker.bootstrap_servers, changelog, shards=3) as publisher:
+        publisher.publish([commit(1)], TABLES)
+    with pytest.raises(TopicError, match=f"topic {changelog}._commits has 3 partitions, and changelog {changelog} has 2 shards"):
+        Publisher(broker.bootstrap_servers, changelog, shards=2).start()
+
+
+def test_a_topic_that_is_not_compacted_is_refused_before_anything_is_written(broker: Broker, changelog: str) -> None:
+    broker.create_topic(f"{changelog}.items", config={"cleanup.policy": "delete"})
+    publisher = Publisher(broker.bootstrap_servers, changelog)
+    with publisher, pytest.raises(TopicError, match=rf"topic {changelog}\.items has cleanup\.policy=delete"):
+        publisher.publish([commit(1)], TABLES)
+    assert read_log(broker.bootstrap_servers, changelog).commits == []
