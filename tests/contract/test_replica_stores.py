@@ -1,0 +1,85 @@
+"""One contract for all stores of replicas (mission I5): rows and position together or not at all, and values as they were."""
+
+import sqlite3
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from moldau.changelog.store import WHOLE, KeyRange, ReplicaStore, StoreError
+from moldau.changelog.stores.dictionary import DictionaryStore
+from moldau.changelog.stores.duckdb import DuckdbStore
+from moldau.changelog.stores.sqlite import SqliteStore
+from moldau.changelog.values import Table
+from support.replica_stores import ACCOUNTS, POSITION, ROWS, TABLES, TYPES, ReplicaStoreContract, account, put
+
+Place = Callable[[bool], ReplicaStore]
+
+
+class TestDictionary(ReplicaStoreContract):
+    durable = False
+    by_types = False
+
+    @pytest.fixture
+    def place(self) -> Place:
+        return lambda sharded: DictionaryStore()
+
+
+class TestSqlite(ReplicaStoreContract):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Place:
+        return lambda sharded: SqliteStore(tmp_path / "a täble.db", sharded=sharded)
+
+
+class TestDuckdb(ReplicaStoreContract):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Place:
+        return lambda sharded: DuckdbStore(tmp_path / "a täble.db", sharded=sharded)
+
+
+def stores(tmp_path: Path) -> list[ReplicaStore]:
+    return [DictionaryStore(), SqliteStore(tmp_path / "s.db"), DuckdbStore(tmp_path / "d.db")]
+
+
+def test_checksums_of_all_stores_are_equal(tmp_path: Path) -> None:
+    found = []
+    for store in stores(tmp_path):
+        store.prepare("bank", TABLES)
+        store.apply(0, put(TYPES, *ROWS) + put(ACCOUNTS, *map(account, range(100))), POSITION)
+        found.append([store.checksum(0, table.name, WHOLE) for table in TABLES])
+        store.close()
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("kind", [SqliteStore, DuckdbStore])
+def test_ranges_over_decimals_are_refused(kind: type[SqliteStore | DuckdbStore], tmp_path: Path) -> None:
+    prices = Table("prices", {"price": "decimal", "what": "text"}, ("price",))
+    store = kind(tmp_path / "prices.db")
+    store.prepare("shop", [prices])
+    store.apply(0, put(prices, {"price": Decimal(9)}, {"price": Decimal(10)}, {"price": Decimal("9.50")}), POSITION)
+    assert store.checksum(0, "prices", WHOLE).rows == 3
+    for refused in (lambda: store.middle(0, "prices", WHOLE), lambda: store.checksum(0, "prices", KeyRange((Decimal(1),), None))):
+        with pytest.raises(StoreError, match="decimal price"):
+            refused()
+    store.close()
+
+
+def test_an_sqlite_replica_is_read_by_others_while_it_is_open(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "bank.db")
+    store.prepare("bank", TABLES)
+    store.apply(0, put(ACCOUNTS, account(1, "ann", 5)), POSITION)
+    with sqlite3.connect(tmp_path / "bank.db") as other:
+        assert other.execute("SELECT id, owner, balance FROM accounts").fetchall() == [(1, "ann", 5)]
+        assert other.execute("SELECT shard, phase, commit_number FROM moldau_positions").fetchall() == [(0, "following", 17)]
+    other.close()
+    store.close()
+
+
+def test_duckdb_refuses_what_it_would_convert(tmp_path: Path) -> None:
+    store = DuckdbStore(tmp_path / "bank.db")
+    store.prepare("bank", TABLES)
+    for wrong in ({"id": 1, "integer": True}, {"id": 1, "text": 5}, {"id": 1, "boolean": 1}, {"id": 1, "real": 1}):
+        with pytest.raises(StoreError, match=r"table types, key \(1,\): column"):
+            store.apply(0, put(TYPES, wrong), POSITION)
+    store.close()
