@@ -1,12 +1,15 @@
 """What a changelog has in a database beside the tables: a publication, a replication slot, and the replica identity of the tables."""
 
+import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from moldau.changelog.postgres.errors import RefusedError, TableError
+from moldau.changelog.postgres.errors import RefusedError, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of
+from moldau.changelog.postgres.pgoutput import Column
 from moldau.changelog.postgres.slots import SlotRow
-from moldau.changelog.postgres.tables import BY_KEY, FULL, CatalogTable, TableName, quoted
+from moldau.changelog.postgres.tables import BY_KEY, FULL, CatalogTable, TableName
+from moldau.changelog.stores.sql import quoted
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -14,12 +17,17 @@ if TYPE_CHECKING:
     from moldau.changelog.postgres.sessions import Server
 
 LOCK_TIMEOUT_S: Final = 5
+RELEASE_S: Final = 10.0
+"""How long the end of a connection that uses a slot is waited for."""
+RELEASE_PAUSE_S: Final = 0.05
 _OPERATIONS: Final = "insert, update, delete, truncate"
 _TABLE: Final = """
-SELECT c.oid::bigint, c.relkind::text, c.relreplident::text,
+SELECT c.relkind::text, c.relreplident::text,
   ARRAY(SELECT a.attname::text FROM pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
   ARRAY(SELECT a.atttypid::bigint FROM pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
+  ARRAY(SELECT a.atttypmod FROM pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
   ARRAY(SELECT a.attname::text
         FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
@@ -46,15 +54,18 @@ class Catalog:
         """RefusedError unless the server writes a log that can be decoded."""
         (level,) = self._row("SHOW wal_level")
         if level != "logical":
-            raise RefusedError(f"{self._server.name}: wal_level is {level}; a changelog needs wal_level = logical, and a restart of the server")
+            raise RefusedError(
+                f"{self._server.name}: wal_level is {level}; a changelog needs wal_level = logical, and a restart of the server"
+            )
 
     def find(self, name: TableName) -> CatalogTable | None:
         """A table as it is now."""
         rows = self._rows(_TABLE, *name)
         if not rows:
             return None
-        oid, kind, identity, columns, types, key = rows[0]
-        return CatalogTable(oid, name, kind, identity, tuple(zip(columns, types, strict=True)), tuple(key))
+        kind, identity, columns, types, modifiers, key = rows[0]
+        found = [Column(*each, is_identity=each[0] in key) for each in zip(columns, types, modifiers, strict=True)]
+        return CatalogTable(name, kind, identity, found, tuple(key))
 
     def tables(self, names: Sequence[TableName]) -> list[CatalogTable]:
         """As they are now. TableError for one that is not there, or cannot be published."""
@@ -64,7 +75,9 @@ class Catalog:
             if table is None:
                 raise TableError(f"{self._server.name}: there is no table {name.published}")
             if table.kind != "r":
-                raise TableError(f"{self._server.name}: {name.published} is no ordinary table (a view, or a partitioned table): it cannot be published")
+                raise TableError(
+                    f"{self._server.name}: {name.published} is no ordinary table (a view, or a partitioned table): it cannot be published"
+                )
             if not table.key:
                 raise TableError(f"{self._server.name}: table {name.published} has no primary key, which the rows of a changelog need")
             found.append(table)
@@ -110,16 +123,40 @@ class Catalog:
 
     def release_slot(self, slot: str) -> None:
         """End a connection that uses the slot: that of a publisher which was replaced."""
-        self._rows("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active_pid IS NOT NULL", slot)
+        self._rows(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active_pid IS NOT NULL", slot
+        )
 
     def drop_slot(self, slot: str) -> None:
-        """Drop it."""
-        self._rows("SELECT pg_drop_replication_slot(%s)", slot)
+        """Drop it, if there is one; a connection that uses it is ended."""
+        self.release_slot(slot)
+        deadline = time.monotonic() + RELEASE_S
+        while True:
+            try:
+                self._rows("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", slot)
+            except UnreachableServerError:  # the connection that uses it has not ended yet
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(RELEASE_PAUSE_S)
+            else:
+                return
+
+    def comment(self, publication: str) -> str | None:
+        """Of a publication; None without one."""
+        rows = self._rows("SELECT obj_description(oid, 'pg_publication') FROM pg_publication WHERE pubname = %s", publication)
+        return rows[0][0] if rows else None
+
+    def set_comment(self, publication: str, comment: str) -> None:
+        """Of a publication."""
+        from psycopg import sql
+
+        with self._server.translated(f"publication {publication}"):
+            self._connection.execute(sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(publication), sql.Literal(comment)))
 
     def has_values(self, table: TableName, column: str) -> bool:
         """Whether a row has something else than NULL there now. False if there is no such table or column now."""
         found = self.find(table)
-        if found is None or column not in dict(found.columns):
+        if found is None or column not in {each.name for each in found.columns}:
             return False
         return bool(self._row(f"SELECT EXISTS (SELECT 1 FROM {table.quoted} WHERE {quoted(column)} IS NOT NULL)")[0])
 
@@ -129,4 +166,4 @@ class Catalog:
 
     def _rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         with self._server.translated():
-            return self._connection.execute(query, parameters or None).fetchall()  # type: ignore[call-overload, no-any-return]
+            return self._connection.execute(query, parameters or None).fetchall()

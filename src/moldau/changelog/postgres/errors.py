@@ -48,8 +48,8 @@ class SlotLostError(ChangelogError):
 
     def __init__(self, server: str, slot: str, state: SlotState, detail: str) -> None:
         super().__init__(
-            f"{server}: replication slot {slot} is {state.value}: {detail}; changes since the last commit of the changelog may be missing, so it"
-            " has to be published again as a whole (republish)"
+            f"{server}: replication slot {slot} is {state.value}: {detail}; changes since the last commit of the changelog may be missing,"
+            " so it has to be published again as a whole (republish)"
         )
         self.slot = slot
         self.state = state

@@ -4,7 +4,8 @@ Facts: PostgreSQL's documentation, "Logical Replication Message Formats". Values
 depends on the table, which is looked up elsewhere. Messages that say nothing about rows (Origin, Type) are None.
 """
 
-from struct import Struct, error as StructError
+import struct
+from struct import Struct
 from typing import Final, NamedTuple
 
 from moldau.changelog.postgres.errors import StreamError
@@ -74,7 +75,7 @@ class Insert(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A row was changed. With REPLICA IDENTITY FULL `old` is the whole row; else it is there only if the key changed, with the key alone."""
+    """A row was changed. With REPLICA IDENTITY FULL `old` is the whole row; else it is the key alone, and there only if the key changed."""
 
     relation: int
     old: Columns | None
@@ -111,7 +112,7 @@ def decode(data: bytes) -> Message | None:
     """The message; None for one that says nothing about rows. StreamError for one that cannot be read."""
     try:
         return _decode(data)
-    except (IndexError, ValueError, StructError) as error:
+    except (IndexError, ValueError, struct.error) as error:
         raise StreamError(f"message of logical replication cannot be read: {error!r}; its first bytes are {data[:40]!r}") from error
 
 

@@ -1,6 +1,6 @@
 """What a source has in its database, as one: the tables, their publication and the slot, over a connection that is opened for it.
 
-The comment of the publication says with which columns its tables are in the changelog: what was published with other ones is published again.
+The comment of the publication says with which columns its tables are in the changelog: what was published with others is published again.
 """
 
 import json
@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 from moldau.changelog.postgres.catalog import Catalog
 from moldau.changelog.postgres.slots import Standing, standing
 from moldau.changelog.postgres.snapshot import Snapshot
-from moldau.changelog.postgres.tables import TableName, TableView
+from moldau.changelog.postgres.tables import ColumnDescription, TableName, TableView
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
     from moldau.changelog.postgres.sessions import Server
-
-Columns = list[list[Any]]
-"""Name, OID and modifier of the type."""
 
 
 class Publication:
@@ -32,7 +29,7 @@ class Publication:
         self.as_text = as_text
         self._connection: Connection[tuple[Any, ...]] | None = None
         self._catalog: Catalog | None = None
-        self._known: dict[str, Columns] = {}
+        self._known: dict[str, list[ColumnDescription]] = {}
         """By table, as the comment has them."""
 
     @contextmanager
@@ -91,8 +88,7 @@ class Publication:
 
     def knows(self, view: TableView) -> bool:
         """Whether the changelog has a table with the columns of this view, or with more. At any time."""
-        known = self._known.get(view.table.name)
-        return known is not None and all(column in known for column in view.described)
+        return set(view.described) <= set(self._known.get(view.table.name, ()))
 
     def has_other_values(self, view: TableView) -> bool:
         """Whether rows of a table may have other values than those that were published: in a column that is new or of another type."""
@@ -106,7 +102,7 @@ class Publication:
 
     def remember(self, views: Sequence[TableView]) -> None:
         """The changelog has these tables with these columns."""
-        self._known |= {view.table.name: view.described for view in views}
+        self._known |= {view.table.name: list(view.described) for view in views}
         self._opened.set_comment(self._name, json.dumps(self._known, ensure_ascii=False, separators=(",", ":")))
 
     @property
@@ -115,10 +111,10 @@ class Publication:
         return self._catalog
 
 
-def _parsed(comment: str | None) -> dict[str, Columns]:
+def _parsed(comment: str | None) -> dict[str, list[ColumnDescription]]:
     """What a comment says; nothing if it is not one of ours."""
     try:
         found = json.loads(comment or "{}")
-        return {table: [list(column) for column in columns] for table, columns in found.items()}
+        return {table: [(str(name), int(oid), int(modifier)) for name, oid, modifier in columns] for table, columns in found.items()}
     except (AttributeError, TypeError, ValueError):
         return {}

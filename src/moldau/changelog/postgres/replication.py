@@ -47,9 +47,9 @@ class ReplicationConnection:
     """One connection in replication mode, used by one thread. UnreachableServerError, RefusedError."""
 
     def __init__(self, server: "Server", application: str) -> None:
-        self._server = server
         from psycopg import Error
 
+        self._server = server
         self._errors = Error
         self._connection: Connection[tuple[Any, ...]] = server.connect(application, replication=True)
         self._copy_data = self._connection.pgconn.get_copy_data
@@ -69,7 +69,7 @@ class ReplicationConnection:
         """Have the server send what is committed after `lsn`; what is before is safe in the log."""
         with self._server.translated(f"replication slot {slot} was not started"):
             self._connection.execute(
-                f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(lsn)} (proto_version \'1\', publication_names \'"{publication}"\')'
+                f"START_REPLICATION SLOT \"{slot}\" LOGICAL {lsn_text(lsn)} (proto_version '1', publication_names '\"{publication}\"')"
             )
             self._selector.register(self._connection.pgconn.socket, selectors.EVENT_READ)
         self._received = self._flushed = lsn

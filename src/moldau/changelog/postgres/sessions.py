@@ -40,7 +40,7 @@ class Server:
         """A connection with autocommit, for SQL or with the commands of replication. UnreachableServerError."""
         from psycopg import Connection, OperationalError
 
-        settings = SESSION_OPTIONS | _TIMEOUTS
+        settings = {**SESSION_OPTIONS, **_TIMEOUTS}
         options = [str(self._parameters.get("options", "")), *(f"-c {name}={value}" for name, value in settings.items())]
         parameters: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S} | self._parameters
         parameters |= {"application_name": application, "client_encoding": "UTF8", "options": " ".join(options).strip()}

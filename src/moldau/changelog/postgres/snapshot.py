@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from moldau.changelog.postgres.tables import TableView, quoted
+from moldau.changelog.postgres.pgoutput import Columns
+from moldau.changelog.postgres.tables import TableView
+from moldau.changelog.stores.sql import listed
 from moldau.changelog.values import Row
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Snapshot:
 
     def rows(self, view: TableView) -> Iterator[Sequence[Row]]:
         """Chunks of the rows of a table. TableError, UnreachableServerError."""
-        columns = ", ".join(map(quoted, view.table.columns))
+        columns = listed(view.table.columns)
         with self._server.translated(f"table {view.table.name} was not read"):
             self._connection.execute(f"DECLARE moldau_rows NO SCROLL CURSOR FOR SELECT {columns} FROM ONLY {view.name.quoted}")
         count = ROWS_FIRST
@@ -42,7 +44,7 @@ class Snapshot:
                 yield [view.row(each) for each in texts]
             if len(texts) < count:
                 break
-            size = sum(len(text) for each in texts for text in each if text is not None)
+            size = sum(len(text) for each in texts for text in each if isinstance(text, bytes))
             count = max(1, min(ROWS_MAX, CHUNK_BYTES * len(texts) // (size + 1)))
         with self._server.translated():
             self._connection.execute("CLOSE moldau_rows")
@@ -52,7 +54,7 @@ class Snapshot:
         with self._server.translated():
             self._connection.execute("COMMIT")
 
-    def _fetch(self, count: int, table: str) -> list[list[bytes | None]]:
+    def _fetch(self, count: int, table: str) -> list[Columns]:
         with self._server.translated(f"table {table} was not read"):
             result = self._connection.execute(f"FETCH FORWARD {count} FROM moldau_rows").pgresult
         assert result is not None

@@ -36,8 +36,9 @@ from moldau.changelog.postgres.snapshot import Snapshot
 from moldau.changelog.postgres.tables import TableName, TableView, name_of
 from moldau.changelog.postgres.transactions import NewView, Transaction, Transactions, Truncated
 from moldau.changelog.values import Change, Commit, Key, Op, Row, Table
+from moldau.client.errors import may_pass
 from moldau.client.failures import ClientError, FencedError
-from moldau.model.errors import WorldError
+from moldau.model.errors import MoldauError, PeerError, WorldError
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,6 +63,10 @@ class LogPublisher(Protocol):
     changelog: str
     shard: int
     last: CommitRecord | None
+
+    def look(self) -> CommitRecord | None:
+        """The last commit in the log; nothing is fenced."""
+        ...
 
     def start(self) -> CommitRecord | None:
         """Fence the publisher before, and find the last commit in the log."""
@@ -122,7 +127,9 @@ class PostgresSource:
     RefusedError for a name that a slot cannot have, and for another text than a connection string of libpq.
     """
 
-    def __init__(self, conninfo: str, tables: Iterable[str], publisher: LogPublisher, keys: LogKeys, choices: Choices | None = None) -> None:
+    def __init__(
+        self, conninfo: str, tables: Iterable[str], publisher: LogPublisher, keys: LogKeys, choices: Choices | None = None
+    ) -> None:
         self._choices = choices or Choices()
         self._server = Server(conninfo)
         self._publisher = publisher
@@ -130,7 +137,8 @@ class PostgresSource:
         self._slot = self._choices.slot or f"moldau_{publisher.changelog}"
         if not _NAME.fullmatch(self._slot):
             raise RefusedError(
-                f"{self._server.name}: a replication slot cannot be named {self._slot}: a to z, 0 to 9 and '_', at most 56; name another one (slot)"
+                f"{self._server.name}: a replication slot cannot be named {self._slot}: it has a to z, 0 to 9 and '_', at most 56;"
+                " choose another name (slot)"
             )
         names = [name_of(each) for each in tables]
         self._publication = Publication(self._server, self._slot, names, _columns_by_table(names, self._choices.as_text))
@@ -158,10 +166,8 @@ class PostgresSource:
             while not stop.is_set():
                 try:
                     self._run_connected(stop, retries.ended)
-                except FencedError:
-                    raise
-                except (UnreachableServerError, ClientError, WorldError) as error:
-                    if isinstance(error, WorldError) and not error.retriable:
+                except (ClientError, PeerError, WorldError) as error:
+                    if not _may_pass(error):
                         raise
                     self._is_started = self._is_started and isinstance(error, UnreachableServerError)
                     self._state, self._lost = SourceState.CONNECTING, self._lost + 1
@@ -170,19 +176,23 @@ class PostgresSource:
             self._state = SourceState.STOPPED
 
     def _run_connected(self, stop: threading.Event, connected: Callable[[], None]) -> None:
-        if not self._is_started:
-            self._publisher.start()
-            self._is_started = True
-        last = self._publisher.last
         with self._publication.opened() as publication:
-            standing = publication.standing(None if last is None else last.source)
+            if not self._is_started:
+                self._check_place(publication, self._publisher.look())  # before it fences the publisher that may be the right one
+                self._publisher.start()
+                self._is_started = True
+            last = self._publisher.last
+            standing = self._check_place(publication, last)
             if standing.state is SlotState.READY:
                 assert last is not None
                 self._lsn = lsn_of(str(last.source[LSN]))
                 publication.check()
                 publication.release()
             else:
-                self._check_may_publish(standing)
+                _LOG.warning(
+                    "changelog of PostgreSQL is published as a whole: server=%r slot=%s state=%s reason=%r",
+                    self._server.name, self._slot, standing.state.value, standing.detail,
+                )  # fmt: skip
                 self._publish_all(publication)
             connected()
             keys = publication.keys()
@@ -196,15 +206,19 @@ class PostgresSource:
         finally:
             connection.close()
 
-    # Rows that are there
+    def _check_place(self, publication: Publication, last: CommitRecord | None) -> Standing:
+        """How the slot stands to the log. SlotLostError where nothing may be published."""
+        standing = publication.standing(None if last is None else last.source)
+        match standing.state:
+            case SlotState.READY | SlotState.UNFINISHED:
+                return standing
+            case SlotState.FOREIGN:
+                pass
+            case _ if self._republish:
+                return standing
+        raise SlotLostError(self._server.name, self._slot, standing.state, standing.detail)
 
-    def _check_may_publish(self, standing: Standing) -> None:
-        if standing.state is SlotState.FOREIGN or (standing.state is not SlotState.UNFINISHED and not self._republish):
-            raise SlotLostError(self._server.name, self._slot, standing.state, standing.detail)
-        _LOG.warning(
-            "changelog of PostgreSQL is published as a whole: server=%r slot=%s state=%s reason=%r",
-            self._server.name, self._slot, standing.state.value, standing.detail,
-        )  # fmt: skip
+    # Rows that are there
 
     def _publish_all(self, publication: Publication) -> None:
         """A new slot, and all rows of its snapshot; what the log has of other rows is deleted."""
@@ -362,6 +376,12 @@ class _Retries:
             away_s = time.monotonic() - self._failing_since
             _LOG.info("changelog of PostgreSQL connected again: server=%r after_s=%.1f", self._server, away_s)
         self._failing_since, self._pause_s, self._was_connected = None, PAUSE_FIRST_S, True
+
+
+def _may_pass(error: MoldauError) -> bool:
+    if isinstance(error, ClientError):  # a transaction whose end is unknown, too: the next start finds out
+        return not isinstance(error, FencedError)
+    return may_pass(error)
 
 
 def _read(view: TableView, row: Row) -> Change:

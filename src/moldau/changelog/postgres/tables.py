@@ -1,17 +1,22 @@
 """Tables of PostgreSQL as a changelog has them: names, columns and key out of the server's catalog, and rows out of its text format."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from moldau.changelog.postgres.errors import TableError
-from moldau.changelog.postgres.pgoutput import Columns, Relation, Unchanged
+from moldau.changelog.postgres.pgoutput import Column, Columns, Relation
 from moldau.changelog.postgres.text_values import Parser, parser_of, type_of
-from moldau.changelog.values import Key, Row, Table
+from moldau.changelog.stores.sql import quoted
+from moldau.changelog.values import Key, Row, Table, Value
 
 DEFAULT_SCHEMA: Final = "public"
 FULL: Final = "f"
 """Of the replica identities: the whole row is logged before each change of it."""
 BY_KEY: Final = "d"
+
+
+ColumnDescription = tuple[str, int, int]
+"""Name, OID of the type, and its modifier."""
 
 
 class TableName(NamedTuple):
@@ -34,20 +39,14 @@ class TableName(NamedTuple):
 class CatalogTable(NamedTuple):
     """What the server's catalog has of a table now."""
 
-    oid: int
     name: TableName
     kind: str
     """`r` an ordinary table, `p` a partitioned one, and so on."""
     identity: str
     """See `moldau.changelog.postgres.pgoutput.Relation`."""
-    columns: Sequence[tuple[str, int]]
-    """Names and types by OID; without those that are generated, which are not in the stream."""
+    columns: Sequence[Column]
+    """Without those that are generated, which are not in the stream."""
     key: Sequence[str]
-
-
-def quoted(name: str) -> str:
-    """An identifier in SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def name_of(text: str) -> TableName:
@@ -62,12 +61,11 @@ class TableView:
     `as_text` are columns whose values are text, as PostgreSQL writes them, whatever their type is. TableError.
     """
 
-    def __init__(self, name: TableName, columns: Iterable[tuple[str, int]], key: Sequence[str], as_text: Collection[str] = ()) -> None:
+    def __init__(self, name: TableName, columns: Sequence[Column], key: Sequence[str], as_text: Collection[str] = ()) -> None:
         self.name = name
-        types = {column: "text" if column in as_text else type_of(oid) for column, oid in columns}
+        types = {column.name: "text" if column.name in as_text else type_of(column.type_oid) for column in columns}
         self.table = Table(name.published, types, tuple(key))
-        if not key:
-            raise TableError(f"table {name.published} has no primary key, which the rows of a changelog need")
+        self.described: Sequence[ColumnDescription] = [(column.name, column.type_oid, column.modifier) for column in columns]
         if missing := [column for column in key if column not in types]:
             raise TableError(f"table {name.published}: column {missing[0]} of the primary key is not published (is it generated?)")
         self._columns: list[tuple[str, Parser]] = [(column, parser_of(kind)) for column, kind in types.items()]
@@ -94,40 +92,39 @@ class TableView:
                 f"table {name.published}: its primary key was changed: it was {', '.join(key)}, and is of {columns};"
                 " the key of a changelog's topic cannot change: publish under another name"
             )
-        return cls(name, [(column.name, column.type_oid) for column in relation.columns], key, as_text)
+        return cls(name, relation.columns, key, as_text)
 
     def key_of(self, row: Row) -> Key:
         """Of a row."""
         return tuple([row[column] for column in self._key])
 
     def key_in(self, columns: Columns) -> Key:
-        """Of a row of which only the key is known."""
-        found = {name: None if text is None else parse(text) for (name, parse), text in zip(self._columns, columns, strict=True) if name in self._key}  # type: ignore[arg-type]
-        return self.key_of(found)
+        """Of a row of which only the key is known; the other columns are NULL then."""
+        return self.key_of(self.row(columns))
 
     def row(self, columns: Columns, before: Row | None = None) -> Row:
         """A row; values that were not sent since they have not changed are those of `before`.
 
         TableError names the column with a value that Python's type does not have, or that was not sent and is not known.
         """
-        row: dict[str, object] = {}
+        row: dict[str, Value] = {}
         try:
             for (name, parse), text in zip(self._columns, columns, strict=True):
-                if text is None:
-                    row[name] = None
-                elif isinstance(text, Unchanged):
-                    row[name] = self._unchanged(name, columns, before)
-                else:
+                if type(text) is bytes:
                     row[name] = parse(text)
+                elif text is None:
+                    row[name] = None
+                else:
+                    row[name] = self._unchanged(name, columns, before)
         except (ValueError, ArithmeticError) as error:
             raise self._unreadable(columns, error) from error
-        return row  # type: ignore[return-value]
+        return row
 
-    def _unchanged(self, name: str, columns: Columns, before: Row | None) -> object:
+    def _unchanged(self, name: str, columns: Columns, before: Row | None) -> Value:
         if before is None:
             raise TableError(
-                f"{self._where(columns)}: column {name} is stored out of line (TOAST) and was not changed, so the server has not sent it, and the"
-                f" row before the update is not known: ALTER TABLE {self.name.quoted} REPLICA IDENTITY FULL, and publish again (republish)"
+                f"{self._where(columns)}: column {name} is stored out of line (TOAST) and was not changed, so it was not sent,"
+                f" and the row before is not known: ALTER TABLE {self.name.quoted} REPLICA IDENTITY FULL, and publish again (republish)"
             )
         return before[name]
 
@@ -138,17 +135,12 @@ class TableView:
                     parse(text)
                 except (ValueError, ArithmeticError) as reason:
                     return TableError(
-                        f"{self._where(columns)}: column {name} has a value that type {self.table.columns[name]} of changelogs does not have,"
-                        f" {text[:100].decode(errors='replace')!r} ({reason}); publish the column as text (as_text = {self.table.name}.{name})"
+                        f"{self._where(columns)}: column {name} has a value that type {self.table.columns[name]} of changelogs lacks,"
+                        f" {text[:100].decode(errors='replace')!r} ({reason}); publish it as text (as_text = {self.table.name}.{name})"
                     )
         return TableError(f"table {self.table.name}: a row has {len(columns)} columns, the table {len(self._columns)}: {error}")
 
     def _where(self, columns: Columns) -> str:
-        texts = dict(zip((name for name, _ in self._columns), columns, strict=False))
-        key = ", ".join(str(texts[name].decode(errors="replace") if isinstance(texts[name], bytes) else None) for name in self._key)  # type: ignore[union-attr]
+        texts = {name: text for (name, _), text in zip(self._columns, columns, strict=False) if isinstance(text, bytes)}
+        key = ", ".join(texts.get(name, b"?").decode(errors="replace") for name in self._key)
         return f"table {self.table.name}, key {key}"
-
-
-def changed_columns(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Columns that a table has got since, or that have another type now."""
-    return [name for name, kind in now.items() if known.get(name) != kind]

@@ -104,7 +104,9 @@ class Transactions:
         if name not in self._keys:
             known = self._views.get(relation.oid)
             was = "" if known is None else f", which was {known.table.name} before"
-            raise TableError(f"table {name.published}{was} is none of those that are published: {', '.join(each.published for each in self._keys)}")
+            raise TableError(
+                f"table {name.published}{was} is none of those that are published: {', '.join(each.published for each in self._keys)}"
+            )
         view = TableView.of_relation(relation, self._keys[name], self._as_text.get(name, ()))
         self._views[relation.oid] = view
         return NewView(view)
