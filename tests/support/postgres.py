@@ -56,7 +56,8 @@ class PostgresServer:
             user = pwd.getpwnam("postgres")
             os.chown(self.directory, user.pw_uid, user.pw_gid)
             self._as_other = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--pdeathsig=QUIT"]
-        self._run("initdb", "-D", str(self.data), "-U", "moldau", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+        words = ("-U", "moldau", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+        self._run("initdb", "-D", str(self.data), *words)
 
     @property
     def data(self) -> Path:

@@ -49,7 +49,7 @@ class Server:
         try:
             return Connection.connect("", autocommit=True, **parameters)
         except OperationalError as error:
-            raise UnreachableServerError(self.name, _one_line(error)) from error
+            raise UnreachableServerError(self.name, one_line(error)) from error
 
     @contextmanager
     def translated(self, what: str = "") -> Iterator[None]:
@@ -63,7 +63,7 @@ class Server:
 
     def translation(self, error: "Error", what: str = "") -> UnreachableServerError | RefusedError:
         """See `translated`."""
-        reason = f"{what}: {_one_line(error)}" if what else _one_line(error)
+        reason = f"{what}: {one_line(error)}" if what else one_line(error)
         return UnreachableServerError(self.name, reason) if _may_pass(error) else RefusedError(f"{self.name}: {reason}")
 
 
@@ -75,5 +75,6 @@ def _may_pass(error: "Error") -> bool:
     return error.sqlstate.startswith(_PASSING_CLASSES) or error.sqlstate in _PASSING
 
 
-def _one_line(error: "Error") -> str:
+def one_line(error: "Error") -> str:
+    """What the server or psycopg says, with its details."""
     return "; ".join(line.strip() for line in str(error).splitlines() if line.strip()) or type(error).__name__
