@@ -30,6 +30,11 @@ SCHEMA = (
     "CREATE TABLE notes (number INTEGER PRIMARY KEY, item INTEGER, text TEXT)"
 )
 ROWS_BEFORE = 2_500
+ROWS_POINT = "rows: chunk committed"
+OFTEN = {"commit: half sent", "commit: sent", "commit: published", "seal: committed", "writer: sealed", "writer: committed"}
+OTHER_POINTS = [point for point in dict.fromkeys(("commit: half sent", "commit: sent", *POINTS)) if point != ROWS_POINT]
+LINES_MAX = 400
+"""Acknowledgements within which a named point is reached."""
 
 
 @pytest.fixture
@@ -39,11 +44,12 @@ def broker() -> Iterator[Broker]:
 
 
 def orders(kill: int, chosen: random.Random) -> dict[str, str]:
-    """Every other kill is at a named point, each in its turn; the first ones while the rows that were there are published."""
+    """Every other kill is at a named point, each in its turn; the first one while the rows that were there are published."""
     if kill % 2:
         return {}
-    point = [*reversed(POINTS)][kill // 2 % len(POINTS)]
-    return {DIE_AT: point, DIE_AFTER: str(chosen.randrange(1, 4) if point not in ("publisher: started", "rows: chunk committed") else 1)}
+    turn = kill // 2
+    point = ROWS_POINT if turn == 0 else OTHER_POINTS[(turn - 1) % len(OTHER_POINTS)]
+    return {DIE_AT: point, DIE_AFTER: str(chosen.randrange(1, 4) if point in OFTEN else 1)}
 
 
 def run_until_killed(path: Path, bootstrap: str, kill: int, chosen: random.Random) -> list[int]:
@@ -54,7 +60,7 @@ def run_until_killed(path: Path, bootstrap: str, kill: int, chosen: random.Rando
     acknowledged: list[int] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
         assert process.stdout is not None
-        lines = 400 if ordered else chosen.randrange(1, 30)
+        lines = LINES_MAX if ordered else chosen.randrange(1, 30)
         for line in process.stdout:
             acknowledged.append(int(line))
             if len(acknowledged) == lines:
@@ -62,6 +68,7 @@ def run_until_killed(path: Path, bootstrap: str, kill: int, chosen: random.Rando
                 break
         acknowledged += [int(line) for line in process.stdout if line.endswith("\n")]
     assert process.returncode == -9
+    assert not ordered or len(acknowledged) < LINES_MAX, f"it did not reach {ordered}"
     return acknowledged
 
 

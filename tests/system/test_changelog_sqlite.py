@@ -75,7 +75,10 @@ def test_a_transaction_that_an_exception_leaves_is_in_neither(broker: Broker, ch
             transaction.execute("INSERT INTO items VALUES (1, 'tea', 1.5)")
             _ = 1 / 0
         assert store.publish() == 0
-    assert checked(broker, changelog, path).commits == []
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (2, 'rice', 1.5)")
+        assert store.publish() == transaction.commit == 1
+    assert [change.key for change in checked(broker, changelog, path).all_changes()] == [(2,)]
 
 
 def test_other_writers_are_published_too_and_not_mixed_with_a_transaction_of_ours(broker: Broker, changelog: str, path: Path) -> None:

@@ -67,7 +67,7 @@ def install(
             if table.name not in published:
                 _check_keys(database, changelog, table)
                 _register(database, table)
-                if promoted_after is None:
+                if promoted_after is None and database.execute(f"SELECT 1 FROM {quoted(table.name)} LIMIT 1").fetchone() is not None:
                     publish_rows(database, table.name)
                 log.info("table is published: changelog=%s shard=%d table=%s", changelog, shard, table.name)
     return state

@@ -62,9 +62,7 @@ def source_table(database: sqlite3.Connection, changelog: str, name: str) -> Sou
         raise SourceError(f"changelog {changelog}: there is no table {name}")
     exact, kind, without_rowid = row
     if kind != "table" or exact.startswith((OURS, "sqlite_")):
-        what = {"view": "a view", "virtual": "a virtual table", "shadow": "part of a virtual table"}.get(
-            kind, "a table of SQLite or of ours"
-        )
+        what = _NO_TABLES.get(kind, "a table of SQLite or of a changelog")
         raise SourceError(f"changelog {changelog}: {exact} is {what}, which has no triggers; publish ordinary tables")
     table_topic(changelog, exact)
     rows = database.execute(

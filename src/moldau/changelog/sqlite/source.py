@@ -60,6 +60,8 @@ class Source:
         self._version = -1
         self._schemas: dict[int, Registered] = {}
         self._tables: dict[str, Table] = {}
+        self._rows_sealed = 0
+        """The last commit of rows that were there."""
         self._started = False
         self._fenced: PublisherFencedError | None = None
         try:
@@ -142,8 +144,11 @@ class Source:
             try:
                 self._seal()
                 target = installed_state(self._database).sealed if up_to is None else up_to
-                while self._step() and (self.commit < target or (up_to is None and is_reading(self._database))):
-                    pass
+                while self._step():
+                    if up_to is None and self._rows_sealed:
+                        target = max(target, self._rows_sealed)
+                    if self.commit >= target and not (up_to is None and is_reading(self._database)):
+                        break
                 self._forget(_FORGET_EVERY)
             except PublisherFencedError as error:
                 self._fenced = error
@@ -164,6 +169,7 @@ class Source:
                 self._forget()
         rows = is_reading(self._database) and publish_next_rows(self._database)
         if rows:
+            self._rows_sealed = installed_state(self._database).sealed
             reached("rows: chunk committed")
         return rows or bool(found)
 
