@@ -8,8 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,8 +25,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "fsync": "off",
     "shared_buffers": "32MB",
     "max_connections": "40",
-    "max_wal_senders": "8",
-    "max_replication_slots": "8",
+    "max_wal_senders": "20",
+    "max_replication_slots": "40",
     "autovacuum": "off",
     "listen_addresses": HOST,
     "log_min_messages": "warning",
@@ -119,10 +118,3 @@ class PostgresServer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-
-@contextmanager
-def fresh_database(server: PostgresServer, name: str) -> Iterator["psycopg.Connection[tuple[Any, ...]]"]:
-    """A connection to a new database of this name."""
-    server.create(name)
-    with server.connect(name) as connection:
-        yield connection

@@ -94,13 +94,24 @@ class SourceState(Enum):
     STOPPED = "stopped"
 
 
+class Republish(Enum):
+    """When a changelog that was complete is published again as a whole."""
+
+    NEVER = "never"
+    """Where changes are lost the source ends with an error."""
+    LOST = "lost"
+    """Where changes are lost."""
+    NOW = "now"
+    """At the start, once."""
+
+
 class Choices(NamedTuple):
     """How a source works, where it can be chosen."""
 
     slot: str = ""
     """Of the replication slot and the publication; by default `moldau_CHANGELOG`."""
-    republish: bool = False
-    """Publish the changelog again as a whole where changes are lost, and delete from it the rows that are not there any more."""
+    republish: Republish = Republish.NEVER
+    """Whether the changelog is published again as a whole; rows that are not there any more are deleted from it."""
     before_images: bool = True
     """Set REPLICA IDENTITY FULL for the tables, so that changes come with the row before them."""
     as_text: Sequence[str] = ()
@@ -210,11 +221,13 @@ class PostgresSource:
         """How the slot stands to the log. SlotLostError where nothing may be published."""
         standing = publication.standing(None if last is None else last.source)
         match standing.state:
-            case SlotState.READY | SlotState.UNFINISHED:
-                return standing
             case SlotState.FOREIGN:
                 pass
-            case _ if self._republish:
+            case SlotState.READY if self._republish is Republish.NOW:
+                return Standing(SlotState.UNFINISHED, "it is to be published again")
+            case SlotState.READY | SlotState.UNFINISHED:
+                return standing
+            case _ if self._republish is not Republish.NEVER:
                 return standing
         raise SlotLostError(self._server.name, self._slot, standing.state, standing.detail)
 
@@ -242,7 +255,8 @@ class PostgresSource:
         snapshot.close()
         publication.remember(views)
         self._publish_commit([], tables, {})
-        self._republish = False
+        if self._republish is Republish.NOW:
+            self._republish = Republish.NEVER
 
     def _publish_rows(self, snapshot: Snapshot, view: TableView, tables: Mapping[str, Table], what: str, stale: set[Key]) -> None:
         """The rows of one table; their keys are removed from `stale`."""
