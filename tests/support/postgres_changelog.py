@@ -4,9 +4,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
-
-import psycopg
+from typing import TYPE_CHECKING, Any, Final
 
 from moldau.changelog.postgres.lsn import lsn_of
 from moldau.changelog.postgres.published_keys import PublishedKeys
@@ -17,6 +15,9 @@ from moldau.changelog.replica import Replica
 from moldau.changelog.store import WHOLE, Checksum, ReplicaStore
 from support.changelog_log import ChangelogLog, read_log
 from support.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    import psycopg
 
 LIMIT_S: Final = 60.0
 POLL_S: Final = 0.01
@@ -36,9 +37,12 @@ class PublishedDatabase:
         self.execute(schema)
 
     def execute(self, statement: str, parameters: Any = None) -> "psycopg.Cursor[Any]":
-        if self.connection.closed:
-            self.connection = self.server.connect(self.name)
         return self.connection.execute(statement.encode(), parameters)
+
+    def reopen(self) -> None:
+        """After its server was restarted."""
+        self.connection.close()
+        self.connection = self.server.connect(self.name)
 
     def row(self, statement: str) -> tuple[Any, ...]:
         (row,) = self.execute(statement).fetchall()

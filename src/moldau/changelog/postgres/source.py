@@ -25,6 +25,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from moldau.changelog.envelope import CommitRecord
+from moldau.changelog.errors import PublisherFencedError
 from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of, lsn_text
 from moldau.changelog.postgres.pgoutput import decode
@@ -188,11 +189,14 @@ class PostgresSource:
 
     def _run_connected(self, stop: threading.Event, connected: Callable[[], None]) -> None:
         with self._publication.opened() as publication:
+            found = self._publisher.look()
             if not self._is_started:
-                self._check_place(publication, self._publisher.look())  # before it fences the publisher that may be the right one
+                self._check_place(publication, found)  # before it fences the publisher that may be the right one
                 self._publisher.start()
                 self._is_started = True
             last = self._publisher.last
+            if found is not None and found.commit > (0 if last is None else last.commit):
+                raise PublisherFencedError(self._publisher.changelog, self._publisher.shard, 0 if last is None else last.commit)
             standing = self._check_place(publication, last)
             if standing.state is SlotState.READY:
                 assert last is not None

@@ -1,0 +1,19 @@
+"""A process that publishes a database of PostgreSQL until it is killed: CONNINFO BOOTSTRAP CHANGELOG TABLE..."""
+
+import sys
+import threading
+
+from moldau.changelog.postgres.published_keys import PublishedKeys
+from moldau.changelog.postgres.source import PostgresSource
+from moldau.changelog.publisher import Publisher
+
+
+def main(conninfo: str, bootstrap: str, changelog: str, *tables: str) -> None:
+    publisher = Publisher(bootstrap, changelog, transaction_timeout_ms=20_000)
+    source = PostgresSource(conninfo, tables, publisher, PublishedKeys(bootstrap, changelog, 0))
+    print("runs", flush=True)
+    source.run(threading.Event())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
