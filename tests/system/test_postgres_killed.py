@@ -73,16 +73,18 @@ class Load:
 
 
 def run_until_killed(database: PublishedDatabase, kill: int, chosen: random.Random) -> None:
-    """Every other kill is at a named point, the first ones while rows are published."""
+    """Every other kill is at a named point; the first ones while rows are published, later ones in the stream."""
     ordered: Mapping[str, str] = {}
     if kill % 2:
         point = POINTS[kill // 2 % len(POINTS)]
-        ordered = {DIE_AT: point, DIE_AFTER: "1" if point == "publisher: started" else str(chosen.randrange(1, 8))}
+        ordered = {DIE_AT: point, DIE_AFTER: "1" if point == "publisher: started" else str(chosen.randrange(1, 40))}
     command = [sys.executable, postgres_publisher.__file__, database.conninfo, database.bootstrap, database.name, *database.tables]
     environment = {**os.environ, **ordered, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "runs\n"
+        if kill > 2 and not ordered:
+            assert process.stdout.readline() == "streams\n"
         try:
             process.wait(LIMIT_S if ordered else chosen.uniform(0.1, 1.5))
         except subprocess.TimeoutExpired:

@@ -74,8 +74,8 @@ class _StoredTable:
         arrays = ", ".join(f"?::{_TYPES[self.columns[name]]}[]" for name in self.key)
         self.delete = _escaped(f"DELETE FROM {self.name} USING unnest({arrays}) AS gone ({aliases}) WHERE ({listed(self.key)}) = ({keys})")
         self.order = ", ".join(_ordered(name, table.columns[name], types[name]) for name in table.key)
-        self.selected = ", ".join(f"{quoted(name)}{_READ.get(kind, '')}::{_TYPES[kind]}" for name, kind in table.columns.items())
-        self.selected_key = ", ".join(f"{quoted(name)}::{_TYPES[table.columns[name]]}" for name in table.key)
+        self.selected = ", ".join(_read(name, kind, types[name]) for name, kind in table.columns.items())
+        self.selected_key = ", ".join(_read(name, table.columns[name], types[name]) for name in table.key)
 
     def _unnested(self, columns: Iterable[str], types: Mapping[str, str]) -> str:
         return ", ".join(f"unnest(?::{_TYPES[self.columns[name]]}[])::{types[name]}" for name in columns)
@@ -92,8 +92,13 @@ class _StoredTable:
         return condition, parameters
 
 
-_READ: Final = {"real": "::text"}
-"""The number of a column of single precision is the one that its text has."""
+def _read(name: str, kind: str, stored: str) -> str:
+    """A column as the stream has it: a number of single precision is that of its text, and a padded text has its blanks."""
+    if stored == "real":
+        return f"{quoted(name)}::text::{_TYPES[kind]}"
+    if stored.startswith("character("):
+        return f"textin(bpcharout({quoted(name)}))"
+    return f"{quoted(name)}::{_TYPES[kind]}"
 
 
 def _ordered(name: str, kind: str, stored: str) -> str:
