@@ -103,7 +103,7 @@ class Transactions:
         name = TableName(relation.schema, relation.name)
         if name not in self._keys:
             known = self._views.get(relation.oid)
-            was = "" if known is None else f", which was {known.table.name} before"
+            was = "" if known is None else f", which was {known.table.name} before,"
             raise TableError(
                 f"table {name.published}{was} is none of those that are published: {', '.join(each.published for each in self._keys)}"
             )
