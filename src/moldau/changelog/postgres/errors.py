@@ -1,0 +1,59 @@
+"""What goes wrong with PostgreSQL."""
+
+from enum import Enum
+
+from moldau.changelog.errors import ChangelogError
+from moldau.model.errors import WorldError
+
+
+class SlotState(Enum):
+    """How a replication slot stands to the changelog that is made from it."""
+
+    READY = "ready"
+    """All that was committed since the changelog's last commit will come."""
+    MISSING = "missing"
+    """There is none: it was never made, or it was dropped."""
+    LOST = "lost"
+    """The server has removed log that the slot needs (`max_slot_wal_keep_size`), or has invalidated it for another reason."""
+    ADVANCED = "advanced"
+    """It begins after the changelog's last commit: it was made again, or advanced by another program."""
+    TABLES = "of other tables"
+    """The publication has other tables than the changelog, or is not there."""
+    REPLACED = "replaced"
+    """The changelog's last commit was not made from this database: another store was promoted."""
+    FOREIGN = "foreign"
+    """A slot of another database or plugin has the name."""
+    UNFINISHED = "unfinished"
+    """The first rows, or those of a new publication, are not all in the log."""
+
+
+class UnreachableServerError(WorldError):
+    """The server cannot be reached, or the connection ended."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(f"{server}: {reason}", retriable=True)
+        self.server = server
+
+
+class RefusedError(ChangelogError):
+    """The server refuses what a changelog needs: a privilege, a setting, a table that is not there."""
+
+
+class StreamError(ChangelogError):
+    """What the server sends cannot be read."""
+
+
+class SlotLostError(ChangelogError):
+    """The slot does not continue where the changelog ends: the changelog has to be published again as a whole."""
+
+    def __init__(self, server: str, slot: str, state: SlotState, detail: str) -> None:
+        super().__init__(
+            f"{server}: replication slot {slot} is {state.value}: {detail}; changes since the last commit of the changelog may be missing,"
+            " so it has to be published again as a whole (republish)"
+        )
+        self.slot = slot
+        self.state = state
+
+
+class TableError(ChangelogError):
+    """A table cannot be published, or is not any more what was published. The message names table, column and key."""

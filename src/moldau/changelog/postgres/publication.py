@@ -1,0 +1,120 @@
+"""What a source has in its database, as one: the tables, their publication and the slot, over a connection that is opened for it.
+
+The comment of the publication says with which columns its tables are in the changelog: what was published with others is published again.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from moldau.changelog.postgres.catalog import Catalog
+from moldau.changelog.postgres.slots import Standing, standing
+from moldau.changelog.postgres.snapshot import Snapshot
+from moldau.changelog.postgres.tables import ColumnDescription, TableName, TableView
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+    from moldau.changelog.postgres.sessions import Server
+
+
+class Publication:
+    """Of one changelog; `name` is that of the publication and of the slot. UnreachableServerError, RefusedError, TableError."""
+
+    def __init__(self, server: "Server", name: str, tables: Sequence[TableName], as_text: Mapping[TableName, Collection[str]]) -> None:
+        self._server = server
+        self._name = name
+        self._tables = tables
+        self.as_text = as_text
+        self._connection: Connection[tuple[Any, ...]] | None = None
+        self._catalog: Catalog | None = None
+        self._known: dict[str, list[ColumnDescription]] = {}
+        """By table, as the comment has them."""
+
+    @contextmanager
+    def opened(self) -> Iterator[Self]:
+        """Its methods can be called inside, unless they say otherwise."""
+        with self._server.connect(self._name) as connection:
+            self._connection, self._catalog = connection, Catalog(self._server, connection)
+            try:
+                yield self
+            finally:
+                self._connection = self._catalog = None
+
+    def standing(self, last: Mapping[str, str | int] | None) -> Standing:
+        """How the slot stands to the changelog, whose last commit has this `source`."""
+        self._known = _parsed(self._opened.comment(self._name))
+        return standing(self._opened.slot(self._name), self._opened.published(self._name), set(self._tables), last)
+
+    def check(self) -> None:
+        """TableError, RefusedError unless the tables can be published as they are."""
+        self._opened.check_settings()
+        self._opened.check_identities(self._opened.tables(self._tables))
+
+    def release(self) -> None:
+        """End the connection of an older publisher."""
+        self._opened.release_slot(self._name)
+
+    def make_anew(self, *, before_images: bool) -> None:
+        """The publication; there is no slot then."""
+        self._opened.check_settings()
+        tables = self._opened.tables(self._tables)
+        if before_images:
+            self._opened.publish_before_images(tables)
+        else:
+            self._opened.check_identities(tables)
+        self._opened.drop_slot(self._name)
+        self._opened.make_publication(self._name, self._tables)
+        self._known = {}
+
+    def snapshot(self, exported: str | None) -> Snapshot:
+        """Over this connection, which is in its transaction until it is closed."""
+        assert self._connection is not None
+        return Snapshot(self._server, self._connection, exported)
+
+    def views(self) -> list[TableView]:
+        """The tables as they are now."""
+        return [TableView.of_catalog(table, self.as_text.get(table.name, ())) for table in self._opened.tables(self._tables)]
+
+    def view_of(self, name: TableName) -> TableView | None:
+        """One of them; None if it is not there any more."""
+        found = self._opened.find(name)
+        return None if found is None else TableView.of_catalog(found, self.as_text.get(name, ()))
+
+    def keys(self) -> Mapping[TableName, Sequence[str]]:
+        """Primary keys of the tables."""
+        return {table.name: tuple(table.key) for table in self._opened.tables(self._tables)}
+
+    def knows(self, view: TableView) -> bool:
+        """Whether the changelog has a table with the columns of this view, or with more. At any time."""
+        return set(view.described) <= set(self._known.get(view.table.name, ()))
+
+    def has_other_values(self, view: TableView) -> bool:
+        """Whether rows of a table may have other values than those that were published: in a column that is new or of another type."""
+        known = {name: rest for name, *rest in self._known.get(view.table.name, [])}
+        for name, *rest in view.described:
+            if name in known and known[name] != rest:
+                return True
+            if name not in known and self._opened.has_values(view.name, name):
+                return True
+        return False
+
+    def remember(self, views: Sequence[TableView]) -> None:
+        """The changelog has these tables with these columns."""
+        self._known |= {view.table.name: list(view.described) for view in views}
+        self._opened.set_comment(self._name, json.dumps(self._known, ensure_ascii=False, separators=(",", ":")))
+
+    @property
+    def _opened(self) -> Catalog:
+        assert self._catalog is not None, "inside of `opened`"
+        return self._catalog
+
+
+def _parsed(comment: str | None) -> dict[str, list[ColumnDescription]]:
+    """What a comment says; nothing if it is not one of ours."""
+    try:
+        found = json.loads(comment or "{}")
+        return {table: [(str(name), int(oid), int(modifier)) for name, oid, modifier in columns] for table, columns in found.items()}
+    except (AttributeError, TypeError, ValueError):
+        return {}

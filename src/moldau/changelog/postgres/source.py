@@ -1,0 +1,416 @@
+"""PostgreSQL as the source of a changelog: rows that are there, then each transaction, from a replication slot.
+
+::
+
+    CONNECTING ──slot continues where the log ends──────────────────────────────────────▶ STREAMING
+        ▲  │                                                                                  │
+        │  └──the log is empty or unfinished, or `republish`──▶ PUBLISHING ROWS ──complete──▶ │
+        └──────── the server or the brokers are away: again, after a pause ◀──────────────────┘
+
+Rules that hold here:
+
+* A place in the server's log (LSN) is confirmed to the server only after the changelog has the commit that ends there. So the slot never
+  begins after the changelog's last commit; where it does, changes are lost, which is an error with a name (`SlotLostError`).
+* A commit is published once: its LSN is in its record in the log, and reading continues after the last one.
+* The publisher is started before the slot is used, so an older publisher of the changelog can write no more when its connection is ended.
+"""
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from moldau.changelog.envelope import CommitRecord
+from moldau.changelog.errors import PublisherFencedError
+from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
+from moldau.changelog.postgres.lsn import lsn_of, lsn_text
+from moldau.changelog.postgres.pgoutput import decode
+from moldau.changelog.postgres.publication import Publication
+from moldau.changelog.postgres.replication import Received, ReplicationConnection
+from moldau.changelog.postgres.sessions import Server
+from moldau.changelog.postgres.slots import ALL, LSN, ROWS, Standing
+from moldau.changelog.postgres.snapshot import Snapshot
+from moldau.changelog.postgres.tables import TableName, TableView, name_of
+from moldau.changelog.postgres.transactions import NewView, Transaction, Transactions, Truncated
+from moldau.changelog.values import Change, Commit, Key, Op, Row, Table
+from moldau.client.errors import may_pass
+from moldau.client.failures import ClientError, FencedError
+from moldau.model.errors import MoldauError, PeerError, WorldError
+
+_LOG = logging.getLogger(__name__)
+
+BATCH_CHANGES: Final = 2_000
+"""Transactions that have come already are published together up to so many changes."""
+BATCH_AGE_S: Final = 0.05
+"""Or until the first of them has waited so long."""
+DELETIONS_MAX: Final = 2_000
+"""In a commit that removes rows which are not there any more."""
+MARK_BYTES: Final = 16 << 20
+"""A commit without changes is published when the server's log has grown by so much with no change of the tables: the server keeps the log
+from the last commit on."""
+RECEIVE_S: Final = 0.2
+PAUSE_FIRST_S: Final = 0.1
+PAUSE_MAX_S: Final = 5.0
+_NAME: Final = re.compile(r"[a-z0-9_]{1,56}")
+
+
+class LogPublisher(Protocol):
+    """What is needed of `moldau.changelog.publisher.Publisher`."""
+
+    changelog: str
+    shard: int
+    last: CommitRecord | None
+
+    def look(self) -> CommitRecord | None:
+        """The last commit in the log; nothing is fenced."""
+        ...
+
+    def start(self) -> CommitRecord | None:
+        """Fence the publisher before, and find the last commit in the log."""
+        ...
+
+    def publish(self, commits: Sequence[Commit], tables: Mapping[str, Table]) -> None:
+        """Write whole commits; they are in the log when it returns."""
+        ...
+
+
+class LogKeys(Protocol):
+    """See `moldau.changelog.postgres.published_keys.PublishedKeys`."""
+
+    def of(self, table: str) -> set[Key]:
+        """Keys of the rows that the log has of a table."""
+        ...
+
+
+class SourceState(Enum):
+    """What a source does."""
+
+    CONNECTING = "connecting"
+    PUBLISHING_ROWS = "publishing rows"
+    STREAMING = "streaming"
+    STOPPED = "stopped"
+
+
+class Republish(Enum):
+    """When a changelog that was complete is published again as a whole."""
+
+    NEVER = "never"
+    """Where changes are lost the source ends with an error."""
+    LOST = "lost"
+    """Where changes are lost."""
+    NOW = "now"
+    """At the start, once."""
+
+
+class Choices(NamedTuple):
+    """How a source works, where it can be chosen."""
+
+    slot: str = ""
+    """Of the replication slot and the publication; by default `moldau_CHANGELOG`."""
+    republish: Republish = Republish.NEVER
+    """Whether the changelog is published again as a whole; rows that are not there any more are deleted from it."""
+    before_images: bool = True
+    """Set REPLICA IDENTITY FULL for the tables, so that changes come with the row before them."""
+    as_text: Sequence[str] = ()
+    """TABLE.COLUMN of columns whose values are published as text, whatever their type is."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatistics:
+    """Since the source was made."""
+
+    state: SourceState
+    commit: int
+    """The last one in the log."""
+    lsn: str
+    """Up to where the server's log is published."""
+    commits: int
+    changes: int
+    connections_lost: int
+
+
+class PostgresSource:
+    """Publishes the tables of one database as one shard. Used by one thread; `statistics` by any.
+
+    RefusedError for a name that a slot cannot have, and for another text than a connection string of libpq.
+    """
+
+    def __init__(
+        self, conninfo: str, tables: Iterable[str], publisher: LogPublisher, keys: LogKeys, choices: Choices | None = None
+    ) -> None:
+        self._choices = choices or Choices()
+        self._server = Server(conninfo)
+        self._publisher = publisher
+        self._keys = keys
+        self._slot = self._choices.slot or f"moldau_{publisher.changelog}"
+        if not _NAME.fullmatch(self._slot):
+            raise RefusedError(
+                f"{self._server.name}: a replication slot cannot be named {self._slot}: it has a to z, 0 to 9 and '_', at most 56;"
+                " choose another name (slot)"
+            )
+        names = [name_of(each) for each in tables]
+        self._publication = Publication(self._server, self._slot, names, _columns_by_table(names, self._choices.as_text))
+        self._republish = self._choices.republish
+        self._is_started = False
+        self._transactions = Transactions({}, {})
+        self._state = SourceState.CONNECTING
+        self._lsn = 0
+        self._commits = self._changes = self._lost = 0
+
+    def statistics(self) -> SourceStatistics:
+        """A moment of it."""
+        last = self._publisher.last
+        return SourceStatistics(
+            self._state, 0 if last is None else last.commit, lsn_text(self._lsn), self._commits, self._changes, self._lost
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        """Publish until `stop`. While the server or the brokers are away it tries again; the first connection has to succeed.
+
+        SlotLostError, TableError, RefusedError, PublisherFencedError, ValueRefusedError, UnreachableServerError.
+        """
+        retries = _Retries(self._server.name, stop)
+        try:
+            while not stop.is_set():
+                try:
+                    self._run_connected(stop, retries.ended)
+                except (ClientError, PeerError, WorldError) as error:
+                    if not _may_pass(error):
+                        raise
+                    self._is_started = self._is_started and isinstance(error, UnreachableServerError)
+                    self._state, self._lost = SourceState.CONNECTING, self._lost + 1
+                    retries.pause(error)
+        finally:
+            self._state = SourceState.STOPPED
+
+    def _run_connected(self, stop: threading.Event, connected: Callable[[], None]) -> None:
+        with self._publication.opened() as publication:
+            found = self._publisher.look()
+            if not self._is_started:
+                self._check_place(publication, found)  # before it fences the publisher that may be the right one
+                self._publisher.start()
+                self._is_started = True
+            last = self._publisher.last
+            if found is not None and found.commit > (0 if last is None else last.commit):
+                raise PublisherFencedError(self._publisher.changelog, self._publisher.shard, 0 if last is None else last.commit)
+            standing = self._check_place(publication, last)
+            if standing.state is SlotState.READY:
+                assert last is not None
+                self._lsn = lsn_of(str(last.source[LSN]))
+                publication.check()
+                publication.release()
+            else:
+                _LOG.warning(
+                    "changelog of PostgreSQL is published as a whole: server=%r slot=%s state=%s reason=%r",
+                    self._server.name, self._slot, standing.state.value, standing.detail,
+                )  # fmt: skip
+                self._publish_all(publication)
+            connected()
+            keys = publication.keys()
+        connection = ReplicationConnection(self._server, self._slot)
+        try:
+            connection.start(self._slot, self._slot, self._lsn)
+            _LOG.info("changelog of PostgreSQL continues: server=%r slot=%s lsn=%s", self._server.name, self._slot, lsn_text(self._lsn))
+            self._transactions = Transactions(keys, self._publication.as_text)
+            self._state = SourceState.STREAMING
+            self._stream(connection, stop)
+        finally:
+            connection.close()
+
+    def _check_place(self, publication: Publication, last: CommitRecord | None) -> Standing:
+        """How the slot stands to the log. SlotLostError where nothing may be published."""
+        standing = publication.standing(None if last is None else last.source)
+        match standing.state:
+            case SlotState.FOREIGN:
+                pass
+            case SlotState.READY if self._republish is Republish.NOW:
+                return Standing(SlotState.UNFINISHED, "it is to be published again")
+            case SlotState.READY | SlotState.UNFINISHED:
+                return standing
+            case _ if self._republish is not Republish.NEVER:
+                return standing
+        raise SlotLostError(self._server.name, self._slot, standing.state, standing.detail)
+
+    # Rows that are there
+
+    def _publish_all(self, publication: Publication) -> None:
+        """A new slot, and all rows of its snapshot; what the log has of other rows is deleted."""
+        self._state = SourceState.PUBLISHING_ROWS
+        publication.make_anew(before_images=self._choices.before_images)
+        connection = ReplicationConnection(self._server, self._slot)
+        try:
+            exported = connection.create_slot(self._slot)
+            snapshot = publication.snapshot(exported.snapshot)
+        finally:
+            connection.close()
+        self._lsn = exported.lsn
+        views = publication.views()
+        tables = {view.table.name: view.table for view in views}
+        for view in views:
+            stale = set() if self._publisher.last is None else self._keys.of(view.table.name)
+            self._publish_rows(snapshot, view, tables, ALL, stale)
+            deletions = [Change(view.table.name, Op.DELETE, key, None, None) for key in stale]
+            for start in range(0, len(deletions), DELETIONS_MAX):
+                self._publish_commit(deletions[start : start + DELETIONS_MAX], tables, {ROWS: ALL})
+        snapshot.close()
+        publication.remember(views)
+        self._publish_commit([], tables, {})
+        if self._republish is Republish.NOW:
+            self._republish = Republish.NEVER
+
+    def _publish_rows(self, snapshot: Snapshot, view: TableView, tables: Mapping[str, Table], what: str, stale: set[Key]) -> None:
+        """The rows of one table; their keys are removed from `stale`."""
+        for rows in snapshot.rows(view):
+            changes = [_read(view, row) for row in rows]
+            stale.difference_update(change.key for change in changes)
+            self._publish_commit(changes, tables, {ROWS: what})
+
+    def _publish_again(self, view: TableView) -> None:
+        """The rows of a table whose columns have changed, as they are now. Changes that come later in the stream may be older than these
+        rows: they are repeated in their order, so the last one of each row is right again.
+        """
+        with self._publication.opened() as publication:
+            now = publication.view_of(view.name)
+            if now is not None and publication.has_other_values(view):
+                _LOG.info("table is published again, its columns have changed: server=%r table=%s", self._server.name, view.table.name)
+                snapshot = publication.snapshot(None)
+                self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, set())
+                snapshot.close()
+            publication.remember([view])
+
+    # Transactions
+
+    def _stream(self, connection: ReplicationConnection, stop: threading.Event) -> None:
+        batch = _Batch()
+        while not stop.is_set():
+            received = connection.receive(0 if batch.transactions else RECEIVE_S)
+            if received is not None:
+                self._take(received, batch)
+            if batch.transactions and (received is None or batch.is_due()):
+                self._publish(batch)
+                connection.confirm(self._lsn)
+            elif received is not None and received.data is None and self._mark(received.wal_end, batch):
+                connection.confirm(self._lsn)
+
+    def _take(self, received: Received, batch: "_Batch") -> None:
+        match self._transactions.take(None if received.data is None else decode(received.data)):
+            case Transaction() as transaction if transaction.changes and transaction.end_lsn > self._lsn:
+                batch.add(transaction)
+            case NewView(view) if not self._publication.knows(view):
+                self._publish(batch)
+                self._publish_again(view)
+            case Truncated(views):
+                self._publish(batch)
+                for view in views:
+                    self._transactions.delete_rows(view, self._keys.of(view.table.name))
+            case _:
+                pass
+
+    def _publish(self, batch: "_Batch") -> None:
+        transactions = batch.take()
+        if not transactions:
+            return
+        number, epoch = self._next()
+        commits = [
+            Commit(self._publisher.shard, epoch, number + index, each.time_ms, each.changes, {LSN: lsn_text(each.end_lsn)})
+            for index, each in enumerate(transactions)
+        ]
+        self._publisher.publish(commits, self._transactions.tables())
+        self._count(commits)
+        self._lsn = transactions[-1].end_lsn
+
+    def _mark(self, wal_end: int, batch: "_Batch") -> bool:
+        """Publish a commit without changes, so that the server need not keep its log from the last one on."""
+        if wal_end - self._lsn < MARK_BYTES or batch.transactions or self._transactions.is_open:
+            return False
+        self._lsn = wal_end
+        self._publish_commit([], {}, {})
+        return True
+
+    def _publish_commit(self, changes: Sequence[Change], tables: Mapping[str, Table], source: Mapping[str, str]) -> None:
+        number, epoch = self._next()
+        commit = Commit(self._publisher.shard, epoch, number, time.time_ns() // 1_000_000, changes, {LSN: lsn_text(self._lsn), **source})
+        self._publisher.publish([commit], tables)
+        self._count([commit])
+
+    def _next(self) -> tuple[int, int]:
+        """Number and epoch of the next commit."""
+        last = self._publisher.last
+        return (1, 1) if last is None else (last.commit + 1, last.epoch)
+
+    def _count(self, commits: Sequence[Commit]) -> None:
+        self._commits += len(commits)
+        self._changes += sum(len(commit.changes) for commit in commits)
+
+
+class _Batch:
+    """Transactions that are published together."""
+
+    def __init__(self) -> None:
+        self.transactions: list[Transaction] = []
+        self._changes = 0
+        self._since = 0.0
+
+    def add(self, transaction: Transaction) -> None:
+        if not self.transactions:
+            self._since = time.monotonic()
+        self.transactions.append(transaction)
+        self._changes += len(transaction.changes)
+
+    def is_due(self) -> bool:
+        return self._changes >= BATCH_CHANGES or time.monotonic() - self._since > BATCH_AGE_S
+
+    def take(self) -> list[Transaction]:
+        taken, self.transactions, self._changes = self.transactions, [], 0
+        return taken
+
+
+class _Retries:
+    """Pauses between connections that fail, and a line in the log for each time that it begins and ends."""
+
+    def __init__(self, server: str, stop: threading.Event) -> None:
+        self._server = server
+        self._stop = stop
+        self._pause_s = PAUSE_FIRST_S
+        self._failing_since: float | None = None
+        self._was_connected = False
+
+    def pause(self, error: Exception) -> None:
+        if not self._was_connected:
+            raise error
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+            _LOG.warning("changelog of PostgreSQL interrupted, connecting again: server=%r reason=%s", self._server, error)
+        self._stop.wait(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+
+    def ended(self) -> None:
+        """A connection was made."""
+        if self._failing_since is not None:
+            away_s = time.monotonic() - self._failing_since
+            _LOG.info("changelog of PostgreSQL connected again: server=%r after_s=%.1f", self._server, away_s)
+        self._failing_since, self._pause_s, self._was_connected = None, PAUSE_FIRST_S, True
+
+
+def _may_pass(error: MoldauError) -> bool:
+    if isinstance(error, ClientError):  # a transaction whose end is unknown, too: the next start finds out
+        return not isinstance(error, FencedError)
+    return may_pass(error)
+
+
+def _read(view: TableView, row: Row) -> Change:
+    return Change(view.table.name, Op.READ, view.key_of(row), None, row)
+
+
+def _columns_by_table(names: Sequence[TableName], as_text: Sequence[str]) -> Mapping[TableName, set[str]]:
+    found: dict[TableName, set[str]] = {}
+    for each in as_text:
+        table, _, column = each.rpartition(".")
+        if (name := name_of(table)) not in names:
+            raise TableError(f"as_text = {each}: {table or 'a column without a table'} is none of the published tables")
+        found.setdefault(name, set()).add(column)
+    return found

@@ -1,0 +1,27 @@
+"""A process that publishes a database of PostgreSQL until it is killed: CONNINFO BOOTSTRAP CHANGELOG TABLE..."""
+
+import sys
+import threading
+import time
+
+from moldau.changelog.postgres.published_keys import PublishedKeys
+from moldau.changelog.postgres.source import PostgresSource, SourceState
+from moldau.changelog.publisher import Publisher
+
+
+def main(conninfo: str, bootstrap: str, changelog: str, *tables: str) -> None:
+    publisher = Publisher(bootstrap, changelog, transaction_timeout_ms=20_000)
+    source = PostgresSource(conninfo, tables, publisher, PublishedKeys(bootstrap, changelog, 0))
+    print("runs", flush=True)
+    threading.Thread(target=tell_streaming, args=(source,), daemon=True).start()
+    source.run(threading.Event())
+
+
+def tell_streaming(source: PostgresSource) -> None:
+    while source.statistics().state is not SourceState.STREAMING:
+        time.sleep(0.01)
+    print("streams", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

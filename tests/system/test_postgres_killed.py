@@ -1,0 +1,114 @@
+"""A process that publishes a database of PostgreSQL is killed under load, at random and at named points, while rows are published too: the
+log has every transaction once, in order and whole, and replicas are equal in the end (mission I5).
+"""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from moldau.changelog.points import DIE_AFTER, DIE_AT
+from moldau.changelog.postgres.store import PostgresStore
+from moldau.changelog.stores.sqlite import SqliteStore
+from moldau.testing.broker import Broker
+from support import postgres_publisher
+from support.postgres import PostgresServer
+from support.postgres_changelog import PublishedDatabase
+from support.sizes import sized
+
+pytestmark = [pytest.mark.system, pytest.mark.torture]
+
+KILLS = sized(6, 30)
+SEED = 29
+ROWS = 8_000
+POINTS = ("commit: half sent", "commit: sent", "commit: published", "publisher: started")
+LIMIT_S = 60.0
+SCHEMA = """
+CREATE TABLE items (id integer PRIMARY KEY, name text, stock integer);
+CREATE TABLE moves (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item integer, by integer);
+"""
+
+
+@pytest.fixture
+def database() -> Iterator[PublishedDatabase]:
+    with PostgresServer() as server, Broker() as broker:
+        database = PublishedDatabase(server, broker.bootstrap_servers, "killed", SCHEMA, ["items", "moves"])
+        yield database
+        database.close()
+
+
+class Load:
+    """Transactions that change an item and add a move; some of them delete items, or change their keys."""
+
+    def __init__(self, database: PublishedDatabase) -> None:
+        self._database = database
+        self._chosen = random.Random(SEED)
+        self._done = threading.Event()
+        self.transactions = 0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with self._database.server.connect(self._database.name) as connection:
+            while not self._done.is_set():
+                item, by = self._chosen.randrange(ROWS), self._chosen.randrange(-5, 6)
+                with connection.transaction():
+                    connection.execute("UPDATE items SET stock = stock + %s WHERE id = %s", [by, item])
+                    connection.execute("INSERT INTO moves (item, by) VALUES (%s, %s)", [item, by])
+                    if self.transactions % 10 == 0:
+                        connection.execute("DELETE FROM items WHERE id = %s", [self._chosen.randrange(ROWS)])
+                    if self.transactions % 15 == 0:
+                        connection.execute("UPDATE items SET id = id + 1000000 WHERE id = %s", [self._chosen.randrange(ROWS)])
+                self.transactions += 1
+                self._done.wait(0.002)
+
+    def stop(self) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+def run_until_killed(database: PublishedDatabase, kill: int, chosen: random.Random) -> None:
+    """Every other kill is at a named point; the first ones while rows are published, later ones in the stream."""
+    ordered: Mapping[str, str] = {}
+    if kill % 2:
+        point = POINTS[kill // 2 % len(POINTS)]
+        ordered = {DIE_AT: point, DIE_AFTER: "1" if point == "publisher: started" else str(chosen.randrange(1, 40))}
+    command = [sys.executable, postgres_publisher.__file__, database.conninfo, database.bootstrap, database.name, *database.tables]
+    environment = {**os.environ, **ordered, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "runs\n"
+        if kill > 2 and not ordered:
+            assert process.stdout.readline() == "streams\n"
+        try:
+            process.wait(LIMIT_S if ordered else chosen.uniform(0.1, 1.5))
+        except subprocess.TimeoutExpired:
+            process.kill()
+        assert process.wait() == -9
+
+
+def test_the_log_has_every_transaction_once_whatever_the_publisher_dies_of(database: PublishedDatabase, tmp_path: Path) -> None:
+    chosen = random.Random(SEED)
+    database.execute(f"INSERT INTO items SELECT number, 'item ' || number, 0 FROM generate_series(0, {ROWS - 1}) number")
+    load = Load(database)
+    try:
+        for kill in range(KILLS):
+            run_until_killed(database, kill, chosen)
+    finally:
+        load.stop()
+    with database.published() as running:
+        running.wait_published()
+    log = database.log()
+    moved = [
+        change.key for commit in log.commits for change in log.of_commit(commit.commit) if (change.table, change.op.value) == ("moves", "c")
+    ]
+    assert moved == sorted(set(moved)), "each once, in order"
+    print(f"{KILLS} kills, {load.transactions} transactions, {len(log.commits)} commits, {sum(map(len, log.changes.values()))} changes")
+    wanted = database.checksums()
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == wanted
+    assert database.replicate(PostgresStore(database.server.create("copy"))) == wanted

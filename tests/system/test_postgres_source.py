@@ -1,0 +1,494 @@
+"""A database of PostgreSQL into a changelog, with a real server (mission I5): rows that are there, transactions, and what goes wrong."""
+
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from moldau.changelog.errors import PublisherFencedError
+from moldau.changelog.postgres import source as source_module
+from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
+from moldau.changelog.postgres.lsn import lsn_of
+from moldau.changelog.postgres.source import Choices, Republish
+from moldau.changelog.postgres.store import PostgresStore
+from moldau.changelog.publisher import Publisher
+from moldau.changelog.stores.sqlite import SqliteStore
+from moldau.changelog.values import Commit
+from moldau.testing.broker import Broker
+from support.postgres import PostgresServer
+from support.postgres_changelog import PublishedDatabase, RunningSource, last_rows, operations
+
+pytestmark = pytest.mark.system
+
+NUMBERS = count(1)
+ITEMS = "CREATE TABLE items (id integer PRIMARY KEY, name text, price numeric)"
+LONG = "".join(map(chr, random.Random(15).choices(range(33, 1000), k=20_000)))
+"""Longer than a page, and not to be compressed into one."""
+Databases = Callable[..., PublishedDatabase]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def databases(server: PostgresServer, broker: Broker) -> Iterator[Databases]:
+    made: list[PublishedDatabase] = []
+
+    def make(schema: str = ITEMS, tables: Sequence[str] = ("items",)) -> PublishedDatabase:
+        made.append(PublishedDatabase(server, broker.bootstrap_servers, f"bank_{next(NUMBERS)}", schema, tables))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+TYPES = """
+CREATE TYPE mood AS ENUM ('glad', 'sad');
+CREATE DOMAIN small AS integer CHECK (VALUE < 100);
+CREATE TABLE types (
+    id bigint PRIMARY KEY, flag boolean, short smallint, normal integer, single real, precise double precision, number numeric,
+    exact numeric(12, 4),
+    words text, name varchar(20), padded char(4), ident uuid, doc json, docb jsonb, raw bytea, day date, hour time, moment timestamp,
+    instant timestamptz, span interval, list integer[], feeling mood, little small, net inet,
+    doubled bigint GENERATED ALWAYS AS (id * 2) STORED
+)
+"""
+INSERTED = """
+INSERT INTO types VALUES ({0},
+    true, -32768, 2147483647, 0.1, 1e-300, 12345678901234567890.123456789, 1.5, E'žluť\\n\\t"\\\\', 'name', 'ab',
+    '6f1c0a52-6a0b-4b5e-9d6e-0c1a2b3c4d5e', '{{"b": 1, "a":  2}}', '{{"b": 1, "a":  2}}', '\\x00ff10', '2026-02-28', '23:59:59.5',
+    '2026-02-28 01:02:03.000004', '2026-02-28 01:02:03+05', '1 day 02:00:00', '{{1,NULL,3}}', 'sad', 7, '10.0.0.1/8')
+"""
+ROW = {
+    "flag": True,
+    "short": -32768,
+    "normal": 2147483647,
+    "single": 0.1,
+    "precise": 1e-300,
+    "number": Decimal("12345678901234567890.123456789"),
+    "exact": Decimal("1.5000"),
+    "words": 'žluť\n\t"\\',
+    "name": "name",
+    "padded": "ab  ",
+    "ident": "6f1c0a52-6a0b-4b5e-9d6e-0c1a2b3c4d5e",
+    "doc": '{"b": 1, "a":  2}',
+    "docb": '{"a": 2, "b": 1}',
+    "raw": b"\x00\xff\x10",
+    "day": date(2026, 2, 28),
+    "hour": time(23, 59, 59, 500_000),
+    "moment": datetime(2026, 2, 28, 1, 2, 3, 4),  # noqa: DTZ001
+    "instant": datetime(2026, 2, 27, 20, 2, 3, tzinfo=UTC),
+    "span": "1 day 02:00:00",
+    "list": "{1,NULL,3}",
+    "feeling": "sad",
+    "little": "7",
+    "net": "10.0.0.1/8",
+}
+ODD = """
+INSERT INTO types (id, number, exact, precise, single, words, raw, day, moment) VALUES
+({0}1, 'NaN', -0.5, 'Infinity', '-Infinity', '', '', '0001-01-01', '9999-12-31 23:59:59.999999')
+"""
+
+
+def test_values_of_all_types_reach_the_log_and_the_stores(databases: Databases, server: PostgresServer, tmp_path: Path) -> None:
+    """The same by the snapshot and by the stream, whatever the settings of the database are."""
+    database = databases(TYPES, ["types"])
+    for setting in (
+        "datestyle = 'German'",
+        "timezone = 'Asia/Tokyo'",
+        "bytea_output = 'escape'",
+        "extra_float_digits = 0",
+        "intervalstyle = iso_8601",
+    ):
+        database.execute(f"ALTER DATABASE {database.name} SET {setting}")
+    for statement in (INSERTED, ODD, "INSERT INTO types (id) VALUES ({0}2)"):
+        database.execute(statement.format(1))
+    with database.published() as running:
+        for statement in (INSERTED, ODD, "INSERT INTO types (id) VALUES ({0}2)"):
+            database.execute(statement.format(2))
+        database.execute("UPDATE types SET short = short")
+        running.wait_published()
+    log = database.log()
+    rows = last_rows(log, "types")
+    assert rows[(1,)] == {"id": 1, **ROW}
+    assert rows[(2,)] == {"id": 2, **ROW}
+    before = [each.change.before for each in log.changes["types"] if each.change.op.value == "u"]
+    assert repr(before) == repr(list(rows.values())), "NaN is not equal to itself"
+    assert repr(rows[(11,)]) == repr({**rows[(21,)], "id": 11})
+    assert log.tables["types"].columns["little"] == "text"
+    wanted = database.checksums()
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == wanted
+    assert database.replicate(PostgresStore(server.create(f"{database.name}_copy"))) == wanted
+
+
+def test_transactions_are_whole_and_in_order(databases: Databases) -> None:
+    database = databases(f"{ITEMS}; CREATE TABLE notes (id integer PRIMARY KEY, item integer)", ["items", "notes"])
+    with database.published() as running:
+        before = len(database.log().commits)
+        for number in range(20):
+            with database.connection.transaction():
+                database.execute("INSERT INTO items VALUES (%s, 'x', 1.5)", [number])
+                with database.connection.transaction(force_rollback=True):
+                    database.execute("INSERT INTO notes VALUES (%s, 0)", [1000 + number])
+                database.execute("INSERT INTO notes VALUES (%s, %s)", [number, number])
+                database.execute("UPDATE items SET price = 2 WHERE id = %s", [number])
+            with database.connection.transaction(force_rollback=True):
+                database.execute("DELETE FROM items")
+        running.wait_published()
+    log = database.log()
+    for number, commit in enumerate(log.commits[before : before + 20]):
+        changes = [(each.table, each.op.value, each.key) for each in log.of_commit(commit.commit)]
+        assert changes == [("items", "c", (number,)), ("notes", "c", (number,)), ("items", "u", (number,))]
+        assert abs(commit.time_ms - log.commits[before].time_ms) < 60_000
+    places = [lsn_of(str(commit.source["lsn"])) for commit in log.commits]
+    assert places == sorted(places)
+    assert len(log.commits) == before + 21
+
+
+def test_keys_that_change_are_a_deletion_and_a_creation(databases: Databases) -> None:
+    for before_images in (True, False):
+        database = databases()
+        database.execute("INSERT INTO items VALUES (1, 'a', 1), (2, 'b', 2)")
+        with database.published(Choices(before_images=before_images)) as running:
+            database.execute("UPDATE items SET id = id + 10 WHERE id = 1")
+            database.execute("DELETE FROM items WHERE id = 2")
+            running.wait_published()
+        log = database.log()
+        assert operations(log, "items") == [("r", (1,)), ("r", (2,)), ("d", (1,)), ("c", (11,)), ("d", (2,))]
+        assert (log.changes["items"][2].change.before is not None) == before_images
+
+
+def test_a_truncation_deletes_the_rows_that_the_log_has(databases: Databases, tmp_path: Path) -> None:
+    database = databases()
+    database.execute("INSERT INTO items SELECT number, 'x', 0 FROM generate_series(1, 50) number")
+    with database.published() as running:
+        with database.connection.transaction():
+            database.execute("INSERT INTO items VALUES (51, 'y', 0)")
+            database.execute("DELETE FROM items WHERE id <= 10")
+            database.execute("TRUNCATE items")
+            database.execute("INSERT INTO items VALUES (7, 'z', 0)")
+        running.wait_published()
+    log = database.log()
+    assert list(last_rows(log, "items")) == [(7,)]
+    deleted = [key for op, key in operations(log, "items") if op == "d"]
+    assert sorted(deleted) == [(number,) for number in range(1, 52)]
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+
+
+def test_values_out_of_line_come_with_the_row_before(databases: Databases) -> None:
+    database = databases()
+    database.execute("INSERT INTO items VALUES (1, %s, 1)", [LONG])
+    with database.published() as running:
+        database.execute("UPDATE items SET price = 2")
+        running.wait_published()
+    assert last_rows(database.log(), "items")[(1,)] == {"id": 1, "name": LONG, "price": Decimal(2)}
+
+
+def test_a_value_out_of_line_that_is_not_sent_is_an_error_with_table_key_and_column(databases: Databases) -> None:
+    database = databases()
+    database.execute("INSERT INTO items VALUES (1, %s, 1)", [LONG])
+    with database.published(Choices(before_images=False)) as running:
+        database.execute("UPDATE items SET price = 2")
+        error = running.wait_failed()
+    assert isinstance(error, TableError)
+    assert str(error).startswith("table items, key 1: column name is stored out of line (TOAST)")
+    with database.published(Choices(republish=Republish.NOW)) as running:
+        database.execute("UPDATE items SET price = 3")
+        running.wait_published()
+    assert last_rows(database.log(), "items")[(1,)] == {"id": 1, "name": LONG, "price": Decimal(3)}
+
+
+def test_tables_that_change_in_the_middle_are_followed(databases: Databases, tmp_path: Path) -> None:
+    """A column with a default, and one of another type, change rows that no change is logged of: the table is published again."""
+    database = databases()
+    database.execute("INSERT INTO items SELECT number, 'x', 0.5 FROM generate_series(1, 30) number")
+    with database.published() as running:
+        database.execute("UPDATE items SET name = 'before' WHERE id = 1")
+        database.execute("ALTER TABLE items ADD COLUMN colour text DEFAULT 'red', ADD COLUMN empty integer")
+        database.execute("UPDATE items SET name = 'after' WHERE id = 2")
+        database.execute("ALTER TABLE items ALTER COLUMN name TYPE varchar(2) USING left(name, 2)")
+        database.execute("DELETE FROM items WHERE id = 3")
+        running.wait_published()
+        assert last_rows(database.log(), "items")[(30,)] == {"id": 30, "name": "x", "price": Decimal("0.5"), "colour": "red", "empty": None}
+        assert last_rows(database.log(), "items")[(2,)]["name"] == "af"
+        database.execute("ALTER TABLE items RENAME COLUMN colour TO hue")
+    # the next change comes while it does not run
+    database.execute("UPDATE items SET price = 1 WHERE id = 4")
+    with database.published() as running:
+        running.wait_published()
+        reads = len(operations(database.log(), "items"))
+    with database.published() as running:
+        running.wait_published()
+    log = database.log()
+    assert len(operations(log, "items")) == reads, "what the log has is not published again"
+    assert set(log.tables["items"].columns) == {"id", "name", "price", "hue", "empty"}
+    assert {row["hue"] for row in last_rows(log, "items").values()} == {"red"}
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+
+
+def test_a_primary_key_that_changes_is_an_error(databases: Databases) -> None:
+    database = databases()
+    with database.published(Choices(before_images=False)) as running:
+        database.execute("ALTER TABLE items DROP CONSTRAINT items_pkey, ADD PRIMARY KEY (name)")
+        database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+        error = running.wait_failed()
+    assert "table items: its primary key was changed: it was id, and is of name" in str(error)
+
+
+def test_writers_are_not_stopped_while_rows_are_published(databases: Databases, server: PostgresServer, tmp_path: Path) -> None:
+    database = databases(f"{ITEMS}; CREATE TABLE notes (id integer PRIMARY KEY, item integer)", ["items", "notes"])
+    database.execute("INSERT INTO items SELECT number, repeat('x', 200), number FROM generate_series(1, 20000) number")
+    database.execute("INSERT INTO notes SELECT number, number FROM generate_series(1, 5000) number")
+    done, written = threading.Event(), count()
+
+    def write(seed: int) -> None:
+        chosen = random.Random(seed)
+        with server.connect(database.name) as connection:
+            while not done.is_set():
+                with connection.transaction():
+                    number = chosen.randrange(1, 25_000)
+                    connection.execute("INSERT INTO items VALUES (%s, 'new', 1) ON CONFLICT (id) DO UPDATE SET name = 'changed'", [number])
+                    connection.execute("DELETE FROM notes WHERE id = %s", [chosen.randrange(1, 6000)])
+                    connection.execute("DELETE FROM items WHERE id = %s", [chosen.randrange(1, 25_000)])
+                next(written)
+
+    writers = [threading.Thread(target=write, args=(seed,)) for seed in (1, 2)]
+    for each in writers:
+        each.start()
+    try:
+        with database.published() as running:
+            during = next(written)
+            done.set()
+            for each in writers:
+                each.join()
+            running.wait_published()
+    finally:
+        done.set()
+    assert during > 10
+    wanted = database.checksums()
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == wanted
+    assert database.replicate(PostgresStore(server.create(f"{database.name}_copy"))) == wanted
+
+
+def test_a_dropped_slot_is_named_and_the_changelog_published_again(databases: Databases, tmp_path: Path) -> None:
+    database = databases()
+    database.execute("INSERT INTO items SELECT number, 'x', 0 FROM generate_series(1, 100) number")
+    with database.published() as running:
+        running.wait_published()
+    database.execute("SELECT pg_drop_replication_slot(%s)", [f"moldau_{database.name}"])
+    database.execute("DELETE FROM items WHERE id <= 40")
+    database.execute("INSERT INTO items VALUES (1000, 'while it was away', 1)")
+    error = RunningSource(database).wait_failed()
+    assert isinstance(error, SlotLostError)
+    assert error.state is SlotState.MISSING
+    assert f"replication slot moldau_{database.name} is missing" in str(error)
+    with database.published(Choices(republish=Republish.LOST)) as running:
+        database.execute("UPDATE items SET price = 7 WHERE id = 50")
+        running.wait_published()
+    log = database.log()
+    assert sorted(key for op, key in operations(log, "items") if op == "d") == [(number,) for number in range(1, 41)]
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+    with database.published(Choices(republish=Republish.LOST)) as running:
+        running.wait_published()
+    assert len(operations(database.log(), "items")) == len(operations(log, "items")), "it is not published again without need"
+
+
+def test_a_slot_that_another_program_advanced_or_made_again_is_named(databases: Databases) -> None:
+    database = databases()
+    with database.published() as running:
+        running.wait_published()
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    database.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [f"moldau_{database.name}"])
+    error = RunningSource(database).wait_failed()
+    assert isinstance(error, SlotLostError)
+    assert error.state is SlotState.ADVANCED
+
+
+def test_a_publication_of_other_tables_is_named(databases: Databases) -> None:
+    database = databases()
+    with database.published() as running:
+        running.wait_published()
+    database.execute("CREATE TABLE more (id integer PRIMARY KEY)")
+    database.tables.append("more")
+    error = RunningSource(database).wait_failed()
+    assert isinstance(error, SlotLostError)
+    assert error.state is SlotState.TABLES
+    assert "of items, marks, wanted are items, marks, more" in str(error)
+
+
+def test_a_changelog_whose_last_commit_is_of_another_source_is_not_taken(databases: Databases) -> None:
+    """A replica was promoted: the database must not publish again as if nothing had been, and does not fence the one that publishes."""
+    database = databases()
+    with database.published() as running:
+        running.wait_published()
+    with Publisher(database.bootstrap, database.name) as promoted:
+        assert promoted.last is not None
+        promoted.publish([Commit(0, promoted.last.epoch + 1, promoted.commit + 1, 1, [])], {})
+        error = RunningSource(database).wait_failed()
+        assert isinstance(error, SlotLostError)
+        assert error.state is SlotState.REPLACED
+        promoted.publish([Commit(0, promoted.last.epoch, promoted.commit + 1, 1, [])], {})
+
+
+def test_a_slot_of_another_database_is_not_touched(databases: Databases) -> None:
+    database, other = databases(), databases()
+    other.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [f"moldau_{database.name}"])
+    error = RunningSource(database, Choices(republish=Republish.LOST)).wait_failed()
+    assert isinstance(error, SlotLostError)
+    assert error.state is SlotState.FOREIGN
+
+
+def test_a_second_source_replaces_the_first(databases: Databases) -> None:
+    database = databases()
+    with database.published() as first:
+        first.wait_published()
+        with database.published() as second:
+            second.wait_published()
+        database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+        error = first.wait_failed()
+    assert isinstance(error, PublisherFencedError)
+    with database.published() as third:
+        third.wait_published()
+    assert last_rows(database.log(), "items")[(1,)]["name"] == "a"
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "crashed"])
+def test_a_server_that_restarts_under_load_is_followed(
+    how: signal.Signals, databases: Databases, server: PostgresServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = databases()
+    done = threading.Event()
+
+    def write() -> None:
+        chosen = random.Random(7)
+        while not done.is_set():
+            try:
+                with server.connect(database.name) as connection:
+                    while not done.is_set():
+                        connection.execute(
+                            "INSERT INTO items VALUES (%s, 'a', 1) ON CONFLICT (id) DO UPDATE SET price = items.price + 1",
+                            [chosen.randrange(100)],
+                        )
+            except psycopg.OperationalError:
+                done.wait(0.05)
+
+    writer = threading.Thread(target=write)
+    with database.published() as running:
+        writer.start()
+        try:
+            for _ in range(2):
+                running.wait_published()
+                server.restart(how)
+                database.reopen()
+        finally:
+            done.set()
+            writer.join()
+        running.wait_published()
+        assert running.source.statistics().connections_lost >= 2
+    lines = [record.message for record in caplog.records if "interrupted, connecting again" in record.message]
+    assert len(lines) == 2, "each time is logged once"
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+
+
+def test_brokers_that_restart_are_waited_for(server: PostgresServer, tmp_path: Path) -> None:
+    with Broker() as own:
+        database = PublishedDatabase(server, own.bootstrap_servers, f"bank_{next(NUMBERS)}", ITEMS, ["items"])
+        with database.published() as running:
+            database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+            running.wait_published()
+            own.stop()
+            database.execute("INSERT INTO items VALUES (2, 'b', 1)")
+            own.start()
+            running.wait_published()
+        assert operations(database.log(), "items") == [("c", (1,)), ("c", (2,))]
+        database.close()
+
+
+def test_a_log_that_grows_without_changes_of_the_tables_is_released(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the server would keep its log for as long as nothing happens in the published tables."""
+    monkeypatch.setattr(source_module, "MARK_BYTES", 200_000)
+    database = databases(f"{ITEMS}; CREATE TABLE others (words text)")
+    with database.published() as running:
+        running.wait_published()
+        before = lsn_of(running.source.statistics().lsn)
+        commits = len(database.log().commits)
+        while lsn_of(running.source.statistics().lsn) < before + 200_000:
+            database.execute("INSERT INTO others SELECT repeat('x', 100) FROM generate_series(1, 500)")
+        slot = f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = 'moldau_{database.name}'"
+        running.wait_published()
+    assert lsn_of(database.row(slot)[0]) > before + 200_000
+    log = database.log()
+    assert any(not commit.counts for commit in log.commits[commits:])
+
+
+def test_what_cannot_be_published_is_named(databases: Databases) -> None:
+    schema = """CREATE TABLE keyless (id integer); CREATE VIEW seen AS SELECT 1 AS id;
+        CREATE TABLE divided (id integer PRIMARY KEY) PARTITION BY HASH (id)"""
+    for table, message in {
+        "keyless": "table keyless has no primary key",
+        "seen": "seen is no ordinary table",
+        "divided": "divided is no ordinary table",
+        "sales.nothing": "there is no table sales.nothing",
+    }.items():
+        database = databases(schema, [table])
+        with pytest.raises(TableError, match=message):
+            raise RunningSource(database).wait_failed()
+
+
+def test_settings_that_are_wrong_are_named(broker: Broker) -> None:
+    with PostgresServer({"wal_level": "replica"}) as plain:
+        database = PublishedDatabase(plain, broker.bootstrap_servers, "plain", ITEMS, ["items"])
+        with pytest.raises(RefusedError, match="wal_level is replica"):
+            raise RunningSource(database).wait_failed()
+        database.connection.close()
+    with pytest.raises(UnreachableServerError, match=f"PostgreSQL 127.0.0.1:{plain.port}/plain: .*refused"):
+        raise RunningSource(database).wait_failed()
+
+
+def test_a_value_that_python_does_not_have_is_named_and_can_be_text(databases: Databases) -> None:
+    schema = "CREATE TABLE days (id integer PRIMARY KEY, day date)"
+    database = databases(schema, ["days"])
+    with database.published() as running:
+        database.execute("INSERT INTO days VALUES (5, 'infinity')")
+        error = running.wait_failed()
+    assert "table days, key 5: column day has a value that type date of changelogs lacks, 'infinity'" in str(error)
+    with database.published(Choices(republish=Republish.NOW, as_text=["days.day"])) as running:
+        database.execute("INSERT INTO days VALUES (6, '4000-01-01 BC')")
+        running.wait_published()
+    assert [row["day"] for row in last_rows(database.log(), "days").values()] == ["infinity", "4000-01-01 BC"]
+
+
+def test_a_slot_that_the_server_has_invalidated_is_named(broker: Broker, tmp_path: Path) -> None:
+    with PostgresServer({"max_slot_wal_keep_size": "1MB", "wal_keep_size": "0", "min_wal_size": "32MB", "max_wal_size": "48MB"}) as small:
+        database = PublishedDatabase(small, broker.bootstrap_servers, "small", f"{ITEMS}; CREATE TABLE others (words text)", ["items"])
+        database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+        with database.published() as running:
+            running.wait_published()
+        for _ in range(6):
+            database.execute("INSERT INTO others SELECT repeat('x', 1000) FROM generate_series(1, 3000)")
+            database.execute("SELECT pg_switch_wal()")
+            database.execute("CHECKPOINT")
+        error = RunningSource(database).wait_failed()
+        assert isinstance(error, SlotLostError)
+        assert error.state is SlotState.LOST
+        with database.published(Choices(republish=Republish.LOST)) as running:
+            running.wait_published()
+        assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+        database.close()

@@ -1,0 +1,112 @@
+"""Replicas in PostgreSQL: the contract of all stores, and what is PostgreSQL's own (mission I5)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from itertools import count
+
+import pytest
+
+from moldau.changelog.postgres.store import PostgresStore
+from moldau.changelog.store import WHOLE, KeyRange, ReplicaStore, StoreError
+from moldau.changelog.stores.dictionary import DictionaryStore
+from moldau.changelog.values import Row, Table
+from support import replica_stores
+from support.postgres import PostgresServer
+from support.replica_stores import ACCOUNTS, EMPTY, POSITION, TABLES, TYPES, ReplicaStoreContract, account, drop, put
+
+pytestmark = pytest.mark.system
+
+NUMBERS = count(1)
+ROWS: Sequence[Row] = [
+    {**row, "text": row["text"].replace("\0", "")} if isinstance(row.get("text"), str) else row for row in replica_stores.ROWS
+]  # type: ignore[union-attr]
+"""PostgreSQL has no text with NUL."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def conninfo(server: PostgresServer) -> str:
+    return server.create(f"a täble {next(NUMBERS)}".replace(" ", "_"))
+
+
+class TestPostgres(ReplicaStoreContract):
+    @pytest.fixture
+    def place(self, conninfo: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], ReplicaStore]:
+        monkeypatch.setattr(replica_stores, "ROWS", ROWS)
+        return lambda sharded: PostgresStore(conninfo, sharded=sharded)
+
+
+@pytest.fixture
+def store(conninfo: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(conninfo)
+    store.prepare("bank", TABLES)
+    yield store
+    store.close()
+
+
+def test_its_checksums_are_those_of_other_stores(store: PostgresStore) -> None:
+    other = DictionaryStore()
+    other.prepare("bank", TABLES)
+    for each in (store, other):
+        each.apply(0, put(TYPES, *ROWS) + put(ACCOUNTS, *map(account, range(100))), POSITION)
+    assert [store.checksum(0, table.name, WHOLE) for table in TABLES] == [other.checksum(0, table.name, WHOLE) for table in TABLES]
+
+
+def test_ranges_over_decimals_are_refused(store: PostgresStore) -> None:
+    prices = Table("prices", {"price": "decimal", "what": "text"}, ("price",))
+    store.prepare("shop", [prices])
+    store.apply(0, put(prices, {"price": Decimal(9)}, {"price": Decimal(10)}), POSITION)
+    assert store.checksum(0, "prices", WHOLE).rows == 2
+    for refused in (lambda: store.middle(0, "prices", WHOLE), lambda: store.checksum(0, "prices", KeyRange((Decimal(1),), None))):
+        with pytest.raises(StoreError, match="decimal price"):
+            refused()
+
+
+def test_a_text_that_postgresql_does_not_have_is_named(store: PostgresStore) -> None:
+    with pytest.raises(StoreError, match=r"PostgreSQL .*, table accounts, key \(2,\): .*NUL"):
+        store.apply(0, put(ACCOUNTS, account(1), account(2, "a\0b")), POSITION)
+    assert (store.rows(0, "accounts", WHOLE), store.positions()) == ([], {})
+
+
+def test_tables_that_are_there_keep_their_types(server: PostgresServer) -> None:
+    """A database with the source's own schema takes the changes, so that it can become the source."""
+    conninfo = server.create("own_schema")
+    with server.connect("own_schema") as connection:
+        connection.execute("CREATE SCHEMA sales")
+        connection.execute("CREATE TABLE sales.items (id uuid PRIMARY KEY, doc jsonb, price numeric(8, 2), weight real, small smallint)")
+    items = Table("sales.items", {"id": "text", "doc": "text", "price": "decimal", "weight": "real", "small": "integer"}, ("id",))
+    key = "6f1c0a52-6a0b-4b5e-9d6e-0c1a2b3c4d5e"
+    row: Row = {"id": key, "doc": '{"a": 1}', "price": Decimal("1.50"), "weight": 0.1, "small": 7}
+    store = PostgresStore(conninfo)
+    store.prepare("shop", [items])
+    store.apply(0, put(items, row), POSITION)
+    assert store.rows(0, "sales.items", WHOLE) == [((key,), row)]
+    store.apply(0, drop(items, (key,)), POSITION)
+    assert store.checksum(0, "sales.items", WHOLE).rows == 0
+    store.close()
+
+
+def test_names_with_signs_of_statements_are_only_names(store: PostgresStore) -> None:
+    odd = Table('100% "odd"?', {"a%s": "integer", "b?%": "text"}, ("a%s",))
+    store.prepare("shop", [odd])
+    store.apply(0, put(odd, {"a%s": 1, "b?%": "x%s?"}, {"a%s": 2, "b?%": None}) + drop(odd, (2,)), POSITION)
+    assert store.rows(0, odd.name, KeyRange((0,), (5,))) == [((1,), {"a%s": 1, "b?%": "x%s?"})]
+    assert store.middle(0, odd.name, WHOLE) is None
+    store.clear(0, EMPTY)
+    assert store.checksum(0, odd.name, WHOLE).rows == 0
+
+
+def test_it_continues_after_its_server_was_restarted(server: PostgresServer, store: PostgresStore) -> None:
+    store.apply(0, put(ACCOUNTS, account(1)), EMPTY)
+    server.restart()
+    with pytest.raises(StoreError) as caught:
+        store.apply(0, put(ACCOUNTS, account(2)), POSITION)
+    assert caught.value.retriable
+    assert store.positions() == {0: EMPTY}
+    store.apply(0, put(ACCOUNTS, account(2)), POSITION)
+    assert store.checksum(0, "accounts", WHOLE).rows == 2

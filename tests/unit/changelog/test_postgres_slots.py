@@ -1,0 +1,42 @@
+"""What a source does at its start: a table over slot, publication and the log's last commit (mission I5)."""
+
+import pytest
+
+from moldau.changelog.postgres.errors import SlotState
+from moldau.changelog.postgres.slots import ALL, LSN, ROWS, SlotRow, standing
+from moldau.changelog.postgres.tables import TableName
+
+ITEMS, NOTES = TableName("public", "items"), TableName("public", "notes")
+SLOT = SlotRow("pgoutput", True, "reserved", 0x100, None)
+LAST = {LSN: "0/100"}
+
+
+@pytest.mark.parametrize(
+    ("slot", "published", "last", "state"),
+    [
+        (SLOT, {ITEMS}, LAST, SlotState.READY),
+        (SLOT._replace(active_pid=5), {ITEMS}, {LSN: "0/200"}, SlotState.READY),
+        (SLOT._replace(wal_status="extended"), {ITEMS}, {LSN: "0/200", ROWS: "items"}, SlotState.READY),
+        (None, None, None, SlotState.UNFINISHED),
+        (SLOT, {ITEMS}, None, SlotState.UNFINISHED),
+        (SLOT, {ITEMS}, {LSN: "0/100", ROWS: ALL}, SlotState.UNFINISHED),
+        (None, {ITEMS}, {LSN: "0/100", ROWS: ALL}, SlotState.UNFINISHED),
+        (None, {ITEMS}, LAST, SlotState.MISSING),
+        (SLOT._replace(wal_status="lost"), {ITEMS}, LAST, SlotState.LOST),
+        (SLOT._replace(confirmed_lsn=None), {ITEMS}, LAST, SlotState.LOST),
+        (SLOT._replace(confirmed_lsn=0x101), {ITEMS}, LAST, SlotState.ADVANCED),
+        (SLOT, None, LAST, SlotState.TABLES),
+        (SLOT, {ITEMS, NOTES}, LAST, SlotState.TABLES),
+        (SLOT, set(), LAST, SlotState.TABLES),
+        (SLOT, {ITEMS}, {}, SlotState.REPLACED),
+        (None, None, {"outbox": 5}, SlotState.REPLACED),
+        (SLOT._replace(plugin="wal2json"), {ITEMS}, None, SlotState.FOREIGN),
+        (SLOT._replace(is_of_database=False), {ITEMS}, LAST, SlotState.FOREIGN),
+    ],
+)
+def test_the_standing_of_a_slot(
+    slot: SlotRow | None, published: set[TableName] | None, last: dict[str, str | int] | None, state: SlotState
+) -> None:
+    found = standing(slot, published, {ITEMS}, last)
+    assert found.state is state
+    assert bool(found.detail) == (state is not SlotState.READY)
