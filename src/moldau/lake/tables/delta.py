@@ -87,18 +87,18 @@ class DeltaSnapshot:
 
     def files(self) -> list[DataFile]:
         """The data files of this version; their statistics stay in the log."""
-        rows = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
         names = self.partition_columns
-        return [
-            DataFile(
-                row["path"],
-                {name: _partition_text(row[f"partition.{name}"]) for name in names},
-                row["size_bytes"],
-                row["num_records"] or 0,
-                "",
-            )
-            for row in rows
-        ]
+        found = pa.table(self.table.get_add_actions(flatten=True))
+        columns = [found.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
+        values = [[_partition_text(value) for value in found.column(f"partition.{name}").to_pylist()] for name in names]
+        del found  # with the bounds of every column of every file
+        partitions: dict[tuple[str | None, ...], dict[str, str | None]] = {}
+        files = []
+        for number, (path, size, rows) in enumerate(zip(*columns, strict=True)):
+            key = tuple(column[number] for column in values)
+            partition = partitions.setdefault(key, dict(zip(names, key, strict=True)))
+            files.append(DataFile(path, partition, size, rows or 0, ""))
+        return files
 
 
 def _partition_text(value: Any) -> str | None:
@@ -208,11 +208,21 @@ class DeltaFormat:
     def _checkpoint(self, path: str) -> None:
         """Readers do well without it: an error is no failure of the commit."""
         try:
-            table = DeltaTable(uri_of(path))
-            table.create_checkpoint()
-            table.cleanup_metadata()
-        except (DeltaError, OSError) as error:
-            log.warning("%s: no checkpoint was made: %s", path, error)
+            make_checkpoint(path)
+        except TableError as error:
+            log.warning("%s", error)
+
+
+def make_checkpoint(path: str) -> int:
+    """Make a checkpoint of the newest version, and delete versions that are older than the table's retention of them; its number.
+    TableError."""
+    try:
+        table = DeltaTable(uri_of(path))
+        table.create_checkpoint()
+        table.cleanup_metadata()
+    except (DeltaError, OSError) as error:
+        raise TableError(f"{path}: no checkpoint was made: {error}") from error
+    return int(table.version())
 
 
 def _log_file(path: str, version: int) -> str:
