@@ -105,8 +105,8 @@ def test_findings_have_exit_code_1_until_they_are_repaired(table: NumberTable) -
     assert table.now().version == 3, "without --repair nothing is changed"
     done = run("doctor", table.path, "--small-files", "3", "--repair")
     assert done.exit_code == 0, done.output
-    assert "repaired: small files: 3 files of 1 partitions became 1; version 4" in done.stdout
-    assert "repaired: unneeded files: 1 data files deleted" in done.stdout
+    assert "repaired: small files: 3 files of 1 partition became 1; version 4" in done.stdout
+    assert "repaired: unneeded files: 1 data file deleted" in done.stdout
     assert table.numbers() == [0, 1, 2]
     assert run("doctor", table.path, "--small-files", "3").stdout.splitlines()[1] == "nothing found"
 
@@ -128,7 +128,7 @@ def test_the_document_has_figures_findings_and_repairs(table: NumberTable) -> No
     assert done.exit_code == 0
     assert (found["table"], found["format"], found["version"], found["files"], found["rows"]) == (table.path, table.tables.name, 2, 2, 2)
     assert [(each["check"], each["severity"], each["count"]) for each in found["findings"]] == [("small files", "warning", 2)]
-    assert found["repairs"] == [{"check": "small files", "done": True, "text": "2 files of 1 partitions became 1; version 3"}]
+    assert found["repairs"] == [{"check": "small files", "done": True, "text": "2 files of 1 partition became 1; version 3"}]
     assert found["left"] == []
 
 

@@ -15,6 +15,7 @@ from moldau.lake.doctor.examination import hours_of, leftover_files, removable_v
 from moldau.lake.doctor.facts import Limits
 from moldau.lake.doctor.findings import Check, Finding, Repair, Severity
 from moldau.lake.doctor.log_files import list_log
+from moldau.lake.doctor.wording import counted
 from moldau.lake.table import remove_orphans
 from moldau.lake.tables.data_files import FileError
 from moldau.lake.tables.format import TableError
@@ -60,7 +61,8 @@ def _compact(path: str, limits: Limits, now: datetime) -> str:
     done = compact_table(path, now=now, files_min=limits.small_files_min)
     if done.version is None:
         return "another compaction was faster"
-    return f"{done.files_before:,} files of {done.partitions:,} partitions became {done.files_after:,}; version {done.version:,}"
+    of = f"{counted(done.files_before, 'file')} of {counted(done.partitions, 'partition')}"
+    return f"{of} became {done.files_after:,}; version {done.version:,}"
 
 
 def _make_checkpoint(path: str) -> str:
@@ -75,11 +77,11 @@ def _delete_versions(path: str, limits: Limits, now: datetime) -> str:
     found, _ = removable_versions(path, opened(path).id, listing, limits, now)
     for name, _ in found:
         _unlink(os.path.join(listing.folder, name))
-    return f"{len(found):,} files of versions deleted, {sum(size for _, size in found):,} bytes"
+    return f"{counted(len(found), 'file')} of versions deleted, {sum(size for _, size in found):,} bytes"
 
 
 def _delete_unneeded(path: str, limits: Limits) -> str:
-    return f"{len(remove_orphans(path, hours_of(limits))):,} data files deleted"
+    return f"{counted(len(remove_orphans(path, hours_of(limits))), 'data file')} deleted"
 
 
 def _delete_leftovers(path: str, now: datetime) -> str:
@@ -87,7 +89,7 @@ def _delete_leftovers(path: str, now: datetime) -> str:
     found = leftover_files(listing, now)
     for name, _ in found:
         _unlink(os.path.join(listing.folder, name))
-    return f"{len(found):,} files deleted, {sum(size for _, size in found):,} bytes"
+    return f"{counted(len(found), 'file')} deleted, {sum(size for _, size in found):,} bytes"
 
 
 def _folder(path: str) -> str:

@@ -1,10 +1,10 @@
 """What facts of a table are findings, the worst first. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 
 from moldau.lake.doctor.facts import Limits, TableFacts
 from moldau.lake.doctor.findings import Check, Finding, Severity
+from moldau.lake.doctor.wording import counted, span
 from moldau.lake.tables.data_files import DataFile
 
 _NAMED = 3
@@ -24,7 +24,7 @@ def _wrong(facts: TableFacts) -> Iterator[Finding]:
         yield Finding(
             Check.MISSING_FILES,
             Severity.ERROR,
-            f"{_count(len(facts.missing), 'file')} of the newest version {_is(facts.missing)} not there: {_names(facts.missing)}",
+            f"{counted(len(facts.missing), 'file')} of the newest version {_is(facts.missing)} not there: {_names(facts.missing)}",
             "every query that reads one of them fails",
             "restore them from a backup, or load the topic again into another directory",
             False,
@@ -36,7 +36,7 @@ def _wrong(facts: TableFacts) -> Iterator[Finding]:
         yield Finding(
             Check.FILE_SIZES,
             Severity.ERROR,
-            f"{_count(len(facts.resized), 'file')} with another size than in the log: {file.path} has {size:,} bytes, not {file.size:,}",
+            f"{counted(len(facts.resized), 'file')} with another size than in the log: {file.path} has {size:,} bytes, not {file.size:,}",
             "the file was cut or replaced: queries fail, or their answers are wrong",
             "restore the files from a backup, or load the topic again into another directory",
             False,
@@ -48,7 +48,7 @@ def _wrong(facts: TableFacts) -> Iterator[Finding]:
         yield Finding(
             Check.DAMAGED_FILES,
             Severity.ERROR,
-            f"{_count(len(footers.damaged), 'file')} of {footers.read:,} cannot be read: {name}: {reason}",
+            f"{counted(len(footers.damaged), 'file')} of {footers.read:,} cannot be read: {name}: {reason}",
             "every query that reads one of them fails",
             "restore the files from a backup, or load the topic again into another directory",
             False,
@@ -59,7 +59,7 @@ def _wrong(facts: TableFacts) -> Iterator[Finding]:
         yield Finding(
             Check.ROW_COUNTS,
             Severity.ERROR,
-            f"{_count(len(footers.row_counts), 'file')} of {footers.read:,} with other rows than in the log: "
+            f"{counted(len(footers.row_counts), 'file')} of {footers.read:,} with other rows than in the log: "
             f"{name} has {rows:,}, not {logged:,}",
             "the file was replaced: answers are wrong",
             "restore the files from a backup, or load the topic again into another directory",
@@ -76,7 +76,7 @@ def _schema(facts: TableFacts) -> Iterator[Finding]:
         yield Finding(
             Check.SCHEMA,
             Severity.ERROR,
-            f"{_count(len(footers.unfit), 'file')} of {footers.read:,} with a column of another type: {name}: {reason}",
+            f"{counted(len(footers.unfit), 'file')} of {footers.read:,} with a column of another type: {name}: {reason}",
             "queries of that column fail",
             "write the files again with the table's type: another program has written them",
             False,
@@ -102,7 +102,7 @@ def _slow(facts: TableFacts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             Check.SMALL_FILES,
             Severity.WARNING,
-            f"{_count(small.files, 'small file')} in {_count(small.partitions, 'partition')} that {_is([0] * small.partitions)} over, "
+            f"{counted(small.files, 'small file')} in {counted(small.partitions, 'partition')} that {_is([0] * small.partitions)} over, "
             f"{small.bytes // small.files:,} bytes each on average; most in {small.most}: {small.most_files:,}",
             f"a query opens each of them, and the log has an entry of each; {small.becoming:,} would do",
             "compaction",
@@ -115,7 +115,7 @@ def _slow(facts: TableFacts, limits: Limits) -> Iterator[Finding]:
             yield Finding(
                 Check.MANIFEST,
                 Severity.WARNING,
-                f"{_count(facts.files, 'file')} in each version of the manifest, and {log.bytes:,} bytes of versions",
+                f"{counted(facts.files, 'file')} in each version of the manifest, and {log.bytes:,} bytes of versions",
                 "each commit writes all entries, and each opening reads them",
                 "compaction where there are small files; a table of so many files is better kept as Delta (--table-format delta)",
                 False,
@@ -129,7 +129,7 @@ def _slow(facts: TableFacts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             Check.CHECKPOINT,
             Severity.WARNING,
-            f"{_count(since, 'version')} without a checkpoint: {last}",
+            f"{counted(since, 'version')} without a checkpoint: {last}",
             "a reader opens the file of each of them",
             "a checkpoint of the newest version",
             True,
@@ -139,7 +139,7 @@ def _slow(facts: TableFacts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             Check.TOMBSTONES,
             Severity.WARNING,
-            f"{_count(log.expired_tombstones, 'entry', 'entries')} of files that were removed more than {_span(limits.retention)} ago",
+            f"{counted(log.expired_tombstones, 'entry', 'entries')} of files that were removed more than {span(limits.retention)} ago",
             "they stand in the checkpoint, and every reader reads them",
             "a checkpoint of the newest version, which leaves them out",
             True,
@@ -154,7 +154,7 @@ def _large(facts: TableFacts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             Check.OLD_VERSIONS,
             Severity.WARNING,
-            f"{_count(log.old_versions, 'file')} of versions that are older than {_span(limits.log_retention)}",
+            f"{counted(log.old_versions, 'file')} of versions that are older than {span(limits.log_retention)}",
             f"{log.old_bytes:,} bytes, and longer listings of the log",
             "they are deleted; later versions stay readable",
             True,
@@ -165,7 +165,7 @@ def _large(facts: TableFacts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             Check.OLD_VERSIONS,
             Severity.NOTICE,
-            f"version {log.unpublished:,} is older than {_span(limits.log_retention)} and stays, with those after it",
+            f"version {log.unpublished:,} is older than {span(limits.log_retention)} and stays, with those after it",
             "the audit does not have its counts yet",
             "a load publishes them, as soon as brokers answer",
             False,
@@ -175,7 +175,7 @@ def _large(facts: TableFacts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             Check.UNNEEDED_FILES,
             Severity.WARNING,
-            f"{_count(unneeded.expired, 'data file')} that no version of the last {_span(limits.retention)} names",
+            f"{counted(unneeded.expired, 'data file')} that no version of the last {span(limits.retention)} names",
             f"{unneeded.expired_bytes:,} bytes of disk",
             "they are deleted; versions from before then cannot be read any more",
             True,
@@ -186,7 +186,7 @@ def _large(facts: TableFacts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             Check.LOG_LEFTOVERS,
             Severity.WARNING,
-            f"{_count(len(log.leftovers), 'file')} of writers that died while they made a version",
+            f"{counted(len(log.leftovers), 'file')} of writers that died while they made a version",
             f"{log.leftover_bytes:,} bytes of disk",
             "they are deleted",
             True,
@@ -215,17 +215,8 @@ def summary(facts: TableFacts) -> Mapping[str, object]:
     }
 
 
-def _count(count: int, noun: str, plural: str | None = None) -> str:
-    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
-
-
 def _is(several: Sequence[object]) -> str:
     return "is" if len(several) == 1 else "are"
-
-
-def _span(time: timedelta) -> str:
-    hours = time.total_seconds() / 3600
-    return _count(round(hours / 24), "day") if hours % 24 == 0 else f"{hours:g} hours"
 
 
 def _names(files: Sequence[DataFile]) -> str:

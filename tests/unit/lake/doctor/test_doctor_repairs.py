@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def test_small_files_become_one(table: NumberTable) -> None:
     for number in range(3):
         table.load(number)
     (done,) = repaired(table)
-    assert (done.check, done.done, done.text) == (Check.SMALL_FILES, True, "3 files of 1 partitions became 1; version 4")
+    assert (done.check, done.done, done.text) == (Check.SMALL_FILES, True, "3 files of 1 partition became 1; version 4")
     assert (checks(table), table.numbers(), len(table.now().files())) == ([], [0, 1, 2], 1)
 
 
@@ -112,7 +113,7 @@ def test_files_that_nothing_needs_are_deleted_and_others_stay(table: NumberTable
     (young,), (old,) = table.write([2]), table.write([3])
     grow_old(Path(table.path, old.path))
     (done,) = repaired(table)
-    assert (done.check, done.done, done.text) == (Check.UNNEEDED_FILES, True, "1 data files deleted")
+    assert (done.check, done.done, done.text) == (Check.UNNEEDED_FILES, True, "1 data file deleted")
     assert (Path(table.path, old.path).exists(), Path(table.path, young.path).exists()) == (False, True)
     assert table.numbers() == [1]
 
@@ -200,3 +201,28 @@ def test_a_table_that_is_well_is_left_as_it_is(table: NumberTable) -> None:
     table.load(1)
     assert repaired(table) == []
     assert table.now().version == 1
+
+
+def test_repairs_again_and_again_beside_loads_lose_and_double_nothing(table: NumberTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two loads commit, each as fast as it can; checkpoints, compactions and deletions come between their versions."""
+    monkeypatch.setattr(delta, "CHECKPOINT_INTERVAL", 7)
+    loads, each, later = 2, 15, NOW + timedelta(days=60)
+
+    def load(first: int) -> None:
+        for number in range(each):
+            table.load(first * each + number)
+
+    with ThreadPoolExecutor(loads) as pool:
+        running = [pool.submit(load, first) for first in range(loads)]
+        rounds = 0
+        while not all(one.done() for one in running) or rounds < 2:
+            found = findings(examine(table.path, LIMITS, now=later), LIMITS)
+            wanted = [one for one in found if one.check is not Check.LOG_LEFTOVERS]  # they are the loads' own, since the clock is ahead
+            done = repair(table.path, wanted, LIMITS, now=later)
+            assert [one.text for one in done if not one.done] == []
+            rounds += 1
+        for one in running:
+            one.result()
+    repaired(table)
+    assert table.numbers() == list(range(loads * each))
+    assert examine(table.path).missing == []
