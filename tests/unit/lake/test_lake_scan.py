@@ -14,7 +14,7 @@ import pytest
 from moldau.lake.dataset import scan
 from moldau.lake.tables.data_files import DAY, DataFile
 from moldau.lake.tables.format import TableChange, TableError
-from moldau.lake.tables.opening import FORMATS, format_named, open_or_create
+from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, opened
 from moldau.lake.tables.rewriting import compact_table
 from support.number_table import NumberTable
 
@@ -148,6 +148,7 @@ def test_queries_of_the_documentation_give_the_same_answer(kind: str, tmp_path: 
     for day, rows in enumerate(days):
         made = pa.Table.from_pylist([{"carrier": carrier, "dep_delay": delay} for carrier, delay in rows], pa.schema(columns))
         table.commit(TableChange("LOAD", table.write(made, day)))
+    table.file(0).unlink()  # of another day than the one that is asked for: neither opens it
     answers: list[Any] = []
     for words in ("import duckdb", "import polars"):
         text = (
@@ -160,3 +161,22 @@ def test_queries_of_the_documentation_give_the_same_answer(kind: str, tmp_path: 
         exec(compile(text, "docs/lake.md", "exec"), known)
         answers.append(known["answer"])
     assert [sorted(rows) for rows in answers] == [[("AA", 2, 2.0), ("UA", 1, None)]] * 2
+
+
+def test_a_table_of_another_program_is_read_whatever_text_its_partitions_have(tmp_path: Path) -> None:
+    """Folders have encoded names, and the log encodes these once more. A repair takes none of the files for an orphan."""
+    from deltalake import write_deltalake
+
+    from moldau.lake.doctor.examination import examine
+
+    texts = ["a b", "x/y:z", None, "50%", "ä+b", "c=d"]
+    path = tmp_path / "other"
+    for _ in range(2):
+        write_deltalake(str(path), pa.table({"n": list(range(len(texts))), "p": texts}), partition_by=["p"], mode="append")
+    rows = scan(str(path)).to_table().to_pylist()
+    assert sorted(rows, key=lambda row: row["n"])[::2] == [{"n": number, "p": text} for number, text in enumerate(texts)]
+    assert scan(str(path)).to_table(filter=pad.field("p") == "50%")["n"].to_pylist() == [3, 3]
+    facts = examine(str(path))
+    assert (list(facts.missing), facts.unneeded.kept, facts.unneeded.expired, facts.footers.read) == ([], 0, 0, 12)
+    format_named("delta").put(str(path), opened(str(path)), TableChange("DELETE", removes=opened(str(path)).files()))
+    assert scan(str(path)).count_rows() == 0, "removed are the files that were added"

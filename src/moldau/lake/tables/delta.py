@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -97,8 +98,13 @@ class DeltaSnapshot:
         for number, (path, size, rows) in enumerate(zip(*columns, strict=True)):
             key = tuple(column[number] for column in values)
             partition = partitions.setdefault(key, dict(zip(names, key, strict=True)))
-            files.append(DataFile(path, partition, size, rows or 0, ""))
+            files.append(DataFile(unquote(path), partition, size, rows or 0, ""))
         return files
+
+
+def _encoded(path: str) -> str:
+    """A path as the log has it: a part of an address, in which a percent sign and a space are encoded."""
+    return quote(path, safe="/=!'()*,:;@&+$~")
 
 
 def _partition_text(value: Any) -> str | None:
@@ -156,12 +162,12 @@ class DeltaFormat:
             {"txn": {"appId": name, "version": version, "lastUpdated": time_ms}} for name, version in sorted(change.offsets.items())
         ]
         actions += [
-            {"remove": {"path": file.path, "deletionTimestamp": time_ms, "dataChange": change.rows_change, "extendedFileMetadata": True,
-                        "partitionValues": dict(file.partition), "size": file.size}}
+            {"remove": {"path": _encoded(file.path), "deletionTimestamp": time_ms, "dataChange": change.rows_change,
+                        "extendedFileMetadata": True, "partitionValues": dict(file.partition), "size": file.size}}
             for file in change.removes
         ]  # fmt: skip
         actions += [
-            {"add": {"path": file.path, "partitionValues": dict(file.partition), "size": file.size, "modificationTime": time_ms,
+            {"add": {"path": _encoded(file.path), "partitionValues": dict(file.partition), "size": file.size, "modificationTime": time_ms,
                      "dataChange": change.rows_change, "stats": file.statistics}}
             for file in change.adds
         ]  # fmt: skip
