@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Retention(click.ParamType[timedelta]):
     """A time with a unit: ``12h``, ``7d``, ``4w``."""
 
-    name = "TIME"
+    name = "DURATION"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         """The time, or a usage error."""
@@ -36,7 +36,7 @@ class Retention(click.ParamType[timedelta]):
 @click.option("--repair", is_flag=True, help="Do what the findings name as their repair, and look again.")
 @click.option(
     "--retention",
-    metavar="TIME",
+    metavar="DURATION",
     type=Retention(),
     default="7d",
     show_default=True,
@@ -44,7 +44,7 @@ class Retention(click.ParamType[timedelta]):
 )
 @click.option(
     "--log-retention",
-    metavar="TIME",
+    metavar="DURATION",
     type=Retention(),
     default="30d",
     show_default=True,
