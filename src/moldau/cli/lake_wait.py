@@ -26,7 +26,7 @@ def wait(table: str, until: int, timeout: float, as_json: bool) -> None:
       moldau lake wait lake/departures --until 2013-07-02 && python report.py
     """
     try:
-        from moldau.lake.table import IncompleteTableError, completion_watermark, wait_until_complete
+        from moldau.lake.table import IncompleteTableError, wait_until_complete
         from moldau.lake.tables.format import TableError
         from moldau.lake.tables.opening import check_place, log_folder
     except ModuleNotFoundError as error:
@@ -39,7 +39,7 @@ def wait(table: str, until: int, timeout: float, as_json: bool) -> None:
         watermark = wait_until_complete(table, moment, timeout)
     except IncompleteTableError as error:
         if as_json:
-            print_json(_document(table, moment, completion_watermark(table), complete=False))
+            print_json(_document(table, moment, error.watermark, complete=False))
         say(f"Error: {error}", err=True)
         click.get_current_context().exit(UNDECIDED)
     except (TableError, OSError) as error:

@@ -23,7 +23,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class IncompleteTableError(TimeoutError):
-    """The table was not complete up to the time before the timeout; the message has its watermark."""
+    """The table was not complete up to the time before the timeout; the message has its watermark, and `watermark`, if it has one."""
+
+    def __init__(self, message: str, watermark: datetime | None) -> None:
+        super().__init__(message)
+        self.watermark = watermark
 
 
 def completion_watermark(path: str) -> datetime | None:
@@ -64,7 +68,7 @@ def wait_until_complete(
         now = monotonic()
         if now >= deadline:
             state = "it has no completion watermark yet" if found is None else f"it is complete up to {found.isoformat()}"
-            raise IncompleteTableError(f"{path}: not complete up to {until.isoformat()} after {timeout_s:g} s; {state}")
+            raise IncompleteTableError(f"{path}: not complete up to {until.isoformat()} after {timeout_s:g} s; {state}", found)
         sleep(min(max(POLL_S, _REST * (now - begun)), deadline - now))
 
 

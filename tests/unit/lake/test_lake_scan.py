@@ -1,5 +1,6 @@
 """A table can be read without Spark: the rows of one snapshot, all columns as the table has them, nothing that no commit names."""
 
+import json
 import subprocess
 import sys
 from datetime import date
@@ -180,3 +181,26 @@ def test_a_table_of_another_program_is_read_whatever_text_its_partitions_have(tm
     assert (list(facts.missing), facts.unneeded.kept, facts.unneeded.expired, facts.footers.read) == ([], 0, 0, 12)
     format_named("delta").put(str(path), opened(str(path)), TableChange("DELETE", removes=opened(str(path)).files()))
     assert scan(str(path)).count_rows() == 0, "removed are the files that were added"
+
+
+@pytest.mark.parametrize(("reader", "features"), [(2, None), (3, ["deletionVectors"])])
+def test_a_table_that_needs_a_reader_with_more_is_refused(reader: int, features: list[str] | None, tmp_path: Path) -> None:
+    """Its files have rows that were deleted, or columns under other names: answers would be wrong."""
+    table = NumberTable("delta", tmp_path / "table")
+    table.load(1)
+    protocol = {"minReaderVersion": reader, "minWriterVersion": 5 if features is None else 7}
+    if features is not None:
+        protocol |= {"readerFeatures": features, "writerFeatures": features}  # type: ignore[dict-item]
+    version = Path(table.path, "_delta_log", f"{2:020d}.json")
+    version.write_text(f'{{"commitInfo":{{"operation":"UPGRADE","timestamp":1}}}}\n{json.dumps({"protocol": protocol})}\n')
+    with pytest.raises(TableError, match=rf"the table needs a reader of version {reader}.*; this one is of version 1"):
+        scan(table.path)
+
+
+def test_a_table_without_partitions_is_read(kind: str, tmp_path: Path) -> None:
+    tables, path = format_named(kind), str(tmp_path / "table")
+    open_or_create(tables, path, pa.schema([("n", pa.int64())]), [], "")
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "table" / "a.parquet")
+    file = DataFile("a.parquet", {}, (tmp_path / "table" / "a.parquet").stat().st_size, 2, '{"numRecords":2}')
+    tables.put(path, opened(path), TableChange("LOAD", [file]))
+    assert scan(path).to_table()["n"].to_pylist() == [1, 2]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from moldau.lake.doctor.facts import HOUR, LOG_RETENTION_MIN, Limits, LogFacts, SmallFiles, TableFacts, UnneededFiles
+from moldau.lake.doctor.facts import HOUR, Limits, LogFacts, SmallFiles, TableFacts, UnneededFiles
 from moldau.lake.doctor.footers import read_footers, sampled
 from moldau.lake.doctor.log_files import LogListing, first_unpublished, list_log, old_versions, tombstone_times_ms
 from moldau.lake.table import remove_orphans
@@ -144,8 +144,7 @@ def removable_versions(
 ) -> tuple[list[tuple[str, int]], int | None]:
     """Names and sizes of the files of versions that nothing needs any more, the oldest first; and the version from which on they stay
     because the audit does not have its counts."""
-    retention = max(limits.log_retention, LOG_RETENTION_MIN)
-    old = old_versions(listing, (now - retention).timestamp())
+    old = old_versions(listing, (now - limits.log_retention).timestamp())
     unpublished = first_unpublished(path, table_id, listing, (version for version, _ in old))
     kept = [(file.name, file.size) for version, file in old if unpublished is None or version < unpublished]
     return kept, unpublished

@@ -124,7 +124,7 @@ class DeltaFormat:
         except ValueError as error:
             raise TableError(str(error)) from None
         try:
-            return DeltaSnapshot(path, DeltaTable(uri, version=version))
+            snapshot = DeltaSnapshot(path, DeltaTable(uri, version=version))
         except TableNotFoundError:
             return None
         except (DeltaError, OverflowError) as error:
@@ -132,6 +132,14 @@ class DeltaFormat:
             if version is not None and newest is not None and not 0 <= version <= newest.version:
                 raise no_version(path, version, newest.version) from None
             raise TableError(f"{path}: {error}") from error
+        protocol = snapshot.table.protocol()
+        if protocol.min_reader_version > _READER:
+            features = f" with {', '.join(sorted(protocol.reader_features))}" if protocol.reader_features else ""
+            needed = f"a reader of version {protocol.min_reader_version}{features}"
+            raise TableError(
+                f"{path}: the table needs {needed}; this one is of version {_READER}, and would read deleted rows, or wrong columns"
+            )
+        return snapshot
 
     def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
         """Make version 0."""
