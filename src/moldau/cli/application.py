@@ -69,6 +69,7 @@ COMMANDS = {
     "config": LazyCommand("moldau.cli.config", "config", "Show and change settings of topics and brokers."),
     "audit": LazyCommand("moldau.cli.audit", "audit", "Count what went through, and name what is missing or doubled."),
     "load": LazyCommand("moldau.cli.load", "load_command", "Load topics into lake tables, each event once."),
+    "lake": LazyCommand("moldau.cli.lake", "lake", "Wait until a table is complete, and name and repair what is wrong with it."),
     "mirror": LazyCommand("moldau.cli.mirror", "mirror", "Keep topics of one cluster in another, each record once."),
     "partition": LazyCommand("moldau.cli.partition", "partition", "Move replicas between brokers, elect leaders, even out both."),
     "broker": LazyCommand("moldau.cli.broker", "broker", "Drain a broker: of leaders, or of everything."),
@@ -142,7 +143,7 @@ def _one_line(message: str) -> click.ClickException:
     cls=Application,
     lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Every command has --help. Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted; audits: 3 not decided yet, "
+    epilog="Every command has --help. Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted; audits, waits: 3 not decided yet, "
     "4 loss or duplication; mirrors: 6 a partition has halted, 7 no process reports,"
     " 8 offsets not translated, 9 retrying for more than a minute.",
 )

@@ -5,7 +5,7 @@ FAILED = 1
 WRONG_USE = 2
 """Arguments or settings that are not valid; click's own code."""
 UNDECIDED = 3
-"""Of an audit: nothing is known to be missing or doubled, but not all of it is known yet."""
+"""Of an audit: nothing is known to be missing or doubled, but not all of it is known yet; of a table: it is not complete up to then."""
 MISSING_OR_DOUBLED = 4
 """Of an audit: a loss or a duplication."""
 DEAD_LETTERS = 5

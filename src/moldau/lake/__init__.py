@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.model.extras import load
 
 if TYPE_CHECKING:
+    from moldau.lake.dataset import scan
     from moldau.lake.loading.job import LoadJob, LoadJobs
     from moldau.lake.loading.service import LoadService
     from moldau.lake.table import compact_table, completion_watermark, read_table, remove_orphans, wait_until_complete
@@ -21,6 +22,7 @@ _HOMES = {
     "completion_watermark": "moldau.lake.table",
     "read_table": "moldau.lake.table",
     "remove_orphans": "moldau.lake.table",
+    "scan": "moldau.lake.dataset",
     "wait_until_complete": "moldau.lake.table",
 }
 
@@ -32,6 +34,7 @@ __all__ = [
     "completion_watermark",
     "read_table",
     "remove_orphans",
+    "scan",
     "wait_until_complete",
 ]
 

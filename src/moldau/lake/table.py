@@ -13,7 +13,7 @@ from typing import Any
 
 from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError, set_properties
 from moldau.lake.tables.format import Snapshot, TableError, TableFormat, TableMismatchError
-from moldau.lake.tables.opening import format_of, open_table, opened
+from moldau.lake.tables.opening import format_of, log_folder, open_table, opened
 from moldau.lake.tables.rewriting import CompactionResult, compact_table
 from moldau.lake.tables.schemas import to_json
 
@@ -23,7 +23,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class IncompleteTableError(TimeoutError):
-    """The table was not complete up to the time before the timeout; the message has its watermark."""
+    """The table was not complete up to the time before the timeout; the message has its watermark, and `watermark`, if it has one."""
+
+    def __init__(self, message: str, watermark: datetime | None) -> None:
+        super().__init__(message)
+        self.watermark = watermark
 
 
 def completion_watermark(path: str) -> datetime | None:
@@ -50,20 +54,60 @@ def wait_until_complete(
 ) -> datetime:
     """Wait until the table is complete up to `until` (a time zone is needed); the watermark then.
 
-    IncompleteTableError after `timeout_s`; the table need not be there when the wait begins.
+    IncompleteTableError after `timeout_s`; the table need not be there when the wait begins. TableError for a table that cannot be read.
     """
     if until.tzinfo is None:
         raise ValueError(f"{until} has no time zone; with .replace(tzinfo=UTC) it is UTC")
     deadline = monotonic() + timeout_s
+    watermark = _WatchedWatermark(path)
     while True:
-        found = completion_watermark(path)
+        begun = monotonic()
+        found = watermark.read()
         if found is not None and found >= until:
             return found
-        left = deadline - monotonic()
-        if left <= 0:
+        now = monotonic()
+        if now >= deadline:
             state = "it has no completion watermark yet" if found is None else f"it is complete up to {found.isoformat()}"
-            raise IncompleteTableError(f"{path}: not complete up to {until.isoformat()} after {timeout_s:g} s; {state}")
-        sleep(min(POLL_S, left))
+            raise IncompleteTableError(f"{path}: not complete up to {until.isoformat()} after {timeout_s:g} s; {state}", found)
+        sleep(min(max(POLL_S, _REST * (now - begun)), deadline - now))
+
+
+_REST = 4.0
+"""Tables of very many files take seconds to open: a wait spends no more than a fifth of its time on that."""
+_SETTLED_S = 2.0
+"""A folder's time of change is a few milliseconds coarse: what was changed just now may be changed again without a later time."""
+_REREAD_S = 30.0
+
+
+class _WatchedWatermark:
+    """The watermark of one table, read again only if its log has changed: a table of very many files takes seconds to open."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._found: datetime | None = None
+        self._changed_ns: int | None = None
+        self._is_settled = False
+        self._read_s = 0.0
+
+    def read(self) -> datetime | None:
+        """The watermark; None if there is no table, or no watermark. TableError."""
+        changed_ns, now_s = self._log_changed_ns(), time.time()
+        is_stale = abs(now_s - self._read_s) > _REREAD_S
+        if is_stale or changed_ns != self._changed_ns or not self._is_settled:
+            self._found = completion_watermark(self._path)
+            self._changed_ns, self._read_s = changed_ns, now_s
+            self._is_settled = changed_ns is not None and abs(now_s - changed_ns / 1e9) > _SETTLED_S
+        return self._found
+
+    def _log_changed_ns(self) -> int | None:
+        """When a version was last made, or deleted; None if there is no table."""
+        folder = log_folder(self._path)
+        if folder is None:
+            return None
+        try:
+            return os.stat(folder).st_mtime_ns
+        except FileNotFoundError:
+            return None
 
 
 __all__ = [
@@ -103,10 +147,15 @@ def remove_orphans(path: str, older_than_h: int = 168, *, dry_run: bool = False)
     tables = format_of(path)
     if tables is not None and tables.name == "delta":
         from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
 
         from moldau.lake.tables.delta import uri_of
 
-        return DeltaTable(uri_of(path)).vacuum(older_than_h, dry_run=dry_run, enforce_retention_duration=older_than_h >= 168, full=True)
+        try:
+            table = DeltaTable(uri_of(path))
+            return table.vacuum(older_than_h, dry_run=dry_run, enforce_retention_duration=older_than_h >= 168, full=True)
+        except (DeltaError, ValueError) as error:
+            raise TableError(f"{path}: {error}") from error
     known = _named_since(path, time.time() - older_than_h * 3600)
     found = []
     for folder, folders, names in os.walk(path):

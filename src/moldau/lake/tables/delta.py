@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -87,18 +88,23 @@ class DeltaSnapshot:
 
     def files(self) -> list[DataFile]:
         """The data files of this version; their statistics stay in the log."""
-        rows = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
         names = self.partition_columns
-        return [
-            DataFile(
-                row["path"],
-                {name: _partition_text(row[f"partition.{name}"]) for name in names},
-                row["size_bytes"],
-                row["num_records"] or 0,
-                "",
-            )
-            for row in rows
-        ]
+        found = pa.table(self.table.get_add_actions(flatten=True))
+        columns = [found.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
+        values = [[_partition_text(value) for value in found.column(f"partition.{name}").to_pylist()] for name in names]
+        del found  # with the bounds of every column of every file
+        partitions: dict[tuple[str | None, ...], dict[str, str | None]] = {}
+        files = []
+        for number, (path, size, rows) in enumerate(zip(*columns, strict=True)):
+            key = tuple(column[number] for column in values)
+            partition = partitions.setdefault(key, dict(zip(names, key, strict=True)))
+            files.append(DataFile(unquote(path), partition, size, rows or 0, ""))
+        return files
+
+
+def _encoded(path: str) -> str:
+    """A path as the log has it: a part of an address, in which a percent sign and a space are encoded."""
+    return quote(path, safe="/=!'()*,:;@&+$~")
 
 
 def _partition_text(value: Any) -> str | None:
@@ -118,7 +124,7 @@ class DeltaFormat:
         except ValueError as error:
             raise TableError(str(error)) from None
         try:
-            return DeltaSnapshot(path, DeltaTable(uri, version=version))
+            snapshot = DeltaSnapshot(path, DeltaTable(uri, version=version))
         except TableNotFoundError:
             return None
         except (DeltaError, OverflowError) as error:
@@ -126,6 +132,14 @@ class DeltaFormat:
             if version is not None and newest is not None and not 0 <= version <= newest.version:
                 raise no_version(path, version, newest.version) from None
             raise TableError(f"{path}: {error}") from error
+        protocol = snapshot.table.protocol()
+        if protocol.min_reader_version > _READER:
+            features = f" with {', '.join(sorted(protocol.reader_features))}" if protocol.reader_features else ""
+            needed = f"a reader of version {protocol.min_reader_version}{features}"
+            raise TableError(
+                f"{path}: the table needs {needed}; this one is of version {_READER}, and would read deleted rows, or wrong columns"
+            )
+        return snapshot
 
     def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
         """Make version 0."""
@@ -156,12 +170,12 @@ class DeltaFormat:
             {"txn": {"appId": name, "version": version, "lastUpdated": time_ms}} for name, version in sorted(change.offsets.items())
         ]
         actions += [
-            {"remove": {"path": file.path, "deletionTimestamp": time_ms, "dataChange": change.rows_change, "extendedFileMetadata": True,
-                        "partitionValues": dict(file.partition), "size": file.size}}
+            {"remove": {"path": _encoded(file.path), "deletionTimestamp": time_ms, "dataChange": change.rows_change,
+                        "extendedFileMetadata": True, "partitionValues": dict(file.partition), "size": file.size}}
             for file in change.removes
         ]  # fmt: skip
         actions += [
-            {"add": {"path": file.path, "partitionValues": dict(file.partition), "size": file.size, "modificationTime": time_ms,
+            {"add": {"path": _encoded(file.path), "partitionValues": dict(file.partition), "size": file.size, "modificationTime": time_ms,
                      "dataChange": change.rows_change, "stats": file.statistics}}
             for file in change.adds
         ]  # fmt: skip
@@ -208,11 +222,21 @@ class DeltaFormat:
     def _checkpoint(self, path: str) -> None:
         """Readers do well without it: an error is no failure of the commit."""
         try:
-            table = DeltaTable(uri_of(path))
-            table.create_checkpoint()
-            table.cleanup_metadata()
-        except (DeltaError, OSError) as error:
-            log.warning("%s: no checkpoint was made: %s", path, error)
+            make_checkpoint(path)
+        except TableError as error:
+            log.warning("%s", error)
+
+
+def make_checkpoint(path: str) -> int:
+    """Make a checkpoint of the newest version, and delete versions that are older than the table's retention of them; its number.
+    TableError."""
+    try:
+        table = DeltaTable(uri_of(path))
+        table.create_checkpoint()
+        table.cleanup_metadata()
+    except (DeltaError, OSError) as error:
+        raise TableError(f"{path}: no checkpoint was made: {error}") from error
+    return int(table.version())
 
 
 def _log_file(path: str, version: int) -> str:

@@ -35,6 +35,12 @@ def format_of(path: str) -> TableFormat | None:
     return None
 
 
+def log_folder(path: str) -> str | None:
+    """Where the versions of the table at `path` lie; None if there is none."""
+    folders = (os.path.join(path, folder) for folder in _FOLDERS)
+    return next(filter(os.path.isdir, folders), None)
+
+
 def open_table(path: str, version: int | None = None) -> Snapshot | None:
     """The newest version of the table at `path`, or this one; None if there is no table. TableError."""
     tables = format_of(path)

@@ -11,7 +11,7 @@ until `remove_orphans`.
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -88,6 +88,7 @@ def _map_lengths(column: Any) -> Any:
 
 
 ROWS_AT_ONCE = 100_000
+"""Rows of a row group, about: a thousand files of three rows become one row group, not a thousand."""
 
 
 def rewrite(directory: str, files: Sequence[DataFile], schema: Any, prefix: str) -> DataFile:
@@ -97,8 +98,8 @@ def rewrite(directory: str, files: Sequence[DataFile], schema: Any, prefix: str)
     columns = pa.schema([each for each in schema if each.name not in partition])
     new = ParquetFileWriter(directory, f"{prefix}-", partition, columns)
     try:
-        for batch in _batches(directory, files):
-            new.write(fit(batch, columns))
+        for rows in _row_groups(directory, files, columns):
+            new.write(rows)
         written = new.close()
         sync_files(directory, [written.path])
     except BaseException:
@@ -107,11 +108,19 @@ def rewrite(directory: str, files: Sequence[DataFile], schema: Any, prefix: str)
     return written
 
 
-def _batches(directory: str, files: Sequence[DataFile]) -> Iterator[Any]:
+def _row_groups(directory: str, files: Sequence[DataFile], columns: Any) -> Iterator[Any]:
+    pending: list[Any] = []
+    count = 0
     for each in files:
         with pq.ParquetFile(os.path.join(directory, each.path)) as file:
             for batch in file.iter_batches(ROWS_AT_ONCE):
-                yield pa.Table.from_batches([batch])
+                pending.append(fit(pa.Table.from_batches([batch]), columns))
+                count += batch.num_rows
+                if count >= ROWS_AT_ONCE:
+                    yield pa.concat_tables(pending).combine_chunks()
+                    pending, count = [], 0
+    if pending:
+        yield pa.concat_tables(pending).combine_chunks()
 
 
 def widen(tables: TableFormat, path: str, snapshot: Snapshot, evolution: SchemaEvolution) -> int:
@@ -157,7 +166,7 @@ def compact_table(
     if tables is None or snapshot is None:
         raise TableError(f"{path}: there is no table")
     closed_before = (now or datetime.now(UTC)) - LATENESS
-    groups = list(_groups(snapshot, closed_before, files_min, file_bytes_target))
+    groups = list(small_file_groups(snapshot.files(), closed_before, files_min, file_bytes_target))
     partitions = before = after = 0
     version: int | None = None
     for begin in range(0, len(groups), PARTITIONS_PER_COMMIT):
@@ -186,22 +195,24 @@ def _commit(tables: TableFormat, path: str, snapshot: Snapshot, groups: Sequence
     return version
 
 
-def _groups(snapshot: Snapshot, closed_before: datetime, files_min: int, target: int) -> Iterator[list[DataFile]]:
-    """Files that become one, each group of one closed table partition."""
+def small_file_groups(all_files: Iterable[DataFile], closed_before: datetime, files_min: int, target: int) -> Iterator[list[DataFile]]:
+    """Files below half of `target` that become one, each group of one table partition that is over and has `files_min` of them."""
     by_partition: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = defaultdict(list)
-    for file in snapshot.files():
+    for file in all_files:
         if file.size < target // 2:
             by_partition[tuple(sorted(file.partition.items()))].append(file)
     for key, files in sorted(by_partition.items(), key=lambda item: str(item[0])):
         if len(files) < files_min or _end(dict(key)) > closed_before:
             continue
         group: list[DataFile] = []
+        size = 0
         for file in sorted(files, key=lambda each: each.path):
-            if group and sum(each.size for each in group) + file.size > target:
+            if group and size + file.size > target:
                 if len(group) > 1:
                     yield group
-                group = []
+                group, size = [], 0
             group.append(file)
+            size += file.size
         if len(group) > 1:
             yield group
 
