@@ -72,7 +72,7 @@ def test_an_sqlite_replica_is_read_by_others_while_it_is_open(tmp_path: Path) ->
     store.apply(0, put(ACCOUNTS, account(1, "ann", 5)), POSITION)
     with sqlite3.connect(tmp_path / "bank.db") as other:
         assert other.execute("SELECT id, owner, balance FROM accounts").fetchall() == [(1, "ann", 5)]
-        assert other.execute("SELECT shard, phase, commit_number FROM moldau_positions").fetchall() == [(0, "following", 17)]
+        assert other.execute("SELECT shard, phase, commit_number FROM _moldau_positions").fetchall() == [(0, "following", 17)]
     other.close()
     store.close()
 

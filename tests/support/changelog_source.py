@@ -16,7 +16,13 @@ from support.simulated_changelog import random_changes
 
 TABLES = [Table(name, {"id": "integer", "value": "integer"}, ("id",)) for name in ("accounts", "orders")]
 BANK = Position(Phase.FOLLOWING, 0, 0, 0, {})
-COMPACTING = {"log.cleaner.backoff.ms": 50, "log.cleaner.min.cleanable.ratio": 0.01, "log.cleaner.threads": 1}
+COMPACTING = {
+    "log.cleaner.backoff.ms": 50,
+    "log.cleaner.min.cleanable.ratio": 0.01,
+    "log.flush.interval.ms": 100,
+    "log.flush.scheduler.interval.ms": 100,
+}
+"""What is not on disk is not compacted."""
 CONFIGS = {"segment.ms": "200", "min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0.01", "cleanup.policy": "compact"}
 SHARDS = 2
 KEYS = 40
