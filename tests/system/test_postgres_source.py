@@ -345,6 +345,11 @@ def test_a_changelog_whose_last_commit_is_of_another_source_is_not_taken(databas
         assert isinstance(error, SlotLostError)
         assert error.state is SlotState.REPLACED
         promoted.publish([Commit(0, promoted.last.epoch, promoted.commit + 1, 1, [])], {})
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    with database.published(Choices(republish=Republish.LOST)) as running:
+        running.wait_published()
+    log = database.log()
+    assert (log.commits[-1].epoch, operations(log, "items")) == (3, [("r", (1,))]), "it is the master again, in an epoch of its own"
 
 
 def test_a_slot_of_another_database_is_not_touched(databases: Databases) -> None:

@@ -17,10 +17,14 @@ from support.replica_stores import ACCOUNTS, EMPTY, POSITION, TABLES, TYPES, Rep
 pytestmark = pytest.mark.system
 
 NUMBERS = count(1)
-ROWS: Sequence[Row] = [
-    {**row, "text": row["text"].replace("\0", "")} if isinstance(row.get("text"), str) else row for row in replica_stores.ROWS
-]  # type: ignore[union-attr]
-"""PostgreSQL has no text with NUL."""
+
+
+def without_nul(row: Row) -> Row:
+    """PostgreSQL has no text with it."""
+    return {name: value.replace("\0", "") if isinstance(value, str) else value for name, value in row.items()}
+
+
+ROWS: Sequence[Row] = [without_nul(row) for row in replica_stores.ROWS]
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +66,10 @@ def test_ranges_over_decimals_are_refused(store: PostgresStore) -> None:
     store.prepare("shop", [prices])
     store.apply(0, put(prices, {"price": Decimal(9)}, {"price": Decimal(10)}), POSITION)
     assert store.checksum(0, "prices", WHOLE).rows == 2
-    for refused in (lambda: store.middle(0, "prices", WHOLE), lambda: store.checksum(0, "prices", KeyRange((Decimal(1),), None))):
-        with pytest.raises(StoreError, match="decimal price"):
-            refused()
+    with pytest.raises(StoreError, match="decimal price"):
+        store.middle(0, "prices", WHOLE)
+    with pytest.raises(StoreError, match="decimal price"):
+        store.checksum(0, "prices", KeyRange((Decimal(1),), None))
 
 
 def test_a_text_that_postgresql_does_not_have_is_named(store: PostgresStore) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.changelog.postgres.errors import SlotState
-from moldau.changelog.postgres.slots import ALL, LSN, ROWS, SlotRow, standing
+from moldau.changelog.postgres.slots import ALL, LSN, READING, SlotRow, standing
 from moldau.changelog.postgres.tables import TableName
 
 ITEMS, NOTES = TableName("public", "items"), TableName("public", "notes")
@@ -16,11 +16,11 @@ LAST = {LSN: "0/100"}
     [
         (SLOT, {ITEMS}, LAST, SlotState.READY),
         (SLOT._replace(active_pid=5), {ITEMS}, {LSN: "0/200"}, SlotState.READY),
-        (SLOT._replace(wal_status="extended"), {ITEMS}, {LSN: "0/200", ROWS: "items"}, SlotState.READY),
+        (SLOT._replace(wal_status="extended"), {ITEMS}, {LSN: "0/200", READING: "items"}, SlotState.READY),
         (None, None, None, SlotState.UNFINISHED),
         (SLOT, {ITEMS}, None, SlotState.UNFINISHED),
-        (SLOT, {ITEMS}, {LSN: "0/100", ROWS: ALL}, SlotState.UNFINISHED),
-        (None, {ITEMS}, {LSN: "0/100", ROWS: ALL}, SlotState.UNFINISHED),
+        (SLOT, {ITEMS}, {LSN: "0/100", READING: ALL}, SlotState.UNFINISHED),
+        (None, {ITEMS}, {LSN: "0/100", READING: ALL}, SlotState.UNFINISHED),
         (None, {ITEMS}, LAST, SlotState.MISSING),
         (SLOT._replace(wal_status="lost"), {ITEMS}, LAST, SlotState.LOST),
         (SLOT._replace(confirmed_lsn=None), {ITEMS}, LAST, SlotState.LOST),

@@ -11,7 +11,7 @@ from moldau.changelog.postgres.pgoutput import UNCHANGED, Begin, Column, Columns
 from moldau.changelog.postgres.tables import TableName, name_of
 from moldau.changelog.postgres.text_values import TYPES, parser_of, type_of
 from moldau.changelog.postgres.transactions import NewView, Transaction, Transactions, Truncated
-from moldau.changelog.values import Change, Op, Table
+from moldau.changelog.values import Change, Op, Row, Table
 
 OID = 16_400
 ITEMS = TableName("public", "items")
@@ -33,7 +33,7 @@ def transactions(identity: str = "f", as_text: Sequence[str] = ()) -> Transactio
     return made
 
 
-def row(number: int, name: str | None = "x", day: date | None = None) -> dict[str, object]:
+def row(number: int, name: str | None = "x", day: date | None = None) -> Row:
     return {"id": number, "name": name, "day": day}
 
 

@@ -68,10 +68,10 @@ class Publication:
         self._opened.make_publication(self._name, self._tables)
         self._known = {}
 
-    def snapshot(self, exported: str | None) -> Snapshot:
-        """Over this connection, which is in its transaction until it is closed."""
+    def snapshot(self, tables: Sequence[TableName] | None = None) -> Snapshot:
+        """Of these tables, or all, over this connection, which is in its transaction until it is closed."""
         assert self._connection is not None
-        return Snapshot(self._server, self._connection, exported)
+        return Snapshot(self._server, self._connection, self._tables if tables is None else tables)
 
     def views(self) -> list[TableView]:
         """The tables as they are now."""

@@ -10,7 +10,7 @@ from moldau.changelog.postgres.tables import TableName
 PLUGIN = "pgoutput"
 LSN = "lsn"
 """In the `source` of each commit: after which place in the server's log to continue."""
-ROWS = "rows"
+READING = "reading"
 """In the `source` of a commit with rows that were there already: `all` while all tables are published, or the name of a table."""
 ALL = "all"
 
@@ -43,7 +43,7 @@ def standing(
         return Standing(SlotState.UNFINISHED, "the changelog is empty")
     if LSN not in last:
         return Standing(SlotState.REPLACED, "the last commit of the changelog was not made from this database")
-    if last.get(ROWS) == ALL:
+    if last.get(READING) == ALL:
         return Standing(SlotState.UNFINISHED, "the rows that were there are not all in the log")
     if slot is None:
         return Standing(SlotState.MISSING, "there is none; it was dropped")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from moldau.changelog.postgres.pgoutput import Columns
-from moldau.changelog.postgres.tables import TableView
+from moldau.changelog.postgres.tables import TableName, TableView
 from moldau.changelog.stores.sql import listed
 from moldau.changelog.values import Row
 
@@ -20,17 +20,21 @@ CHUNK_BYTES: Final = 4_000_000
 
 
 class Snapshot:
-    """Over one connection for SQL, until its end. `exported` is the name of a snapshot of a new slot; None: what is committed now."""
+    """Over one connection for SQL, until its end. The tables are locked first, in the mode that a SELECT takes: they can be written, and not
+    altered or truncated, after which an older snapshot would show no rows.
+    """
 
-    def __init__(self, server: "Server", connection: "Connection[tuple[Any, ...]]", exported: str | None) -> None:
+    def __init__(self, server: "Server", connection: "Connection[tuple[Any, ...]]", tables: Sequence[TableName]) -> None:
         self._server = server
         self._connection = connection
         with server.translated("the snapshot was not read"):
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            if exported is None:
-                connection.execute("SELECT 1")  # it is taken now
-            else:
-                connection.execute(f"SET TRANSACTION SNAPSHOT '{exported}'")
+            connection.execute(f"LOCK TABLE {', '.join(f'ONLY {name.quoted}' for name in tables)} IN ACCESS SHARE MODE")
+
+    def take(self, exported: str | None) -> None:
+        """Read what is committed in the exported snapshot with this name; None: what is committed now."""
+        with self._server.translated("the snapshot was not read"):
+            self._connection.execute("SELECT 1" if exported is None else f"SET TRANSACTION SNAPSHOT '{exported}'")
 
     def rows(self, view: TableView) -> Iterator[Sequence[Row]]:
         """Chunks of the rows of a table. TableError, UnreachableServerError."""

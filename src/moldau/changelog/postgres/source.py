@@ -4,7 +4,7 @@
 
     CONNECTING ──slot continues where the log ends──────────────────────────────────────▶ STREAMING
         ▲  │                                                                                  │
-        │  └──the log is empty or unfinished, or `republish`──▶ PUBLISHING ROWS ──complete──▶ │
+        │  └──the log is empty or unfinished, or `republish`──▶ PUBLISHING READING ──complete──▶ │
         └──────── the server or the brokers are away: again, after a pause ◀──────────────────┘
 
 Rules that hold here:
@@ -32,7 +32,7 @@ from moldau.changelog.postgres.pgoutput import decode
 from moldau.changelog.postgres.publication import Publication
 from moldau.changelog.postgres.replication import Received, ReplicationConnection
 from moldau.changelog.postgres.sessions import Server
-from moldau.changelog.postgres.slots import ALL, LSN, ROWS, Standing
+from moldau.changelog.postgres.slots import ALL, LSN, READING, Standing
 from moldau.changelog.postgres.snapshot import Snapshot
 from moldau.changelog.postgres.tables import TableName, TableView, name_of
 from moldau.changelog.postgres.transactions import NewView, Transaction, Transactions, Truncated
@@ -159,6 +159,8 @@ class PostgresSource:
         self._transactions = Transactions({}, {})
         self._state = SourceState.CONNECTING
         self._lsn = 0
+        self._epoch = 1
+        """At least; that of the log, or the next one where another store was promoted."""
         self._commits = self._changes = self._lost = 0
 
     def statistics(self) -> SourceStatistics:
@@ -208,6 +210,8 @@ class PostgresSource:
                     "changelog of PostgreSQL is published as a whole: server=%r slot=%s state=%s reason=%r",
                     self._server.name, self._slot, standing.state.value, standing.detail,
                 )  # fmt: skip
+                if standing.state is SlotState.REPLACED and last is not None:
+                    self._epoch = last.epoch + 1
                 self._publish_all(publication)
             connected()
             keys = publication.keys()
@@ -243,8 +247,9 @@ class PostgresSource:
         publication.make_anew(before_images=self._choices.before_images)
         connection = ReplicationConnection(self._server, self._slot)
         try:
+            snapshot = publication.snapshot()
             exported = connection.create_slot(self._slot)
-            snapshot = publication.snapshot(exported.snapshot)
+            snapshot.take(exported.snapshot)
         finally:
             connection.close()
         self._lsn = exported.lsn
@@ -255,7 +260,7 @@ class PostgresSource:
             self._publish_rows(snapshot, view, tables, ALL, stale)
             deletions = [Change(view.table.name, Op.DELETE, key, None, None) for key in stale]
             for start in range(0, len(deletions), DELETIONS_MAX):
-                self._publish_commit(deletions[start : start + DELETIONS_MAX], tables, {ROWS: ALL})
+                self._publish_commit(deletions[start : start + DELETIONS_MAX], tables, {READING: ALL})
         snapshot.close()
         publication.remember(views)
         self._publish_commit([], tables, {})
@@ -267,17 +272,19 @@ class PostgresSource:
         for rows in snapshot.rows(view):
             changes = [_read(view, row) for row in rows]
             stale.difference_update(change.key for change in changes)
-            self._publish_commit(changes, tables, {ROWS: what})
+            self._publish_commit(changes, tables, {READING: what})
 
     def _publish_again(self, view: TableView) -> None:
         """The rows of a table whose columns have changed, as they are now. Changes that come later in the stream may be older than these
         rows: they are repeated in their order, so the last one of each row is right again.
         """
         with self._publication.opened() as publication:
-            now = publication.view_of(view.name)
-            if now is not None and publication.has_other_values(view):
+            if publication.view_of(view.name) is not None and publication.has_other_values(view):
                 _LOG.info("table is published again, its columns have changed: server=%r table=%s", self._server.name, view.table.name)
-                snapshot = publication.snapshot(None)
+                snapshot = publication.snapshot([view.name])
+                snapshot.take(None)
+                now = publication.view_of(view.name)
+                assert now is not None, "it is locked"
                 self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, set())
                 snapshot.close()
             publication.remember([view])
@@ -340,7 +347,7 @@ class PostgresSource:
     def _next(self) -> tuple[int, int]:
         """Number and epoch of the next commit."""
         last = self._publisher.last
-        return (1, 1) if last is None else (last.commit + 1, last.epoch)
+        return (1, 1) if last is None else (last.commit + 1, max(last.epoch, self._epoch))
 
     def _count(self, commits: Sequence[Commit]) -> None:
         self._commits += len(commits)

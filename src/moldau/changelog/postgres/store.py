@@ -82,7 +82,8 @@ class _StoredTable:
 
     def where(self, shard: int, rows: KeyRange) -> tuple[str, list[Any]]:
         """A condition for a range of a shard, and its parameters. ValueError for a range over decimals."""
-        condition, parameters = self.condition, [shard] if "%s" in self.condition else []
+        condition = self.condition
+        parameters: list[Any] = [shard] if "%s" in condition else []
         marks = ", ".join(f"%s::{_TYPES[self.table.columns[name]]}" for name in self.table.key)
         for bound, compared in ((rows.low, ">="), (rows.high, "<")):
             if bound is not None:
