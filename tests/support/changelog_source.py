@@ -1,5 +1,6 @@
 """A source of random commits over two shards, which a model has too."""
 
+import time
 from collections.abc import Sequence
 from random import Random
 from types import TracebackType
@@ -62,7 +63,7 @@ class RandomSource:
     def _publish(self, shard: int, changes: Sequence[Change]) -> int:
         number = self.numbers[shard] + 1
         tables = {table.name: table for table in TABLES}
-        self.publishers[shard].publish([Commit(shard, 0, number, 1_700_000_000_000 + number, changes)], tables)
+        self.publishers[shard].publish([Commit(shard, 0, number, time.time_ns() // 1_000_000, changes)], tables)
         self.model.apply(shard, changes, BANK)
         self.numbers[shard] = number
         return number

@@ -65,11 +65,11 @@ class SimulatedChangelog:
         for change in changes:
             where = TopicPartition(table_topic(CHANGELOG, change.table), shard)
             touched.add(where)
-            self._append(where, lambda offset, change=change: ChangeRecord(offset, self.epoch, number, change))  # type: ignore[misc]
+            self._append(where, lambda offset, change=change: ChangeRecord(offset, self.epoch, number, change))
             counts[change.table] = counts.get(change.table, 0) + 1
             if change.after is None:
                 rows.get(change.table, {}).pop(change.key, None)
-                self._append(where, lambda offset, key=change.key: Tombstone(offset, key))  # type: ignore[misc]
+                self._append(where, lambda offset, key=change.key: Tombstone(offset, key))
             else:
                 columns = self.tables[change.table].columns
                 rows.setdefault(change.table, {})[change.key] = {name: change.after.get(name) for name in columns}

@@ -10,7 +10,7 @@ from moldau.changelog import DictionaryStore, DuckdbStore, Replica, SqliteStore,
 from moldau.changelog.effects import Apply
 from moldau.changelog.machine import Limits
 from moldau.changelog.replica_errors import MissingTopicError, NoReplicaError, NotAppliedError, RecreatedTopicError, TruncatedLogError
-from moldau.changelog.store import WHOLE, Phase
+from moldau.changelog.store import WHOLE, Phase, ReplicaStore
 from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
 from moldau.client.partition_requests import END_OF_LOG
@@ -35,15 +35,19 @@ def source(compacting: Broker, request: pytest.FixtureRequest) -> Iterator[Rando
         yield source
 
 
-def equal(source: RandomSource, store: object, shard: int) -> None:
+def equal(source: RandomSource, store: ReplicaStore, shard: int) -> None:
     for table in TABLES:
-        assert [str(each) for each in compare(source.model, store, shard, table.name)] == []  # type: ignore[arg-type]
+        assert [str(each) for each in compare(source.model, store, shard, table.name)] == []
 
 
 def test_replicas_of_all_stores_are_what_the_source_is(source: RandomSource, tmp_path: Path) -> None:
     for _ in range(100):
         source.commit()
-    stores = [DictionaryStore(), SqliteStore(tmp_path / "a.db", sharded=True), DuckdbStore(tmp_path / "b.db", sharded=True)]
+    stores: list[ReplicaStore] = [
+        DictionaryStore(),
+        SqliteStore(tmp_path / "a.db", sharded=True),
+        DuckdbStore(tmp_path / "b.db", sharded=True),
+    ]
     replicas = [Replica(source.bootstrap_servers, source.changelog, store) for store in stores]
     for _ in range(2):
         for replica, store in zip(replicas, stores, strict=True):
@@ -86,7 +90,7 @@ def test_a_commit_larger_than_memory_is_applied_as_a_whole(source: RandomSource,
             sizes.append(len(changes))  # type: ignore[arg-type]
             apply(shard, changes, position)  # type: ignore[arg-type]
 
-        store.apply = watched  # type: ignore[method-assign,assignment]
+        store.apply = watched  # type: ignore[method-assign]
         number = source.large_commit(0, 20_000)
         while (position := replica.position(0)) is None or position.commit < number:
             assert position is not None
@@ -113,7 +117,7 @@ def test_a_replica_that_was_away_loads_what_compaction_has_left(source: RandomSo
             phases.append(effect.position.phase)
             apply(shard, here, effect)  # type: ignore[arg-type]
 
-        replica._apply = watched  # type: ignore[method-assign,assignment]
+        replica._apply = watched  # type: ignore[method-assign]
         for shard, number in source.numbers.items():
             replica.wait_for(shard, number)
             equal(source, store, shard)

@@ -9,7 +9,7 @@ import pytest
 
 from moldau.changelog import Replica, SqliteStore
 from moldau.changelog.errors import PublisherFencedError
-from moldau.changelog.last_commit import LastCommit
+from moldau.changelog.last_commit import last_commit
 from moldau.changelog.sqlite import Store
 from moldau.changelog.store import Phase
 from moldau.client.cluster import Cluster
@@ -68,7 +68,7 @@ def test_a_replica_of_a_database_has_its_rows_and_can_become_it(broker: Broker, 
         assert replica.wait_for(0, number).phase is Phase.FOLLOWING
         assert rows(second) == rows(first)
     with Cluster(broker.bootstrap_servers) as cluster:
-        last = LastCommit(cluster, "shop", 0).find()
+        last = last_commit(cluster, "shop", 0)
     assert last is not None
     tables = ["items", "notes", "odd"]
     with Store(second, broker.bootstrap_servers, "shop", tables=tables, promoted_after=last) as promoted:
