@@ -4,7 +4,8 @@
 
 The broker is a process of its own. `large`: one transaction of 100,000 changes. `rows`: as many rows that were there before. `small`:
 commits of ten changes by another writer, each published at once. `acknowledged`: one change in a transaction, and the next one when the log
-has it. `written_rate` is what the writer does meanwhile, and `unpublished_written_rate` without triggers.
+has it. `cpu_us` is the processor time of this process for a change, librdkafka's threads too; `written_rate` is what the writer does
+meanwhile, and `unpublished_written_rate` without triggers.
 """
 
 import argparse
@@ -62,20 +63,20 @@ def large(case: Case, count: int) -> dict[str, Any]:
     """One commit."""
     with case.store() as store:
         writing = case.insert(count, count)
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.process_time()
         store.publish()
-        seconds = time.perf_counter() - begun
-    return {"rate": round(count / seconds), "written_rate": round(count / writing)}
+        seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    return {"rate": round(count / seconds), "cpu_us": round(cpu / count * 1e6, 1), "written_rate": round(count / writing)}
 
 
 def rows(case: Case, count: int) -> dict[str, Any]:
     """Rows that were there."""
     writing = case.insert(count, count)
     with case.store() as store:
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.process_time()
         store.publish()
-        seconds = time.perf_counter() - begun
-    return {"rate": round(count / seconds), "unpublished_written_rate": round(count / writing)}
+        seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    return {"rate": round(count / seconds), "cpu_us": round(cpu / count * 1e6, 1), "unpublished_written_rate": round(count / writing)}
 
 
 def small(case: Case, count: int) -> dict[str, Any]:

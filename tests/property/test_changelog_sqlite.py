@@ -10,6 +10,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moldau.changelog.sqlite.connecting import connect
+from moldau.changelog.sqlite.installing import install
+from moldau.changelog.sqlite.rows import is_reading, publish_next_rows
 from support.changelog_outbox import Rows, apply, database_with, drain, rows_of
 
 SMALL = st.integers(0, 4)
@@ -83,4 +86,34 @@ def test_replaying_the_outbox_gives_the_table(
             apply(rows, drain(database))
             for name, key in KEYS.items():
                 assert rows[name] == rows_of(database, name, key), statement
+        database.close()
+
+
+@given(
+    before=st.lists(statements(), max_size=8),
+    script=st.lists(statements(), max_size=8),
+    count=st.integers(1, 3),
+    trigger=st.sampled_from(TRIGGERS),
+)
+def test_publishing_rows_that_were_there_while_others_write_gives_the_table(
+    before: list[str], script: list[str], count: int, trigger: str
+) -> None:
+    with TemporaryDirectory() as directory:
+        database = connect(Path(directory) / "t.db", 5.0)
+        database.execute("PRAGMA synchronous = OFF")
+        for statement in (USERS, TEAMS, CODES, trigger, *before):
+            with suppress(sqlite3.IntegrityError, sqlite3.OperationalError):
+                database.execute(statement)
+        install(database, "shop", 0)
+        rows: dict[str, Rows] = {name: {} for name in KEYS}
+        for statement in script:
+            with suppress(sqlite3.IntegrityError, sqlite3.OperationalError):
+                database.execute(statement)
+            publish_next_rows(database, count)
+            apply(rows, drain(database))
+        while is_reading(database):
+            publish_next_rows(database, count)
+        apply(rows, drain(database))
+        for name, key in KEYS.items():
+            assert rows[name] == rows_of(database, name, key)
         database.close()

@@ -1,12 +1,13 @@
 """A publisher writes each commit whole, once and in order; it finds where the log ends, and fences the one before."""
 
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
 
 from moldau.changelog.envelope import CommitRecord
-from moldau.changelog.errors import ChangelogError, PublisherFencedError, SequenceError, TopicError, ValueRefusedError
+from moldau.changelog.errors import ChangelogError, CommitTooLongError, PublisherFencedError, SequenceError, TopicError, ValueRefusedError
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.values import Change, Commit, Op, Row, Table
 from moldau.testing.broker import Broker
@@ -149,3 +150,26 @@ def test_a_topic_that_is_not_compacted_is_refused_before_anything_is_written(bro
     with publisher, pytest.raises(TopicError, match=rf"topic {changelog}\.items has cleanup\.policy=delete"):
         publisher.publish([commit(1)], TABLES)
     assert read_log(broker.bootstrap_servers, changelog).commits == []
+
+
+def test_a_commit_that_takes_longer_than_its_transaction_may_is_named_and_can_be_published_with_more_time() -> None:
+    timeout_ms = 1_000
+
+    class Slow(list[Change]):
+        """It ends when the brokers have had the time to abort the transaction."""
+
+        def __iter__(self) -> Iterator[Change]:
+            for number in range(3):
+                yield Change("items", Op.CREATE, (number,), None, row(number))
+                time.sleep(timeout_ms / 1000)
+
+    slow = commit(1)._replace(changes=Slow())
+    with Broker(settings={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}) as broker:
+        publisher = Publisher(broker.bootstrap_servers, "shop", transaction_timeout_ms=timeout_ms)
+        with publisher, pytest.raises(CommitTooLongError, match=r"shard 0, commit 1 cannot be published: .* transaction_timeout_ms=1000"):
+            publisher.publish([slow], TABLES)
+        with Publisher(broker.bootstrap_servers, "shop") as patient:
+            patient.publish([slow], TABLES)
+        found = read_log(broker.bootstrap_servers, "shop", "items")
+        found.check()
+        assert len(found.all_changes()) == 3

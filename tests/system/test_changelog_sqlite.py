@@ -81,6 +81,17 @@ def test_a_transaction_that_an_exception_leaves_is_in_neither(broker: Broker, ch
     assert [change.key for change in checked(broker, changelog, path).all_changes()] == [(2,)]
 
 
+def test_transactions_are_one_at_a_time_and_end_with_their_block(path: Path) -> None:
+    with Store(path, "127.0.0.1:1", "shop") as store:
+        with store.transaction(), pytest.raises(RuntimeError, match="this thread has a transaction open already"), store.transaction():
+            pass
+        with pytest.raises(RuntimeError, match="the transaction was ended by a statement"), store.transaction() as transaction:
+            transaction.execute("COMMIT")
+        with store.transaction() as transaction:
+            transaction.executemany("INSERT INTO items VALUES (?, ?, 1)", [(1, "tea"), (2, "rice")])
+        assert store.source.statistics() == {"commit": 0, "sealed": 1, "outbox": 2}
+
+
 def test_other_writers_are_published_too_and_not_mixed_with_a_transaction_of_ours(broker: Broker, changelog: str, path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     with Store(path, broker.bootstrap_servers, changelog) as store:
@@ -167,6 +178,27 @@ def test_a_broker_that_is_away_delays_what_is_committed(tmp_path: Path, path: Pa
         checked(broker, "shop", path)
 
 
+def test_a_source_that_runs_retries_while_the_broker_is_away(tmp_path: Path, path: Path) -> None:
+    stop = threading.Event()
+    with Broker(directory=tmp_path / "broker") as broker:
+        source = Source(path, broker.bootstrap_servers, "shop")
+        broker.stop()
+        thread = threading.Thread(target=source.run, args=(stop,))
+        thread.start()
+        other = sqlite3.connect(path, isolation_level=None, timeout=LIMIT_S)
+        other.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        broker.start()
+        wait_for(lambda: source.commit == 1)
+        broker.restart()
+        other.execute("INSERT INTO items VALUES (2, 'rice', 1)")
+        wait_for(lambda: source.commit == 2)
+        other.close()
+        stop.set()
+        thread.join()
+        source.close()
+        checked(broker, "shop", path)
+
+
 def test_without_a_broker_a_transaction_commits_and_its_publication_fails(path: Path) -> None:
     with Store(path, "127.0.0.1:1", "shop") as store:
         with store.transaction() as transaction:
@@ -224,6 +256,24 @@ def test_another_database_is_refused(broker: Broker, changelog: str, path: Path,
     with (
         Store(other, broker.bootstrap_servers, changelog) as store,
         pytest.raises(SequenceError, match="commit 1 in the log is of another database"),
+    ):
+        store.publish()
+
+
+def test_a_log_that_was_deleted_is_named(broker: Broker, changelog: str, path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+    database.close()
+    for _ in range(2):  # the second one deletes what is in the log from the outbox
+        with Store(path, broker.bootstrap_servers, changelog) as store:
+            assert store.publish() == 1
+    for name in ("items", "_commits"):
+        broker.delete_topic(f"{changelog}.{name}")
+    with (
+        Store(path, broker.bootstrap_servers, changelog) as store,
+        pytest.raises(
+            SequenceError, match=r"the log ends with commit 0, and the database has deleted commits up to 1 .* begin a new changelog"
+        ),
     ):
         store.publish()
 

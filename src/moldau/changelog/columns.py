@@ -3,14 +3,17 @@
 What JSON holds is written as it is. Every other value is an object with one member, whose name is the type: ``{"decimal": "12.50"}``.
 """
 
+import json
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any, Final
 
-from moldau.changelog.values import Row, Value
+from moldau.changelog.values import Key, Row, Value
 
 INTEGER_MAX: Final = 2**53
 """A reader that has only floats reads integers up to this one exactly; larger ones are written as text."""
@@ -18,18 +21,13 @@ INTEGER_MAX: Final = 2**53
 
 def to_json(value: Value) -> Any:
     """What is written of a value. TypeError for one of another type."""
-    kind = type(value)
-    if kind is str or value is None or kind is bool:
-        return value
-    if kind is int:
-        return value if -INTEGER_MAX <= value <= INTEGER_MAX else {"integer": str(value)}  # type: ignore[operator]
-    if kind is float:
-        return value if math.isfinite(value) else {"real": str(value)}  # type: ignore[arg-type]
-    return _other_to_json(value)
-
-
-def _other_to_json(value: Value) -> Any:
     match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return value if -INTEGER_MAX <= value <= INTEGER_MAX else {"integer": str(value)}
+        case float():
+            return value if math.isfinite(value) else {"real": str(value)}
         case bytes():
             return {"bytes": b64encode(value).decode()}
         case Decimal():
@@ -70,22 +68,35 @@ def from_json(found: Any) -> Value:
     )
 
 
-def row_to_json(row: Row) -> dict[str, Any]:
-    """TypeError names the column."""
+def row_text(row: Row) -> str:
+    """The JSON of a row. TypeError names the column."""
     try:
-        return {name: to_json(value) for name, value in row.items()}
+        return "{" + ",".join([_name_text(name) + value_text(value) for name, value in row.items()]) + "}"
     except TypeError:
-        return {name: _named(to_json, name, value) for name, value in row.items()}
+        for name, value in row.items():
+            _named(to_json, name, value)
+        raise
+
+
+def key_text(columns: Sequence[str], key: Key) -> str:
+    """The JSON of the columns of a primary key, in its order. TypeError names the column; ValueError for another number of values."""
+    return row_text(dict(zip(columns, key, strict=True)))
+
+
+def value_text(value: Value) -> str:
+    """The JSON of a value. TypeError."""
+    text = _TEXTS.get(type(value))
+    return _text(to_json(value)) if text is None else text(value)
+
+
+@lru_cache(maxsize=4096)
+def _name_text(name: str) -> str:
+    return f"{_text(name)}:"
 
 
 def row_from_json(found: Mapping[str, Any]) -> Row:
     """ValueError names the column."""
     return {name: value if type(value) not in (dict, list) else _named(from_json, name, value) for name, value in found.items()}
-
-
-def key_to_json(columns: Iterable[str], key: Iterable[Value]) -> dict[str, Any]:
-    """The columns of a primary key, in its order. TypeError names the column; ValueError for another number of values."""
-    return {name: _named(to_json, name, value) for name, value in zip(columns, key, strict=True)}
 
 
 def _named(convert: Callable[[Any], Any], name: str, value: Any) -> Any:
@@ -123,3 +134,22 @@ _PARSERS: Final[Mapping[str, Callable[[str], Value]]] = {
     "timestamp": _plain_datetime_in,
     "timestamptz": _zoned_datetime_in,
 }
+
+
+def _integer_text(value: int) -> str:
+    return str(value) if -INTEGER_MAX <= value <= INTEGER_MAX else f'{{"integer":"{value}"}}'
+
+
+def _float_text(value: float) -> str:
+    return repr(value) if math.isfinite(value) else f'{{"real":"{value}"}}'
+
+
+_text = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
+    str: encode_basestring,
+    int: _integer_text,
+    float: _float_text,
+    bool: lambda value: "true" if value else "false",
+    type(None): lambda _: "null",
+}
+"""Of what is most frequent; the same texts as those of `to_json`."""

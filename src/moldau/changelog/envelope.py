@@ -1,12 +1,14 @@
 """Records of a changelog: changes in Debezium's envelope, commits, and tables, as JSON (docs/formats/changelog.md)."""
 
 import json
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from moldau.changelog.columns import key_to_json, row_from_json, row_to_json
+from moldau.changelog.columns import key_text, row_from_json, row_text
 from moldau.changelog.debezium import UNAVAILABLE, Schema, fields_of, unwrapped, value_of
-from moldau.changelog.errors import RecordError, ValueRefusedError
+from moldau.changelog.errors import ChangelogError, RecordError, ValueRefusedError
 from moldau.changelog.naming import table_of
 from moldau.changelog.values import Change, Commit, Key, Op, Row, Table
 
@@ -14,7 +16,8 @@ KeyValue = tuple[bytes, bytes | None]
 """Of a record."""
 UNKNOWN: Final = 0
 """Instead of a commit's number or epoch, in records of a source that has none."""
-_COMPACT = (",", ":")
+_text: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REFUSED = {
     "t": "the table was truncated in the source, and which rows that removed cannot be said from the log: begin a new changelog",
     "m": "it is a message of the source, and no change of a row",
@@ -72,31 +75,34 @@ class TableRecord(NamedTuple):
 def encode_change(changelog: str, commit: Commit, index: int, change: Change, table: Table) -> list[KeyValue]:
     """The records of the change with this index in a commit: its envelope, and after a deletion a tombstone. ValueRefusedError."""
     try:
-        key = _dumps(key_to_json(table.key, change.key))
-        value = {
-            "op": change.op.value,
-            "before": None if change.before is None else row_to_json(change.before),
-            "after": None if change.after is None else row_to_json(change.after),
-            "source": {
-                "connector": "moldau",
-                "changelog": changelog,
-                "shard": commit.shard,
-                "epoch": commit.epoch,
-                "commit": commit.number,
-                "table": change.table,
-                "ts_ms": commit.time_ms,
-            },
-            "ts_ms": commit.time_ms,
-            "transaction": {"id": f"{commit.shard}:{commit.number}", "total_order": index + 1},
-        }
+        key = _encoded(key_text(table.key, change.key))
+        before = "null" if change.before is None else row_text(change.before)
+        after = "null" if change.after is None else row_text(change.after)
     except (TypeError, ValueError) as error:
         raise ValueRefusedError(
             f"changelog {changelog}, shard {commit.shard}, commit {commit.number}: table {change.table}, key {change.key}: {error}"
         ) from error
-    records: list[KeyValue] = [(key, _dumps(value))]
+    source = _source(changelog, commit.shard, commit.epoch, commit.number, change.table, commit.time_ms)
+    value = f'{{"op":"{change.op.value}","before":{before},"after":{after},{source},"total_order":{index + 1}}}}}'
+    records: list[KeyValue] = [(key, _encoded(value))]
     if change.op is Op.DELETE:
         records.append((key, None))
     return records
+
+
+@lru_cache(maxsize=64)
+def _source(changelog: str, shard: int, epoch: int, commit: int, table: str, time_ms: int) -> str:
+    """What the envelopes of a commit's changes of a table have in common, up to the place of each."""
+    source = {
+        "connector": "moldau",
+        "changelog": changelog,
+        "shard": shard,
+        "epoch": epoch,
+        "commit": commit,
+        "table": table,
+        "ts_ms": time_ms,
+    }
+    return f'"source":{_text(source)},"ts_ms":{time_ms},"transaction":{{"id":"{shard}:{commit}"'
 
 
 def encode_commit(changelog: str, commit: Commit, counts: Mapping[str, int]) -> KeyValue:
@@ -129,7 +135,7 @@ def decode_change(topic: str, partition: int, offset: int, key: bytes | None, va
         return _change(topic, partition, columns, values, envelope, schema)
     except KeyError as error:
         raise RecordError(topic, partition, offset, f"it has no {error}, and is no change in Debezium's envelope") from error
-    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+    except (AttributeError, ChangelogError, TypeError, ValueError, RecursionError) as error:
         raise RecordError(topic, partition, offset, str(error)) from error
 
 
@@ -150,11 +156,15 @@ def decode_commit(topic: str, partition: int, offset: int, key: bytes | None, va
 
 
 def _dumps(found: Mapping[str, Any]) -> bytes:
+    return _encoded(_text(found))
+
+
+def _encoded(text: str) -> bytes:
     """Text that no UTF-8 has (a lone surrogate) is escaped."""
     try:
-        return json.dumps(found, separators=_COMPACT, ensure_ascii=False, allow_nan=False).encode()
+        return text.encode()
     except UnicodeEncodeError:
-        return json.dumps(found, separators=_COMPACT, allow_nan=False).encode()
+        return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
 def _object(data: bytes | None, what: str) -> dict[str, Any]:
@@ -185,19 +195,20 @@ def _change(topic: str, partition: int, columns: tuple[str, ...], key: Key, enve
     if letter in _REFUSED:
         raise ValueError(f"op {letter}: {_REFUSED[letter]}")
     op, parts = Op(letter), fields_of(schema)
-    before, after = (_image(envelope.get(name), parts.get(name)) for name in ("before", "after"))
+    before, after = _image(envelope.get("before"), parts.get("before")), _image(envelope.get("after"), parts.get("after"))
     if (after is None) != (op is Op.DELETE):
         raise ValueError(f"op {letter} {'with' if after is not None else 'without'} a row after the change")
-    for name, value in (after or {}).items():
+    is_ours = "changelog" in source
+    for name, value in () if is_ours or after is None else after.items():
         if value == UNAVAILABLE:
             raise ValueError(f"column {name}: the source has not sent its value, which has not changed: set REPLICA IDENTITY FULL")
     block = envelope.get("transaction") or {}
     return ChangeRecord(
-        shard=int(source.get("shard", partition)) if "changelog" in source else partition,
+        shard=int(source.get("shard", partition)) if is_ours else partition,
         epoch=int(source.get("epoch", UNKNOWN)),
         commit=int(source.get("commit", UNKNOWN)),
         index=max(int(block.get("total_order", 1)) - 1, 0),
-        change=Change(str(source.get("table") or table_of(topic).table), op, key, before, after),
+        change=Change(str(source["table"]) if is_ours else table_of(topic).table, op, key, before, after),
         key_columns=columns,
         time_ms=int(source.get("ts_ms") or envelope.get("ts_ms") or 0),
         transaction=block.get("id"),

@@ -43,3 +43,7 @@ class PublisherFencedError(ChangelogError):
 
 class SequenceError(ChangelogError):
     """The log and the store do not continue each other."""
+
+
+class CommitTooLongError(ChangelogError):
+    """The transaction of a commit took longer than brokers allow, and was aborted. The publisher has to start again."""

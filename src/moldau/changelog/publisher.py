@@ -5,12 +5,13 @@ kept of it.
 """
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from moldau.changelog.envelope import CommitRecord, encode_change, encode_commit, encode_table
-from moldau.changelog.errors import ChangelogError, PublisherFencedError, SequenceError
+from moldau.changelog.errors import ChangelogError, CommitTooLongError, PublisherFencedError, SequenceError
 from moldau.changelog.last_commit import last_commit
 from moldau.changelog.naming import check_changelog, check_shard, commits_topic, table_topic, transactional_id
 from moldau.changelog.points import reached
@@ -107,17 +108,20 @@ class Publisher:
         """Write whole commits in one transaction; they are in the log when it returns. `tables` has all that they have changes of.
 
         PublisherFencedError. SequenceError for a commit that does not follow the last one. ValueRefusedError, ChangelogError for one that
-        cannot be written: nothing of it is. TransactionError: whether it was committed is unknown, and `start` finds out.
+        cannot be written: nothing of it is. CommitTooLongError. TransactionError: whether it was committed is unknown, and `start`
+        finds out.
         """
         if not commits:
             return
         self._check_sequence(commits)
         self._make_topics(tables)
         for attempt in range(1, _ATTEMPTS + 1):
+            begun = time.monotonic()
             try:
                 record, written = self._write(commits, tables)
                 break
             except FencedError as error:
+                self._check_time(commits, time.monotonic() - begun, error)
                 raise PublisherFencedError(self.changelog, self.shard, self.commit) from error
             except TransactionAbortedError as error:
                 refused = error.__cause__
@@ -161,6 +165,15 @@ class Publisher:
         key, value = encode_commit(self.changelog, commit, counts)
         producer.send(self._commits, value, key=key, partition=self.shard)
         return CommitRecord(commit.shard, commit.epoch, commit.number, commit.time_ms, counts, commit.source)
+
+    def _check_time(self, commits: Sequence[Commit], open_s: float, error: FencedError) -> None:
+        """Brokers fence the producer of a transaction that they abort because it took too long."""
+        if open_s * 1000 > self._transaction_timeout_ms:
+            self.close()
+            raise CommitTooLongError(
+                f"{self._subject(commits)} cannot be published: the transaction was open for {open_s:.0f} s, and brokers abort it after"
+                f" transaction_timeout_ms={self._transaction_timeout_ms}: raise it, up to transaction.max.timeout.ms of the brokers"
+            ) from error
 
     def _check_sequence(self, commits: Sequence[Commit]) -> None:
         number, epoch = self.commit, 0 if self.last is None else self.last.epoch

@@ -1,11 +1,12 @@
 """Values that JSON does not hold are objects with one member, named by the type; other objects are refused, with the column."""
 
+import json
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
 import pytest
 
-from moldau.changelog.columns import from_json, key_to_json, row_from_json, row_to_json, to_json
+from moldau.changelog.columns import from_json, key_text, row_from_json, row_text, to_json, value_text
 from moldau.changelog.values import Value
 
 CASES: list[tuple[Value, object]] = [
@@ -32,6 +33,7 @@ CASES: list[tuple[Value, object]] = [
 @pytest.mark.parametrize(("value", "written"), CASES, ids=repr)
 def test_a_value_is_written_so_and_read_back(value: Value, written: object) -> None:
     assert to_json(value) == written
+    assert json.loads(value_text(value)) == written
     found = from_json(written)
     assert (found, type(found)) == (value, type(value))
 
@@ -65,6 +67,6 @@ def test_a_timestamp_has_a_zone_or_not_as_its_type_says() -> None:
 
 def test_a_value_of_another_type_is_refused_with_its_column() -> None:
     with pytest.raises(TypeError, match="column tags: a value of type list cannot be written"):
-        row_to_json({"id": 1, "tags": ["a"]})  # type: ignore[dict-item]
+        row_text({"id": 1, "tags": ["a"]})  # type: ignore[dict-item]
     with pytest.raises(ValueError, match="zip"):
-        key_to_json(("id", "line"), (1,))
+        key_text(("id", "line"), (1,))

@@ -133,10 +133,22 @@ def test_an_envelope_with_its_schema_has_the_values_that_the_types_mean() -> Non
     key, value = {"schema": KEY_SCHEMA, "payload": {"id": 1}}, {"schema": SCHEMA, "payload": debezium()}
     found = decoded(as_json(key), as_json(value), "server.public.orders", 0)
     assert isinstance(found, ChangeRecord)
-    assert found.change.table == "orders"
+    assert found.change.table == "public.orders"
     assert found.change.key == (1,)
     assert str(found.change.after) == "{'id': 1, 'total': Decimal('9.90'), 'day': datetime.date(2026, 1, 1)}"
     assert (found.shard, found.epoch, found.commit, found.time_ms) == (0, 0, 0, 1_700_000_000_000)
+
+
+def test_a_change_and_a_tombstone_of_a_topic_are_of_the_same_table() -> None:
+    change, tombstone = (decoded(b'{"id":1}', value, "server.public.orders") for value in (as_json(debezium()), None))
+    assert isinstance(change, ChangeRecord)
+    assert isinstance(tombstone, Tombstone)
+    assert change.change.table == tombstone.table == "public.orders"
+    for value in (as_json(debezium()), None):
+        with pytest.raises(
+            RecordError, match=r"^partition orders-2 at offset 40: topic orders is not named as that of a changelog's table"
+        ):
+            decoded(b'{"id":1}', value, "orders")
 
 
 def test_an_envelope_without_its_schema_has_the_values_as_json_has_them() -> None:

@@ -141,6 +141,19 @@ def test_a_column_that_is_renamed_is_published_under_its_new_name(tmp_path: Path
     assert [each.after for each in drain(database)] == [{"id": 1, "name": "tea"}, {"id": 2, "title": "rice"}]
 
 
+def test_a_column_is_dropped_after_the_triggers_that_name_it(tmp_path: Path) -> None:
+    database = published(tmp_path, ITEMS)
+    with pytest.raises(sqlite3.OperationalError, match="error in trigger _changelog_items_"):
+        database.execute("ALTER TABLE items DROP COLUMN name")
+    for kind in ("insert", "update", "delete"):
+        database.execute(f"DROP TRIGGER _changelog_items_{kind}")
+    database.execute("ALTER TABLE items DROP COLUMN name")
+    with writing(database):
+        reinstall(database, "shop", "items")
+    database.execute("INSERT INTO items VALUES (1)")
+    assert [each.after for each in drain(database)] == [{"id": 1}]
+
+
 def test_an_index_that_is_added_makes_new_triggers_and_no_rows(tmp_path: Path) -> None:
     database = published(tmp_path, ITEMS)
     database.execute("CREATE UNIQUE INDEX by_name ON items (name)")

@@ -12,7 +12,7 @@ from moldau.changelog.sqlite.connecting import writing
 from moldau.changelog.sqlite.errors import SchemaChangedError, SourceError
 from moldau.changelog.sqlite.layout import State, make_state, make_tables, read_state, widen
 from moldau.changelog.sqlite.schema import OURS, SourceTable, ordinary_tables, quoted, source_table
-from moldau.changelog.sqlite.triggers import triggers_of
+from moldau.changelog.sqlite.triggers import index_of, triggers_of
 from moldau.changelog.values import Table
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _promote(database: sqlite3.Connection, changelog: str, shard: int, last: "Co
         )
     state = make_state(database, changelog, shard, last.epoch + 1, last.commit + 1)
     database.execute(
-        "INSERT INTO _changelog_commits (number, epoch, time_ms, last_id, reading) VALUES (?, ?, ?, 0, 0)",
+        "INSERT INTO _changelog_commits (number, epoch, time_ms, after_id, last_id, reading) VALUES (?, ?, ?, 0, 0, 0)",
         (state.sealed, state.epoch, time.time_ns() // 1_000_000),
     )
     return state
@@ -132,6 +132,9 @@ def _check_keys(database: sqlite3.Connection, changelog: str, table: SourceTable
 
 def _register(database: sqlite3.Connection, table: SourceTable) -> None:
     """A new schema of a table, and the triggers for it."""
+    for (former,) in database.execute("SELECT id FROM _changelog_tables WHERE name = ? AND current", (table.name,)).fetchall():
+        database.execute(f"DROP INDEX IF EXISTS {OURS}replaced_{former}")
+        database.execute("DELETE FROM _changelog_replaced WHERE t = ?", (former,))
     database.execute("UPDATE _changelog_tables SET current = 0 WHERE name = ?", (table.name,))
     columns, key = json.dumps(table.columns), json.dumps([name for name, _ in table.key])
     made = database.execute("INSERT INTO _changelog_tables (name, columns, key, current) VALUES (?, ?, ?, 1)", (table.name, columns, key))
@@ -148,6 +151,9 @@ def _make_triggers(database: sqlite3.Connection, table: SourceTable, number: int
         database.execute(f"DROP TRIGGER {quoted(name)}")
     for _, statement in triggers_of(table, number):
         database.execute(statement)
+    index = index_of(table, number)
+    if index is not None:
+        database.execute(index)
 
 
 def triggers_on(database: sqlite3.Connection, table: str) -> dict[str, str]:

@@ -4,9 +4,9 @@
   outbox that is part of a commit; `store`, a name that no other database has.
 * ``_changelog_tables``: each published table, once for each schema that it has had; rows of the outbox name the one that they are of.
 * ``_changelog_outbox``: changes, in the order in which they were made. `v0`, `v1`, ... are the columns of the row, before the change and
-  then after it; they have no types, so values are kept as they are.
-* ``_changelog_commits``: commits that are not yet known to be in the log: each has the rows of the outbox after those of the one before, up
-  to `last_id`.
+  then after it; they have no types, so values are kept as they are. The last row is never deleted, so that no number is given out again:
+  AUTOINCREMENT would, after a statement that has ended with ``OR FAIL``.
+* ``_changelog_commits``: commits that are not yet known to be in the log, each with the numbers of its rows of the outbox.
 * ``_changelog_reading``: tables whose rows are still to be published; if that has begun, after the key `v0`, `v1`, ...
 * ``_changelog_replaced``: rows that a statement under way may replace.
 """
@@ -24,10 +24,10 @@ _TABLES: Final = (
         epoch INTEGER NOT NULL, sealed INTEGER NOT NULL, sealed_id INTEGER NOT NULL, store TEXT NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS _changelog_tables (
         id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, columns TEXT NOT NULL, key TEXT NOT NULL, current INTEGER NOT NULL)""",
-    "CREATE TABLE IF NOT EXISTS _changelog_outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, t INTEGER NOT NULL, op TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS _changelog_outbox (id INTEGER PRIMARY KEY, t INTEGER NOT NULL, op TEXT NOT NULL)",
     """CREATE TABLE IF NOT EXISTS _changelog_commits (
-        number INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, time_ms INTEGER NOT NULL, last_id INTEGER NOT NULL,
-        reading INTEGER NOT NULL)""",
+        number INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, time_ms INTEGER NOT NULL, after_id INTEGER NOT NULL,
+        last_id INTEGER NOT NULL, reading INTEGER NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS _changelog_reading (name TEXT PRIMARY KEY, begun INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS _changelog_replaced (t INTEGER NOT NULL)",
 )

@@ -43,8 +43,8 @@ def seal(database: sqlite3.Connection) -> int | None:
         return None
     (reading,) = database.execute("SELECT count(*) FROM _changelog_reading").fetchone()
     database.execute(
-        "INSERT INTO _changelog_commits (number, epoch, time_ms, last_id, reading) VALUES (?, ?, ?, ?, ?)",
-        (state.sealed + 1, state.epoch, time.time_ns() // 1_000_000, last_id, reading),
+        "INSERT INTO _changelog_commits (number, epoch, time_ms, after_id, last_id, reading) VALUES (?, ?, ?, ?, ?, ?)",
+        (state.sealed + 1, state.epoch, time.time_ns() // 1_000_000, state.sealed_id, last_id, reading),
     )
     database.execute("UPDATE _changelog_state SET sealed = ?, sealed_id = ?", (state.sealed + 1, last_id))
     return state.sealed + 1
@@ -58,11 +58,8 @@ def unsealed(database: sqlite3.Connection) -> bool:
 
 def sealed_commits(database: sqlite3.Connection, after: int, limit: int) -> list[Sealed]:
     """Commits that come after the one with this number, in order."""
-    rows = database.execute(
-        "SELECT number, epoch, time_ms, coalesce((SELECT max(last_id) FROM _changelog_commits AS b WHERE b.number < a.number), 0), last_id,"
-        " reading FROM _changelog_commits AS a WHERE number > ? ORDER BY number LIMIT ?",
-        (after, limit),
-    )
+    query = "SELECT number, epoch, time_ms, after_id, last_id, reading FROM _changelog_commits WHERE number > ? ORDER BY number LIMIT ?"
+    rows = database.execute(query, (after, limit))
     return [Sealed(*row) for row in rows]
 
 
@@ -78,8 +75,15 @@ def forget(database: sqlite3.Connection, up_to: int) -> None:
     """Delete commits that are in the log, up to this number, and their rows. In the caller's transaction."""
     (last_id,) = database.execute("SELECT max(last_id) FROM _changelog_commits WHERE number <= ?", (up_to,)).fetchone()
     if last_id is not None:
-        database.execute("DELETE FROM _changelog_outbox WHERE id <= ?", (last_id,))
+        database.execute("DELETE FROM _changelog_outbox WHERE id <= ? AND id < (SELECT max(id) FROM _changelog_outbox)", (last_id,))
         database.execute("DELETE FROM _changelog_commits WHERE number <= ?", (up_to,))
+
+
+def changes_left(database: sqlite3.Connection) -> int:
+    """Changes that are not known to be in the log."""
+    first = "coalesce((SELECT min(after_id) FROM _changelog_commits), (SELECT sealed_id FROM _changelog_state))"
+    (count,) = database.execute(f"SELECT count(*) FROM _changelog_outbox WHERE id > {first}").fetchone()
+    return int(count)
 
 
 def installed_state(database: sqlite3.Connection) -> State:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from moldau.changelog.envelope import CommitRecord
-from moldau.changelog.errors import PublisherFencedError, SequenceError
+from moldau.changelog.errors import CommitTooLongError, PublisherFencedError, SequenceError
 from moldau.changelog.points import reached
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.sqlite.connecting import connect, schema_version, writing
 from moldau.changelog.sqlite.installing import Registered, install, refresh, registered, reinstall
-from moldau.changelog.sqlite.outbox import STORE, Sealed, commit_of, forget, installed_state, seal, sealed_commits, unsealed
+from moldau.changelog.sqlite.outbox import STORE, Sealed, changes_left, commit_of, forget, installed_state, seal, sealed_commits, unsealed
 from moldau.changelog.sqlite.repairing import delete_missing
 from moldau.changelog.sqlite.rows import is_reading, publish_next_rows
 from moldau.client.failures import ClientError
@@ -153,7 +153,7 @@ class Source:
             except PublisherFencedError as error:
                 self._fenced = error
                 raise
-            except (ClientError, WorldError, PeerError):
+            except (ClientError, WorldError, PeerError, CommitTooLongError):
                 self._started = False
                 raise
             return self.commit
@@ -240,8 +240,8 @@ class Source:
     def statistics(self) -> dict[str, int]:
         """`commit`: the last one in the log, `sealed`: the last one in the database, `outbox`: changes in the outbox."""
         with self._lock:
-            (rows,) = self._database.execute("SELECT count(*) FROM _changelog_outbox").fetchone()
-            return {"commit": self.commit, "sealed": installed_state(self._database).sealed, "outbox": rows}
+            sealed, left = installed_state(self._database).sealed, changes_left(self._database)
+            return {"commit": self.commit, "sealed": sealed, "outbox": left}
 
     def close(self) -> None:
         """End the producer and the connection."""

@@ -78,22 +78,30 @@ class Store:
         )
         self._database = connect(path, busy_timeout_s)
         self._lock = threading.Lock()
+        self._writer: int | None = None
+        """The thread that has a transaction open."""
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
         """A transaction, rolled back where an exception leaves it. Its changes are one commit, with nothing of other writers in it.
 
-        It is on disk afterwards, and not yet in the log: `publish` waits for that.
+        It is on disk afterwards, and not yet in the log: `publish` waits for that. RuntimeError within a transaction of the same thread.
         """
+        if self._writer == threading.get_ident():
+            raise RuntimeError("this thread has a transaction open already")
         with self._lock:
             with writing(self._database):
                 seal(self._database)  # of writers that do not use this
                 version = schema_version(self._database)
                 transaction = WriteTransaction(self._database)
+                self._writer = threading.get_ident()
                 try:
                     yield transaction
                 finally:
+                    self._writer = None
                     transaction.end()
+                if not self._database.in_transaction:
+                    raise RuntimeError("the transaction was ended by a statement: it ends with its `with`")
                 if schema_version(self._database) != version:
                     refresh(self._database)
                 number = seal(self._database)

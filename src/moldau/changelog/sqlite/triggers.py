@@ -22,6 +22,15 @@ def triggers_of(table: SourceTable, number: int) -> list[Trigger]:
     return _Triggers(table, number).all()
 
 
+def index_of(table: SourceTable, number: int) -> str | None:
+    """The statement that makes the index of the rows that are noted; None where none are."""
+    if not table.unique:
+        return None
+    columns = [name for name, _ in table.columns]
+    key = ", ".join(f"v{columns.index(name)}" for name, _ in table.key)
+    return f"CREATE INDEX IF NOT EXISTS {OURS}replaced_{number} ON {OURS}replaced ({key}) WHERE t = {number}"
+
+
 class _Triggers:
     def __init__(self, table: SourceTable, number: int) -> None:
         self._name = quoted(table.name)
@@ -64,7 +73,7 @@ class _Triggers:
     def _on_delete(self) -> Trigger:
         steps = [self._into("d", self._of("OLD"), f"WHERE NOT EXISTS (SELECT 1 {self._where} {self._same('OLD')})")]
         if self._source.unique:
-            key = " AND ".join(f"v{place} = OLD.{quoted(self._columns[place])}" for place in self._places)
+            key = " AND ".join(f"v{place} = +OLD.{quoted(self._columns[place])}" for place in self._places)
             steps.append(f"DELETE FROM _changelog_replaced WHERE t = {self._changelog_number} AND {key}")
         return self._trigger("delete", "AFTER DELETE", steps)
 
@@ -80,7 +89,7 @@ class _Triggers:
         statement which runs the trigger would count instead.
         """
         equal = " AND ".join(f"o.{quoted(name)} = NEW.{quoted(name)} COLLATE {quoted(collation)}" for name, collation in index.columns)
-        noted = " AND ".join(f"r.v{place} = o.{quoted(self._columns[place])}" for place in self._places)
+        noted = " AND ".join(f"r.v{place} = +o.{quoted(self._columns[place])}" for place in self._places)  # + has no affinity
         return (
             f"INSERT INTO _changelog_replaced (t, {_values(len(self._columns))}) SELECT {self._changelog_number}, {', '.join(self._o())}"
             f" {self._where} {equal}{condition}"
