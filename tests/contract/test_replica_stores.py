@@ -59,9 +59,10 @@ def test_ranges_over_decimals_are_refused(kind: type[SqliteStore | DuckdbStore],
     store.prepare("shop", [prices])
     store.apply(0, put(prices, {"price": Decimal(9)}, {"price": Decimal(10)}, {"price": Decimal("9.50")}), POSITION)
     assert store.checksum(0, "prices", WHOLE).rows == 3
-    for refused in (lambda: store.middle(0, "prices", WHOLE), lambda: store.checksum(0, "prices", KeyRange((Decimal(1),), None))):
-        with pytest.raises(StoreError, match="decimal price"):
-            refused()
+    with pytest.raises(StoreError, match="decimal price"):
+        store.middle(0, "prices", WHOLE)
+    with pytest.raises(StoreError, match="decimal price"):
+        store.checksum(0, "prices", KeyRange((Decimal(1),), None))
     store.close()
 
 
@@ -71,7 +72,7 @@ def test_an_sqlite_replica_is_read_by_others_while_it_is_open(tmp_path: Path) ->
     store.apply(0, put(ACCOUNTS, account(1, "ann", 5)), POSITION)
     with sqlite3.connect(tmp_path / "bank.db") as other:
         assert other.execute("SELECT id, owner, balance FROM accounts").fetchall() == [(1, "ann", 5)]
-        assert other.execute("SELECT shard, phase, commit_number FROM moldau_positions").fetchall() == [(0, "following", 17)]
+        assert other.execute("SELECT shard, phase, commit_number FROM _moldau_positions").fetchall() == [(0, "following", 17)]
     other.close()
     store.close()
 

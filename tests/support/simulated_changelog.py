@@ -1,5 +1,5 @@
-"""A changelog in memory, as brokers show it to a replica: transactions whose ends are seen later in one partition than in another, fetches of
-any size, and compaction at any time.
+"""A changelog in memory, as brokers show it to a replica: transactions whose ends are seen later in one partition than in another, fetches
+of any size, and compaction at any time.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -44,6 +44,8 @@ class SimulatedChangelog:
         self.records_max = 10
         self.failing = 0.0
         """How likely a fetch fails."""
+        self.incomplete: set[tuple[int, int]] = set()
+        """Shards and commits at which the source has not published all its rows."""
 
     # The source
 
@@ -54,7 +56,7 @@ class SimulatedChangelog:
             self._append(TopicPartition(COMMITS, shard), lambda offset: TableDefinition(offset, table))
             self._end(TopicPartition(COMMITS, shard))
 
-    def publish(self, shard: int, changes: Sequence[Change], *, seen: bool = True) -> int:
+    def publish(self, shard: int, changes: Sequence[Change], *, seen: bool = True, complete: bool = True) -> int:
         """One commit; its number. Its end is seen later unless `seen`."""
         number = len(self.states[shard])
         rows = {name: dict(each) for name, each in self.states[shard][-1].items()}
@@ -63,18 +65,20 @@ class SimulatedChangelog:
         for change in changes:
             where = TopicPartition(table_topic(CHANGELOG, change.table), shard)
             touched.add(where)
-            self._append(where, lambda offset, change=change: ChangeRecord(offset, self.epoch, number, change))  # type: ignore[misc]
+            self._append(where, lambda offset, change=change: ChangeRecord(offset, self.epoch, number, change))
             counts[change.table] = counts.get(change.table, 0) + 1
             if change.after is None:
                 rows.get(change.table, {}).pop(change.key, None)
-                self._append(where, lambda offset, key=change.key: Tombstone(offset, key))  # type: ignore[misc]
+                self._append(where, lambda offset, key=change.key: Tombstone(offset, key))
             else:
                 columns = self.tables[change.table].columns
                 rows.setdefault(change.table, {})[change.key] = {name: change.after.get(name) for name in columns}
         time_ms = self.now_ms
-        self._append(TopicPartition(COMMITS, shard), lambda offset: CommitRecord(offset, self.epoch, number, time_ms, counts))
+        self._append(TopicPartition(COMMITS, shard), lambda offset: CommitRecord(offset, self.epoch, number, time_ms, counts, complete))
         for where in touched:
             self._end(where, seen=seen)
+        if not complete:
+            self.incomplete.add((shard, number))
         self.states[shard].append({name: each for name, each in rows.items() if each})
         return number
 
@@ -143,7 +147,7 @@ class SimulatedChangelog:
             {topic: partition.end for topic, partition in here.items()},
             {topic: partition.start for topic, partition in here.items()},
             {topic: f"{topic}#{self.generation.get(topic, 0)}" for topic in topics},
-            self.delete_retention_ms,
+            self.delete_retention_ms if topics else 2**63 - 1,
         )
 
     def fetch(self, wanted: Mapping[TopicPartition, int]) -> Sequence[tuple[int, TableRecords | CommitRecords]]:
@@ -157,7 +161,7 @@ class SimulatedChangelog:
             records = visible[:count]
             next_offset = records[-1].offset + 1 if len(visible) > count else max(partition.stable, wanted[where])
             if where.topic == COMMITS:
-                found.append((where.partition, CommitRecords(records, next_offset)))  # type: ignore[arg-type]
+                found.append((where.partition, CommitRecords(records, next_offset, at_end=next_offset >= partition.end)))  # type: ignore[arg-type]
             else:
                 assert table_of(where.topic).changelog == CHANGELOG
                 event = TableRecords(where.topic, records, next_offset, at_end=next_offset >= partition.end)  # type: ignore[arg-type]

@@ -32,6 +32,8 @@ class CommitRecord(NamedTuple):
     time_ms: int
     changes: Mapping[str, int]
     """How many, by table."""
+    complete: bool = True
+    """False while the source publishes the rows that it had before its changelog began."""
 
 
 class TableDefinition(NamedTuple):
@@ -61,6 +63,7 @@ class CommitRecords:
 
     records: Sequence[CommitRecord | TableDefinition]
     next_offset: int
+    at_end: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class Ends:
     ids: Mapping[str, str]
     """Of the topics, in hexadecimal digits; left out by brokers that are older than ids."""
     delete_retention_ms: int
-    """The shortest of them."""
+    """The shortest of them; the longest there is where there are no topics."""
 
 
 Event: TypeAlias = TableRecords | CommitRecords | Ends

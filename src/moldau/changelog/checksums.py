@@ -102,7 +102,7 @@ def compare(left: TableCopy, right: TableCopy, shard: int, table: str, *, rows_m
 
 
 def _differences(shard: int, table: str, left: Mapping[Key, Row], right: Mapping[Key, Row]) -> Iterator[Difference]:
-    for key in sorted(left.keys() | right.keys()):  # type: ignore[type-var]
+    for key in sorted(left.keys() | right.keys()):
         ours, theirs = left.get(key), right.get(key)
         if theirs is None:
             yield Difference(Kind.MISSING, shard, table, key, ours, None)

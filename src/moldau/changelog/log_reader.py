@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from moldau.protocol.records.record import Record
 
 _BATCH_BYTES_MAX: Final = 256 << 20
+_FOREVER_MS: Final = (1 << 63) - 1
 
 
 class LogReader:
@@ -54,7 +55,7 @@ class LogReader:
             {where.topic: ends[where].offset for where in wanted},
             {where.topic: starts[where].offset for where in wanted},
             ids,
-            min((self._delete_retention_ms(where.topic) for where in wanted), default=0),
+            min((self._delete_retention_ms(where.topic) for where in wanted), default=_FOREVER_MS),
         )
 
     def _delete_retention_ms(self, topic: str) -> int:
@@ -95,7 +96,7 @@ class LogReader:
         for records, after in _visible(where, fetched, offset):
             found += [_commit_record(where, record) for record in records if record.offset >= offset]
             next_offset = after
-        return CommitRecords(found, next_offset)
+        return CommitRecords(found, next_offset, at_end=next_offset >= fetched.high_watermark)
 
     def close(self) -> None:
         """Close the connections."""
@@ -124,4 +125,4 @@ def _commit_record(where: TopicPartition, record: "Record") -> CommitRecord | Ta
     found = envelope.decode_commit(*where, record.offset, record.key, record.value)
     if isinstance(found, envelope.TableRecord):
         return TableDefinition(record.offset, found.table)
-    return CommitRecord(record.offset, found.epoch, found.commit, found.time_ms, found.counts)
+    return CommitRecord(record.offset, found.epoch, found.commit, found.time_ms, found.counts, "reading" not in found.source)

@@ -6,10 +6,13 @@ stage         what happens
 finding       the topic of commits is read to its end; the last commit there is the *target*
 loading       tables are read up to the end that they had after that. Changes up to the target are applied row by row, in the order of
               the log, which is that of each row's changes: compaction has thinned them, and no commit can be counted
-confirming    commits after the target are applied one by one, up to the one that was last when loading had ended. Compaction may have
+confirming    commits after the target are applied one by one, up to the end that the log had when loading had ended. Compaction may have
               been ahead of loading: a row that was not found then is in a commit of these at the latest
 following     each commit is applied when all its changes are here. The store is what the source was at that commit
 ============  ========================================================================================================================
+
+A source that publishes rows which it had before its changelog says in each commit up to their end that it is incomplete. Up to there a
+store is loading, too, though it is at a commit.
 
 A commit that lacks changes which the log does not have, a number that is left out, and a tombstone without its deletion show that
 compaction has passed the replica: it has to load again (`Reload`), from its stored position on.
@@ -92,12 +95,16 @@ class ShardMachine:
         self._commits_offset = position.offsets[self._commits]
         self._records: deque[CommitRecord | TableDefinition] = deque()
         """Commits that are not applied yet, and definitions of tables before them."""
+        self._commits_at_end = False
+        """Whether the last fetch of the topic of commits has shown that there is nothing more."""
         self._epoch, self._commit = position.epoch, position.commit
         """Of the last commit that was applied; while finding and loading, of the target."""
         self._commit_ms = position.commit_ms if self.stage is Stage.FOLLOWING else 0
         self._since_ms = position.commit_ms
         self._retention_ms = 0
         self._clear = Clear(position, ()) if clear else None
+        self._incomplete_at: int | None = None
+        """Offset of the record of the last commit, if the source has not published all its rows up to that."""
         self._ends: Mapping[str, int] | None = None
 
     def start(self) -> Sequence[Effect]:
@@ -156,8 +163,9 @@ class ShardMachine:
         match event:
             case Ends():
                 return self._ended(event, now_ms)
-            case CommitRecords(records, next_offset):
+            case CommitRecords(records, next_offset, at_end):
                 self._take_commits(records, next_offset)
+                self._commits_at_end = at_end
                 return self._find(now_ms) if self.stage is Stage.FINDING else self._follow()
             case TableRecords(topic, records, next_offset, at_end):
                 queue = self._queues[topic]
@@ -195,7 +203,8 @@ class ShardMachine:
         before = next((each for each in reversed(self._records) if isinstance(each, CommitRecord)), None)
         if before is None:
             self._expect_changes()
-        epoch, last = (self._epoch, self._commit) if before is None else (before.epoch, before.number)
+        known = self._commit - 1 if self.stage is Stage.FINDING else self._commit
+        epoch, last = (self._epoch, known) if before is None else (before.epoch, before.number)
         if record.number <= last:
             raise CommitOrderError(self._commits, self._shard, record.offset, f"commit {record.number} comes after commit {last}")
         if record.epoch < epoch:
@@ -221,13 +230,13 @@ class ShardMachine:
     # Finding and loading
 
     def _find(self, now_ms: int) -> Sequence[Effect]:
-        changed = []
+        changed: list[Table] = []
         while self._records and (len(self._records) > 1 or self._at_commits_end()):
             record = self._records.popleft()
             if isinstance(record, TableDefinition):
                 changed += self._define(record)
             else:
-                self._epoch, self._commit, self._commit_ms = record.epoch, record.number, record.time_ms
+                self._reach(record)
         effects: list[Effect] = [Prepare(changed)] if changed else []
         if not self._at_commits_end():
             return effects
@@ -235,6 +244,10 @@ class ShardMachine:
         if self._clear is not None:
             effects.append(Clear(self._clear.position, list(self._tables.values())))
         return [*effects, AskEnds(list(self._tables))]
+
+    def _reach(self, record: CommitRecord) -> None:
+        self._epoch, self._commit, self._commit_ms = record.epoch, record.number, record.time_ms
+        self._incomplete_at = None if record.complete else record.offset
 
     def _at_commits_end(self) -> bool:
         return self._ends is not None and self._commits_offset >= self._ends[self._commits]
@@ -277,7 +290,7 @@ class ShardMachine:
                 f"(delete.retention.ms={self._retention_ms}), so deleted rows may be in the store; raise delete.retention.ms of the "
                 f"changelog's topics and start the replica again: it will load into an empty store"
             )
-        self.stage, self._ends = Stage.CONFIRMING, None
+        self.stage, self._ends, self._commits_at_end = Stage.CONFIRMING, None, False
         return [AskEnds([self._commits])]
 
     def _rows_to_load(self, queue: TableQueue, records: Sequence[TableRecord], next_offset: int) -> Sequence[Change]:
@@ -332,7 +345,7 @@ class ShardMachine:
             for queue in self._queues.values():
                 changes += queue.take(record.number)
             self._records.popleft()
-            self._epoch, self._commit, self._commit_ms = record.epoch, record.number, record.time_ms
+            self._reach(record)
             self._expect_changes()
             unstored = not spilled and len(changes) < self._limits.apply_changes_max
             if not unstored:
@@ -386,24 +399,33 @@ class ShardMachine:
         return [Spill(spilled)] if spilled else []
 
     def _confirm(self) -> bool:
-        """Whether the store is from now on what the source was at a commit."""
+        """Whether the store is from now on what the source was at a commit.
+
+        That nothing more is found before the end that was asked for does not show it: records of commits are superseded by later ones. The
+        commit after the applied one is there, or there is none in the whole log.
+        """
         if self.stage is not Stage.CONFIRMING or self._ends is None:
             return False
-        unapplied = self._records[0].offset if self._records else self._commits_offset
-        if unapplied < self._ends[self._commits]:
+        following = next((each for each in self._records if isinstance(each, CommitRecord)), None)
+        if following is None:
+            if not self._commits_at_end or self._commits_offset < self._ends[self._commits]:
+                return False
+        elif following.offset < self._ends[self._commits] or following.number != self._commit + 1:
             return False
         self.stage, self._ends = Stage.FOLLOWING, None
         return True
 
     def _position(self) -> Position:
-        following = self.stage is Stage.FOLLOWING
+        counted = self.stage is Stage.FOLLOWING
         offsets = {queue.topic: queue.position for queue in self._queues.values()}
         offsets[self._commits] = self._records[0].offset if self._records else self._commits_offset
+        if self._incomplete_at is not None:
+            offsets[self._commits] = self._incomplete_at  # it is read again, and says so again
         return Position(
-            Phase.FOLLOWING if following else Phase.LOADING,
+            Phase.FOLLOWING if counted and self._incomplete_at is None else Phase.LOADING,
             self._epoch,
             self._commit,
-            self._commit_ms if following else self._since_ms,
+            self._commit_ms if counted else self._since_ms,
             offsets,
             dict(self._ids),
             {topic: self._tables[topic] for topic in self._queues},

@@ -7,7 +7,7 @@ from typing import Any
 from moldau.changelog.store import Phase, Position
 from moldau.changelog.values import Table
 
-TABLE = "moldau_positions"
+TABLE = "_moldau_positions"
 COLUMNS: Mapping[str, str] = {
     "changelog": "text",
     "shard": "integer",

@@ -73,7 +73,7 @@ class _Shard:
     machine: ShardMachine
     spilled: SpilledChanges | None = None
     current_ms: int = 0
-    """When it had everything that the log had."""
+    """Every deletion up to then has been read."""
 
 
 class Replica:
@@ -202,8 +202,9 @@ class Replica:
         except RequestFailedError as error:
             self._forget()
             if error.code in _MOVED:
-                self._open_all()  # names what has become of the topic
+                self._open_all()  # names what has become of a topic that the store has a position of
                 self._forget()
+                raise MissingTopicError(f"changelog {self.changelog}: a topic has changed while it was loaded: {error.message}") from error
             raise
         except BaseException:
             self._forget()
@@ -341,6 +342,9 @@ class Replica:
         self._store.apply(shard, changes, effect.position)
         if effect.spilled:
             self._drop_spilled(here)
+        before = self.position(shard)
+        if before is not None and before.phase is Phase.LOADING:
+            here.current_ms = max(here.current_ms, before.commit_ms)
         self._stored(shard, effect.position)
 
     def _stored(self, shard: int, position: Position) -> None:

@@ -24,7 +24,7 @@ _ZEROS_MAX = 400
 
 def row_hash(row: Row) -> int:
     """From 0 to 2^64 - 1."""
-    parts = []
+    parts: list[bytes] = []
     for name in sorted(row):
         value = row[name]
         if value is not None:

@@ -87,7 +87,7 @@ class DictionaryStore:
 
 
 def _in_order(keys: Iterable[Key]) -> list[Key]:
-    return sorted(keys)  # type: ignore[type-var]
+    return sorted(keys)
 
 
 def _refused(table: str, reason: str) -> StoreError:

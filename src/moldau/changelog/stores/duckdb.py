@@ -44,6 +44,7 @@ _CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
     "timestamptz": (datetime,),
 }
 """What a column takes. DuckDB would convert other values, and the replica would differ from the source."""
+_INTEGERS: Final = 2**63
 _PORTION: Final = 10_000
 _ROWS: Final = 1_000
 """Read at once."""
@@ -110,7 +111,7 @@ class DuckdbStore:
         gone = [key for key, row in rows.items() if row is None]
         kept = {key: row for key, row in rows.items() if row is not None}
         if gone:
-            columns = {SHARD_COLUMN: [shard] * len(gone)} if self.sharded else {}
+            columns: dict[str, Sequence[Value]] = {SHARD_COLUMN: [shard] * len(gone)} if self.sharded else {}
             columns |= {column: [key[place] for key in gone] for place, column in enumerate(known.table.key)}
             lists = self._lists(known, columns, gone)
             with self._errors(name):
@@ -134,7 +135,7 @@ class DuckdbStore:
             kind = known.columns[name]
             classes = _CLASSES[kind]
             for place, value in enumerate(values):
-                if value is not None and not (isinstance(value, classes) and isinstance(value, bool) == (kind == "boolean")):
+                if value is not None and not _fits(kind, classes, value):
                     reason = f"column {name} is {kind}, and cannot have {value!r}"
                     raise StoreError(f"{self._subject(known.table.name, keys[place])}: {reason}", retriable=False)
             lists.append([_to_sql(kind, value) for value in values])
@@ -231,6 +232,20 @@ _AS_TEXT: Final = ("date", "time", "timestamp", "timestamptz")
 _LIST_TYPES: Final = dict.fromkeys(_AS_TEXT, "VARCHAR")
 
 
+def _fits(kind: str, classes: tuple[type, ...], value: Value) -> bool:
+    if not isinstance(value, classes) or isinstance(value, bool) != (kind == "boolean"):
+        return False
+    match kind:
+        case "integer":
+            return isinstance(value, int) and -_INTEGERS <= value < _INTEGERS
+        case "date":
+            return not isinstance(value, datetime)
+        case "timestamp" | "timestamptz":
+            return isinstance(value, datetime) and (value.tzinfo is None) == (kind == "timestamp")
+        case _:
+            return True
+
+
 def _cast(kind: str) -> str:
     return f"::{_TYPES[kind]}" if kind in _AS_TEXT else ""
 
@@ -243,8 +258,6 @@ def _selected(kinds: Mapping[str, str]) -> str:
 def _to_sql(kind: str, value: Value) -> Any:
     match value:
         case datetime():
-            if (value.tzinfo is None) != (kind == "timestamp"):
-                raise ValueError(f"{value!r} is no {kind}")
             plain = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
             return plain.isoformat(" ", "microseconds") + ("" if value.tzinfo is None else "+00")
         case date() | time():
@@ -260,5 +273,5 @@ def _from_sql(kind: str, value: Any) -> Value:
         if kind == "decimal":
             return Decimal(value)
         if kind == "timestamptz":
-            return _EPOCH + value * _MICROSECOND
+            return _EPOCH + int(value) * _MICROSECOND
     return value  # type: ignore[no-any-return]
