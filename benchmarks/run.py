@@ -26,6 +26,7 @@ SECTIONS: dict[str, list[str]] = {
     "latency": ["latency.py", *SCALE, *RUNS, *FILE],
     "transactions": ["transactions.py", *SCALE, *RUNS, *FILE],
     "changelog": ["changelog.py", *SCALE, *RUNS, *FILE],
+    "changelog_postgres": ["changelog_postgres.py", *SCALE, *RUNS, *FILE],
     "groups": ["groups.py", *RUNS, *FILE],
     "heartbeats": ["heartbeats.py", *RUNS, *FILE],
     "cluster_start": ["cluster_start.py", *RUNS, *FILE],
