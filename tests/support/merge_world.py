@@ -79,8 +79,7 @@ def rows_in(path: str | Path, version: int | None = None) -> list[Row]:
     """The rows of a table, with the columns that stand in the folders' names as text, read without the code under test."""
     found: list[Row] = []
     for file in opened(str(path), version).files():
-        for row in pq.ParquetFile(os.path.join(path, file.path)).read().to_pylist():
-            found.append({**row, **file.partition})
+        found += [{**row, **file.partition} for row in pq.ParquetFile(os.path.join(path, file.path)).read().to_pylist()]
     return found
 
 

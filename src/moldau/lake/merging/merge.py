@@ -69,7 +69,7 @@ def merge_table(
     keys: Sequence[str] = (),
     order: str = LOG,
     deletes: str | None = None,
-    horizon: timedelta = timedelta(milliseconds=HORIZON_MS),
+    horizon: timedelta | None = None,
     buckets: int | None = None,
     table_format: str | None = None,
     remake: bool = False,
@@ -85,7 +85,6 @@ def merge_table(
     commit is atomic, also when one of these is raised.
     """
     begun = time.monotonic()
-    horizon_ms = horizon // timedelta(milliseconds=1)
     for _ in range(TRIES):
         source_format = format_of(appended)
         source = None if source_format is None else source_format.open(appended)
@@ -95,13 +94,15 @@ def merge_table(
         if table_format not in (None, tables.name):
             raise TableError(f"{merged}: there is a {tables.name} table already, not a {table_format} table")
         target = tables.open(merged)
+        stored = None if target is None else stored_options(merged, target.properties)
+        horizon_ms = _horizon_ms(horizon, stored)
         given = options_of_new(keys, order, deletes, horizon_ms, buckets, source) if keys else None
         options = options_for(source, appended, merged, target, given, remake=remake)
         if target is None:
             schema = stored_schema(source.schema, options)
             target = open_or_create(tables, merged, schema, (BUCKET,), f"the newest row of each key of {appended}")
             reached("merge: table made")
-        named = None if remake or stored_options(merged, target.properties) is None else target.offset(application_id(source.id))
+        named = None if remake or stored is None else target.offset(application_id(source.id))
         wanted = new_rows(source_format, appended, source, named)
         try:
             try:
@@ -269,6 +270,12 @@ class _Merge:
         version = commit(self._tables, self._merged, change, base=self._target, before=before, only_on_base=True)
         reached("merge: committed")
         return version
+
+
+def _horizon_ms(given: timedelta | None, stored: MergeOptions | None) -> int:
+    if given is not None:
+        return given // timedelta(milliseconds=1)
+    return HORIZON_MS if stored is None else stored.horizon_ms
 
 
 def _number(text: str | None) -> int | None:
