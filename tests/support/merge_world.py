@@ -133,7 +133,7 @@ def _ms(time: datetime) -> int:
 
 def comparable(rows: Mapping[Any, Row]) -> dict[Any, tuple[Any, ...]]:
     """The columns that a test chose."""
-    return {key: tuple(row[name] for name in (*FIELDS.names, "_partition", "_offset")) for key, row in rows.items()}
+    return {key: tuple(row.get(name) for name in (*FIELDS.names, "_partition", "_offset")) for key, row in rows.items()}
 
 
 def live(path: str | Path) -> dict[Any, Row]:
