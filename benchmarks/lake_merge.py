@@ -3,10 +3,10 @@
     python benchmarks/lake_merge.py [--scale 1.0] [--runs 3] [--out FILE]
 
 An append-only table of rows with a text key of 20 bytes, a text of 60 bytes, two numbers and a time, as a load leaves it: by day, zstd.
-`make` is the first merge, of 2,000,000 rows (times --scale) with 1,000,000 keys into buckets by size. `spread` merges 200,000 further rows whose keys
-lie in all buckets, so all of the table is written again; `narrow` 200,000 rows of 500 keys, in some of the buckets. Each is a process of its
-own, from its start to its end, imports included; memory is the greatest resident size of it. In turns, a new table in each run. JSON lines: system, test,
-seconds, rows per second of new rows, memory in MB.
+`make` is the first merge, of 2,000,000 rows (times --scale) with 1,000,000 keys, into buckets by size. `spread` merges 200,000 further rows
+whose keys lie in all buckets, so all of the table is written again; `narrow` 200,000 rows of 8 keys, in some of the buckets. Each is a
+process of its own, from its start to its end, imports included; memory is its greatest resident size. A new table in each run. JSON lines:
+system, test, seconds, rows per second of new rows, memory in MB.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from moldau.lake.tables.data_files import ParquetFileWriter
 from moldau.lake.tables.format import TableChange
 from moldau.lake.tables.opening import format_named, open_or_create
 
-ROWS, KEYS, NEW, NARROW_KEYS = 2_000_000, 1_000_000, 200_000, 500
+ROWS, KEYS, NEW, NARROW_KEYS = 2_000_000, 1_000_000, 200_000, 8
 ROWS_PER_FILE = 250_000
 DAY = datetime.date(2013, 7, 1)
 NOON_US = 1_372_680_000_000_000
@@ -44,7 +44,8 @@ import json, resource, sys
 from moldau.lake.merging.merge import merge_table
 done = merge_table(sys.argv[1], sys.argv[2], keys=["id"], order=sys.argv[3], deletes="op=d")
 peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps({"rows_read": done.rows_read, "buckets": done.buckets, "rows": done.rows, "peak_mb": round(peak_mb, 1), "merge_s": done.seconds}))
+found = {"rows_read": done.rows_read, "buckets": done.buckets, "rows": done.rows, "merge_s": done.seconds, "peak_mb": round(peak_mb, 1)}
+print(json.dumps(found))
 """
 
 
