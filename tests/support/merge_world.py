@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from moldau.lake.tables.committing import commit
+from moldau.lake.tables.committing import application_id, commit
 from moldau.lake.tables.data_files import DataFile, ParquetFileWriter
 from moldau.lake.tables.format import TableChange
 from moldau.lake.tables.opening import format_named, format_of, open_or_create, opened
@@ -46,7 +46,7 @@ class AppendedTable:
     def version(self) -> int:
         return opened(self.path).version
 
-    def append(self, rows: Iterable[Mapping[str, Any]]) -> int:
+    def append(self, rows: Iterable[Mapping[str, Any]], topic_id: str = "0a") -> int:
         """The version that has them; a row says its partition by `_partition`, 0 otherwise."""
         made = []
         for row in rows:
@@ -57,7 +57,8 @@ class AppendedTable:
             place = {"_partition": partition, "_offset": offset, "_timestamp": moment(NOON_MS + offset), "event_hour": at.hour}
             made.append({**row, **place, "event_day": at.date()})
         self.rows += made
-        return self.commit(TableChange("LOAD", self._files(made)))
+        ids = {application_id("test", topic_id, partition): end for partition, end in self._ends.items()}
+        return self.commit(TableChange("LOAD", self._files(made), offsets=ids, metadata={"moldau.topic.id": topic_id}))
 
     def commit(self, change: TableChange) -> int:
         return commit(self.tables, self.path, change)

@@ -18,8 +18,8 @@ import pyarrow as pa
 from moldau.lake.merging.bucket_rows import BucketRows
 from moldau.lake.merging.file_rows import MissingFileError, rows_of
 from moldau.lake.merging.keys import bucket_numbers
-from moldau.lake.merging.options import BUCKET, DELETED, HORIZON_MS, LOG, NEWEST, MergeOptions, column_of, stored_options
-from moldau.lake.merging.planning import NewRows, all_rows, application_id, new_rows, options_for, options_of_new
+from moldau.lake.merging.options import BUCKET, DELETED, HORIZON_MS, LOG, NEWEST, TOPICS, MergeOptions, column_of, stored_options
+from moldau.lake.merging.planning import NewRows, all_rows, application_id, check_topics, new_rows, options_for, options_of_new
 from moldau.lake.merging.resolution import Resolver, newest_of
 from moldau.lake.points import reached
 from moldau.lake.table import COMPLETION_WATERMARK
@@ -111,7 +111,9 @@ def merge_table(
                 if wanted.whole:
                     raise
                 log.warning("%s; the merged table is made again from version %d", error, source.version)
-                return _Merge(appended, merged, tables, source, target, options, clock()).run(all_rows(source), begun)
+                return _Merge(appended, merged, tables, source, target, options, clock()).run(
+                    all_rows(source_format, appended, source), begun
+                )
         except LoadConflictError as error:
             log.info("%s: %s; looking again", merged, error)
     raise LoadConflictError(f"{merged}: other merges were faster {TRIES} times in a row")
@@ -134,10 +136,14 @@ class _Merge:
         self._id = application_id(source.id)
         self._read = self._without_key = 0
         self._newest: int | None = None
+        self._topics: frozenset[str] = frozenset()
         self._written: list[DataFile] = []
 
     def run(self, new: NewRows, begun: float) -> MergeResult:
         """Read, write, commit."""
+        known = "" if new.whole else self._target.properties.get(TOPICS, "")
+        self._topics = new.topics | frozenset(known.split())
+        check_topics(self._appended, self._options, self._topics)
         wanted = stored_schema(self._source.schema, self._options)
         evolution = None if new.whole else evolve(self._merged, self._target.schema, wanted)
         schema = wanted if evolution is None else evolution.schema
@@ -243,7 +249,9 @@ class _Merge:
         old = dict(self._target.properties)
         properties = {**old, **self._options.properties(self._source.id)}
         if new.whole:
-            properties.pop(NEWEST, None)
+            properties = {name: value for name, value in properties.items() if name not in (NEWEST, TOPICS)}
+        if self._topics:
+            properties[TOPICS] = " ".join(sorted(self._topics))
         if self._newest is not None:
             properties[NEWEST] = str(self._newest)
         if COMPLETION_WATERMARK in self._source.properties:

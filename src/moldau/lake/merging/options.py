@@ -31,6 +31,7 @@ BUCKET_BYTES_TARGET = 16 << 20
 PROPERTY = "moldau.merge"
 NEWEST = "moldau.merge.newest"
 APPENDED_ID = "moldau.merge.appended"
+TOPICS = "moldau.merge.topics"
 _TIME = "time:"
 _CONDITION = re.compile(r"\s*([^=\s]+?)\s*(?:=\s*(.*?)|\s(is\s+(?:not\s+)?null))?\s*", re.IGNORECASE | re.DOTALL)
 

@@ -25,6 +25,8 @@ class NewRows:
     files: Sequence[DataFile]
     whole: bool
     """Whether they are all rows of the append-only table, and what the merged table has is replaced."""
+    topics: frozenset[str]
+    """Ids of the topics that they were loaded from; a topic that was deleted and made again has another one."""
 
 
 def application_id(appended_id: str) -> str:
@@ -32,29 +34,43 @@ def application_id(appended_id: str) -> str:
     return f"moldau:merge:{appended_id}"
 
 
-def all_rows(source: Snapshot) -> NewRows:
+def all_rows(tables: TableFormat, path: str, source: Snapshot) -> NewRows:
     """All rows of a version."""
-    return NewRows(source.files(), whole=True)
+    loaded = (name for name in tables.application_ids(path) if name.startswith("moldau:") and source.offset(name))
+    parts = (name.split(":")[-2:] for name in loaded if name.count(":") > 2)
+    return NewRows(source.files(), whole=True, topics=frozenset(topic for topic, partition in parts if partition.isdecimal()))
 
 
 def new_rows(tables: TableFormat, path: str, source: Snapshot, named: int | None) -> NewRows:
     """The rows that came since the version `named`; all if that is None. MergeError for a table that does not only append."""
     if named is None:
-        return all_rows(source)
+        return all_rows(tables, path, source)
     if source.version < named:
         raise MergeError(f"{path}: the newest version is {source.version}, and version {named} was merged: the table was set back")
     try:
         changes = list(tables.row_changes(path, named, source.version))
     except VersionsDeletedError as error:
         log.warning("%s; the merged table is made again from version %d", error, source.version)
-        return all_rows(source)
+        return all_rows(tables, path, source)
     for each in changes:
         if each.removes:
+            operation = each.metadata.get("operation")
             raise MergeError(
-                f"{path}: version {each.version} ({each.operation}) removed rows: a merged table follows tables that only append; "
+                f"{path}: version {each.version} ({operation}) removed rows: a merged table follows tables that only append; "
                 "make it again (remake)"
             )
-    return NewRows([file for each in changes for file in each.adds], whole=False)
+    topics = frozenset(str(each.metadata["moldau.topic.id"]) for each in changes if each.adds and "moldau.topic.id" in each.metadata)
+    return NewRows([file for each in changes for file in each.adds], whole=False, topics=topics)
+
+
+def check_topics(path: str, options: MergeOptions, topics: frozenset[str]) -> None:
+    """MergeError where offsets of two topics would be compared."""
+    if options.time is None and len(topics) > 1:
+        ids = ", ".join(sorted(topics))
+        raise MergeError(
+            f"{path}: the rows are of {len(topics)} topics, with ids {ids}: the topic was deleted and made again, and offsets of two topics "
+            "have no order; make the merged table in the order of a time (time:COLUMN, for example time:_timestamp)"
+        )
 
 
 def options_for(

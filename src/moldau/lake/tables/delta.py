@@ -203,10 +203,10 @@ class DeltaFormat:
                     actions = [json.loads(line) for line in file]
             except FileNotFoundError:
                 raise VersionsDeletedError(f"{path}: the log of version {number} was deleted") from None
-            operation = next((str(each["commitInfo"].get("operation")) for each in actions if "commitInfo" in each), "?")
+            words = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
             adds = [_added(each["add"]) for each in actions if "add" in each and each["add"].get("dataChange", True)]
             removes = sum("remove" in each and each["remove"].get("dataChange", True) for each in actions)
-            yield RowChange(number, operation, adds, removes)
+            yield RowChange(number, words, adds, removes)
 
     def _logged(self, path: str, after: int, kind: str) -> Iterator[tuple[int, list[Any]]]:
         """The actions of one kind in each log file above `after` that is still there, oldest first."""

@@ -97,7 +97,8 @@ class RowChange:
     """The files by which one version changed the rows; empty for a version that only wrote the same rows into other files."""
 
     version: int
-    operation: str
+    metadata: Mapping[str, Any]
+    """The version's own words, its operation among them."""
     adds: Sequence[DataFile] = ()
     removes: int = 0
     """Files that were removed with their rows."""

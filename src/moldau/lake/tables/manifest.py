@@ -137,11 +137,11 @@ class ManifestFormat:
             now = self._kept(path, number)
             words = now["commit"]
             if not words.get(_ROWS_CHANGE, words["operation"] not in _SAME_ROWS):
-                yield RowChange(number, words["operation"])
+                yield RowChange(number, words)
             else:
                 old, new = ({each["path"] for each in content.get("files", ())} for content in (before, now))
                 adds = [DataFile(**each) for each in now["files"] if each["path"] not in old]
-                yield RowChange(number, words["operation"], adds, len(old - new))
+                yield RowChange(number, words, adds, len(old - new))
             before = now
 
     def _kept(self, path: str, version: int) -> dict[str, Any]:

@@ -313,6 +313,22 @@ def test_a_key_in_two_partitions_has_no_order_by_the_log(appended: AppendedTable
     assert len(merged_rows(f"{appended.path}_merged")) == 1
 
 
+@pytest.mark.parametrize("merged_before", [False, True])
+def test_two_topics_of_one_name_have_no_order_by_the_log(merged_before: bool, appended: AppendedTable) -> None:
+    """The second one begins with offset 0 again: by offsets its rows would be older than those of the first."""
+    appended.append([row("a", 1, _offset=7)], "first")
+    if merged_before:
+        merge(appended)
+    appended.append([row("a", 2, _offset=0)], "second")
+    with pytest.raises(MergeError, match="clicks: the rows are of 2 topics, with ids first, second: the topic was deleted and made again"):
+        merge(appended)
+    merge(appended, order="time:at", remake=True)
+    assert merged_rows(f"{appended.path}_merged")["a",]["n"] == 1, "of equal times by the log"
+    appended.append([row("a", 3, at_ms=NOON_MS + 1)], "second")
+    merge(appended, order="time:at")
+    assert numbers(appended) == {"a": 3}
+
+
 def test_a_table_that_no_load_has_made_is_named(tmp_path: Path) -> None:
     from moldau.lake.tables.opening import format_named
 
