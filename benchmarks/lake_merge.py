@@ -6,7 +6,7 @@ An append-only table of rows with a text key of 20 bytes, a text of 60 bytes, tw
 `make` is the first merge, of 2,000,000 rows (times --scale) with 1,000,000 keys, into buckets by size. `spread` merges 200,000 further rows
 whose keys lie in all buckets, so all of the table is written again; `narrow` 200,000 rows of 8 keys, in some of the buckets. Each is a
 process of its own, from its start to its end, imports included; memory is its greatest resident size. A new table in each run. JSON lines:
-system, test, seconds, rows per second of new rows, memory in MB.
+system, test, seconds, processor time, rows per second of new rows, memory in MB.
 """
 
 import argparse
@@ -43,8 +43,9 @@ MERGE = """
 import json, resource, sys
 from moldau.lake.merging.merge import merge_table
 done = merge_table(sys.argv[1], sys.argv[2], keys=["id"], order=sys.argv[3], deletes="op=d")
-peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-found = {"rows_read": done.rows_read, "buckets": done.buckets, "rows": done.rows, "merge_s": done.seconds, "peak_mb": round(peak_mb, 1)}
+used = resource.getrusage(resource.RUSAGE_SELF)
+found = {"rows_read": done.rows_read, "buckets": done.buckets, "rows": done.rows, "merge_s": round(done.seconds, 3)}
+found |= {"cpu_s": round(used.ru_utime + used.ru_stime, 3), "peak_mb": round(used.ru_maxrss / 1024, 1)}
 print(json.dumps(found))
 """
 

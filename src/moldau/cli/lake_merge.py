@@ -22,9 +22,12 @@ from moldau.model.extras import MissingExtraError
 )
 @click.option("--buckets", metavar="N", type=click.IntRange(1, 4096), help="Files of the table.  [default: by the size of APPENDED]")
 @click.option("--table-format", type=click.Choice(["delta", "parquet"]), help="Of a new table.  [default: that of APPENDED]")
+@click.option(
+    "--keep", metavar="HOURS", type=click.FloatRange(0), default=3.0, show_default=True, help="For readers, of files that were replaced."
+)
 @click.option("--remake", is_flag=True, help="Make the table again from all rows, with other options if there are any.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def merge(appended: str, merged: str, as_json: bool, horizon: float | None, **options: Any) -> None:
+def merge(appended: str, merged: str, as_json: bool, horizon: float | None, keep: float, **options: Any) -> None:
     """Bring MERGED, a table with one row for each key, forward to the newest version of APPENDED, a table that a load has made.
 
     It is made if it is missing, and then needs --key. Afterwards it keeps its options. Needs no Spark.
@@ -42,7 +45,8 @@ def merge(appended: str, merged: str, as_json: bool, horizon: float | None, **op
     except ModuleNotFoundError as error:
         raise MissingExtraError("a merge", error.name or str(error), "lake") from error
     try:
-        done = merge_table(appended, merged, horizon=None if horizon is None else timedelta(days=horizon), **options)
+        days = None if horizon is None else timedelta(days=horizon)
+        done = merge_table(appended, merged, horizon=days, keep=timedelta(hours=keep), **options)
     except (TableError, FileError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if as_json:

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from moldau.lake.tables.data_files import FileError
 
-BYTES_MAX = 64 << 20
-"""Of rows in memory; dividing them by bucket takes as much again."""
+BYTES_MAX = 32 << 20
+"""Of rows in memory; dividing them by bucket takes twice as much again."""
 
 
 class BucketRows:
@@ -69,8 +69,9 @@ class BucketRows:
         numbers = np.concatenate(self._numbers)
         order = np.argsort(numbers, kind="stable")
         numbers = numbers[order]
-        rows = pa.concat_tables(self._tables).combine_chunks().take(pa.array(order))
+        rows = pa.concat_tables(self._tables).combine_chunks()
         self._tables, self._numbers, self._held = [], [], 0
+        rows = rows.take(pa.array(order))
         cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for start, stop in pairwise(cuts):
             yield int(numbers[start]), rows.slice(start, stop - start)

@@ -7,6 +7,7 @@ a merge that dies has changed nothing, the next one starts from the same version
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +19,20 @@ import pyarrow as pa
 from moldau.lake.merging.bucket_rows import BucketRows
 from moldau.lake.merging.file_rows import MissingFileError, rows_of
 from moldau.lake.merging.keys import bucket_numbers
-from moldau.lake.merging.options import BUCKET, DELETED, HORIZON_MS, LOG, NEWEST, TOPICS, MergeOptions, column_of, stored_options
+from moldau.lake.merging.options import (
+    BUCKET,
+    DELETED,
+    HORIZON_MS,
+    LOG,
+    NEWEST,
+    TOPICS,
+    MergeError,
+    MergeOptions,
+    column_of,
+    stored_options,
+)
 from moldau.lake.merging.planning import NewRows, all_rows, application_id, check_topics, new_rows, options_for, options_of_new
+from moldau.lake.merging.replaced_files import EVERY_VERSIONS, KEPT, mark_replaced, remove_replaced
 from moldau.lake.merging.resolution import Resolver, newest_of
 from moldau.lake.points import reached
 from moldau.lake.table import COMPLETION_WATERMARK
@@ -73,18 +86,20 @@ def merge_table(
     buckets: int | None = None,
     table_format: str | None = None,
     remake: bool = False,
+    keep: timedelta = KEPT,
     clock: Callable[[], int] = now_ms,
 ) -> MergeResult:
     """Bring the merged table at `merged` forward to the newest version of the append-only table at `appended`; it is made if it is missing.
 
     `keys` are its key columns; without them the options are those that it was made by. `order` is ``log`` or ``time:COLUMN``, `deletes` is
     ``tombstones``, ``COLUMN``, ``COLUMN=VALUE,VALUE`` or ``COLUMN is [not] null``. `remake` makes it again from all rows, with the options
-    that are given.
+    that are given. `keep` is how long files stay on the disk that merges have replaced.
 
     MergeError for options that do not fit the tables; TableError, FileError; LoadConflictError if others were faster again and again. A
     commit is atomic, also when one of these is raised.
     """
     begun = time.monotonic()
+    _check_places(appended, merged)
     for _ in range(TRIES):
         source_format = format_of(appended)
         source = None if source_format is None else source_format.open(appended)
@@ -102,21 +117,32 @@ def merge_table(
             schema = stored_schema(source.schema, options)
             target = open_or_create(tables, merged, schema, (BUCKET,), f"the newest row of each key of {appended}")
             reached("merge: table made")
+            if target.version > 0:
+                continue  # another merge was faster
         named = None if remake or stored is None else target.offset(application_id(source.id))
-        wanted = new_rows(source_format, appended, source, named)
+        now = clock()
         try:
-            try:
-                return _Merge(appended, merged, tables, source, target, options, clock()).run(wanted, begun)
-            except MissingFileError as error:
-                if wanted.whole:
-                    raise
-                log.warning("%s; the merged table is made again from version %d", error, source.version)
-                return _Merge(appended, merged, tables, source, target, options, clock()).run(
-                    all_rows(source_format, appended, source), begun
-                )
+            done = _merge(source_format, _Merge(appended, merged, tables, source, target, options, now), named, begun)
         except LoadConflictError as error:
             log.info("%s: %s; looking again", merged, error)
+            continue
+        newest = tables.open(merged) if done.changed and done.version % EVERY_VERSIONS == 0 else None
+        if newest is not None:
+            remove_replaced(merged, [file.path for file in newest.files()], keep, now / 1000)
+        return done
     raise LoadConflictError(f"{merged}: other merges were faster {TRIES} times in a row")
+
+
+def _merge(source_format: TableFormat, merge: "_Merge", named: int | None, begun: float) -> MergeResult:
+    """Of all rows if files of the new ones are no longer there."""
+    wanted = new_rows(source_format, merge.appended, merge.source, named)
+    try:
+        return merge.run(wanted, begun)
+    except MissingFileError as error:
+        if wanted.whole:
+            raise
+        log.warning("%s; the merged table is made again from version %d", error, merge.source.version)
+    return merge.again().run(all_rows(source_format, merge.appended, merge.source), begun)
 
 
 def stored_schema(source: Any, options: MergeOptions) -> Any:
@@ -131,20 +157,24 @@ class _Merge:
     def __init__(
         self, appended: str, merged: str, tables: TableFormat, source: Snapshot, target: Snapshot, options: MergeOptions, now: int
     ) -> None:
-        self._appended, self._merged, self._tables = appended, merged, tables
-        self._source, self._target, self._options, self._now = source, target, options, now
+        self.appended, self._merged, self._tables = appended, merged, tables
+        self.source, self._target, self._options, self._now = source, target, options, now
         self._id = application_id(source.id)
         self._read = self._without_key = 0
         self._newest: int | None = None
         self._topics: frozenset[str] = frozenset()
         self._written: list[DataFile] = []
 
+    def again(self) -> "_Merge":
+        """Another try from the same versions."""
+        return _Merge(self.appended, self._merged, self._tables, self.source, self._target, self._options, self._now)
+
     def run(self, new: NewRows, begun: float) -> MergeResult:
         """Read, write, commit."""
         known = "" if new.whole else self._target.properties.get(TOPICS, "")
         self._topics = new.topics | frozenset(known.split())
-        check_topics(self._appended, self._options, self._topics)
-        wanted = stored_schema(self._source.schema, self._options)
+        check_topics(self.appended, self._options, self._topics)
+        wanted = stored_schema(self.source.schema, self._options)
         evolution = None if new.whole else evolve(self._merged, self._target.schema, wanted)
         schema = wanted if evolution is None else evolution.schema
         rewrite_all = new.whole or bool(evolution and evolution.widened)
@@ -162,7 +192,7 @@ class _Merge:
         kept = [file for files in old.values() for file in files if file.path not in gone]
         return MergeResult(
             version=self._target.version if version is None else version,
-            appended_version=self._source.version,
+            appended_version=self.source.version,
             rows_read=self._read,
             rows_without_key=self._without_key,
             rows=sum(file.rows for file in (*kept, *self._written)),
@@ -185,7 +215,7 @@ class _Merge:
             self._collect(new, columns, rows)
             touched = rows.finish()
             reached("merge: rows read")
-            resolver = Resolver(self._appended, self._options, before, self._newest)
+            resolver = Resolver(self.appended, self._options, before, self._newest)
             for bucket in sorted({*touched, *old}) if rewrite_all else touched:
                 files = old.get(bucket, [])
                 there = [] if new.whole else [self._stored(file, columns, marked) for file in files]
@@ -205,9 +235,9 @@ class _Merge:
 
     def _collect(self, new: NewRows, columns: Any, rows: BucketRows) -> None:
         """The new rows, by bucket."""
-        resolver, time_column = Resolver(self._appended, self._options), self._options.time
+        resolver, time_column = Resolver(self.appended, self._options), self._options.time
         for file in new.files:
-            for batch in rows_of(self._appended, file, columns):
+            for batch in rows_of(self.appended, file, columns):
                 self._read += batch.num_rows
                 if time_column is not None and self._options.keeps_marks:
                     newest = newest_of(column_of(batch, time_column), self._now)
@@ -220,7 +250,7 @@ class _Merge:
                     batch, numbers = batch.filter(pa.array(complete)), numbers[complete]
                 rows.add(batch, numbers)
         if self._without_key:
-            log.warning("%s: %d new rows have null in a key column, and are left out", self._appended, self._without_key)
+            log.warning("%s: %d new rows have null in a key column, and are left out", self.appended, self._without_key)
 
     def _stored(self, file: DataFile, columns: Any, marked: Any) -> Any:
         """The rows of a file of the merged table, each with its mark."""
@@ -247,18 +277,18 @@ class _Merge:
         """The version; None where none is needed."""
         named = self._target.offset(self._id)
         old = dict(self._target.properties)
-        properties = {**old, **self._options.properties(self._source.id)}
+        properties = {**old, **self._options.properties(self.source.id)}
         if new.whole:
             properties = {name: value for name, value in properties.items() if name not in (NEWEST, TOPICS)}
         if self._topics:
             properties[TOPICS] = " ".join(sorted(self._topics))
         if self._newest is not None:
             properties[NEWEST] = str(self._newest)
-        if COMPLETION_WATERMARK in self._source.properties:
-            properties[COMPLETION_WATERMARK] = self._source.properties[COMPLETION_WATERMARK]
+        if COMPLETION_WATERMARK in self.source.properties:
+            properties[COMPLETION_WATERMARK] = self.source.properties[COMPLETION_WATERMARK]
         removes = list(removed)
         same = not removes and not self._written and schema == self._target.schema and properties == old
-        if same and named is not None and self._source.version - named < IDLE_VERSIONS_MAX:
+        if same and named is not None and self.source.version - named < IDLE_VERSIONS_MAX:
             return None
         change = TableChange(
             "MERGE",
@@ -266,18 +296,25 @@ class _Merge:
             removes,
             None if schema == self._target.schema else schema,
             None if properties == old else properties,
-            {self._id: self._source.version},
+            {self._id: self.source.version},
             {
-                "moldau.merge.from": self._appended,
-                "moldau.merge.versions": [named, self._source.version],
+                "moldau.merge.from": self.appended,
+                "moldau.merge.versions": [named, self.source.version],
                 "moldau.rows": self._read,
                 "moldau.rows.without.key": self._without_key,
             },
         )
+        mark_replaced(self._merged, removes)
         before = [LoadedOffset(self._id, named)]
         version = commit(self._tables, self._merged, change, base=self._target, before=before, only_on_base=True)
         reached("merge: committed")
         return version
+
+
+def _check_places(appended: str, merged: str) -> None:
+    one, other = os.path.abspath(appended), os.path.abspath(merged)
+    if os.path.commonpath([one, other]) in (one, other):
+        raise MergeError(f"{merged}: the merged table is a table of its own: neither may lie in the other, as with {appended}")
 
 
 def _horizon_ms(given: timedelta | None, stored: MergeOptions | None) -> int:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from moldau.lake.merging.options import APPENDED_ID, MergeError, MergeOptions, buckets_for, stored_options
+from moldau.lake.merging.options import APPENDED_ID, BUCKET, MergeError, MergeOptions, buckets_for, stored_options
 from moldau.lake.tables.data_files import DataFile
 from moldau.lake.tables.format import Snapshot, TableFormat, VersionsDeletedError
 
@@ -68,8 +68,8 @@ def check_topics(path: str, options: MergeOptions, topics: frozenset[str]) -> No
     if options.time is None and len(topics) > 1:
         ids = ", ".join(sorted(topics))
         raise MergeError(
-            f"{path}: the rows are of {len(topics)} topics, with ids {ids}: the topic was deleted and made again, and offsets of two topics "
-            "have no order; make the merged table in the order of a time (time:COLUMN, for example time:_timestamp)"
+            f"{path}: the rows are of {len(topics)} topics, with ids {ids}: the topic was deleted and made again, and offsets of "
+            "two topics have no order; make the merged table in the order of a time (time:COLUMN, for example time:_timestamp)"
         )
 
 
@@ -83,7 +83,7 @@ def options_for(
     if stored_options(path, source.properties) is not None:
         raise MergeError(f"{path}: this is a merged table itself: merges start from append-only tables")
     stored = None if target is None else stored_options(merged, target.properties)
-    if target is not None and stored is None and (target.version > 0 or target.files()):
+    if target is not None and stored is None and (target.version > 0 or target.partition_columns != (BUCKET,)):
         raise MergeError(f"{merged}: this is a table, and no merged table")
     if given is None and stored is None:
         raise MergeError(f"{merged}: there is no merged table yet: it needs key columns")

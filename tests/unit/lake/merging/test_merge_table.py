@@ -15,6 +15,7 @@ from moldau.lake.tables.format import TableChange, TableError
 from moldau.lake.tables.opening import opened
 from moldau.lake.tables.rewriting import compact_table, widen
 from moldau.lake.tables.schemas import evolve
+from moldau.tracking.clock import now_ms
 from support.merge_world import DAY_MS, NOON_MS, AppendedTable, data_files, live, merged_rows, moment, named_files
 
 KINDS = ("delta", "parquet")
@@ -232,6 +233,27 @@ def test_the_watermark_comes_along(appended: AppendedTable) -> None:
     assert opened(f"{appended.path}_merged").properties["completionWatermark"] == "2013-07-01T10:00:00.000Z"
 
 
+def test_replaced_files_are_deleted_when_no_reader_needs_them(appended: AppendedTable) -> None:
+    """The time of a replaced file is that of its replacement, however old it was then."""
+    appended.append([row("a", 0), row("b", 0)])
+    path = f"{appended.path}_merged"
+    first = merge(appended)
+    for file in data_files(path):
+        os.utime(Path(path, file), (0, 0))
+    for number in range(first.version + 1, 10):
+        appended.append([row("a", number)])
+        assert merge(appended).version == number
+    assert len(data_files(path)) == 8 + len(named_files(path)), "the eight that were replaced"
+    appended.append([row("a", 10)])
+    assert merge(appended).version == 10
+    assert len(data_files(path)) == 9 + len(named_files(path)), "readers of the last hours have theirs"
+    for number in range(11, 21):
+        appended.append([row("a", number)])
+        assert merge(appended, keep=timedelta(0), clock=lambda: now_ms() + 1000).version == number
+    assert data_files(path) == named_files(path)
+    assert numbers(appended) == {"a": 20, "b": 0}
+
+
 def test_many_versions_without_rows_are_passed_over_in_one(appended: AppendedTable) -> None:
     appended.append([row("a", 1)])
     made = merge(appended)
@@ -297,6 +319,12 @@ def test_tables_that_cannot_be_merged_are_named(appended: AppendedTable, tmp_pat
     other.append([row("a", 1)])
     with pytest.raises(MergeError, match="other: this is a table, and no merged table"):
         merge_table(appended.path, other.path, keys=["id"])
+    empty = AppendedTable(tmp_path / "empty", appended.tables.name)
+    with pytest.raises(MergeError, match="empty: this is a table, and no merged table"):
+        merge_table(appended.path, empty.path, keys=["id"])
+    for inside in (appended.path, f"{appended.path}/merged"):
+        with pytest.raises(MergeError, match="the merged table is a table of its own: neither may lie in the other"):
+            merge_table(appended.path, inside, keys=["id"])
     with pytest.raises(MergeError, match=r"clicks_merged: made from a table with id .* and .*other has id"):
         merge_table(other.path, f"{appended.path}_merged", keys=["id"], deletes="op=d")
     appended.commit(TableChange("DELETE", removes=opened(appended.path).files()))
