@@ -117,6 +117,11 @@ class LoadOutcome:
         return dict(sorted(counts.items()))
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether its loads succeeded, whatever became of the merged table."""
+        return self.error is None or (bool(self.loads) and self.loads[-1].merge_error is self.error)
+
+    @property
     def changed(self) -> bool:
         """Whether the table or its merged one has another version than before."""
         if any(each.merge is not None and each.merge.changed for each in self.loads):
@@ -257,7 +262,7 @@ class LoadService:
 
 def ending(outcomes: Sequence[LoadOutcome]) -> Exception | None:
     """Why a running service ends after a round with these outcomes; None if it continues."""
-    errors = [each.error for each in outcomes if each.error is not None]
+    errors = [each.error for each in outcomes if each.error is not None and not each.is_loaded]
     for error in errors:
         if isinstance(error, LoadFencedError):
             return error

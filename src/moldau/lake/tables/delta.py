@@ -203,7 +203,7 @@ class DeltaFormat:
                     actions = [json.loads(line) for line in file]
             except FileNotFoundError:
                 raise VersionsDeletedError(f"{path}: the log of version {number} was deleted") from None
-            words = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
+            words: Mapping[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
             adds = [_added(each["add"]) for each in actions if "add" in each and each["add"].get("dataChange", True)]
             removes = sum("remove" in each and each["remove"].get("dataChange", True) for each in actions)
             yield RowChange(number, words, adds, removes)
