@@ -2,6 +2,7 @@
 and what it commits is a table like any other to `deltalake` and Spark.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -56,6 +57,22 @@ def test_a_merge_dies(number: int, kind: str, tmp_path: Path) -> None:
     remove_orphans(merged, 0)
     assert data_files(merged) == named_files(merged), "what the dead one left is removed as an orphan, and nothing else"
     assert [each.name for each in Path(merged).iterdir() if each.is_file()] == [], "rows on their way were in a file without a name"
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_processes_that_merge_at_once_merge_once(kind: str, tmp_path: Path) -> None:
+    appended, merged = AppendedTable(tmp_path / "t", kind), str(tmp_path / "t_merged")
+    command = [*COMMAND, appended.path, merged, "--key", "id", "--deletes", "op=d", "--buckets", "3", "--json"]
+    model, read = Model(), 0
+    for begin in (0, 40):
+        appended.append(rows(begin))
+        model.merge(appended.rows[begin:])
+        merges = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        found = [json.loads(each.communicate()[0]) for each in merges]
+        assert [each["changed"] for each in found].count(True) == 1, "the others found nothing to do"
+        read += sum(each["rows_read"] for each in found)
+        assert comparable(merged_rows(merged)) == comparable(model.live())
+    assert read == 80
 
 
 @pytest.mark.spark
