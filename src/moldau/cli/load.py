@@ -82,6 +82,10 @@ TASK_TRIES = 4
 @click.option(
     "--on-incompatible", type=click.Choice(["stop", "dead-letters"]), help="At events that the table cannot follow.  [default: stop]"
 )
+@click.option("--key", "keys", metavar="COLUMN", type=TEXT, multiple=True, help="Of merged tables, as often as needed; _key: the record's.")
+@click.option("--merged", metavar="DIR", type=click.Path(file_okay=False), help="Keep the newest row of each key in tables DIR/TOPIC.")
+@click.option("--merge-order", metavar="log|time:COLUMN", type=TEXT, help="Which row is the newest.  [default: log]")
+@click.option("--deletes", metavar="RULE", type=TEXT, help="Rows that delete their key: tombstones, COLUMN, COLUMN=VALUE, COLUMN is null.")
 @click.option("--records-max", metavar="N", type=click.IntRange(1), help="Offsets in one commit, at most.  [default: 10,000,000]")
 @click.option("--once", is_flag=True, help="Load what there is now, and end. The default.")
 @click.option("--follow", is_flag=True, help="Run until stopped, at least a second between two rounds.")
@@ -164,8 +168,13 @@ def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "Load
         "tier",
         "on_incompatible",
         "records_max",
+        "keys",
+        "merged",
+        "merge_order",
+        "deletes",
     )
     options = {name: given[name] for name in names}
+    options["keys"] = list(given["keys"]) or None
     if options["topics"] is not None:
         options["topics"] = [topic.strip() for topic in options["topics"].split(",") if topic.strip()]
     here = {name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}

@@ -77,6 +77,10 @@ def show_outcome(outcome: "LoadOutcome", *, as_json: bool) -> None:
     if not as_json and outcome.compacted is not None and outcome.compacted.version is not None:
         done = outcome.compacted
         click.echo(f"{outcome.job.topic}: compacted {counted(done.files_before, 'file')} into {done.files_after:,}, version {done.version}")
+    merge = None if not outcome.loads else outcome.loads[-1].merge
+    if not as_json and merge is not None and merge.changed:
+        left_out = f", {counted(merge.rows_without_key, 'row')} without a key" if merge.rows_without_key else ""
+        click.echo(f"{outcome.job.topic}: merged into {counted(merge.rows, 'row')}, version {merge.version}{left_out}")
     for problem in _problems(outcome):
         click.echo(f"{outcome.job.topic}: {problem}", err=True)
     sys.stdout.flush()
@@ -121,6 +125,7 @@ def _described(outcome: "LoadOutcome") -> dict[str, Any]:
         "files": sum(each.files for each in loads),
         "bytes": sum(each.bytes for each in loads),
         "version": loads[-1].version if loads else None,
+        "merged_version": None if not loads or loads[-1].merge is None else loads[-1].merge.version,
         "ranges": [[r.partition, r.start, r.end] for each in loads for r in each.ranges],
         "skipped": {str(partition): count for partition, count in outcome.skipped.items()},
         "seconds": round(outcome.seconds, 3),

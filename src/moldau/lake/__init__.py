@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from moldau.lake.dataset import scan
     from moldau.lake.loading.job import LoadJob, LoadJobs
     from moldau.lake.loading.service import LoadService
+    from moldau.lake.merging.merge import merge_table
     from moldau.lake.table import compact_table, completion_watermark, read_table, remove_orphans, wait_until_complete
 
 _HOMES = {
@@ -20,6 +21,7 @@ _HOMES = {
     "LoadService": "moldau.lake.loading.service",
     "compact_table": "moldau.lake.table",
     "completion_watermark": "moldau.lake.table",
+    "merge_table": "moldau.lake.merging.merge",
     "read_table": "moldau.lake.table",
     "remove_orphans": "moldau.lake.table",
     "scan": "moldau.lake.dataset",
@@ -32,6 +34,7 @@ __all__ = [
     "LoadService",
     "compact_table",
     "completion_watermark",
+    "merge_table",
     "read_table",
     "remove_orphans",
     "scan",

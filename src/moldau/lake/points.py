@@ -1,4 +1,4 @@
-"""The named points of a load and of a compaction, so that it can be shown what happens when one dies at each of them.
+"""The named points of a load, a compaction and a merge, so that it can be shown what happens when one dies at each of them.
 
 `reached` costs a look at a variable and at the environment. A test sets a hook in this process (`on_point`), or orders a death by the
 environment: ``MOLDAU_LOAD_DIE_AT="driver: table committed"`` ends the process that reaches this point with SIGKILL, as a power cut would.
@@ -22,7 +22,15 @@ DRIVER_POINTS = (
 )
 TASK_POINTS = ("task: begun", "task: batch read", "task: files written", "task: done")
 COMPACTION_POINTS = ("compaction: files written", "compaction: committed")
-POINTS = frozenset((*DRIVER_POINTS, *TASK_POINTS, *COMPACTION_POINTS))
+MERGE_POINTS = (
+    "merge: table made",
+    "merge: planned",
+    "merge: rows read",
+    "merge: bucket written",
+    "merge: files written",
+    "merge: committed",
+)
+POINTS = frozenset((*DRIVER_POINTS, *TASK_POINTS, *COMPACTION_POINTS, *MERGE_POINTS))
 DIE_AT, DIE_ONCE = "MOLDAU_LOAD_DIE_AT", "MOLDAU_LOAD_DIE_ONCE"
 
 Orders = tuple[str | None, str | None]

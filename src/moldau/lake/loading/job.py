@@ -27,6 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from moldau.lake.loading.json_events import is_readable, is_time
+from moldau.lake.merging.options import LOG, RECORD_KEY, TOMBSTONE, TOMBSTONES, MergeOptions
 from moldau.lake.reading.options import ISOLATION_LEVELS
 from moldau.lake.tables.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS
 from moldau.lake.tables.opening import FORMATS
@@ -104,6 +105,14 @@ class LoadJob:
     """What to do about events whose schema the table cannot follow: ``stop``, or ``dead-letters``."""
     records_max: int | None = None
     """No load takes more offsets than this; the next one continues. None: no limit."""
+    merged: str | None = None
+    """Path of the merged table, which has the newest row of each key; None: there is none."""
+    keys: tuple[str, ...] = ()
+    """Its key columns; ``_key`` is the record's key."""
+    merge_order: str = LOG
+    """Which row is the newest: by the ``log``, or ``time:COLUMN``."""
+    deletes: str | None = None
+    """Which rows delete their key: ``tombstones``, ``COLUMN``, ``COLUMN=VALUE,VALUE`` or ``COLUMN is [not] null``."""
 
     def __post_init__(self) -> None:
         def must(fine: bool, problem: str) -> None:
@@ -130,6 +139,17 @@ class LoadJob:
             "give a registry for Avro events (--registry), or columns for JSON events (in a job file)",
         )
         must(self.records_max is None or self.records_max > 0, f"a load takes at least one record, not {self.records_max}")
+        must(
+            bool(self.keys) == (self.merged is not None),
+            "a merged table needs both key columns (--key) and a place (--merged)",
+        )
+        if self.merged is not None:
+            MergeOptions(self.keys, self.merge_order, self.deletes)
+            for path in (self.table, self.dead_letters):
+                must(
+                    not _one_in_the_other(self.merged, path),
+                    f"the merged table is a table of its own, and no other lies in it: {self.merged}, {path}",
+                )
         must(self.time is None or self.columns is not None, "only JSON events have a column for their time: Avro events have a header")
         if self.columns is not None:
             self.check_columns(self.columns)
@@ -143,7 +163,12 @@ class LoadJob:
     def check_columns(self, columns: Any) -> None:
         """ValueError if a field of the events has the name of a column of the table itself or of another field; for Spark capital letters
         make no difference."""
-        reserved = {DAY, HOUR, *(name for name, _ in RECORD_COLUMNS), *(f"_{name}".lower() for name in self.headers)}
+        reserved = {
+            DAY,
+            HOUR,
+            *(name for name, _ in (*RECORD_COLUMNS, *self.kept_of_records)),
+            *(f"_{name}".lower() for name in self.headers),
+        }
         seen: dict[str, str] = {}
         for name in columns.names:
             folded = name.lower()
@@ -152,6 +177,17 @@ class LoadJob:
             if folded in seen:
                 raise ValueError(f"load {self.name}: events have fields {seen[folded]!r} and {name!r}: no table has both")
             seen[folded] = name
+
+    @property
+    def takes_tombstones(self) -> bool:
+        """Whether a record with a key and without a value is a row, and no dead letter."""
+        return self.deletes == TOMBSTONES
+
+    @property
+    def kept_of_records(self) -> list[tuple[str, Any]]:
+        """What the merged table needs of the record beside RECORD_COLUMNS: columns and types."""
+        key = [(RECORD_KEY, pa.binary())] if RECORD_KEY in self.keys or self.takes_tombstones else []
+        return [*key, *([(TOMBSTONE, pa.bool_())] if self.takes_tombstones else [])]
 
     @property
     def needs_headers(self) -> bool:
@@ -171,7 +207,8 @@ class LoadJob:
     def table_schema(self, columns: Any) -> Any:
         """Columns of the table for events with these columns."""
         kept = [pa.field(f"_{name}", kind) for name, kind in self.headers.items()]
-        return pa.schema([*columns, *(pa.field(name, kind) for name, kind in RECORD_COLUMNS), *kept, *TIME_FIELDS])
+        records = [pa.field(name, kind) for name, kind in (*RECORD_COLUMNS, *self.kept_of_records)]
+        return pa.schema([*columns, *records, *kept, *TIME_FIELDS])
 
 
 def _one_in_the_other(one: str, other: str) -> bool:
@@ -189,7 +226,10 @@ DEFAULT_TIER = "lake"
 DEFAULT_RECORDS_MAX = 10_000_000
 
 _OF_JSON_EVENTS = ("columns", "time", "headers", "refuse_unknown", "reject_header")
-TOPIC_SETTINGS = frozenset((*_OF_JSON_EVENTS, "registry", "subject", "partition", "writers", "on_incompatible", "records_max"))
+_OF_MERGED_TABLES = ("keys", "merge_order", "deletes")
+TOPIC_SETTINGS = frozenset(
+    (*_OF_JSON_EVENTS, *_OF_MERGED_TABLES, "registry", "subject", "partition", "writers", "on_incompatible", "records_max")
+)
 """Settings of a single topic."""
 
 
@@ -215,6 +255,11 @@ class LoadJobs:
     records_max: int | None = DEFAULT_RECORDS_MAX
     group_id: str | None = None
     """The consumer group that shows the lag of all topics; None: ``moldau-load-NAME``."""
+    merged: str | None = None
+    """The directory of the merged tables, one for each topic that has key columns."""
+    keys: tuple[str, ...] = ()
+    merge_order: str = LOG
+    deletes: str | None = None
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By topic: what of TOPIC_SETTINGS is another one there."""
 
@@ -229,6 +274,10 @@ class LoadJobs:
                 raise ValueError(f"load {self.name}: {self.pattern!r} is not a regular expression: {error}") from None
             if self.registry is None:
                 raise ValueError(f"load {self.name}: a pattern needs a registry: the columns of topics that do not exist yet are unknown")
+        if any((self.merged, self.keys, self.deletes, self.merge_order != LOG)):
+            keyed = self.keys or any("keys" in each for each in self.settings.values())
+            if not keyed or not self.merged:
+                raise ValueError(f"load {self.name}: merged tables need both key columns (--key) and a directory (--merged)")
         twice = [topic for topic in self.topics if self.topics.count(topic) > 1]
         if twice:  # its two loads would be in each other's way, round for round
             raise ValueError(f"load {self.name}: topic {twice[0]} is named twice")
@@ -259,6 +308,10 @@ class LoadJobs:
         values |= self.settings.get(topic, {})
         if values.get("columns") is not None:
             values["registry"] = None
+        if not values["keys"]:
+            values |= {"merged": None, "merge_order": LOG, "deletes": None}
+        elif self.merged is not None:
+            values["merged"] = os.path.join(self.merged, topic)
         return LoadJob(**values)
 
     def jobs(self, existing: Iterable[str]) -> list[LoadJob]:
@@ -316,10 +369,11 @@ def load_jobs(values: Mapping[str, Any]) -> LoadJobs:
         raise ValueError("'topics' and 'pattern' exclude each other")
     made = {_OTHER_NAMES.get(name, name): value for name, value in values.items() if name != "topic"}
     for name, value in made.items():
-        wanted: Any = int if name in ("writers", "records_max") else list if name == "topics" else str
+        wanted: Any = int if name in ("writers", "records_max") else list if name in ("topics", "keys") else str
         if value is not None and not (isinstance(value, wanted) or (wanted is list and isinstance(value, tuple))):
             raise ValueError(f"{name!r} is no {'number' if wanted is int else 'list' if wanted is list else 'text'}: {value!r}")
-    made["topics"] = tuple(made.get("topics", ()))
+    for name in ("topics", "keys"):
+        made[name] = tuple(made.get(name, ()))
     return LoadJobs(**made, settings={topic: _topic(topic, each) for topic, each in values.get("topic", {}).items()})
 
 
@@ -329,6 +383,10 @@ def _topic(topic: str, values: Any) -> dict[str, Any]:
     made = dict(values)
     if "columns" in made:
         made["columns"] = columns_of(topic, made["columns"])
+    if "keys" in made:
+        if not isinstance(made["keys"], list) or not all(isinstance(each, str) for each in made["keys"]):
+            raise ValueError(f"topic {topic}: keys are a list of columns, not {made['keys']!r}")
+        made["keys"] = tuple(made["keys"])
     if "headers" in made:
         schema = columns_of(topic, made["headers"])
         made["headers"] = dict(zip(schema.names, schema.types, strict=True))

@@ -5,10 +5,11 @@ brokers how far it reaches: the range is fixed, nothing is changed (`plan`). 2. 
 3. Tasks read the range, each a share of every partition, decode the events and write Parquet files; they report the files and the audit's
 counts, nothing else comes to the driver (`task`). 4. One commit of the dead-letter table. 5. One commit of the table: its files, the new
 offsets, the counts, new columns (`commit`). 6. The counts go to the audit (`audit`), and the table's offsets to the job's group, which
-shows the lag. One connection to the brokers serves all steps of the driver.
+shows the lag. 7. The merged table, if the job has one, takes the new rows (`moldau.lake.merging`). One connection to the brokers serves all
+steps of the driver.
 
 A load that dies before 5 has added no rows that a reader of the table can see; the next one starts from the same offsets. If it died
-between 4 and 5, the next one leaves out the records that the dead letters hold, and counts them as its own. If 6 was not reached, or
+between 4 and 5, the next one leaves out the records that the dead letters hold, and counts them as its own. If 6 or 7 was not reached, or
 failed, the next one does it, whether or not there is anything to load: nothing is ever read from the audit or from the group.
 """
 
@@ -26,11 +27,13 @@ from moldau.lake.loading.counts import DeadLetterCounts, added, counts_to_json, 
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import ACCEPT_LOSS, Plan, plan_load, share_out, task_count
+from moldau.lake.merging.merge import MergeResult, merge_table
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import ISOLATION_LEVELS, ReadOptions, TopicNames
 from moldau.lake.tables.committing import LoadConflictError, TableWriter, discard
-from moldau.lake.tables.data_files import files_of
+from moldau.lake.tables.data_files import FileError, files_of
+from moldau.lake.tables.format import TableError
 from moldau.model.errors import MoldauError
 
 if TYPE_CHECKING:
@@ -59,6 +62,10 @@ class LoadResult:
     """Whether it stopped at the job's `records_max`, with more to come."""
     first_dead_letter: str | None = None
     """Of the dead letters the first one: partition, offset and reason."""
+    merge: MergeResult | None = None
+    """What became of the merged table; None without one, or where it could not be brought forward."""
+    merge_error: TableError | FileError | None = None
+    """Why the merged table does not have the rows; the next load merges them."""
     skipped: tuple[OffsetRange, ...] = ()
     """Offsets that were to be loaded and are no longer in the log, with `fail_on_data_loss` off."""
 
@@ -94,6 +101,7 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Ta
         audit_error = publish_counts(job, planned.tables, "" if claim is None else claim.epoch, counted_ms)
         group_error = commit_group(planned, source)
         points.reached("driver: group committed")
+    merge, merge_error = (None, None) if version is None else bring_forward(job)
     return LoadResult(
         rows=sum(file.rows for file in written.events),
         dead_letters=dead_letters_of(written.counts),
@@ -106,8 +114,22 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Ta
         audit_error=audit_error,
         more=planned.more,
         first_dead_letter=_described(job.topic, written.counts.get("firstDead")),
+        merge=merge,
+        merge_error=merge_error,
         skipped=planned.skipped + written.skipped,
     )
+
+
+def bring_forward(job: LoadJob) -> tuple[MergeResult | None, TableError | FileError | None]:
+    """Step 7; why it could not be done. The data is in the table: a load does not fail for it."""
+    if job.merged is None:
+        return None, None
+    try:
+        done = merge_table(job.table, job.merged, keys=job.keys, order=job.merge_order, deletes=job.deletes, table_format=job.table_format)
+    except (TableError, FileError) as error:
+        log.warning("%s: the merged table was not brought forward: %s", job.merged, error)
+        return None, error
+    return done, None
 
 
 def _claim_of_tier(planned: Plan, source: ClusterLog, *, mark: bool) -> Claim | None:

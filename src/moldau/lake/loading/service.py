@@ -117,8 +117,15 @@ class LoadOutcome:
         return dict(sorted(counts.items()))
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether its loads succeeded, whatever became of the merged table."""
+        return self.error is None or (bool(self.loads) and self.loads[-1].merge_error is self.error)
+
+    @property
     def changed(self) -> bool:
-        """Whether the table has another version than before."""
+        """Whether the table or its merged one has another version than before."""
+        if any(each.merge is not None and each.merge.changed for each in self.loads):
+            return True
         return any(each.ranges for each in self.loads) or (self.compacted is not None and self.compacted.version is not None)
 
 
@@ -215,7 +222,8 @@ class LoadService:
     def _topic(self, job: LoadJob, files_min: int) -> LoadOutcome:
         begun = time.monotonic()
         loads: list[LoadResult] = []
-        compacted = error = None
+        compacted: CompactionResult | None = None
+        error: Exception | None = None
         try:
             more = True
             while more and not self._stopped.is_set():
@@ -224,7 +232,7 @@ class LoadService:
                 if (mark or result.ranges) and result.audit_error is None:
                     self._marked_at[job.topic] = time.monotonic()
                 loads.append(result)
-                more = result.more
+                more, error = result.more, result.merge_error
             if self._compact and open_table(job.table) is not None:
                 compacted = compact_table(job.table, files_min=files_min)
         except _EXPECTED as problem:
@@ -254,7 +262,7 @@ class LoadService:
 
 def ending(outcomes: Sequence[LoadOutcome]) -> Exception | None:
     """Why a running service ends after a round with these outcomes; None if it continues."""
-    errors = [each.error for each in outcomes if each.error is not None]
+    errors = [each.error for each in outcomes if each.error is not None and not each.is_loaded]
     for error in errors:
         if isinstance(error, LoadFencedError):
             return error

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from moldau.lake import points
 from moldau.lake.loading.counts import DeadLetterCounts, added, latencies_added
-from moldau.lake.loading.decode import decoder, event_times, header_column, marked_records
+from moldau.lake.loading.decode import DecodedRows, decoder, event_times, header_column, marked_records
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, RECORD_COLUMNS, LoadJob
 from moldau.lake.loading.schema import EventDecoding
+from moldau.lake.merging.options import RECORD_KEY, TOMBSTONE
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import ReadOptions
 from moldau.lake.reading.row_shape import record_batches
@@ -135,6 +136,8 @@ def _decoded(batch: Any, job: LoadJob, decode: Any) -> tuple[Any, Any, Mapping[i
         values = pc.if_else(pa.array(mask), pa.scalar(None, values.type), values)
     decoded = decode(values)
     rejected = {**decoded.rejected, **marked}
+    if job.takes_tombstones:
+        decoded = _with_tombstones(batch, decoded, rejected, marked)
     kept = [header_column(batch.column("headers"), name, kind, rejected) for name, kind in job.headers.items()]
     table, numbers, times = decoded.table, decoded.rows, decoded.times
     if len(numbers) + len(rejected) != len(values):  # a header was refused after the event was decoded
@@ -144,9 +147,25 @@ def _decoded(batch: Any, job: LoadJob, decode: Any) -> tuple[Any, Any, Mapping[i
     good = pa.array(numbers, pa.int64())
     for (name, _), source in zip(RECORD_COLUMNS, ("partition", "offset", "timestamp"), strict=True):
         table = table.append_column(name, batch.column(source).take(good))
+    of_records = {RECORD_KEY: batch.column("key"), TOMBSTONE: batch.column("value").is_null()}
+    for name, _ in job.kept_of_records:
+        table = table.append_column(name, of_records[name].take(good))
     for name, column in zip(job.headers, kept, strict=True):
         table = table.append_column(f"_{name}", column.take(good))
     return table, batch.column(TIME).take(good).to_numpy(zero_copy_only=False) if times is None else times, rejected
+
+
+def _with_tombstones(batch: Any, decoded: DecodedRows, rejected: dict[int, str], marked: Collection[int]) -> DecodedRows:
+    """The decoded rows, and one with nulls for each record that has a key and no value; those are not `rejected` then."""
+    found = pc.and_(batch.column("value").is_null(), batch.column("key").is_valid()).to_numpy(zero_copy_only=False)
+    numbers = [number for number in np.flatnonzero(found).tolist() if number not in marked]
+    for number in numbers:
+        rejected.pop(number, None)
+    nulls = pa.table([pa.nulls(len(numbers), each.type) for each in decoded.table.schema], schema=decoded.table.schema)
+    times = decoded.times
+    if times is not None:
+        times = np.concatenate([times, batch.column(TIME).take(pa.array(numbers, pa.int64())).to_numpy(zero_copy_only=False)])
+    return DecodedRows(pa.concat_tables([decoded.table, nulls]), [*decoded.rows, *numbers], rejected, times)
 
 
 def _without(batch: Any, held: Mapping[int, Collection[int]]) -> tuple[Any, Any]:

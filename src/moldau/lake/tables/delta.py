@@ -23,7 +23,16 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from moldau import __version__
 from moldau.lake.tables.data_files import DataFile
-from moldau.lake.tables.format import Snapshot, TableChange, TableCommit, TableError, VersionTakenError, no_version
+from moldau.lake.tables.format import (
+    RowChange,
+    Snapshot,
+    TableChange,
+    TableCommit,
+    TableError,
+    VersionsDeletedError,
+    VersionTakenError,
+    no_version,
+)
 from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schemas import from_json, to_json
 from moldau.tracking.clock import now_ms
@@ -199,6 +208,19 @@ class DeltaFormat:
         for number, found in self._logged(path, after, "commitInfo"):
             yield TableCommit(number, found[0] if found else {})
 
+    def row_changes(self, path: str, after: int, until: int) -> Iterator[RowChange]:
+        """What each version changed, by its file in the log."""
+        for number in range(after + 1, until + 1):
+            try:
+                with open(_log_file(path, number), encoding="utf-8") as file:
+                    actions = [json.loads(line) for line in file]
+            except FileNotFoundError:
+                raise VersionsDeletedError(f"{path}: the log of version {number} was deleted") from None
+            words: Mapping[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
+            adds = [_added(each["add"]) for each in actions if "add" in each and each["add"].get("dataChange", True)]
+            removes = sum("remove" in each and each["remove"].get("dataChange", True) for each in actions)
+            yield RowChange(number, words, adds, removes)
+
     def _logged(self, path: str, after: int, kind: str) -> Iterator[tuple[int, list[Any]]]:
         """The actions of one kind in each log file above `after` that is still there, oldest first."""
         folder = os.path.join(path, LOG)
@@ -241,6 +263,12 @@ def make_checkpoint(path: str) -> int:
 
 def _log_file(path: str, version: int) -> str:
     return os.path.join(path, LOG, f"{version:020d}.json")
+
+
+def _added(action: Mapping[str, Any]) -> DataFile:
+    statistics = action.get("stats") or ""
+    rows = json.loads(statistics).get("numRecords", 0) if statistics else 0
+    return DataFile(unquote(action["path"]), action["partitionValues"], action["size"], rows, statistics)
 
 
 def _metadata(base: DeltaSnapshot, change: TableChange) -> dict[str, Any]:

@@ -24,6 +24,10 @@ class VersionTakenError(TableError):
     """Another writer has made this version meanwhile; nothing was changed. Only `committing` sees it."""
 
 
+class VersionsDeletedError(TableError):
+    """Versions that are needed are no longer kept in the table's log."""
+
+
 def no_version(path: str, version: int, newest: int, oldest: int = 0) -> TableError:
     """There is a table, and no such version of it, or not any more."""
     known = f"the oldest is {oldest}" if 0 <= version < oldest else f"the newest is {newest}"
@@ -88,6 +92,18 @@ class TableCommit:
     metadata: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """The files by which one version changed the rows; empty for a version that only wrote the same rows into other files."""
+
+    version: int
+    metadata: Mapping[str, Any]
+    """The version's own words, its operation among them."""
+    adds: Sequence[DataFile] = ()
+    removes: int = 0
+    """Files that were removed with their rows."""
+
+
 class TableFormat(Protocol):
     """How tables lie on disk."""
 
@@ -111,6 +127,9 @@ class TableFormat(Protocol):
 
     def application_ids(self, path: str) -> set[str]:
         """All application ids that the table has a version of."""
+
+    def row_changes(self, path: str, after: int, until: int) -> Iterator[RowChange]:
+        """What each version above `after` changed, up to `until`, oldest first. VersionsDeletedError if one of them is no longer kept."""
 
     def commits(self, path: str, after: int) -> Iterator[TableCommit]:
         """The versions above `after` whose words are still kept, oldest first."""

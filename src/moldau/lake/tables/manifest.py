@@ -15,13 +15,25 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from moldau.lake.tables.data_files import DataFile
-from moldau.lake.tables.format import Snapshot, TableChange, TableCommit, TableError, VersionTakenError, no_version
+from moldau.lake.tables.format import (
+    RowChange,
+    Snapshot,
+    TableChange,
+    TableCommit,
+    TableError,
+    VersionsDeletedError,
+    VersionTakenError,
+    no_version,
+)
 from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schemas import from_json, to_json
 from moldau.tracking.clock import now_ms
 
 FOLDER = "_manifests"
 VERSIONS_KEPT = 200
+_ROWS_CHANGE = "rowsChange"
+_SAME_ROWS = ("OPTIMIZE", "WIDEN COLUMNS")
+"""Operations of versions that do not say whether rows change: those that older releases made."""
 _NAMES = ("version", "id", "schema", "partitionColumns", "properties", "offsets", "files", "commit")
 
 
@@ -90,7 +102,7 @@ class ManifestFormat:
             "properties": dict(old["properties"] if change.properties is None else change.properties),
             "offsets": {**old["offsets"], **change.offsets},
             "files": [each for each in old["files"] if each["path"] not in gone] + [asdict(file) for file in change.adds],
-            "commit": {"operation": change.operation, "timestamp": now_ms(), **change.metadata},
+            "commit": {"operation": change.operation, "timestamp": now_ms(), _ROWS_CHANGE: change.rows_change, **change.metadata},
         }
         version = base.version + 1
         self._write(path, new)
@@ -117,6 +129,26 @@ class ManifestFormat:
                 except FileNotFoundError:
                     continue
                 yield TableCommit(number, content["commit"])
+
+    def row_changes(self, path: str, after: int, until: int) -> Iterator[RowChange]:
+        """What each version changed, by its files and those of the version before it."""
+        before: Mapping[str, Any] = {} if after < 0 else self._kept(path, after)
+        for number in range(after + 1, until + 1):
+            now = self._kept(path, number)
+            words = now["commit"]
+            if not words.get(_ROWS_CHANGE, words["operation"] not in _SAME_ROWS):
+                yield RowChange(number, words)
+            else:
+                old, new = ({each["path"] for each in content.get("files", ())} for content in (before, now))
+                adds = [DataFile(**each) for each in now["files"] if each["path"] not in old]
+                yield RowChange(number, words, adds, len(old - new))
+            before = now
+
+    def _kept(self, path: str, version: int) -> dict[str, Any]:
+        try:
+            return self._content(path, version)
+        except FileNotFoundError:
+            raise VersionsDeletedError(f"{path}: version {version} was deleted") from None
 
     def _versions(self, path: str) -> list[int]:
         numbers = self._numbers(path)[-VERSIONS_KEPT:]

@@ -16,6 +16,7 @@ from moldau.lake.loading.load import LoadResult
 from moldau.lake.loading.service import LoadOutcome, LoadService, ending
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.lake.tables.committing import LoadFencedError
+from moldau.lake.tables.format import TableError
 from moldau.model.errors import WorldError
 from support.brokers_stand_in import BrokersStandIn
 
@@ -131,3 +132,13 @@ def test_what_ends_a_service() -> None:
     assert ending(round_of(NoSchemaError("yet"))) is None
     assert ending(round_of(None, fenced)) is fenced, "the whole job is taken over, whichever topic shows it first"
     assert ending(round_of(lost, OSError("disk"))) is lost
+
+
+def test_a_merged_table_that_stands_still_does_not_keep_the_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are in the table: the error is reported once, and the service continues although all its topics have one."""
+    error = TableError("/m/good: no order")
+    left = replace(loaded(5), merge_error=error)
+    with service(monkeypatch, {"good": [left, left, loaded(1)], "text": [left, left, loaded(1)]}) as (made, told):
+        made.run(0.01)
+    assert words(told)[:2] == [("good", 5, str(error)), ("text", 5, str(error))]
+    assert words(told)[-2:] == [("good", 1, None), ("text", 1, None)]

@@ -226,3 +226,30 @@ def test_dead_letters_are_counted_apart_with_the_first_one(tmp_path: Path) -> No
     ]
     (dead,) = run(job(tmp_path), rows, held={1: {4}})["dead"]
     assert dead == {"count": 3, "first": (0, 8, "a JSON array, not an object")}
+
+
+def test_tombstones_are_rows_where_the_merged_table_needs_them(tmp_path: Path) -> None:
+    rows: list[Row] = [
+        (b"k", b'{"a":1}', 0, 1, 1_000_000, None),
+        (b"k", None, 0, 2, 2_000_000, None),
+        (None, None, 0, 3, 3_000_000, None),
+        (b"l", None, 0, 4, 4_000_000, [header("bad", b"torn")]),
+        (b"m", b"no json", 0, 5, 5_000_000, None),
+    ]
+    merged = {"merged": str(tmp_path / "merged"), "keys": ("_key",), "deletes": "tombstones"}
+    found = run(job(tmp_path, **merged, reject_header="bad", headers={"line": pa.int64()}), rows)
+    assert [(row["_key"], row["a"], row["_tombstone"], row["_offset"]) for row in found[EVENTS]] == [
+        (b"k", 1, False, 1),
+        (b"k", None, True, 2),
+    ]
+    assert [(row["_offset"], row["error"][:8]) for row in found[DEAD_LETTERS]] == [(3, "the valu"), (4, "torn"), (5, "not JSON")]
+    without = run(job(tmp_path), rows)
+    assert [row["_offset"] for row in without[EVENTS]] == [1]
+
+
+def test_a_tombstone_has_the_time_of_its_record(tmp_path: Path) -> None:
+    columns = pa.schema([("at", pa.int64())])
+    rows: list[Row] = [(b"k", b'{"at":1372680000000}', 0, 1, 0, None), (b"k", None, 0, 2, 1_000_000 * 86_400, None)]
+    merged = {"merged": str(tmp_path / "merged"), "keys": ("_key",), "deletes": "tombstones"}
+    task = job(tmp_path, columns=columns, time="at", **merged)
+    assert [(row["_offset"], row["event_hour"]) for row in run(task, rows)[EVENTS]] == [(2, 0), (1, 12)]
