@@ -70,6 +70,7 @@ COMMANDS = {
     "audit": LazyCommand("moldau.cli.audit", "audit", "Count what went through, and name what is missing or doubled."),
     "load": LazyCommand("moldau.cli.load", "load_command", "Load topics into lake tables, each event once."),
     "mirror": LazyCommand("moldau.cli.mirror", "mirror", "Keep topics of one cluster in another, each record once."),
+    "stream": LazyCommand("moldau.cli.stream", "stream", "Run stream jobs on Spark, show how they stand, stop them."),
     "partition": LazyCommand("moldau.cli.partition", "partition", "Move replicas between brokers, elect leaders, even out both."),
     "broker": LazyCommand("moldau.cli.broker", "broker", "Drain a broker: of leaders, or of everything."),
     "cluster": LazyCommand("moldau.cli.cluster", "cluster", "Run a cluster of brokers on this host, kill and restart them."),
