@@ -8,6 +8,8 @@ from moldau.streams.shape import Operator
 
 _ID = re.compile(r"#\d+L?")
 """Numbers of columns, which are others in each plan."""
+_MICROSECONDS = re.compile(r"\b(\d{4,})(?:L|BL)?\b")
+_GAP = re.compile(r"CAST\('([^']*)' AS INTERVAL\)")
 _SOURCE = "StreamingRelationV2"
 
 
@@ -53,12 +55,35 @@ def _text(value: str) -> str:
     return _ID.sub("", value)
 
 
-def _expressions(sequence: Any) -> str:
-    return ", ".join(f"{_text(each.sql())} {each.dataType().sql()}" for each in _items(sequence)) or "none"
+def _expressions(sequence: Any, below: Any = None) -> str:
+    return ", ".join(_expression(each, below) for each in _items(sequence)) or "none"
+
+
+def _expression(expression: Any, below: Any) -> str:
+    found = f"{_text(expression.sql())} {expression.dataType().sql()}"
+    if below is not None and expression.dataType().sql().startswith("STRUCT<start: TIMESTAMP") and (window := _window(expression, below)):
+        found += f" of {window}"
+    return found
+
+
+def _window(column: Any, plan: Any) -> str:
+    """The lengths in the expression that makes a window: its size, its slide, its gap."""
+    wanted = column.exprId().id() if column.nodeName() == "AttributeReference" else None
+    for node in _nodes(plan):
+        if node.nodeName() not in ("Project", "Expand"):
+            continue
+        for each in _items(node.projectList() if node.nodeName() == "Project" else node.output()):
+            if each.nodeName() in ("Alias", "AttributeReference") and each.exprId().id() == wanted:
+                text = each.sql() if node.nodeName() == "Project" else node.projections().mkString()
+                lengths = sorted({int(number) for number in _MICROSECONDS.findall(text)})
+                if lengths:
+                    return ", every ".join(f"{number / 1_000_000:g} s" for number in dict.fromkeys((lengths[-1], lengths[0])))
+                return ", ".join(dict.fromkeys(_GAP.findall(text)))
+    return ""
 
 
 def _aggregate(node: Any) -> dict[str, str]:
-    return {"keys": _expressions(node.groupingExpressions()), "results": _expressions(node.aggregateExpressions())}
+    return {"keys": _expressions(node.groupingExpressions(), node.child()), "results": _expressions(node.aggregateExpressions())}
 
 
 def _deduplicate(node: Any) -> dict[str, str]:

@@ -57,7 +57,7 @@ class QueryReport:
     state_rows: int = 0
     state_bytes: int = 0
     late_rows: int = 0
-    """Rows that came after the watermark and that Spark dropped, since the job's first start."""
+    """What came after the watermark and Spark dropped, since the first start: rows, or groups of rows that a task had aggregated before."""
     outputs: tuple[str, ...] = ()
 
 

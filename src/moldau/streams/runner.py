@@ -59,7 +59,7 @@ class _Running:
             self.report = after_batch(self.report, _plain(progress))
             if late := late_rows(progress):
                 log.warning(
-                    "query %s: batch %d: %d rows came after the watermark, %s, and were dropped",
+                    "query %s: batch %d: %d rows, or groups of rows, came after the watermark, %s, and were dropped",
                     self.query.name,
                     self._last,
                     late,
