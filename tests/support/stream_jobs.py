@@ -57,12 +57,13 @@ def in_topic(bootstrap: str, topic: str, partitions: int = 2) -> list[dict[str, 
         {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
     )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found, ended = [], set()
+    found: list[dict[str, Any]] = []
+    ended: set[int | None] = set()
     while len(ended) < partitions:
         message = consumer.poll(30)
         assert message is not None, f"{topic}: nothing came for 30 s"
         if message.error() is None:
-            found.append(json.loads(message.value()))
+            found.append(json.loads(message.value() or b"null"))
         else:
             ended.add(message.partition())
     consumer.close()

@@ -42,7 +42,7 @@ def run(file: Path, job: str | None, once: bool, fresh: bool) -> None:
 
 
 def _loaded(file: Path, name: str | None) -> "StreamJob":
-    from moldau.streams.program import load_job
+    from moldau.streams.files import load_job
 
     try:
         return load_job(str(file), name)

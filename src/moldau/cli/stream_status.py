@@ -23,8 +23,8 @@ def status(job: str | None, bootstrap: str, as_json: bool, timeout: float) -> No
     """Show JOB, or all jobs that have run at this cluster.
 
     Lag is of now: records of the topics after what is written, and in time the age of the newest record that was read. The watermark is of
-    the last batch. Late rows came after it and were dropped; they are counted as Spark does, since the job's first start, as are records whose time was
-    replaced, and those that were left out because they cannot be decoded.
+    the last batch. Late rows came after it and were dropped. They are counted as Spark counts, since the job's first start, as are records
+    whose time was replaced, and those that were left out because they cannot be decoded.
 
     Exit codes: 0 all run, or were stopped; 1 a job has failed; 7 a process that was running reports nothing.
     """

@@ -39,7 +39,7 @@ def after_batch(report: QueryReport, progress: Mapping[str, Any]) -> QueryReport
 
 
 def late_rows(progress: Mapping[str, Any]) -> int:
-    """What the stateful operators of a batch dropped because it came after the watermark. Spark counts after the partial aggregation of a task."""
+    """What the stateful operators of a batch dropped: rows after the watermark, or groups of them that a task had aggregated."""
     return sum(int(each["numRowsDroppedByWatermark"]) for each in progress.get("stateOperators", ()))
 
 
