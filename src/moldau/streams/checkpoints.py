@@ -50,14 +50,6 @@ class Checkpoint:
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{self.directory}: metadata is not what Spark writes there: {error}") from error
 
-    def last_batch(self) -> int | None:
-        """The number of the batch that was planned last; it may have to be run again."""
-        try:
-            numbers = [int(name) for name in os.listdir(os.path.join(self.directory, "offsets")) if name.isdecimal()]
-        except FileNotFoundError:
-            return None
-        return max(numbers, default=None)
-
     def batch(self, number: int) -> PlannedBatch:
         """What a batch was to read."""
         text = self._read(os.path.join("offsets", str(number)))

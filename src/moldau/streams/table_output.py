@@ -94,6 +94,7 @@ class TableOutput:
                     "moldau.job": batch.writer,
                     "moldau.run": batch.run,
                     "moldau.batch": batch.number,
+                    "moldau.batch.time": batch.planned.time_ms,
                     "moldau.rows": sum(file.rows for file in files),
                     "moldau.watermark": batch.planned.watermark_ms,
                     "moldau.input": batch.planned.ends,
