@@ -20,7 +20,8 @@ FORMATS: Final = ("bytes", "json", "avro", "tracked")
 STOP, SKIP, DEAD_LETTERS = "stop", "skip", "dead-letters"
 _RECORD = ("topic", "partition", "offset", "timestamp", "key")
 _BYTES = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
-_DURATION = re.compile(r"\d+ (?:millisecond|second|minute|hour|day|week)s?")
+_DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day|week)s?")
+_UNIT_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
 _CORRUPT, _GIVEN, _ERROR, _EVENT = "_corrupt", "_given_time", "_error", "_event"
 _TIMES = ("timestamp", "timestamp_ntz", "date")
 
@@ -30,6 +31,13 @@ def check_duration(what: str, text: str) -> str:
     if _DURATION.fullmatch(text.strip()) is None:
         raise ValueError(f"{what} is a time such as '10 minutes' or '1 hour', not {text!r}")
     return text.strip()
+
+
+def duration_ms(what: str, text: str) -> int:
+    """The duration in milliseconds. ValueError."""
+    found = _DURATION.fullmatch(check_duration(what, text))
+    assert found is not None
+    return int(found[1]) * _UNIT_MS[found[2]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from moldau.model.errors import MoldauError, WorldError
 from moldau.streams.batches import BatchSink
 from moldau.streams.checkpoints import Checkpoint
@@ -118,6 +121,9 @@ class JobRun:
             for query in self._queries:
                 self._start(query, once=once)
             self._watch()
+        except Py4JError as caught:
+            error = BatchError(f"job {self._job}: Spark has ended: {str(caught).splitlines()[0]}")
+            raise error from caught
         except Exception as caught:
             error = caught
             raise
@@ -155,7 +161,10 @@ class JobRun:
             .outputMode(query.mode)
             .option("checkpointLocation", f"file://{os.path.abspath(checkpoint.directory)}")
         )
-        started = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=query.trigger)).start()
+        try:
+            started = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=query.trigger)).start()
+        except PySparkException as error:
+            raise StreamError(f"job {self._job}, query {query.name}: Spark does not run it: {str(error).splitlines()[0]}") from error
         self._running.append(_Running(query, sink, started, self._reports[query.name]))
 
     def _announce(self, query: str, run: str) -> None:
@@ -201,10 +210,13 @@ class JobRun:
                     each.query.name,
                     _BATCH_END_S,
                 )
-            each.started.stop()
+            try:
+                each.started.stop()
+            except (Py4JError, PySparkException) as second:  # Java has ended
+                log.warning("query %s: was not stopped: %s", each.query.name, second)
         try:
             self._write(JobState.STOPPED if error is None else JobState.FAILED, None if error is None else str(error))
-        except MoldauError as second:
+        except (MoldauError, Py4JError) as second:
             log.warning("job %s: its end was not reported: %s", self._job, second)
 
     def _described(self, running: _Running, failure: Exception) -> Exception:

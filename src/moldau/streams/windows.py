@@ -7,9 +7,11 @@ by Spark; `moldau stream status` and the log have how many.
 from collections.abc import Sequence
 from typing import Any
 
-from moldau.streams.inputs import EVENT_TIME, check_duration
+from moldau.streams.inputs import EVENT_TIME, check_duration, duration_ms
 
 COUNT = "count"
+_KEPT_FOR = "spark.watermarkDelayMs"
+"""In the metadata of the time's column: for how long Spark keeps keys of rows. A second watermark for another time is refused by Spark."""
 
 
 def tumbling(frame: Any, length: str, *keys: str, offset: str | None = None) -> Any:
@@ -43,14 +45,15 @@ def sessions(frame: Any, gap: str, *keys: str) -> Any:
 def distinct(frame: Any, horizon: str, *keys: str) -> Any:
     """Rows without those that repeat `keys` within `horizon` of event time; by default the guid of tracked events (`header.guid`).
 
-    The state has the keys of the last `horizon`, and the watermark of the query is that far behind. ValueError.
+    The state has the keys of the last `horizon`; the watermark stays as it is. Rows after the watermark are dropped. ValueError.
     """
     from pyspark.sql import functions
 
     names = [f"_distinct_{number}" for number in range(max(1, len(keys)))]
     for name, key in zip(names, keys or ("header.guid",), strict=True):
         frame = frame.withColumn(name, functions.col(key))
-    return frame.withWatermark(EVENT_TIME, check_duration("horizon", horizon)).dropDuplicatesWithinWatermark(names).drop(*names)
+    frame = frame.withMetadata(EVENT_TIME, {_KEPT_FOR: duration_ms("horizon", horizon)})
+    return frame.dropDuplicatesWithinWatermark(names).drop(*names)
 
 
 def join(left: Any, right: Any, on: str | Sequence[str], *, before: str, after: str, how: str = "inner") -> Any:
