@@ -95,7 +95,7 @@ def test_a_process_that_has_stopped_is_replaced_at_once(broker: Broker, claim: C
 
 
 def test_a_process_that_was_killed_on_this_host_is_replaced_at_once(broker: Broker, claim: Claims) -> None:
-    """Its number is free. The same number on another host says nothing."""
+    """Its number is free. The same number on another host may be in use there."""
     ended = subprocess.Popen([sys.executable, "-S", "-c", ""])
     ended.wait()
     first = claim("killed")

@@ -70,7 +70,7 @@ class JobReport:
     host: str
     pid: int
     pid_namespace: str
-    """Of the host: process ids of another one say nothing here."""
+    """Of the host: a process id counts only within its own."""
     epoch: int
     """The number of this takeover of the job; the process with the highest one is the job's."""
     started_ms: int

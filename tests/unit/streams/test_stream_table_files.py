@@ -48,8 +48,8 @@ def test_no_rows_are_no_file(tmp_path: Path) -> None:
 def test_a_task_that_fails(tmp_path: Path) -> None:
     def failing() -> Iterator[Any]:
         yield batch(("a", 1, 0))
-        raise RuntimeError("the broker has gone away")
+        raise RuntimeError("the broker is away")
 
-    with pytest.raises(RuntimeError, match="gone away"):
+    with pytest.raises(RuntimeError, match="is away"):
         written(tmp_path, failing())
     assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
