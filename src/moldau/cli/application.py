@@ -71,6 +71,7 @@ COMMANDS = {
     "load": LazyCommand("moldau.cli.load", "load_command", "Load topics into lake tables, each event once."),
     "lake": LazyCommand("moldau.cli.lake", "lake", "Wait until a table is complete, and name and repair what is wrong with it."),
     "mirror": LazyCommand("moldau.cli.mirror", "mirror", "Keep topics of one cluster in another, each record once."),
+    "stream": LazyCommand("moldau.cli.stream", "stream", "Run stream jobs on Spark, show how they stand, stop them."),
     "partition": LazyCommand("moldau.cli.partition", "partition", "Move replicas between brokers, elect leaders, even out both."),
     "broker": LazyCommand("moldau.cli.broker", "broker", "Drain a broker: of leaders, or of everything."),
     "cluster": LazyCommand("moldau.cli.cluster", "cluster", "Run a cluster of brokers on this host, kill and restart them."),

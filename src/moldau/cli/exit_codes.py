@@ -13,7 +13,7 @@ DEAD_LETTERS = 5
 PARTITION_HALTED = 6
 """Of a mirror: a partition waits for an operator's decision."""
 NO_PROCESS = 7
-"""Of a mirror: no process of it reports."""
+"""Of a mirror: no process of it reports. Of a stream job: its process reports nothing any more."""
 NOT_TRANSLATED = 8
 """Of a mirror: some offsets of a group cannot be translated, or not yet."""
 RETRYING = 9

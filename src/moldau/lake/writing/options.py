@@ -22,7 +22,7 @@ _ALIASES = {
     "kafka.transaction.timeout.ms": "transactionTimeout",
 }
 _OWN = ("topic", "acks", "compression", "includeHeaders", "transactional")
-_TRANSACTIONAL = ("queryName", "batchId", "transactionTimeout", "decisionsTopic", "lostBatch")
+_TRANSACTIONAL = ("queryName", "batchId", "queryRun", "transactionTimeout", "decisionsTopic", "lostBatch")
 _KAFKA = ("kafka.client.id", "kafka.batch.size", "kafka.request.timeout.ms", "kafka.delivery.timeout.ms")
 _SPARKS = ("checkpointLocation",)
 """Spark hands its own options of a stream on to the sink."""
@@ -35,6 +35,8 @@ _BATCH_BYTES = 1_000_000
 _QUERY_BYTES_MAX = 200
 _AGAIN, _SKIP = "again", "skip"
 NO_BATCH_ID = 0
+NO_RUN = ""
+"""Stands in the decisions of batches whose numbers are a person's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class TransactionOptions:
     decisions_topic: str
     lost_batch: tuple[int, bool] | None
     """The number of a batch that lost transactions after its decision, and whether to skip it, or else write it again."""
+    run: str = NO_RUN
+    """Of a batch: which run of the query its number belongs to; in a new one the numbers begin again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +118,16 @@ def _transactions(options: Mapping[str, str], *, streaming: bool) -> Transaction
     if streaming:
         if batch is not None:
             raise OptionError("batchId", "is Spark's own in a stream")
+        if "queryRun" in options:
+            raise OptionError("queryRun", "is Spark's own in a stream")
         query = name or _name_of_checkpoint(options.get("checkpointLocation", "").strip())
     else:
         if (batch is None) == bool(name):
             missing, there = ("batchId", "queryName") if name else ("queryName", "batchId")
             reason = "a batch is written once under a name and a number that rises; without both it is written again each time"
             raise OptionError(missing, f"is needed with {there}: {reason}")
+        if "queryRun" in options and not name:
+            raise OptionError("queryName", "is needed with queryRun, which tells its runs apart")
         query = name or str(uuid.uuid4())
     return TransactionOptions(
         query=query,
@@ -128,6 +136,7 @@ def _transactions(options: Mapping[str, str], *, streaming: bool) -> Transaction
         timeout_ms=max(1, duration_ms("transactionTimeout", options.get("transactionTimeout", f"{TRANSACTION_TIMEOUT_MS}ms"))),
         decisions_topic=options.get("decisionsTopic", DECISIONS_TOPIC),
         lost_batch=_lost_batch(options["lostBatch"]) if "lostBatch" in options else None,
+        run=options.get("queryRun", NO_RUN),
     )
 
 

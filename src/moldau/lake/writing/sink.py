@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from moldau.lake.python_tasks import BALLAST, spare_collections
 from moldau.lake.reading.offsets import OptionError
 from moldau.lake.writing.encoding import FrameLayout, layout
-from moldau.lake.writing.options import NO_BATCH_ID, WriteOptions, parse_write_options
+from moldau.lake.writing.options import NO_BATCH_ID, NO_RUN, WriteOptions, parse_write_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 
 _BATCH_ID, _QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
 """What Spark gives to the tasks of a stream."""
-_NO_RUN = ""
-"""Stands in the decisions of batches, whose numbers are a person's."""
 
 
 @dataclass
@@ -45,7 +43,7 @@ class WriteMessage(WriterCommitMessage):
     rows: int
     transaction: "TaskTransaction | None" = None
     claim: "DriverClaim | None" = None
-    run: str = _NO_RUN
+    run: str = NO_RUN
 
 
 class _Sink:
@@ -131,7 +129,7 @@ class MoldauWriter(_Sink, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriteMessage:
         """One task's rows."""
-        return self._written(iterator, _NO_RUN, self._batch)
+        return self._written(iterator, self._run, self._batch)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks have written."""
@@ -145,6 +143,11 @@ class MoldauWriter(_Sink, DataSourceArrowWriter):
     def _batch(self) -> int:
         how = self.options.transactions
         return NO_BATCH_ID if how is None or how.batch is None else how.batch
+
+    @property
+    def _run(self) -> str:
+        how = self.options.transactions
+        return NO_RUN if how is None else how.run
 
 
 class MoldauStreamWriter(_Sink, DataSourceStreamArrowWriter):
@@ -188,5 +191,5 @@ def _summary(messages: Sequence[WriterCommitMessage | None]) -> "tuple[DriverCla
     """The claim and the run that the tasks had, and their transactions."""
     ours = [each for each in messages if isinstance(each, WriteMessage)]
     claim = next((each.claim for each in ours), None)
-    run = next((each.run for each in ours), _NO_RUN)
+    run = next((each.run for each in ours), NO_RUN)
     return claim, run, [each.transaction for each in ours if each.transaction is not None]

@@ -47,6 +47,8 @@ def test_names_in_any_case_and_those_of_kafka() -> None:
         ({"transactional": "true", "acks": "1"}, "option acks: is all with transactional=true"),
         ({"transactional": "true", "queryName": "q"}, "option batchId: is needed with queryName"),
         ({"transactional": "true", "batchId": "1"}, "option queryName: is needed with batchId"),
+        ({"transactional": "true", "queryRun": "r"}, "option queryName: is needed with queryRun"),
+        ({"queryRun": "r"}, "option queryRun: has no meaning without transactional=true"),
         ({"transactional": "true", "queryName": "q" * 201, "batchId": "1"}, "option queryName: has at most 200 bytes"),
         ({"transactional": "true", "lostBatch": "7"}, "option lostBatch: is the number of a batch followed by :skip or :again"),
         ({"transactional": "true", "transactionTimeout": "soon"}, "option transactionTimeout: needs a time such as"),

@@ -1,0 +1,16 @@
+"""``moldau stream``: jobs on Spark from topics to topics and tables."""
+
+import click
+
+from moldau.cli.application import LazyCommand, LazyGroup
+
+COMMANDS = {
+    "run": LazyCommand("moldau.cli.stream_run", "run", "Run the job of a Python file until Ctrl-C, or once."),
+    "status": LazyCommand("moldau.cli.stream_status", "status", "Show how jobs stand: lag, watermark, state, late rows."),
+    "stop": LazyCommand("moldau.cli.stream_stop", "stop", "Stop a job's process, on whatever host, at the end of its batch."),
+}
+
+
+@click.group("stream", cls=LazyGroup, lazy=COMMANDS)
+def stream() -> None:
+    """Jobs on Spark that read topics and write topics and tables, each row once."""

@@ -1,0 +1,83 @@
+"""The one sink of all queries: what Spark calls with each batch and its number.
+
+In this order: the claim of the job is confirmed, so that a process that another one has replaced writes nothing; each output takes the
+rows; Spark then notes the batch as done in its checkpoint. A driver that dies anywhere in between has the batch run again under the same
+number and over the same offsets, and outputs that have it already leave it out. A batch with several outputs is computed once: what is
+computed twice would change the state twice.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from moldau.streams.checkpoints import Checkpoint
+from moldau.streams.errors import BatchError
+from moldau.streams.outputs import BatchNumber, Output
+from moldau.streams.points import reached
+
+
+class JobStoppingError(Exception):
+    """No batch is begun any more."""
+
+
+class BatchSink:
+    """Writes the batches of one query. Spark calls it, one batch at a time."""
+
+    def __init__(
+        self,
+        job: str,
+        query: str,
+        outputs: Sequence[Output],
+        checkpoint: Checkpoint,
+        confirm: Callable[[], object],
+        announce: Callable[[str, str], object],
+    ) -> None:
+        self._job, self._query, self._outputs = job, query, outputs
+        self._checkpoint = checkpoint
+        self._confirm = confirm
+        self._announce = announce
+        self._run: str | None = None
+        self._gate = threading.Lock()
+        self._stopping = False
+        self.failure: Exception | None = None
+        """Why a batch was not written: what Spark has of it is text."""
+
+    def __call__(self, rows: Any, number: int) -> None:
+        """Write one batch."""
+        with self._gate:
+            if self._stopping:
+                raise JobStoppingError
+            try:
+                self._write(rows, number)
+            except Exception as error:
+                self.failure = error
+                raise
+
+    def stop(self, timeout_s: float) -> bool:
+        """Begin no batch any more, and wait for the one that is being written; False if it takes longer."""
+        self._stopping = True
+        if not self._gate.acquire(timeout=timeout_s):
+            return False
+        self._gate.release()
+        return True
+
+    def _write(self, rows: Any, number: int) -> None:
+        if self._run is None:
+            run = self._checkpoint.run_id()
+            if run is None:
+                raise BatchError(f"query {self._query}: there is no checkpoint in {self._checkpoint.directory}, which Spark has begun")
+            self._announce(self._query, run)  # before anything is written: a start without this checkpoint is refused from now on
+            self._run = run
+        self._confirm()
+        reached("batch begun")
+        batch = BatchNumber(self._job, self._query, self._run, number, self._checkpoint.batch(number))
+        if len(self._outputs) == 1:
+            self._outputs[0].write(rows, batch)
+        else:
+            rows.persist()
+            try:
+                for output in self._outputs:
+                    output.write(rows, batch)
+            finally:
+                rows.unpersist()
+        reached("batch written")

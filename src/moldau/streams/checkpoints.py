@@ -1,0 +1,94 @@
+"""What Spark keeps in the checkpoint of a query, as far as a job reads it: the query's id, and what each batch was to read.
+
+::
+
+    metadata      {"id":"0c4e1a9e-..."}
+    offsets/17    v1
+                  {"batchWatermarkMs":1357000000000,"batchTimestampMs":1357000100000,"conf":{...}}
+                  {"flights": {"0": 23, "1": 17, "id": "9f6c..."}}          one line for each input, `-` for one without offsets yet
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from moldau.streams.errors import CheckpointError
+
+_VERSION = "v1"
+_NOTHING = "-"
+
+Positions = Mapping[str, Mapping[str, int]]
+"""By topic and partition (as text): the next offset to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """A batch as the checkpoint has it before its tasks run."""
+
+    watermark_ms: int
+    time_ms: int
+    """`current_timestamp()` in all its tasks, also when it is run again."""
+    ends: Positions
+    """Up to where it reads."""
+
+
+class Checkpoint:
+    """The checkpoint of one query in a directory that this process sees. CheckpointError for files that cannot be read."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def run_id(self) -> str | None:
+        """Spark's id of the query: another checkpoint has another one. None before its first start."""
+        text = self._read("metadata")
+        if text is None:
+            return None
+        try:
+            return str(json.loads(text)["id"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{self.directory}: metadata is not what Spark writes there: {error}") from error
+
+    def batch(self, number: int) -> PlannedBatch:
+        """What a batch was to read."""
+        text = self._read(os.path.join("offsets", str(number)))
+        if text is None:
+            raise CheckpointError(f"{self.directory}: there is no plan of batch {number}")
+        try:
+            return parse_batch(text)
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise CheckpointError(f"{self.directory}: the plan of batch {number} cannot be read: {error}") from error
+
+    def _read(self, name: str) -> str | None:
+        try:
+            with open(os.path.join(self.directory, name), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CheckpointError(f"{self.directory}: {name} cannot be read: {(error.strerror or str(error)).lower()}") from error
+
+
+def parse_batch(text: str) -> PlannedBatch:
+    """A file of `offsets`. ValueError, KeyError, TypeError, IndexError."""
+    version, words, *inputs = text.splitlines()
+    if version != _VERSION:
+        raise ValueError(f"it is of version {version}; {_VERSION} is read here")
+    known = json.loads(words)
+    return PlannedBatch(int(known["batchWatermarkMs"]), int(known["batchTimestampMs"]), positions_of(inputs))
+
+
+def positions_of(inputs: Sequence[str]) -> Positions:
+    """Of the offsets of several inputs, as JSON each; two inputs of one topic: the one that is further behind."""
+    found: dict[str, dict[str, int]] = {}
+    for line in inputs:
+        if line in (_NOTHING, "", "null"):
+            continue
+        topics: dict[str, dict[str, Any]] = json.loads(line)
+        for topic, partitions in topics.items():
+            of_topic = found.setdefault(topic, {})
+            for partition, offset in partitions.items():
+                if partition.isdecimal():
+                    of_topic[partition] = min(int(offset), of_topic.get(partition, int(offset)))
+    return found

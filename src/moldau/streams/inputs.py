@@ -1,0 +1,208 @@
+"""A topic as a streaming DataFrame: decoded values, the place of each record, and `event_time` with its watermark.
+
+Whatever the records have as their time, `event_time` is never null and never further ahead than the bound: there the time of the record in
+the log stands in its place, which is counted. "Ahead" is measured by the time of the batch, which its checkpoint keeps, so that a batch
+that is run again has the same rows.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from moldau.streams.progress import AHEAD, METRIC, NEWEST_MS, ROWS, UNDECODABLE, WITHOUT_TIME
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+EVENT_TIME: Final = "event_time"
+FORMATS: Final = ("bytes", "json", "avro", "tracked")
+STOP, SKIP, DEAD_LETTERS = "stop", "skip", "dead-letters"
+_RECORD = ("topic", "partition", "offset", "timestamp", "key")
+_BYTES = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+_DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day|week)s?")
+_UNIT_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
+_CORRUPT, _GIVEN, _ERROR, _EVENT = "_corrupt", "_given_time", "_error", "_event"
+_TIMES = ("timestamp", "timestamp_ntz", "date")
+
+
+def check_duration(what: str, text: str) -> str:
+    """The duration, as Spark takes it. ValueError."""
+    if _DURATION.fullmatch(text.strip()) is None:
+        raise ValueError(f"{what} is a time such as '10 minutes' or '1 hour', not {text!r}")
+    return text.strip()
+
+
+def duration_ms(what: str, text: str) -> int:
+    """The duration in milliseconds. ValueError."""
+    found = _DURATION.fullmatch(check_duration(what, text))
+    assert found is not None
+    return int(found[1]) * _UNIT_MS[found[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInput:
+    """What is read, and how its records become rows."""
+
+    topic: str
+    format: str = "bytes"
+    schema: "str | StructType | None" = None
+    """Of JSON objects; of Avro values the reader's schema, as text, or None for the latest of the registry."""
+    registry: str | None = None
+    time: str | None = None
+    """A column, or an SQL expression over columns, with the event's time; None: the record's timestamp, of tracked events the header's."""
+    delay: str = "10 minutes"
+    future: str = "1 hour"
+    start: str = "earliest"
+    """`earliest`, `latest`, or JSON with an offset of each partition, where the job has no checkpoint yet."""
+    records_max: int | None = None
+    """No batch reads more offsets than this."""
+    undecodable: str = STOP
+    """What becomes of a value that cannot be decoded: the job stops, the record is skipped and counted, or it is put aside."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Others of the source."""
+    metric: str = ""
+    """Under which the input is counted; the topic's name."""
+
+    def __post_init__(self) -> None:
+        def must(fine: bool, problem: str) -> None:
+            if not fine:
+                raise ValueError(f"topic {self.topic}: {problem}")
+
+        must(self.format in FORMATS, f"format is {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, not {self.format!r}")
+        must(self.undecodable in (STOP, SKIP, DEAD_LETTERS), f"undecodable is stop, skip or dead-letters, not {self.undecodable!r}")
+        must(
+            self.format != "json" or self.schema is not None,
+            "format json needs the schema of its objects: schema='carrier string, at timestamp'",
+        )
+        must(self.format != "bytes" or self.schema is None, "format bytes has no schema: decode the column value")
+        must(not self.is_avro or self.registry is not None, f"format {self.format} needs a schema registry: StreamJob(registry=...)")
+        must(
+            self.is_avro or self.undecodable != DEAD_LETTERS,
+            f"records of format {self.format} are skipped, or stop the job; Avro has dead letters",
+        )
+        must(self.schema is None or not self.is_avro or isinstance(self.schema, str), "the schema of Avro values is its text")
+        must(self.records_max is None or self.records_max > 0, f"a batch reads at least one record, not {self.records_max}")
+        for what in ("delay", "future"):
+            check_duration(f"topic {self.topic}: {what}", getattr(self, what))
+
+    @property
+    def is_avro(self) -> bool:
+        """Whether the source decodes the values."""
+        return self.format in ("avro", "tracked")
+
+    @property
+    def counted_as(self) -> str:
+        """The name of its counts."""
+        return self.metric or self.topic
+
+
+def read_topic(spark: Any, given: TopicInput, *, brokers: str, group: str, dead_letters: str) -> Any:
+    """The DataFrame. ValueError for a time that is no column or no time; OptionError of the source."""
+    reader = (
+        spark.readStream.format("moldau")
+        .options(**{"kafka.bootstrap.servers": brokers, "subscribe": given.topic, "startingOffsets": given.start})
+        .options(groupId=group, isolationLevel="read_committed")
+    )
+    if given.records_max is not None:
+        reader = reader.option("maxOffsetsPerTrigger", given.records_max)
+    reader = reader.options(**given.options)
+    rows, undecodable = _avro(reader, given, dead_letters) if given.is_avro else _raw(reader, given)
+    return _timed(rows, given, undecodable)
+
+
+def _raw(reader: Any, given: TopicInput) -> tuple[Any, Any]:
+    """Rows, and which of them cannot be decoded."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import StringType, StructType, _parse_datatype_string
+
+    records = reader.schema(_BYTES).load()
+    if given.format == "bytes":
+        return records, functions.lit(False)
+    schema: Any = given.schema if isinstance(given.schema, StructType) else _parse_datatype_string(str(given.schema))
+    _check_names(given, schema.names)
+    whole = StructType([*schema.fields]).add(_CORRUPT, StringType())
+    event = functions.from_json(functions.col("value").cast("string"), whole, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT})
+    rows = records.select(
+        event.alias(_EVENT),
+        (functions.col("value").isNotNull()).alias(_ERROR),
+        *(functions.col(name).alias(f"_{name}") for name in _RECORD),
+    )
+    rows = rows.select(
+        *(functions.col(f"{_EVENT}.`{name}`") for name in schema.names),
+        *(f"_{name}" for name in _RECORD),
+        (functions.col(_ERROR) & (functions.col(_EVENT).isNull() | functions.col(f"{_EVENT}.{_CORRUPT}").isNotNull())).alias(_ERROR),
+    )
+    return rows, functions.col(_ERROR)
+
+
+def _avro(reader: Any, given: TopicInput, dead_letters: str) -> tuple[Any, Any]:
+    from pyspark.sql import functions
+
+    reader = reader.options(format="avro", registry=given.registry, kafkaColumns=",".join(_RECORD))
+    if given.schema is not None:
+        reader = reader.option("readerSchema", given.schema)
+    if given.undecodable == DEAD_LETTERS:
+        reader = reader.option("deadLetterPath", dead_letters)
+    elif given.undecodable == SKIP:
+        reader = reader.option("mode", "PERMISSIVE")
+    rows = reader.load()
+    _check_names(given, [name for name in rows.columns if not name.startswith("_")])
+    return rows, functions.col(_ERROR).isNotNull() if given.undecodable == SKIP else functions.lit(False)
+
+
+def _check_names(given: TopicInput, names: list[str]) -> None:
+    reserved = {EVENT_TIME, _CORRUPT, _GIVEN, _ERROR, _EVENT, *(f"_{name}" for name in _RECORD)}
+    for name in names:
+        if name.lower() in reserved:
+            raise ValueError(f"topic {given.topic}: a field of its events has the name {name}, which is a column of every input")
+
+
+def _timed(rows: Any, given: TopicInput, undecodable: Any) -> Any:
+    """With `event_time`, its watermark, and the counts; without the rows that are skipped."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+
+    prefix = "" if given.format == "bytes" else "_"
+    logged = functions.least(functions.col(f"{prefix}timestamp"), functions.current_timestamp())
+    time = given.time or ("header.time" if given.format == "tracked" else f"{prefix}timestamp")
+    try:
+        kind = rows.select(functions.expr(time)).schema[0].dataType.simpleString()
+    except PySparkException as error:
+        first = str(error).splitlines()[0]
+        raise ValueError(f"topic {given.topic}: the time {time!r} is no column or expression of its rows: {first}") from error
+    if kind not in _TIMES:
+        hint = f"; for milliseconds since 1970 write timestamp_millis({time})" if kind == "bigint" else ""
+        raise ValueError(f"topic {given.topic}: the time {time!r} is of type {kind}, not a timestamp{hint}")
+    rows = rows.withColumn(_GIVEN, functions.expr(time).cast("timestamp"))
+    ahead = functions.coalesce(
+        functions.col(_GIVEN) > functions.current_timestamp() + functions.expr(f"INTERVAL {given.future}"), functions.lit(False)
+    )
+
+    def count(which: Any) -> Any:
+        return functions.sum(functions.when(which, functions.lit(1)).otherwise(functions.lit(0)))
+
+    rows = rows.observe(
+        METRIC + given.counted_as,
+        functions.count(functions.lit(1)).alias(ROWS),
+        count(ahead & ~undecodable).alias(AHEAD),
+        count(functions.col(_GIVEN).isNull() & ~undecodable).alias(WITHOUT_TIME),
+        count(undecodable).alias(UNDECODABLE),
+        functions.max(functions.unix_millis(functions.col(f"{prefix}timestamp"))).alias(NEWEST_MS),
+    )
+    if given.undecodable == STOP and given.format == "json":
+        place = functions.concat(
+            functions.col("_topic"), functions.lit("-"), functions.col("_partition"), functions.lit(": offset "), functions.col("_offset")
+        )
+        reason = functions.lit(
+            ": the value is no JSON object of the input's schema; undecodable='skip' leaves such records out, and counts them"
+        )
+        rows = rows.filter(
+            functions.when(undecodable, functions.raise_error(functions.concat(place, reason)).cast("boolean")).otherwise(
+                functions.lit(True)
+            )
+        )
+    else:
+        rows = rows.filter(~undecodable)
+    rows = rows.withColumn(EVENT_TIME, functions.when(functions.col(_GIVEN).isNull() | ahead, logged).otherwise(functions.col(_GIVEN)))
+    return rows.drop(_GIVEN, _ERROR).withWatermark(EVENT_TIME, given.delay)

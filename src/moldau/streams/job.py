@@ -1,0 +1,193 @@
+"""A stream job as a user writes it: topics in, DataFrames between, topics and tables out."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from moldau.streams.errors import StreamError
+from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, read_topic
+from moldau.streams.outputs import Output, TopicOutput, columns_of
+from moldau.streams.runner import JobQuery, JobRun
+from moldau.streams.session import configured, session
+from moldau.streams.table_output import TableOutput
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_BROKERS = "127.0.0.1:9092"
+_MODES = ("append", "update")
+
+
+class StreamJob:
+    """A job by this name, at the brokers of one cluster; its checkpoints lie below `directory`.
+
+    `brokers` and `registry` are MOLDAU_BOOTSTRAP and MOLDAU_REGISTRY of the environment if they are not given. `spark` is the session of
+    this process, or one that is started when the first topic is read. ValueError for a name or an argument that is not valid.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        directory: str,
+        brokers: str | None = None,
+        registry: str | None = None,
+        spark: Any = None,
+        trigger: str = "0 seconds",
+        cores: int = 2,
+        memory: str = "1g",
+        settings: Mapping[str, str] | None = None,
+        task_tries: int = 4,
+    ) -> None:
+        if _NAME.fullmatch(name) is None:
+            raise ValueError(f"a job's name has up to 100 letters, digits, '.', '_' and '-', the first a letter or digit; not {name!r}")
+        self.name = name
+        self.directory = directory
+        self.brokers = brokers or os.environ.get("MOLDAU_BOOTSTRAP") or _BROKERS
+        self.registry = registry or os.environ.get("MOLDAU_REGISTRY")
+        self._spark = None if spark is None else configured(spark)
+        self._session = {"cores": cores, "memory": memory, "settings": dict(settings or {}), "task_tries": task_tries}
+        self._trigger = trigger
+        self._inputs: list[TopicInput] = []
+        self._outputs: list[tuple[Any, str, Output, str | None]] = []
+        self._running: JobRun | None = None
+        self._stop_wanted = False
+
+    @property
+    def spark(self) -> Any:
+        """The session. SessionError."""
+        if self._spark is None:
+            self._spark = session(self.name, **self._session)  # type: ignore[arg-type]  # they are the arguments of this name
+        return self._spark
+
+    @property
+    def group(self) -> str:
+        """The consumer group to which the inputs' offsets are committed, for tools that show lags."""
+        return f"moldau-stream-{self.name}"
+
+    def topic(
+        self,
+        topic: str,
+        *,
+        format: str = "bytes",  # noqa: A002  # Spark's word
+        schema: "str | StructType | None" = None,
+        time: str | None = None,
+        delay: str = "10 minutes",
+        future: str = "1 hour",
+        start: str = "earliest",
+        records_max: int | None = None,
+        undecodable: str = STOP,
+        options: Mapping[str, str] | None = None,
+    ) -> Any:
+        """A topic as a streaming DataFrame with the column `event_time`, whose watermark is `delay` behind the newest event.
+
+        See `moldau.streams.inputs.TopicInput` for the arguments. An event that is further ahead than `future` of the time of its batch gets
+        the time of its record in the log. ValueError, OptionError; RegistryError, RegistryUnavailableError for Avro.
+        """
+        same = sum(each.topic == topic for each in self._inputs)
+        given = TopicInput(
+            topic, format, schema, self.registry, time, delay, future, start, records_max, undecodable, dict(options or {}),
+            f"{topic} ({same + 1})" if same else topic,
+        )  # fmt: skip
+        dead_letters = os.path.join(os.path.abspath(self.directory), "dead-letters", topic)
+        frame = read_topic(self.spark, given, brokers=self.brokers, group=self.group, dead_letters=dead_letters)
+        self._inputs.append(given)
+        return frame
+
+    def to_topic(
+        self,
+        frame: Any,
+        topic: str,
+        *,
+        key: str | Sequence[str] | None = None,
+        value: str | None = None,
+        headers: str | None = None,
+        mode: str = "append",
+        query: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the rows to a topic: `key` names the columns of the key, `value` the one of the value; without it all are a JSON object.
+
+        `mode` is `append`, which gives a window's row when the watermark has passed its end, or `update`. Outputs of one DataFrame are
+        one query, named after the first of them or by `query`.
+        """
+        output = TopicOutput(topic, self.brokers, columns_of(key), value, headers, tuple((options or {}).items()))
+        self._add(frame, mode, output, query)
+
+    def to_table(
+        self,
+        frame: Any,
+        path: str,
+        *,
+        time: str | None = None,
+        partition: str = "day",
+        table_format: str = "delta",
+        mode: str = "append",
+        query: str | None = None,
+    ) -> None:
+        """Write the rows to the table in a directory, made if it is missing: `day` or `hour` partitions by the column `time`, which is the
+        start of the window or the event time if it is not given."""
+        names = [name.lower() for name in frame.columns]
+        if time is None:
+            kind = dict(frame.dtypes).get("window", "")
+            time = "window.start" if kind.startswith("struct<start:") else EVENT_TIME if EVENT_TIME in names else None
+        if time is None:
+            raise ValueError(f"{path}: the rows have neither a window nor {EVENT_TIME}: name with time= the column to partition by")
+        path = os.path.abspath(path) if "://" not in path else path
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(path.rstrip("/"))) or "table"
+        self._add(frame, mode, TableOutput(path, name, time, partition, table_format), query)
+
+    def _add(self, frame: Any, mode: str, output: Output, query: str | None) -> None:
+        if not frame.isStreaming:
+            raise ValueError(f"{output.place}: the DataFrame is no stream: begin with job.topic(...)")
+        if mode not in _MODES:
+            raise ValueError(f"{output.place}: mode is append or update, not {mode!r}")
+        if query is not None and _NAME.fullmatch(query) is None:
+            raise ValueError(f"{output.place}: a query's name has letters, digits, '.', '_' and '-', not {query!r}")
+        if any(each.place == output.place for _, _, each, _ in self._outputs):
+            raise ValueError(f"job {self.name} writes to {output.place} already")
+        self._outputs.append((frame, mode, output, query))
+
+    def queries(self) -> list[JobQuery]:
+        """One for each DataFrame that is written. ValueError."""
+        found: list[JobQuery] = []
+        for frame, mode, output, name in self._outputs:
+            number = next((number for number, each in enumerate(found) if each.frame is frame), None)
+            if number is None:
+                found.append(JobQuery(name or output.name, frame, (output,), mode, self._trigger))
+                continue
+            if found[number].mode != mode:
+                raise ValueError(f"{output.place}: outputs of one DataFrame have one mode, here append and update")
+            found[number] = replace(found[number], outputs=(*found[number].outputs, output))
+        names = [each.name for each in found]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"job {self.name}: two queries have the name {twice[0]}; give them names with query=")
+        return found
+
+    def run(self, *, once: bool = False, fresh: bool = False) -> None:
+        """Run until all that the topics have now is written (`once`), or until it is stopped or fails. See `JobRun.run` for errors."""
+        queries = self.queries()
+        if not queries:
+            raise StreamError(f"job {self.name} writes nothing: call to_topic or to_table")
+        self._running = JobRun(self.name, self.brokers, self.directory, self.spark, queries)
+        if self._stop_wanted:
+            self._running.stop()
+        try:
+            self._running.run(once=once, fresh=fresh)
+        finally:
+            self._running = None
+
+    def stop(self) -> None:
+        """Stop at the end of the batch that is being written; from any thread, or a signal handler. Does not wait."""
+        self._stop_wanted = True
+        if self._running is not None:
+            self._running.stop()
+
+    def main(self, arguments: Sequence[str] | None = None) -> None:
+        """Run as the program of a file, with `--once` and `--fresh`; ends the process, with code 1 and a line for what has failed."""
+        from moldau.streams.program import main
+
+        main(self, arguments)

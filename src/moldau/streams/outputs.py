@@ -1,0 +1,141 @@
+"""Where the rows of a batch go: what outputs have in common, and the output to a topic."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.streams.errors import StreamError
+from moldau.streams.points import reached
+
+if TYPE_CHECKING:
+    from moldau.streams.checkpoints import PlannedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNumber:
+    """Which batch it is: what is written under it is written once."""
+
+    job: str
+    query: str
+    run: str
+    """Of the checkpoint, in which the numbers count."""
+    number: int
+    planned: "PlannedBatch"
+
+    @property
+    def writer(self) -> str:
+        """Who writes: a name for each query of a job."""
+        return f"{self.job}/{self.query}"
+
+
+class Output(Protocol):
+    """Takes the batches of one query."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in a job: the query is named after its first output."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people and for the job's shape."""
+
+    def check(self, frame: Any) -> None:
+        """Before the job starts: it can take the rows of this DataFrame. StreamError; nothing is made."""
+
+    def write(self, rows: Any, batch: BatchNumber) -> None:
+        """Write the rows of a batch, unless they are there already."""
+
+
+_KEY, _VALUE, _HEADERS, _PARTITION = "key", "value", "headers", "partition"
+_TEXT = ("string", "binary")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOutput:
+    """Rows as records of a topic, each batch in one transaction of a decision (`moldau.lake.writing`)."""
+
+    topic: str
+    brokers: str
+    key: tuple[str, ...] = ()
+    """Columns of the key: one as text (or bytes), several as a JSON object; none: no key."""
+    value: str | None = None
+    """The column with the value, of text or bytes; None: all columns as a JSON object."""
+    headers: str | None = None
+    """A column of headers, as the source has them."""
+    options: tuple[tuple[str, str], ...] = ()
+    """Others of the sink."""
+
+    @property
+    def name(self) -> str:
+        """The topic's."""
+        return self.topic
+
+    @property
+    def place(self) -> str:
+        """Where it is."""
+        return f"topic {self.topic}"
+
+    def check(self, frame: Any) -> None:
+        """The topic is there, and the columns are."""
+        with ClusterLog(self.brokers, "moldau-stream") as source:
+            if self.topic not in source.topics([self.topic]):
+                raise StreamError(f"there is no topic {self.topic} at {self.brokers}: moldau topic create {self.topic} makes it")
+        self._records(frame)
+
+    def write(self, rows: Any, batch: BatchNumber) -> None:
+        """In a transaction of the sink; a batch that is decided is not written again."""
+        writer = self._records(rows).write.format("moldau").mode("append")
+        writer.options(
+            **{
+                "kafka.bootstrap.servers": self.brokers,
+                "topic": self.topic,
+                "transactional": "true",
+                "queryName": f"{batch.writer}/{self.topic}",
+                "queryRun": batch.run,
+                "batchId": str(batch.number),
+                **dict(self.options),
+            }
+        ).save()
+        reached("topic written")
+
+    def _records(self, frame: Any) -> Any:
+        """The columns that the sink takes. StreamError."""
+        from pyspark.sql import functions
+
+        kinds = {each.name: each.dataType.simpleString() for each in frame.schema.fields}
+        for name in (*self.key, *(each for each in (self.value, self.headers) if each is not None)):
+            if name not in kinds:
+                raise StreamError(f"topic {self.topic}: there is no column {name}; there are {', '.join(kinds)}")
+        if self.value is not None and kinds[self.value] not in _TEXT:
+            raise StreamError(f"topic {self.topic}: the value's column {self.value} is {kinds[self.value]}, not string or binary")
+        columns = []
+        if len(self.key) == 1:
+            (name,) = self.key
+            columns.append(
+                (
+                    functions.col(name)
+                    if kinds[name] in _TEXT
+                    else functions.to_json(functions.struct(name))
+                    if kinds[name].startswith("struct")
+                    else functions.col(name).cast("string")
+                ).alias(_KEY)
+            )
+        elif self.key:
+            columns.append(functions.to_json(functions.struct(*self.key)).alias(_KEY))
+        fields = [name for name in kinds if name != self.headers]
+        columns.append(
+            (
+                functions.col(self.value)
+                if self.value is not None
+                else functions.to_json(functions.struct(*fields), {"ignoreNullFields": "false"})
+            ).alias(_VALUE)
+        )
+        if self.headers is not None:
+            columns.append(functions.col(self.headers).alias(_HEADERS))
+        return frame.select(*columns)
+
+
+def columns_of(key: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One name or several."""
+    return () if key is None else (key,) if isinstance(key, str) else tuple(key)

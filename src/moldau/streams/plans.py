@@ -1,0 +1,120 @@
+"""From Spark's plan of a streaming DataFrame to what a checkpoint has to fit. Looks at the plan, runs nothing."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from moldau.streams.shape import Operator
+
+_ID = re.compile(r"#\d+L?")
+"""Numbers of columns, which are others in each plan."""
+_MICROSECONDS = re.compile(r"\b(\d{4,})(?:L|BL)?\b")
+_GAP = re.compile(r"CAST\('([^']*)' AS INTERVAL\)")
+_SOURCE = "StreamingRelationV2"
+
+
+def inputs_of(frame: Any) -> tuple[str, ...]:
+    """The streams that a DataFrame reads, in the order in which a checkpoint has them."""
+    return tuple(_input(node) for node in _nodes(_plan(frame)) if node.nodeName().startswith("StreamingRelation"))
+
+
+def operators_of(frame: Any) -> tuple[Operator, ...]:
+    """The stateful operators, in the order in which a checkpoint has them."""
+    return tuple(
+        Operator(name, _STATEFUL[name](node))
+        for node in _nodes(_plan(frame))
+        if (name := node.nodeName()) in _STATEFUL and node.isStreaming()
+        if name != "Join" or all(each.isStreaming() for each in _items(node.children()))
+    )
+
+
+def _plan(frame: Any) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    """Children before their parent, from left to right."""
+    for each in _items(plan.children()):
+        yield from _nodes(each)
+    yield plan
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(number) for number in range(sequence.size())]
+
+
+def _input(node: Any) -> str:
+    if node.nodeName() != _SOURCE:
+        return _text(node.toString())
+    options = node.extraOptions()
+    found = [f"{name} {options.get(name)}" for name in ("subscribe", "subscribePattern", "assign") if options.get(name) is not None]
+    return ", ".join(["topics" if found else "source", node.sourceName(), *found])
+
+
+def _text(value: str) -> str:
+    return _ID.sub("", value)
+
+
+def _expressions(sequence: Any, below: Any = None) -> str:
+    return ", ".join(_expression(each, below) for each in _items(sequence)) or "none"
+
+
+def _expression(expression: Any, below: Any) -> str:
+    found = f"{_text(expression.sql())} {expression.dataType().sql()}"
+    if below is not None and expression.dataType().sql().startswith("STRUCT<start: TIMESTAMP") and (window := _window(expression, below)):
+        found += f" of {window}"
+    return found
+
+
+def _window(column: Any, plan: Any) -> str:
+    """The lengths in the expression that makes a window: its size, its slide, its gap."""
+    wanted = column.exprId().id() if column.nodeName() == "AttributeReference" else None
+    for node in _nodes(plan):
+        if node.nodeName() not in ("Project", "Expand"):
+            continue
+        for each in _items(node.projectList() if node.nodeName() == "Project" else node.output()):
+            if each.nodeName() in ("Alias", "AttributeReference") and each.exprId().id() == wanted:
+                text = each.sql() if node.nodeName() == "Project" else node.projections().mkString()
+                lengths = sorted({int(number) for number in _MICROSECONDS.findall(text)})
+                if lengths:
+                    return ", every ".join(f"{number / 1_000_000:g} s" for number in dict.fromkeys((lengths[-1], lengths[0])))
+                return ", ".join(dict.fromkeys(_GAP.findall(text)))
+    return ""
+
+
+def _aggregate(node: Any) -> dict[str, str]:
+    return {"keys": _expressions(node.groupingExpressions(), node.child()), "results": _expressions(node.aggregateExpressions())}
+
+
+def _deduplicate(node: Any) -> dict[str, str]:
+    return {"keys": _expressions(node.keys())}
+
+
+def _join(node: Any) -> dict[str, str]:
+    condition = node.condition()
+    left, right = (_text(each.schema().toDDL()) for each in (node.left(), node.right()))
+    return {
+        "type": node.joinType().sql(),
+        "condition": _text(condition.get().sql()) if condition.isDefined() else "none",
+        "left": left,
+        "right": right,
+    }
+
+
+def _other(node: Any) -> dict[str, str]:
+    return {"rows": _text(node.schema().toDDL())}
+
+
+_STATEFUL: dict[str, Callable[[Any], dict[str, str]]] = {
+    "Aggregate": _aggregate,
+    "Distinct": _other,
+    "Deduplicate": _deduplicate,
+    "DeduplicateWithinWatermark": _deduplicate,
+    "Join": _join,
+    "GlobalLimit": _other,
+    "FlatMapGroupsWithState": _other,
+    "FlatMapGroupsInPandasWithState": _other,
+    "TransformWithState": _other,
+    "TransformWithStateInPySpark": _other,
+}
+"""Nodes of plans that keep state, where they are over a stream."""

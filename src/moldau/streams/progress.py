@@ -1,0 +1,71 @@
+"""Spark's reports of its batches, as the counts of a job. Pure: Spark gives a dictionary for each batch."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from moldau.streams.checkpoints import positions_of
+from moldau.streams.reports import InputCounts, QueryReport
+
+METRIC: Final = "moldau input "
+"""Before the topics' name: what is counted of an input's records, with Spark's `observe`."""
+ROWS, AHEAD, WITHOUT_TIME, UNDECODABLE, NEWEST_MS = "rows", "ahead", "without_time", "undecodable", "newest_ms"
+
+
+def after_batch(report: QueryReport, progress: Mapping[str, Any]) -> QueryReport:
+    """The report when one more batch has been written. `progress` is Spark's of that batch, observed metrics as dictionaries."""
+    ends = positions_of([_text(source.get("endOffset")) for source in progress.get("sources", ())])
+    inputs = dict(report.inputs)
+    for name, counts in (progress.get("observedMetrics") or {}).items():
+        if name.startswith(METRIC):
+            topic = name.removeprefix(METRIC)
+            inputs[topic] = _added(inputs.get(topic, InputCounts()), counts)
+    operators = progress.get("stateOperators", ())
+    begun_ms, took_ms = _milliseconds(progress["timestamp"]), int(progress.get("batchDuration", 0))
+    return replace(
+        report,
+        batch=int(progress["batchId"]),
+        batch_ms=took_ms,
+        batch_rows=int(progress.get("numInputRows", 0)),
+        finished_ms=begun_ms + took_ms,
+        watermark_ms=_watermark(progress) or report.watermark_ms,
+        positions={**report.positions, **ends},
+        inputs=inputs,
+        state_rows=sum(each["numRowsTotal"] for each in operators),
+        state_bytes=sum(each["memoryUsedBytes"] for each in operators),
+        late_rows=report.late_rows + late_rows(progress),
+    )
+
+
+def late_rows(progress: Mapping[str, Any]) -> int:
+    """What the stateful operators of a batch dropped: rows after the watermark, or groups of them that a task had aggregated."""
+    return sum(int(each["numRowsDroppedByWatermark"]) for each in progress.get("stateOperators", ()))
+
+
+def _added(before: InputCounts, counts: Mapping[str, Any]) -> InputCounts:
+    newest = counts.get(NEWEST_MS)
+    if before.newest_ms is not None:
+        newest = before.newest_ms if newest is None else max(newest, before.newest_ms)
+    return InputCounts(
+        before.rows + (counts.get(ROWS) or 0),
+        before.ahead + (counts.get(AHEAD) or 0),
+        before.without_time + (counts.get(WITHOUT_TIME) or 0),
+        before.undecodable + (counts.get(UNDECODABLE) or 0),
+        newest,
+    )
+
+
+def _watermark(progress: Mapping[str, Any]) -> int | None:
+    """None before there is one: Spark gives 1970 then."""
+    text = (progress.get("eventTime") or {}).get("watermark")
+    return (_milliseconds(text) or None) if text else None
+
+
+def _milliseconds(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def _text(offset: Any) -> str:
+    """Offsets come as JSON in a text."""
+    return "null" if offset is None else str(offset)

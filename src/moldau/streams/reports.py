@@ -1,0 +1,163 @@
+"""What a job's process reports of itself: values, and their records in `_stream_state` (docs/streams.md#where-it-is-kept).
+
+A record of a process has the key ``{"instance":"...","job":"..."}``, an order the key ``{"job":"...","order":"stop"}``. Each is complete by
+itself, so that the last record of a key counts, and compaction loses nothing.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from typing import Any
+
+_VERSION = 1
+
+
+class JobState(Enum):
+    """How a process stands."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class InputCounts:
+    """Of the records of one input, since the job's first start."""
+
+    rows: int = 0
+    ahead: int = 0
+    """Records whose time was beyond the bound for the future: the time of the record in the log was taken."""
+    without_time: int = 0
+    """Records without an event time: the time of the record in the log was taken."""
+    undecodable: int = 0
+    """Records that are no rows, since their values cannot be read."""
+    newest_ms: int | None = None
+    """Timestamp of the newest record that was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReport:
+    """How far one query is."""
+
+    name: str
+    run: str | None = None
+    """Spark's id of the query: that of its checkpoint."""
+    batch: int | None = None
+    """The last one that is written."""
+    batch_ms: int = 0
+    """How long it took."""
+    batch_rows: int = 0
+    finished_ms: int | None = None
+    watermark_ms: int | None = None
+    positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By topic and partition: the next offset to read."""
+    inputs: Mapping[str, InputCounts] = field(default_factory=dict)
+    """By topic."""
+    state_rows: int = 0
+    state_bytes: int = 0
+    late_rows: int = 0
+    """What came after the watermark and Spark dropped, since the first start: rows, or groups of rows that a task had aggregated before."""
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """A process that runs a job, or ran it."""
+
+    job: str
+    instance: str
+    host: str
+    pid: int
+    pid_namespace: str
+    """Of the host: a process id counts only within its own."""
+    epoch: int
+    """The number of this takeover of the job; the process with the highest one is the job's."""
+    started_ms: int
+    at_ms: int
+    state: JobState
+    directory: str
+    error: str | None = None
+    queries: tuple[QueryReport, ...] = ()
+
+    @property
+    def who(self) -> str:
+        """For messages."""
+        return f"process {self.pid} on {self.host}"
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    """A process is to stop after the batch that it is at."""
+
+    instance: str
+    at_ms: int
+
+
+def process_key(job: str, instance: str) -> bytes:
+    """The key of a process's record."""
+    return _json({"job": job, "instance": instance})
+
+
+def order_key(job: str) -> bytes:
+    """The key of a job's order."""
+    return _json({"job": job, "order": "stop"})
+
+
+def encode_report(report: JobReport) -> bytes:
+    """The value of a process's record."""
+    return _json({"version": _VERSION, **asdict(report), "state": report.state.value})
+
+
+def encode_order(order: StopOrder) -> bytes:
+    """The value of an order."""
+    return _json({"version": _VERSION, **asdict(order)})
+
+
+def decode_report(value: bytes) -> JobReport:
+    """ValueError."""
+    try:
+        known = _read(value)
+        queries = tuple(_query(each) for each in known.pop("queries"))
+        return JobReport(**{**_known(JobReport, known), "state": JobState(known["state"]), "queries": queries})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not the report of a stream job: {value[:200]!r}") from error
+
+
+def decode_order(value: bytes) -> StopOrder:
+    """ValueError."""
+    try:
+        return StopOrder(**_known(StopOrder, _read(value)))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not an order for a stream job: {value[:200]!r}") from error
+
+
+def decode_key(key: bytes) -> tuple[str, str | None]:
+    """The job, and the instance of a process's record; None for an order. ValueError."""
+    try:
+        found = json.loads(key)
+        return found["job"], found.get("instance")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a key of _stream_state: {key[:200]!r}") from error
+
+
+def _query(value: Mapping[str, Any]) -> QueryReport:
+    known = _known(QueryReport, value)
+    inputs = {topic: InputCounts(**_known(InputCounts, each)) for topic, each in known["inputs"].items()}
+    return QueryReport(**{**known, "inputs": inputs, "outputs": tuple(known["outputs"])})
+
+
+def _known(kind: Any, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a newer version's fields those that are known here."""
+    return {each.name: value[each.name] for each in fields(kind) if each.name in value}
+
+
+def _read(value: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(value)
+    if found["version"] != _VERSION:
+        raise ValueError(f"it is of version {found['version']}; version {_VERSION} is read here")
+    return found
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

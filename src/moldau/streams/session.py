@@ -1,0 +1,52 @@
+"""The Spark of a job: the one of spark-submit, or one of this process, as loads start it."""
+
+import atexit
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from moldau.lake.session import start_spark
+from moldau.lake.spark_processes import SparkProcesses
+
+_STREAMING = {
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+"""State in RocksDB, of which a batch stores only the changes; times in UTC."""
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process, and Spark with it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def session(name: str, *, cores: int, memory: str, settings: Mapping[str, str], task_tries: int) -> Any:
+    """A session with the settings of streams, and those given: the active one if there is one. SessionError."""
+    from pyspark.sql import SparkSession
+
+    wanted = {**_STREAMING, **settings}
+    if is_submitted():
+        return configured(SparkSession.builder.appName(f"moldau stream {name}").getOrCreate(), wanted)
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return configured(active, wanted)
+    processes = SparkProcesses(prefix="moldau-stream-")
+    atexit.register(processes.end)
+    return start_spark(
+        f"moldau stream {name}",
+        processes.directory,
+        cores=cores,
+        memory=memory,
+        settings=wanted,
+        task_tries=task_tries,
+        processes=processes,
+    )
+
+
+def configured(spark: Any, wanted: Mapping[str, str] | None = None) -> Any:
+    """The session, with the settings of streams that can be set in one that runs."""
+    for key, value in (_STREAMING if wanted is None else wanted).items():
+        if spark.conf.isModifiable(key):
+            spark.conf.set(key, value)
+    return spark

@@ -1,0 +1,140 @@
+"""One process runs a job: the second is refused by name, a silent one is replaced, and one that was only slow is fenced. Without Spark."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from moldau.streams.claim import JobClaim
+from moldau.streams.errors import JobFencedError, JobTakenError, StreamError
+from moldau.streams.operator import StreamOperator
+from moldau.streams.reports import JobReport, JobState, QueryReport, encode_report, process_key
+from moldau.streams.state_topic import StateTopic
+from moldau.testing.broker import Broker
+
+pytestmark = pytest.mark.system
+
+
+class Hands:
+    """A clock that moves when it is slept on; meanwhile something may happen."""
+
+    def __init__(self, during: Callable[[], object] = lambda: None) -> None:
+        self.now = 0.0
+        self._during = during
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self._during()
+
+
+Claims = Callable[..., JobClaim]
+
+
+@pytest.fixture
+def claim(broker: Broker) -> Iterator[Claims]:
+    """Makes claims; their connections are closed."""
+    topics: list[StateTopic] = []
+
+    def make(job: str, hands: Hands | None = None) -> JobClaim:
+        hands = hands or Hands()
+        topics.append(StateTopic(broker.bootstrap_servers))
+        return JobClaim(topics[-1], job, "/data", monotonic=lambda: hands.now, sleep=hands.sleep)
+
+    yield make
+    for each in topics:
+        each.close()
+
+
+def pretend(broker: Broker, report: JobReport, **changes: object) -> JobReport:
+    """The last report of a process comes from elsewhere."""
+    changed = replace(report, **changes)  # type: ignore[arg-type]
+    topic = StateTopic(broker.bootstrap_servers)
+    topic.write({process_key(report.job, report.instance): encode_report(changed)})
+    topic.close()
+    return changed
+
+
+def test_a_second_start_is_refused_while_the_first_reports(broker: Broker, claim: Claims) -> None:
+    first = claim("twice")
+    first.take()
+    second = claim("twice", Hands(lambda: first.write([])))
+    with pytest.raises(
+        JobTakenError, match=rf"job twice is run by process {os.getpid()} on .*, started at .* UTC, which reported just now; moldau"
+    ):
+        second.take()
+    first.confirm()
+
+
+def test_a_process_that_is_silent_is_replaced_and_fenced_if_it_was_only_slow(broker: Broker, claim: Claims) -> None:
+    slow = claim("slow")
+    slow.take()
+    slow.write([QueryReport("counts", run="r", batch=7)])
+    hands = Hands()
+    other = claim("slow", hands)
+    other.take()
+    assert hands.now >= 10, "it was waited for"
+    assert other.before is not None
+    assert [each.batch for each in other.before.queries] == [7]
+    for act in (slow.confirm, lambda: slow.write([])):
+        with pytest.raises(JobFencedError, match=r"job slow was taken over by process .*, since .* UTC; this is process"):
+            act()
+    other.write([])
+    assert other.report.epoch == 2
+
+
+def test_a_process_that_has_stopped_is_replaced_at_once(broker: Broker, claim: Claims) -> None:
+    first = claim("stopped")
+    first.take()
+    first.write([], JobState.STOPPED)
+    hands = Hands()
+    claim("stopped", hands).take()
+    assert hands.now == 0
+
+
+def test_a_process_that_was_killed_on_this_host_is_replaced_at_once(broker: Broker, claim: Claims) -> None:
+    """Its number is free. The same number on another host may be in use there."""
+    ended = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    ended.wait()
+    first = claim("killed")
+    first.take()
+    for changes, waits in (({"pid": ended.pid}, False), ({"pid": ended.pid, "host": "elsewhere"}, True)):
+        report = pretend(broker, first.report, **changes)
+        hands = Hands()
+        first = claim("killed", hands)
+        first.take()
+        assert (hands.now > 0) is waits
+        assert first.before == report
+
+
+def test_an_order_to_stop_reaches_the_process_that_it_was_for(broker: Broker, claim: Claims) -> None:
+    """It learns of it with its next report; the process after it does not."""
+    first = claim("ordered")
+    first.take()
+    assert not first.write([])
+    orders: list[bool] = []
+
+    def report() -> None:
+        orders.append(first.write([]))
+        if orders[-1]:
+            first.write([], JobState.STOPPED)
+
+    hands = Hands(report)
+    operator = StreamOperator(broker.bootstrap_servers, monotonic=lambda: hands.now, sleep=hands.sleep)
+    assert operator.stop("ordered", 30).state is JobState.STOPPED
+    assert orders == [True]
+    assert operator.stop("ordered", 30).state is JobState.STOPPED, "it has"
+    second = claim("ordered")
+    second.take()
+    assert not second.write([])
+    assert "ordered" in operator.jobs()
+    idle = Hands()
+    with pytest.raises(StreamError, match="no process has run a job unknown"):
+        operator.status("unknown")
+    waiting = StreamOperator(broker.bootstrap_servers, monotonic=lambda: idle.now, sleep=idle.sleep)
+    with pytest.raises(StreamError, match="has not stopped within 1 s; it stops at the end of its batch"):
+        waiting.stop("ordered", 1)
+    waiting.close()
+    operator.close()

@@ -1,0 +1,52 @@
+"""Wherever the driver of a job is killed, topic and table have each row once in the end, as a count of all events has it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from moldau.streams.points import DIE_AT, DIE_ONCE, POINTS
+from moldau.testing.broker import Broker
+from support import stream_jobs
+from support.spark import short_lived
+from support.stream_jobs import counted, counts_of, events, in_table, in_topic, send
+
+pytestmark = [pytest.mark.system, pytest.mark.spark]
+
+_END_S = 600
+
+
+def run(broker: Broker, directory: Path, source: str, sink: str, point: str | None, once: Path) -> int:
+    """The exit code of a run of the job, which dies at the point."""
+    environment = {**os.environ, **short_lived(), "PYTHONPATH": os.pathsep.join(sys.path)}
+    if point is not None:
+        environment |= {DIE_AT: point, DIE_ONCE: str(once)}
+    command = [sys.executable, stream_jobs.__file__, broker.bootstrap_servers, str(directory), source, sink, "--once"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        _, errors = process.communicate(timeout=_END_S)
+    assert process.returncode in (0, -signal.SIGKILL), errors
+    return process.returncode
+
+
+def test_killed_at_each_point(broker: Broker, tmp_path: Path) -> None:
+    """One job, whose driver dies at one point after the other, each time over new events; the last run is left alone."""
+    source, sink = (broker.create_topic(broker.unique_topic(name), 2) for name in ("in", "out"))
+    table = tmp_path / "lake" / sink
+    hours = 0
+    lines = []
+    for point in [*POINTS, None]:
+        send(broker.bootstrap_servers, source, events(60 * hours, 60 * (hours + 2)))
+        hours += 2
+        code = run(broker, tmp_path, source, sink, point, tmp_path / f"died at {point}")
+        assert code == (0 if point is None else -signal.SIGKILL)
+        lines.append((point or "not killed", len(in_topic(broker.bootstrap_servers, sink)), len(in_table(table))))
+    print(f"\n{'killed at':<18} {'rows in topic':>14} {'rows in table':>14}")
+    for point, of_topic, of_table in lines:
+        print(f"{point:<18} {of_topic:>14} {of_table:>14}")
+    last = f"2013-01-01T{hours - 1:02}"
+    closed = {key: count for key, count in counted(events(0, 60 * hours)).items() if key[0] < last}
+    assert counts_of(in_topic(broker.bootstrap_servers, sink)) == closed
+    assert counts_of(in_table(table)) == closed
