@@ -51,7 +51,14 @@ def test_each_cluster_has_each_record_once(tmp_path: Path, names: list[str], par
                 last.add(value := f"last {number} of {name}".encode())
                 producer.produce(TOPIC, value, key="last", partition=number)
             assert producer.flush(30) == 0
-        wait_for(lambda: all(ring.found(name).keys() >= acknowledged | last for name in names), f"records are missing, seed {seed}")
+
+        def missing() -> dict[str, int]:
+            return {name: len((acknowledged | last) - ring.found(name).keys()) for name in names}
+
+        try:
+            wait_for(lambda: not any(missing().values()), f"records are missing, seed {seed}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {missing()} of {len(acknowledged | last)}") from None
 
         # and each cluster has the same records, each once
         found = [ring.found(name) for name in names]
