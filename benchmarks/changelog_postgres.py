@@ -43,7 +43,7 @@ class TimedStore(SqliteStore):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.rows = 0
+        self.applied = 0
         self.lags_ms: list[float] = []
         self.changed = threading.Condition()
 
@@ -53,13 +53,13 @@ class TimedStore(SqliteStore):
         now_ms = time.time_ns() / 1e6
         with self.changed:
             self.lags_ms += [now_ms - each.after["written_ms"] for each in changes if each.after is not None]  # type: ignore[operator]
-            self.rows += len(changes)
+            self.applied += len(changes)
             self.changed.notify_all()
 
     def wait_for(self, rows: int) -> None:
         """Until so many changes are applied."""
         with self.changed:
-            assert self.changed.wait_for(lambda: self.rows >= rows, 600), f"{self.rows} of {rows} changes came"
+            assert self.changed.wait_for(lambda: self.applied >= rows, 600), f"{self.applied} of {rows} changes came"
 
 
 class Case:

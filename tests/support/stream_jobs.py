@@ -91,15 +91,34 @@ def counts_of(rows: Iterable[Mapping[str, Any]]) -> Counts:
     return found
 
 
+def updates_of(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str, int]]:
+    """Of rows with a window, each of which is an update to a greater count: each must be there once."""
+    found: set[tuple[str, str, int]] = set()
+    for row in rows:
+        start = row["window"]["start"]
+        update = (hour_of(start) if isinstance(start, str) else start.strftime("%FT%H"), row["airport"], row["count"])
+        assert update not in found, f"{update} is there twice"
+        found.add(update)
+    return found
+
+
 def counting_job(
-    bootstrap: str, directory: str | Path, source: str, sink: str, *, spark: Any = None, name: str = "counting", **given: Any
+    bootstrap: str,
+    directory: str | Path,
+    source: str,
+    sink: str,
+    *,
+    spark: Any = None,
+    name: str = "counting",
+    mode: str = "append",
+    **given: Any,
 ) -> StreamJob:
     """Counts by hour and airport, into a topic and a table."""
     job = StreamJob(name, brokers=bootstrap, directory=str(Path(directory, "job")), spark=spark)
     flights = job.topic(source, format="json", schema=SCHEMA, time="at", **given)
     counts = windows.tumbling(flights, "1 hour", "airport")
-    job.to_topic(counts, sink, key="airport")
-    job.to_table(counts, str(Path(directory, "lake", sink)))
+    job.to_topic(counts, sink, key="airport", mode=mode)
+    job.to_table(counts, str(Path(directory, "lake", sink)), mode=mode)
     return job
 
 
@@ -107,4 +126,4 @@ if __name__ == "__main__":
     import sys
 
     bootstrap, directory, source, sink, *others = sys.argv[1:]
-    counting_job(bootstrap, directory, source, sink, records_max=40).main(others)
+    counting_job(bootstrap, directory, source, sink, mode="update", records_max=60).main(others)

@@ -16,11 +16,12 @@ from moldau.changelog.errors import PublisherFencedError
 from moldau.changelog.postgres import source as source_module
 from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of
+from moldau.changelog.postgres.published_keys import PublishedKeys
 from moldau.changelog.postgres.source import Choices, Republish
 from moldau.changelog.postgres.store import PostgresStore
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.stores.sqlite import SqliteStore
-from moldau.changelog.values import Commit
+from moldau.changelog.values import Commit, Key
 from moldau.testing.broker import Broker
 from support.postgres import PostgresServer
 from support.postgres_changelog import PublishedDatabase, RunningSource, last_rows, operations
@@ -190,6 +191,24 @@ def test_a_truncation_deletes_the_rows_that_the_log_has(databases: Databases, tm
     deleted = [key for op, key in operations(log, "items") if op == "d"]
     assert sorted(deleted) == [(number,) for number in range(1, 52)]
     assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+
+
+def test_a_truncation_of_a_long_table_does_not_cost_the_connection(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its topic may be read for longer than a server waits for a client that says nothing; else it would be read again and again."""
+    reading = PublishedKeys.of
+
+    def slow(self: PublishedKeys, table: str) -> set[Key]:
+        threading.Event().wait(2.0)
+        return reading(self, table)
+
+    database = databases()
+    database.execute(f"ALTER DATABASE {database.name} SET wal_sender_timeout = '500ms'")
+    with database.published() as running:
+        monkeypatch.setattr(PublishedKeys, "of", slow)
+        database.execute("INSERT INTO items VALUES (1, 'a', 1); TRUNCATE items; INSERT INTO items VALUES (2, 'b', 1)")
+        running.wait_published()
+        assert running.source.statistics().connections_lost == 0
+    assert list(last_rows(database.log(), "items")) == [(2,)]
 
 
 def test_values_out_of_line_come_with_the_row_before(databases: Databases) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from moldau.changelog.postgres.sessions import Server
 
 STATUS_S: Final = 10.0
-"""The server is sent how far the log is at least so often; it ends a connection that is silent for `wal_sender_timeout`, 60 s."""
+"""The server is sent how far the log is at least so often; it keeps its log until then."""
 _DATA: Final = Struct(">cqqq")
 _KEEPALIVE: Final = Struct(">cqqB")
 _STATUS: Final = Struct(">cqqqqB")

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S: Final = 10
 _TIMEOUTS: Final[Mapping[str, str]] = {"idle_in_transaction_session_timeout": "0", "statement_timeout": "0"}
 """Settings of the server that would end a long reading."""
-_PASSING_CLASSES: Final = ("08", "53", "57")
-"""Of SQLSTATE: connection exceptions, lacking resources, an operator's intervention such as a shutdown."""
+_REPLICATION: Final[Mapping[str, str]] = {"wal_sender_timeout": "30min"}
+"""A table's topic may be read, or a table, for longer than the minute after which a server takes its client for dead. A source that starts
+ends the connection of the one before.
+"""
+_PASSING_CLASSES: Final = ("08", "40", "53", "57")
+"""Of SQLSTATE: connection exceptions, rolled back in favour of others, lacking resources, an operator's intervention such as a shutdown."""
 _PASSING: Final = ("55006", "55P03")
 """The slot is in use, a lock was not had in time."""
 
@@ -40,7 +44,7 @@ class Server:
         """A connection with autocommit, for SQL or with the commands of replication. UnreachableServerError."""
         from psycopg import Connection, OperationalError
 
-        settings = {**SESSION_OPTIONS, **_TIMEOUTS}
+        settings = {**SESSION_OPTIONS, **_TIMEOUTS, **(_REPLICATION if replication else {})}
         options = [str(self._parameters.get("options", "")), *(f"-c {name}={value}" for name, value in settings.items())]
         parameters: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S} | self._parameters
         parameters |= {"application_name": application, "client_encoding": "UTF8", "options": " ".join(options).strip()}
