@@ -84,9 +84,9 @@ class LogReader:
 
     def _table_records(self, where: TopicPartition, fetched: FetchedBatches, offset: int) -> TableRecords:
         found: list[TableRecord] = []
-        next_offset = offset
+        table, next_offset = table_of(where.topic).table, offset
         for records, after in _visible(where, fetched, offset):
-            found += [_table_record(where, record) for record in records if record.offset >= offset]
+            found += [_table_record(where, table, record) for record in records if record.offset >= offset]
             next_offset = after
         return TableRecords(where.topic, found, next_offset, at_end=next_offset >= fetched.high_watermark)
 
@@ -111,13 +111,13 @@ def _visible(where: TopicPartition, fetched: FetchedBatches, offset: int) -> Ite
         yield iterate(batch, max_decompressed_bytes=_BATCH_BYTES_MAX, with_headers=False) if shown else (), header.last_offset + 1
 
 
-def _table_record(where: TopicPartition, record: "Record") -> TableRecord:
+def _table_record(where: TopicPartition, table: str, record: "Record") -> TableRecord:
     found = envelope.decode_change(*where, record.offset, record.key, record.value)
     if isinstance(found, envelope.Tombstone):
         return Tombstone(record.offset, found.key)
     if found.commit == envelope.UNKNOWN:
         raise RecordError(*where, record.offset, "the change has no number of a commit: it was not written by a publisher of a changelog")
-    table, change = table_of(where.topic).table, found.change
+    change = found.change
     return ChangeRecord(record.offset, found.epoch, found.commit, change if change.table == table else change._replace(table=table))
 
 

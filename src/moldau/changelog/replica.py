@@ -74,6 +74,8 @@ class _Shard:
     spilled: SpilledChanges | None = None
     current_ms: int = 0
     """Every deletion up to then has been read."""
+    is_new: bool = False
+    """The store had no position of it."""
 
 
 class Replica:
@@ -250,7 +252,7 @@ class Replica:
                 f"changelog {self.changelog}: the store has tables of one shard, and there are shards {theirs}: open it with sharded=True"
             )
         with self._changed:
-            self._positions.update(stored)
+            self._positions = dict(stored)
         for shard in shards:
             self._open(shard)
 
@@ -281,7 +283,9 @@ class Replica:
             f" reason={start.reason}" if start.reason else "",
         )
         machine = ShardMachine(self.changelog, shard, position, clear=start.clear, only=self._only, limits=self._limits)
-        self._shards[shard] = _Shard(machine, current_ms=current_ms)
+        self._shards[shard] = _Shard(machine, current_ms=current_ms, is_new=stored is None)
+        with self._changed:
+            self._positions[shard] = position  # one that loads again is not believed from now on
         self._do(shard, machine.start())
 
     def _ends(self, shard: int, topics: Collection[str]) -> Ends:
@@ -321,7 +325,7 @@ class Replica:
         self._store.prepare(self.changelog, list(self._tables.values()))
 
     def _clear(self, shard: int, position: Position, tables: Sequence[Table]) -> None:
-        if self.position(shard) is None and not self._begin_again:
+        if self._shards[shard].is_new and not self._begin_again:
             for table in tables:
                 rows = self._store.checksum(shard, table.name, WHOLE).rows
                 if rows:

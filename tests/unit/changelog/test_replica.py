@@ -1,0 +1,174 @@
+"""A replica over a changelog in memory: what it does at its start, and what it says of itself."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from moldau.changelog.arrivals import ChangeRecord
+from moldau.changelog.replica import Lag, Replica
+from moldau.changelog.replica_errors import NoReplicaError, NotAppliedError, RecreatedTopicError, ReplicaError
+from moldau.changelog.spill import SpilledChanges
+from moldau.changelog.store import WHOLE, Phase
+from moldau.changelog.stores.dictionary import DictionaryStore
+from moldau.changelog.stores.sqlite import SqliteStore
+from moldau.changelog.values import Change, Op, Table
+from moldau.client.errors import UnreachableError
+from moldau.model.identity import TopicPartition
+from support.replica_stores import account, drop, put
+from support.simulated_changelog import CHANGELOG, COMMITS, SimulatedChangelog
+
+ACCOUNTS = Table("accounts", {"id": "integer", "owner": "text", "balance": "integer"}, ("id",))
+OTHERS = ACCOUNTS._replace(name="others")
+
+
+@pytest.fixture
+def log() -> SimulatedChangelog:
+    log = SimulatedChangelog(random=Random(1))
+    log.define(ACCOUNTS)
+    return log
+
+
+def replica_of(log: SimulatedChangelog, store: DictionaryStore | SqliteStore, **options: object) -> Replica:
+    return Replica("nowhere:1", CHANGELOG, store, log_of=log, clock_ms=lambda: log.now_ms, **options)  # type: ignore[arg-type]
+
+
+def keys(store: DictionaryStore, table: str = "accounts") -> Sequence[object]:
+    return [key[0] for key, _ in store.rows(0, table, WHOLE)]
+
+
+def test_a_deletion_that_the_log_has_forgotten_does_not_leave_its_row(log: SimulatedChangelog) -> None:
+    """The replica was away for longer than delete.retention.ms: it begins with an empty store."""
+    store = DictionaryStore()
+    log.publish(0, put(ACCOUNTS, account(1), account(2)))
+    replica_of(log, store).wait_for(0, 1)
+    log.publish(0, drop(ACCOUNTS, (1,)))
+    log.publish(0, put(ACCOUNTS, account(3)))
+    partition = log.partitions[TopicPartition("bank.accounts", 0)]
+    while any(isinstance(each, ChangeRecord) and each.change.key == (1,) for each in partition.records):
+        log.compact()
+    log.forget_deletions()
+    log.now_ms += log.delete_retention_ms + 1
+    replica_of(log, store).wait_for(0, 3)
+    assert keys(store) == [2, 3]
+
+
+def test_an_old_position_is_good_where_nothing_was_committed_since(log: SimulatedChangelog) -> None:
+    store = DictionaryStore()
+    log.publish(0, put(ACCOUNTS, account(1)))
+    replica_of(log, store).wait_for(0, 1)
+    store.apply(0, put(ACCOUNTS, account(77)), store.positions()[0])  # to see whether it is emptied
+    log.now_ms += 100 * log.delete_retention_ms
+    log.publish(0, put(ACCOUNTS, account(2)))
+    replica_of(log, store).wait_for(0, 2)
+    assert keys(store) == [1, 2, 77]
+
+
+def test_only_tables_that_are_wanted_are_taken_and_more_later(log: SimulatedChangelog) -> None:
+    store = DictionaryStore()
+    log.define(OTHERS)
+    log.publish(0, put(ACCOUNTS, account(1)) + put(OTHERS, account(5)))
+    replica_of(log, store, tables=["others"]).wait_for(0, 1)
+    assert [*store.tables] == [(0, "others")]
+    replica_of(log, store, tables=["others", "accounts"]).wait_for(0, 1)
+    assert (keys(store), keys(store, "others")) == ([1], [5])
+    with pytest.raises(ReplicaError, match="table others is in the store and is no longer wanted"):
+        replica_of(log, store, tables=["accounts"]).step()
+
+
+def test_its_lag_is_what_is_known_and_not_applied(log: SimulatedChangelog) -> None:
+    store = DictionaryStore()
+    log.publish(0, put(ACCOUNTS, account(1)))
+    replica = replica_of(log, store)
+    assert (replica.position(), replica.lag()) == (None, Lag(0, 0.0))
+    replica.wait_for(0, 1)
+    log.publish(0, put(ACCOUNTS, account(2)), seen=False)
+    log.partitions[TopicPartition(COMMITS, 0)].stable += 10
+    log.now_ms += 2500
+    replica.step()
+    assert replica.lag() == Lag(1, 2.5)
+    with pytest.raises(
+        NotAppliedError, match=r"changelog bank, shard 0: commit 2 was not applied within 0 s: it is following, at commit 1"
+    ):
+        replica.wait_for(0, 2, 0)
+    assert replica.statistics()[0] == {"stage": "following", "commit": 1, "known_commit": 2, "held": 0}
+    log.show()
+    assert replica.wait_for(0, 2).phase is Phase.FOLLOWING
+    assert replica.lag() == Lag(0, 0.0)
+
+
+def test_an_error_that_may_pass_is_retried_and_another_ends_the_run(log: SimulatedChangelog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moldau.changelog.replica._PAUSE_S", 0.0)
+    log.publish(0, put(ACCOUNTS, account(1)))
+    replica, steps = replica_of(log, DictionaryStore()), 0
+    step = replica.step
+
+    def failing() -> None:
+        nonlocal steps
+        steps += 1
+        log.failing = 1.0 if steps == 2 else 0.0
+        if steps == 10:
+            log.recreate("bank.accounts")
+            replica._forget()
+        step()
+
+    monkeypatch.setattr(replica, "step", failing)
+    with pytest.raises(RecreatedTopicError, match=r"partition bank\.accounts-0"):
+        replica.run()
+    assert steps == 10
+    with pytest.raises(NotAppliedError, match=r"commit 2 is not applied, the replica has stopped: partition bank\.accounts-0"):
+        replica.wait_for(0, 2)
+
+
+def test_step_raises_what_may_pass_and_continues_after_that(log: SimulatedChangelog) -> None:
+    replica = replica_of(log, store := DictionaryStore())
+    log.publish(0, put(ACCOUNTS, account(1)))
+    log.failing = 1.0
+    with pytest.raises(UnreachableError):
+        replica.step()
+    log.failing = 0.0
+    replica.wait_for(0, 1)
+    assert keys(store) == [1]
+
+
+def test_a_store_of_one_shard_takes_no_others(tmp_path: Path) -> None:
+    log = SimulatedChangelog(3)
+    log.define(ACCOUNTS)
+    for shard in range(3):
+        log.publish(shard, put(ACCOUNTS, account(shard)))
+    with replica_of(log, SqliteStore(tmp_path / "a.db")) as replica, pytest.raises(ReplicaError, match=r"shards 0, 1, 2: .*sharded=True"):
+        replica.step()
+    with replica_of(log, SqliteStore(tmp_path / "a.db"), shards=[2]) as replica:
+        replica.wait_for(2, 1)
+    with replica_of(log, SqliteStore(tmp_path / "a.db"), shards=[1]) as replica, pytest.raises(ReplicaError, match=r"shards 1, 2: "):
+        replica.step()
+
+
+def test_rows_of_something_else_are_not_removed_unless_it_is_to_begin_again(log: SimulatedChangelog) -> None:
+    log.publish(0, put(ACCOUNTS, account(1)))
+    store = DictionaryStore()
+    store.prepare(CHANGELOG, [ACCOUNTS])
+    store.tables[0, "accounts"] = {(9,): account(9)}
+    with pytest.raises(NoReplicaError, match="shard 0: table accounts of the store has 1 rows"):
+        replica_of(log, store).step()
+    assert keys(store) == [9]
+    replica = replica_of(log, store, begin_again=True)
+    replica.wait_for(0, 1)
+    assert keys(store) == [1]
+    log.publish(0, put(ACCOUNTS, account(2)))
+    replica.wait_for(0, 2)
+    assert keys(store) == [1, 2]
+
+
+def test_spilled_changes_are_a_sequence() -> None:
+    changes = [Change("accounts", Op.UPDATE, (number,), None, account(number)) for number in range(2500)]
+    spilled = SpilledChanges()
+    spilled.extend(changes[:1700])
+    spilled.extend([])
+    spilled.extend(changes[1700:])
+    assert (len(spilled), list(spilled)) == (2500, changes)
+    assert (spilled[0], spilled[1700], spilled[-1], spilled[5:7]) == (changes[0], changes[1700], changes[-1], changes[5:7])
+    with pytest.raises(IndexError):
+        spilled[2500]
+    spilled.close()
