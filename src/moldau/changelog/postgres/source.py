@@ -19,7 +19,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
@@ -55,6 +55,7 @@ from the last commit on."""
 RECEIVE_S: Final = 0.2
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 5.0
+LASTS_S: Final = 1.0
 _NAME: Final = re.compile(r"[a-z0-9_]{1,56}")
 
 
@@ -156,6 +157,7 @@ class PostgresSource:
         self._publication = Publication(self._server, self._slot, names, _columns_by_table(names, self._choices.as_text))
         self._republish = self._choices.republish
         self._is_started = False
+        self._retries = _Retries(self._server.name, threading.Event())
         self._transactions = Transactions({}, {})
         self._state = SourceState.CONNECTING
         self._lsn = 0
@@ -175,11 +177,11 @@ class PostgresSource:
 
         SlotLostError, TableError, RefusedError, PublisherFencedError, ValueRefusedError, UnreachableServerError.
         """
-        retries = _Retries(self._server.name, stop)
+        retries = self._retries = _Retries(self._server.name, stop)
         try:
             while not stop.is_set():
                 try:
-                    self._run_connected(stop, retries.ended)
+                    self._run_connected(stop)
                 except (ClientError, PeerError, WorldError) as error:
                     if not _may_pass(error):
                         raise
@@ -189,7 +191,7 @@ class PostgresSource:
         finally:
             self._state = SourceState.STOPPED
 
-    def _run_connected(self, stop: threading.Event, connected: Callable[[], None]) -> None:
+    def _run_connected(self, stop: threading.Event) -> None:
         with self._publication.opened() as publication:
             found = self._publisher.look()
             if not self._is_started:
@@ -213,8 +215,8 @@ class PostgresSource:
                 if standing.state is SlotState.REPLACED and last is not None:
                     self._epoch = last.epoch + 1
                 self._publish_all(publication)
-            connected()
             keys = publication.keys()
+        self._retries.connected()
         connection = ReplicationConnection(self._server, self._slot)
         try:
             connection.start(self._slot, self._slot, self._lsn)
@@ -295,6 +297,8 @@ class PostgresSource:
         batch = _Batch()
         while not stop.is_set():
             received = connection.receive(0 if batch.transactions else RECEIVE_S)
+            if received is None:
+                self._retries.lasts()
             if received is not None:
                 self._take(received, batch)
             if batch.transactions and (received is None or batch.is_due()):
@@ -377,13 +381,16 @@ class _Batch:
 
 
 class _Retries:
-    """Pauses between connections that fail, and a line in the log for each time that it begins and ends."""
+    """Pauses between connections that fail, and a line in the log for each time that this begins and ends: it ends when a connection has
+    lasted for a while, so that one that is made and lost again and again is one failure.
+    """
 
     def __init__(self, server: str, stop: threading.Event) -> None:
         self._server = server
         self._stop = stop
         self._pause_s = PAUSE_FIRST_S
         self._failing_since: float | None = None
+        self._connected_at = 0.0
         self._was_connected = False
 
     def pause(self, error: Exception) -> None:
@@ -395,12 +402,16 @@ class _Retries:
         self._stop.wait(self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
-    def ended(self) -> None:
+    def connected(self) -> None:
         """A connection was made."""
-        if self._failing_since is not None:
-            away_s = time.monotonic() - self._failing_since
+        self._was_connected, self._connected_at = True, time.monotonic()
+
+    def lasts(self) -> None:
+        """It is there still, and has sent all that it had."""
+        if self._failing_since is not None and time.monotonic() - self._connected_at > LASTS_S:
+            away_s = self._connected_at - self._failing_since
             _LOG.info("changelog of PostgreSQL connected again: server=%r after_s=%.1f", self._server, away_s)
-        self._failing_since, self._pause_s, self._was_connected = None, PAUSE_FIRST_S, True
+            self._failing_since, self._pause_s = None, PAUSE_FIRST_S
 
 
 def _may_pass(error: MoldauError) -> bool:
