@@ -102,13 +102,15 @@ def merge_table(
     _check_places(appended, merged)
     for _ in range(TRIES):
         source_format = format_of(appended)
-        source = None if source_format is None else source_format.open(appended)
-        if source_format is None or source is None:
+        if source_format is None:
             raise TableError(f"{appended}: there is no table")
         tables = format_of(merged) or format_named(table_format or source_format.name)
         if table_format not in (None, tables.name):
             raise TableError(f"{merged}: there is a {tables.name} table already, not a {table_format} table")
         target = tables.open(merged)
+        source = source_format.open(appended)  # after the target, which otherwise may name a version newer than this one
+        if source is None:
+            raise TableError(f"{appended}: there is no table")
         stored = None if target is None else stored_options(merged, target.properties)
         horizon_ms = _horizon_ms(horizon, stored)
         given = options_of_new(keys, order, deletes, horizon_ms, buckets, source) if keys else None

@@ -206,6 +206,40 @@ def test_versions_or_files_that_were_deleted_have_it_made_again(tmp_path: Path, 
         assert f"the merged table is made again from version {opened(appended.path).version}" in caplog.text
 
 
+def test_a_merge_between_the_openings_of_the_two_tables_is_no_table_set_back(
+    appended: AppendedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two merges at once the other one merges a version that is newer than the one that this one has seen first."""
+    appended.append([row("a", 1)])
+    merge(appended)
+    appended.append([row("a", 2)])
+    kind: Any = type(appended.tables)
+    real = kind.open
+    met: list[bool] = []
+
+    def meet(self: Any, path: str, version: int | None = None) -> Any:
+        found = real(self, path, version)
+        if not met:
+            met.append(True)
+            appended.append([row("b", 1)])
+            assert merge(appended).rows_read == 2
+        return found
+
+    monkeypatch.setattr(kind, "open", meet)
+    result = merge(appended)
+    assert (result.changed, result.rows_read, result.appended_version) == (False, 0, appended.version)
+    assert numbers(appended) == {"a": 2, "b": 1}
+
+
+def test_a_table_that_was_set_back_is_named(appended: AppendedTable) -> None:
+    appended.append([row("a", 1)])
+    last = appended.append([row("b", 1)])
+    merge(appended)
+    os.unlink(Path(appended.path, "_delta_log" if appended.tables.name == "delta" else "_manifests", f"{last:020d}.json"))
+    with pytest.raises(MergeError, match="clicks: the newest version is 1, and version 2 was merged: the table was set back"):
+        merge(appended)
+
+
 def test_new_and_wider_columns_follow(tmp_path: Path) -> None:
     for kind in KINDS:
         fields = pa.schema([("id", pa.int32()), ("op", pa.string())])
