@@ -33,6 +33,7 @@ from moldau.lake.tables.new_file import make_folder
 from moldau.lake.tables.opening import FORMATS, format_named, format_of, open_or_create, open_table, opened
 from moldau.lake.tables.rewriting import compact_table, widen
 from moldau.lake.tables.schemas import evolve
+from moldau.tracking.clock import now_ms
 
 SCHEMA = pa.schema([("n", pa.int64()), ("small", pa.int32()), *TIME_FIELDS])
 IDS = [application_id("job", "00ff", partition) for partition in range(2)]
@@ -427,6 +428,41 @@ def test_what_a_compaction_has_just_replaced_is_left_to_readers_however_old_it_i
     assert remove_orphans(table.path) == [orphan.path]
     assert table.parquet() == old | {file.path for file in table.now().files()}
     assert set(remove_orphans(table.path, older_than_h=0)) == old
+
+
+def test_a_file_that_old_versions_name_stays_when_a_checkpoint_has_dropped_its_entry(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written 40 days ago and replaced 10 days ago: versions of the 20 days before that name it, and a checkpoint forgets it after 7."""
+
+    def begin(days_ago: int) -> None:
+        for module in (delta, manifest):
+            monkeypatch.setattr(module, "now_ms", lambda: now_ms() - days_ago * DAY_MS)
+
+    begin(40)
+    for number in range(2):
+        table.load(number, offset=number + 1)
+    old = {file.path for file in table.now().files()}
+    then_s = now_ms() / 1000 - 40 * 86_400
+    for name in old:
+        os.utime(Path(table.path, name), (then_s, then_s))
+    begin(10)
+    compact_table(table.path)
+    if table.tables.name == "delta":
+        delta.make_checkpoint(table.path)
+    assert remove_orphans(table.path, 30 * 24) == []
+    assert old < table.parquet()
+    assert set(remove_orphans(table.path, 9 * 24)) == old
+    assert table.rows() == [0, 1]
+
+
+def test_where_no_version_can_be_read_nothing_is_an_orphan(table: Table) -> None:
+    """Its files are what is left of the table."""
+    table.load(1, offset=1)
+    for file in Path(table.path).glob("_*/*.json"):
+        file.unlink()
+    before = table.parquet()
+    with pytest.raises(TableError):
+        remove_orphans(table.path, 0)
+    assert table.parquet() == before
 
 
 def test_readers_wait_until_a_table_is_complete(table: Table) -> None:

@@ -139,50 +139,26 @@ def read_table(spark: Any, path: str, version: int | None = None) -> Any:
 
 
 def remove_orphans(path: str, older_than_h: int = 168, *, dry_run: bool = False) -> list[str]:
-    """Delete data files that no version of the last `older_than_h` hours names and that are as old: what loads left that were killed, and
-    what compactions have replaced. Their paths. A reader of an older version may still want the latter: do not choose the hours too few.
-
-    In the folder of a Delta table nothing else may lie: deltalake deletes whatever the table does not name, but for names with ``_`` first.
+    """Delete data files (``.parquet``) that no version of the last `older_than_h` hours names and that are as old: what loads left that
+    were killed, and what compactions have replaced. Their paths. A reader of an older version may still want the latter: do not choose the
+    hours too few. TableError if there is no table.
     """
     tables = format_of(path)
-    if tables is not None and tables.name == "delta":
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
-
-        from moldau.lake.tables.delta import uri_of
-
-        try:
-            table = DeltaTable(uri_of(path))
-            return table.vacuum(older_than_h, dry_run=dry_run, enforce_retention_duration=older_than_h >= 168, full=True)
-        except (DeltaError, ValueError) as error:
-            raise TableError(f"{path}: {error}") from error
-    known = _named_since(path, time.time() - older_than_h * 3600)
+    if tables is None:
+        raise TableError(f"{path}: there is no table")
+    before_s = time.time() - older_than_h * 3600
+    known = tables.named_since(path, before_s)
     found = []
     for folder, folders, names in os.walk(path):
         folders[:] = [each for each in folders if not each.startswith("_")]
         for name in names:
             file = os.path.relpath(os.path.join(folder, name), path)
-            if name.endswith(".parquet") and file not in known and _age_s(path, file) >= older_than_h * 3600:
-                found.append(file)
+            if name.endswith(".parquet") and file not in known:
+                with contextlib.suppress(FileNotFoundError):  # a load that failed has deleted it
+                    if os.stat(os.path.join(path, file)).st_mtime <= before_s:
+                        found.append(file)
     if not dry_run:
         for file in found:
-            os.unlink(os.path.join(path, file))
+            with contextlib.suppress(FileNotFoundError):  # another repair was faster
+                os.unlink(os.path.join(path, file))
     return sorted(found)
-
-
-def _named_since(path: str, since_s: float) -> set[str]:
-    """The files that a version names which was the newest at that time or later, as far as the manifests are still there."""
-    newest = opened(path)
-    known = {file.path for file in newest.files()}
-    tables = format_of(path)
-    assert tables is not None
-    for version in tables.commits(path, 0):
-        replaced = version.version - 1
-        if version.metadata.get("timestamp", 0) >= since_s * 1000:
-            with contextlib.suppress(TableError):  # it was deleted meanwhile
-                known |= {file.path for file in opened(path, replaced).files()}
-    return known
-
-
-def _age_s(path: str, file: str) -> float:
-    return time.time() - os.stat(os.path.join(path, file)).st_mtime

@@ -1,6 +1,7 @@
 """A table can be read without Spark: the rows of one snapshot, all columns as the table has them, nothing that no commit names."""
 
 import json
+import os
 import subprocess
 import sys
 from datetime import date
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from moldau.lake.dataset import scan
+from moldau.lake.table import remove_orphans
 from moldau.lake.tables.data_files import DAY, DataFile
 from moldau.lake.tables.format import TableChange, TableError
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, opened
@@ -177,10 +179,14 @@ def test_a_table_of_another_program_is_read_whatever_text_its_partitions_have(tm
     rows = scan(str(path)).to_table().to_pylist()
     assert sorted(rows, key=lambda row: row["n"])[::2] == [{"n": number, "p": text} for number, text in enumerate(texts)]
     assert scan(str(path)).to_table(filter=pad.field("p") == "50%")["n"].to_pylist() == [3, 3]
+    for file in path.glob("p=*/*.parquet"):
+        os.utime(file, (0, 0))
     facts = examine(str(path))
     assert (list(facts.missing), facts.unneeded.kept, facts.unneeded.expired, facts.footers.read) == ([], 0, 0, 12)
     format_named("delta").put(str(path), opened(str(path)), TableChange("DELETE", removes=opened(str(path)).files()))
     assert scan(str(path)).count_rows() == 0, "removed are the files that were added"
+    assert remove_orphans(str(path)) == [], "versions of the last week name them"
+    assert len(remove_orphans(str(path), 0)) == 12
 
 
 @pytest.mark.parametrize(("reader", "features"), [(2, None), (3, ["deletionVectors"])])

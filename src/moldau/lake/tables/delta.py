@@ -8,6 +8,7 @@ no features; any Delta reader can read the tables, and deltalake's own tools wor
 import contextlib
 import json
 import logging
+import math
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -221,11 +222,23 @@ class DeltaFormat:
             removes = sum("remove" in each and each["remove"].get("dataChange", True) for each in actions)
             yield RowChange(number, words, adds, removes)
 
+    def named_since(self, path: str, time_s: float) -> set[str]:
+        """Those of the newest version, and those that versions since then have removed, by their files in the log: a checkpoint drops the
+        entry of a removed file after a week, and versions from before then can still be read."""
+        newest = self.open(path)
+        if newest is None:
+            raise TableError(f"{path}: there is no table")
+        found = {file.path for file in newest.files()}
+        for number in _numbers(path):
+            with contextlib.suppress(FileNotFoundError), open(_log_file(path, number), encoding="utf-8") as file:
+                if os.fstat(file.fileno()).st_mtime >= time_s:
+                    removals = (json.loads(line)["remove"] for line in file if '"remove"' in line[:16])
+                    found |= {unquote(each["path"]) for each in removals if (each.get("deletionTimestamp") or math.inf) >= time_s * 1000}
+        return found
+
     def _logged(self, path: str, after: int, kind: str) -> Iterator[tuple[int, list[Any]]]:
         """The actions of one kind in each log file above `after` that is still there, oldest first."""
-        folder = os.path.join(path, LOG)
-        numbers = sorted(int(name[:20]) for name in os.listdir(folder) if name[20:] == ".json" and name[:20].isdecimal())
-        for number in numbers:
+        for number in _numbers(path):
             if number > after:
                 try:
                     with open(_log_file(path, number), encoding="utf-8") as file:
@@ -259,6 +272,12 @@ def make_checkpoint(path: str) -> int:
     except (DeltaError, OSError) as error:
         raise TableError(f"{path}: no checkpoint was made: {error}") from error
     return int(table.version())
+
+
+def _numbers(path: str) -> list[int]:
+    """Of the versions whose files in the log are still there."""
+    names = os.listdir(os.path.join(path, LOG))
+    return sorted(int(name[:20]) for name in names if name[20:] == ".json" and name[:20].isdecimal())
 
 
 def _log_file(path: str, version: int) -> str:

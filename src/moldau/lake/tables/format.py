@@ -133,3 +133,6 @@ class TableFormat(Protocol):
 
     def commits(self, path: str, after: int) -> Iterator[TableCommit]:
         """The versions above `after` whose words are still kept, oldest first."""
+
+    def named_since(self, path: str, time_s: float) -> set[str]:
+        """Paths of the files that a version names which was the newest at that time or later, as far as versions are kept. TableError."""

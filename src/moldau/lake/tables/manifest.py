@@ -130,6 +130,18 @@ class ManifestFormat:
                     continue
                 yield TableCommit(number, content["commit"])
 
+    def named_since(self, path: str, time_s: float) -> set[str]:
+        """Those of the newest version, and of each that a version since then has followed."""
+        newest = self.open(path)
+        if newest is None:
+            raise TableError(f"{path}: there is no table")
+        found = {file.path for file in newest.files()}
+        for each in self.commits(path, 0):
+            if each.metadata.get("timestamp", 0) >= time_s * 1000:
+                with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
+                    found |= {file["path"] for file in self._content(path, each.version - 1)["files"]}
+        return found
+
     def row_changes(self, path: str, after: int, until: int) -> Iterator[RowChange]:
         """What each version changed, by its files and those of the version before it."""
         before: Mapping[str, Any] = {} if after < 0 else self._kept(path, after)
