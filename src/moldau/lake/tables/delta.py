@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 LOG = "_delta_log"
 CHECKPOINT_INTERVAL = 50
-"""Versions between two checkpoints; deltalake drops log files that are older than 30 days then."""
+"""Versions between two checkpoints."""
 _UNFIT = frozenset("%?#\\")
 _READER, _WRITER = 1, 2
 
@@ -199,7 +199,7 @@ class DeltaFormat:
         """Those in the existing log files and checkpoints; deltalake returns only one whose name it is given."""
         found = {each["appId"] for _, actions in self._logged(path, -1, "txn") for each in actions}
         for file in Path(path, LOG).glob("*.checkpoint*.parquet"):
-            with contextlib.suppress(FileNotFoundError):  # deltalake has just dropped it
+            with contextlib.suppress(FileNotFoundError):  # it was just deleted
                 rows = pq.ParquetFile(file).read(columns=["txn.appId"])
                 found |= {row["txn"]["appId"] for row in rows.to_pylist() if row.get("txn") is not None}
         return found - {None}
@@ -244,7 +244,7 @@ class DeltaFormat:
                     with open(_log_file(path, number), encoding="utf-8") as file:
                         found = [action for line in file if (action := json.loads(line).get(kind)) is not None]
                 except FileNotFoundError:
-                    continue  # deltalake has just dropped it
+                    continue  # it was just deleted
                 yield number, found
 
     def _write(self, path: str, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
@@ -263,12 +263,13 @@ class DeltaFormat:
 
 
 def make_checkpoint(path: str) -> int:
-    """Make a checkpoint of the newest version, and delete versions that are older than the table's retention of them; its number.
-    TableError."""
+    """Make a checkpoint of the newest version; its number. TableError.
+
+    No version is deleted: deltalake's `cleanup_metadata` knows neither the doctor's retention nor which counts the audit lacks.
+    """
     try:
         table = DeltaTable(uri_of(path))
         table.create_checkpoint()
-        table.cleanup_metadata()
     except (DeltaError, OSError) as error:
         raise TableError(f"{path}: no checkpoint was made: {error}") from error
     return int(table.version())

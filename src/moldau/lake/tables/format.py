@@ -113,7 +113,7 @@ class TableFormat(Protocol):
 
     @property
     def words_kept(self) -> int | None:
-        """The words of so many versions are kept, no more; None: they are kept for weeks."""
+        """The words of so many versions are kept, no more; None: those of all, until a repair deletes old ones."""
 
     def open(self, path: str, version: int | None = None) -> Snapshot | None:
         """The newest version, or this one; None if there is no table. TableError if there is no such version."""

@@ -15,6 +15,7 @@ from moldau.lake.doctor.facts import Limits
 from moldau.lake.doctor.findings import Check, Repair
 from moldau.lake.doctor.repairing import repair
 from moldau.lake.doctor.rules import findings
+from moldau.lake.loading.counts import COUNTS_KEY
 from moldau.lake.tables import delta
 from moldau.lake.tables.format import Snapshot, TableChange
 from moldau.lake.tables.opening import FORMATS
@@ -170,6 +171,23 @@ def test_old_versions_are_deleted_and_later_ones_stay_readable(tmp_path: Path, m
     assert (checks(table), table.numbers()) == ([], list(range(7)))
     table.load(7, day=7)
     assert table.numbers() == list(range(8))
+
+
+def test_a_checkpoint_deletes_no_version_however_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counts of a load stand in its version until the audit has them, and `--log-retention` says how long versions are kept."""
+    monkeypatch.setattr(delta, "CHECKPOINT_INTERVAL", 3)
+    table = NumberTable("delta", tmp_path / "table")
+    words = {"moldau.job": "job", "moldau.topic": "t", COUNTS_KEY: {"x": 1}}
+    folder = Path(table.path, "_delta_log")
+    for number in range(6):
+        for file in folder.iterdir():
+            grow_old(file)
+        table.commit(TableChange("LOAD", table.write([number]), metadata=words))
+    for file in folder.iterdir():
+        grow_old(file)
+    assert delta.make_checkpoint(table.path) == 6
+    assert sorted(int(each.name[:20]) for each in folder.glob("*.json")) == list(range(7))
+    assert [each.version for each in table.tables.commits(table.path, -1) if each.metadata.get(COUNTS_KEY)] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_repair_that_dies_at_old_versions_leaves_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
