@@ -93,3 +93,18 @@ def test_a_merge_that_fails_leaves_the_load_and_is_the_topics_error(broker: Brok
     timed = jobs(broker, tmp_path / "other", topic, keys=["member"], merge_order="time:_timestamp")
     (outcome,) = LoadService(spark_session(), timed).run_once()
     assert (outcome.error, pages(outcome.job)) == (None, {7: "home"})
+
+
+def test_a_key_column_that_becomes_double_leaves_the_load_and_is_the_topics_error(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.create_topic(broker.unique_topic("members"), 1)
+    send(broker, topic, ("1", {"member": 1, "page": "home"}))
+    narrow = jobs(broker, tmp_path, topic, keys=["member"], columns={**COLUMNS, "member": "integer"})
+    (outcome,) = LoadService(spark_session(), narrow).run_once()
+    assert (outcome.error, pages(outcome.job)) == (None, {1: "home"})
+    send(broker, topic, ("2", {"member": 1.5, "page": "news"}))
+    wide = jobs(broker, tmp_path, topic, keys=["member"], columns={**COLUMNS, "member": "double"})
+    (outcome,) = LoadService(spark_session(), wide).run_once()
+    assert outcome.rows == 1
+    assert "column member is double, which is no type of a key" in str(outcome.error)
+    assert sorted(row["member"] for row in rows_in(outcome.job.table)) == [1.0, 1.5], "the load is committed"
+    assert pages(outcome.job) == {1: "home"}

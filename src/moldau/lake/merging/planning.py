@@ -87,6 +87,7 @@ def options_for(
         raise MergeError(f"{merged}: this is a table, and no merged table")
     if given is None and stored is None:
         raise MergeError(f"{merged}: there is no merged table yet: it needs key columns")
+    options = given or stored
     if stored is not None and target is not None and not remake:
         known = target.properties.get(APPENDED_ID)
         if known != source.id:
@@ -96,10 +97,9 @@ def options_for(
             )
         if given is not None:
             _check_same(merged, stored, given)
-        return stored
-    options = given or stored
+        options = stored
     assert options is not None
-    options.check(path, source.schema)
+    options.check(path, source.schema)  # stored ones too: a column of the key or the order may have become double since
     return options
 
 

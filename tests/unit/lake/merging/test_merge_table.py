@@ -259,6 +259,31 @@ def test_new_and_wider_columns_follow(tmp_path: Path) -> None:
         assert opened(f"{appended.path}_merged").schema.field("id").type == pa.int64()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keys": ["n"]}, "clicks: column n is double, which is no type of a key"),
+        ({"order": "time:n"}, "clicks: column n is double: an order is by a timestamp, a date or a number"),
+    ],
+)
+def test_a_column_of_the_key_or_the_order_that_became_double_is_named(
+    options: dict[str, Any], message: str, appended: AppendedTable
+) -> None:
+    appended.append([row("a", 1)])
+    merge(appended, **options)
+    before = opened(f"{appended.path}_merged").version
+    table = opened(appended.path)
+    evolution = evolve("t", table.schema, pa.schema([("n", pa.float64())]))
+    widen(appended.tables, appended.path, table, evolution)
+    appended.schema = evolution.schema
+    appended.append([{**row("b", 1), "n": 1.5}])
+    with pytest.raises(MergeError, match=message):
+        merge(appended, **options)
+    with pytest.raises(MergeError, match=message):
+        merge_table(appended.path, f"{appended.path}_merged")
+    assert opened(f"{appended.path}_merged").version == before
+
+
 def test_the_watermark_comes_along(appended: AppendedTable) -> None:
     appended.append([row("a", 1)])
     merge(appended)
