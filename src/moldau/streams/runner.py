@@ -131,23 +131,32 @@ class JobRun:
             self._end(error)
 
     def _take_reports(self, *, fresh: bool) -> None:
-        """Continue the counts of the process before. CheckpointError if its checkpoint is not the one that is here."""
+        """Continue the counts of the process before. CheckpointError if its checkpoint is not the one that is here.
+
+        A start that is refused reports them as they were, so that the next one is checked against the same checkpoints.
+        """
         before = {} if self._claim.before is None else {each.name: each for each in self._claim.before.queries}
+        self._reports |= {query.name: before[query.name] for query in self._queries if query.name in before}
+        if not fresh:
+            for query in self._queries:
+                self._check(self._reports[query.name])
         for query in self._queries:
-            known = before.get(query.name)
-            here = self._checkpoint(query.name).run_id()
-            if known is not None and known.run is not None and known.run != here and not fresh:
-                what = "there is none" if here is None else f"there is the one with id {here}"
-                assert self._claim.before is not None
-                raise CheckpointError(
-                    f"job {self._job}, query {query.name}: its batches up to {known.batch} were written with the checkpoint of id "
-                    f"{known.run} in {self._claim.before.directory}; in {self._directory} {what}. Bring that checkpoint back; or run "
-                    f"with --fresh, which begins again and writes to the outputs again what they have already"
-                )
-            if known is not None and known.run == here:
-                self._reports[query.name] = known
-            places = tuple(each.place for each in query.outputs)
-            self._reports[query.name] = replace(self._reports[query.name], outputs=places)
+            known = self._reports[query.name]
+            if known.run != self._checkpoint(query.name).run_id():
+                known = QueryReport(query.name)
+            self._reports[query.name] = replace(known, outputs=tuple(each.place for each in query.outputs))
+
+    def _check(self, known: QueryReport) -> None:
+        """CheckpointError if a query's outputs were written with a checkpoint that is not here."""
+        here = self._checkpoint(known.name).run_id()
+        if known.run is not None and known.run != here:
+            what = "there is none" if here is None else f"there is the one with id {here}"
+            assert self._claim.before is not None
+            raise CheckpointError(
+                f"job {self._job}, query {known.name}: its batches up to {known.batch} were written with the checkpoint of id "
+                f"{known.run} in {self._claim.before.directory}; in {self._directory} {what}. Bring that checkpoint back; or run "
+                f"with --fresh, which begins again and writes to the outputs again what they have already"
+            )
 
     def _checkpoint(self, query: str) -> Checkpoint:
         return Checkpoint(os.path.join(self._directory, query))

@@ -1,0 +1,79 @@
+"""What a run of a job refuses and reports. Claim and Spark are pretended: neither a broker nor Java is started."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from moldau.streams import runner
+from moldau.streams.errors import CheckpointError
+from moldau.streams.reports import JobReport, JobState, QueryReport
+from moldau.streams.runner import JobQuery, JobRun
+
+BEFORE = JobReport("flights", "a1", "host", 17, "", 1, 1000, 5000, JobState.STOPPED, "/elsewhere", None, (QueryReport("counts", "r1", 7),))
+
+
+class PretendedClaim:
+    """Keeps what is reported."""
+
+    def __init__(self) -> None:
+        self.before: JobReport | None = BEFORE
+        self.states: list[JobState] = []
+        self.queries: tuple[QueryReport, ...] = ()
+
+    def take(self) -> None:
+        """No other process runs the job."""
+
+    def confirm(self) -> None:
+        """Nor takes it over."""
+
+    def write(self, queries: list[QueryReport], state: JobState = JobState.RUNNING, error: str | None = None) -> bool:
+        self.states.append(state)
+        self.queries = tuple(queries)
+        return False
+
+
+@pytest.fixture
+def claim(monkeypatch: pytest.MonkeyPatch) -> PretendedClaim:
+    made = PretendedClaim()
+    monkeypatch.setattr(runner, "StateTopic", Mock())
+    monkeypatch.setattr(runner, "JobClaim", lambda *_: made)
+    monkeypatch.setattr(runner, "inputs_of", lambda _: ("topics moldau, subscribe flights",))
+    monkeypatch.setattr(runner, "operators_of", lambda _: ())
+    return made
+
+
+Job = Callable[..., JobRun]
+
+
+@pytest.fixture
+def job(claim: PretendedClaim, tmp_path: Path) -> Job:
+    """Makes a run of the job whose one query writes `frame`."""
+
+    def make(frame: Any = None, name: str = "flights") -> JobRun:
+        query = JobQuery("counts", frame, (Mock(place="topic counts"),), "append", "0 seconds")
+        return JobRun(name, "", str(tmp_path), SimpleNamespace(version="4.3.0"), [query])
+
+    return make
+
+
+def checkpoint(directory: Path, run: str, *batches: int) -> None:
+    """As Spark leaves it after these batches."""
+    (directory / "counts" / "offsets").mkdir(parents=True)
+    (directory / "counts" / "metadata").write_text(json.dumps({"id": run}))
+    for number in batches:
+        (directory / "counts" / "offsets" / str(number)).touch()
+
+
+def test_a_start_that_is_refused_changes_nothing_for_the_next(claim: PretendedClaim, job: Job) -> None:
+    """It reports the checkpoint that the outputs were written with, which is not here: so the next start is refused as well."""
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=r"up to 7 were written with the checkpoint of id r1 in /elsewhere; in .* there is none"):
+            job().run(once=True, fresh=False)
+        assert (claim.states[-1], claim.queries) == (JobState.FAILED, BEFORE.queries)
+        claim.before = replace(BEFORE, queries=claim.queries)
