@@ -147,15 +147,24 @@ class JobRun:
             self._reports[query.name] = replace(known, outputs=tuple(each.place for each in query.outputs))
 
     def _check(self, known: QueryReport) -> None:
-        """CheckpointError if a query's outputs were written with a checkpoint that is not here."""
-        here = self._checkpoint(known.name).run_id()
+        """CheckpointError if a query's outputs were written with a checkpoint that is not here, or that was further."""
+        checkpoint = self._checkpoint(known.name)
+        here = checkpoint.run_id()
+        where = f"job {self._job}, query {known.name}"
+        ways = "or run with --fresh, which begins again and writes to the outputs again what they have already"
         if known.run is not None and known.run != here:
             what = "there is none" if here is None else f"there is the one with id {here}"
             assert self._claim.before is not None
             raise CheckpointError(
-                f"job {self._job}, query {known.name}: its batches up to {known.batch} were written with the checkpoint of id "
-                f"{known.run} in {self._claim.before.directory}; in {self._directory} {what}. Bring that checkpoint back; or run "
-                f"with --fresh, which begins again and writes to the outputs again what they have already"
+                f"{where}: its batches up to {known.batch} were written with the checkpoint of id {known.run} in "
+                f"{self._claim.before.directory}; in {self._directory} {what}. Bring that checkpoint back; {ways}"
+            )
+        newest = checkpoint.newest()
+        if known.batch is not None and (newest is None or known.batch > newest):
+            raise CheckpointError(
+                f"{where}: its outputs have batch {known.batch}, and the checkpoint in {checkpoint.directory} ends with "
+                f"{'no batch' if newest is None else f'batch {newest}'}: it is an older copy, whose next batches would be taken for those "
+                f"that the outputs have. Bring the newest one back; {ways}"
             )
 
     def _checkpoint(self, query: str) -> Checkpoint:

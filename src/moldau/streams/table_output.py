@@ -21,7 +21,7 @@ from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFo
 from moldau.lake.tables.opening import FORMATS, check_place, format_named, open_or_create
 from moldau.lake.tables.rewriting import fit, widen
 from moldau.lake.tables.schemas import evolve, storable_schema
-from moldau.streams.errors import StreamError
+from moldau.streams.errors import CheckpointError, StreamError
 from moldau.streams.outputs import BatchNumber
 from moldau.streams.points import reached
 
@@ -29,6 +29,8 @@ _TIME = "_partition_time"
 """A column beside those of the rows: the time by which a row goes into its day or hour."""
 _REPORT = "path string, partition string, size long, rows long, statistics string"
 _TRIES = 5
+_LOOKED_AT = 10
+"""So many versions: a batch that is repeated is in the last one, unless others have written to the table meanwhile."""
 
 
 def batch_id(batch: BatchNumber) -> str:
@@ -78,7 +80,7 @@ class TableOutput:
         schema = self._schema(rows)
         base, schema = self._table(tables, schema, batch.job)
         name, had = batch_id(batch), base.offset(batch_id(batch))
-        if had is not None and had >= batch.number:
+        if has_batch(tables, self.path, base, batch):
             rows.write.format("noop").mode("append").save()  # the state of the query has to be brought to the end of the batch all the same
             return
         load = uuid.uuid4().hex
@@ -150,6 +152,35 @@ class TableOutput:
         run = partial(write_rows, directory=self.path, prefix=job, by=self.partition, load=load, columns=columns)
         reports = rows.withColumn(_TIME, time).mapInArrow(run, _REPORT).collect()
         return [DataFile(each.path, json.loads(each.partition), each.size, each.rows, each.statistics) for each in reports]
+
+
+def has_batch(tables: TableFormat, path: str, base: Snapshot, batch: BatchNumber) -> bool:
+    """Whether a table has a batch already. CheckpointError if it has another one under the number: the checkpoint is an older copy."""
+    had = base.offset(batch_id(batch))
+    if had is None or had < batch.number:
+        return False
+    problem = f"batch {had} is its newest"
+    if had == batch.number:
+        read = _input_of(tables, path, base, batch)
+        if read is None or read == batch.planned.ends:
+            return True
+        problem = f"it was read up to {json.dumps(read)}, and the checkpoint has it up to {json.dumps(batch.planned.ends)}"
+    raise CheckpointError(
+        f"{path}: the table has batch {batch.number} of {batch.writer} already, and {problem}: the checkpoint of id {batch.run} is "
+        f"an older copy. Bring the newest one back; or run with --fresh, which begins again and writes to the outputs again what they have"
+    )
+
+
+def _input_of(tables: TableFormat, path: str, base: Snapshot, batch: BatchNumber) -> Any:
+    """The offsets up to which the table's batch of this number was read, if one of the newest versions has them."""
+    return next(
+        (
+            each.metadata.get("moldau.input")
+            for each in tables.commits(path, base.version - _LOOKED_AT)
+            if (each.metadata.get("moldau.run"), each.metadata.get("moldau.batch")) == (batch.run, batch.number)
+        ),
+        None,
+    )
 
 
 def write_rows(batches: Iterator[Any], *, directory: str, prefix: str, by: str, load: str, columns: Any) -> Iterator[Any]:

@@ -77,3 +77,13 @@ def test_a_start_that_is_refused_changes_nothing_for_the_next(claim: PretendedCl
             job().run(once=True, fresh=False)
         assert (claim.states[-1], claim.queries) == (JobState.FAILED, BEFORE.queries)
         claim.before = replace(BEFORE, queries=claim.queries)
+
+
+@pytest.mark.parametrize(("batches", "end"), [((), "no batch"), ((3, 4, 5), "batch 5")])
+def test_an_older_copy_of_the_checkpoint_is_refused(batches: tuple[int, ...], end: str, job: Job, tmp_path: Path) -> None:
+    """The outputs would take its next batches, which read something else, for those that they have."""
+    checkpoint(tmp_path, "r1", *batches)
+    with pytest.raises(
+        CheckpointError, match=rf"query counts: its outputs have batch 7, and the checkpoint in .*/counts ends with {end}: it is"
+    ):
+        job().run(once=True, fresh=False)
