@@ -118,9 +118,7 @@ class JobRun:
         try:
             self._take_reports(fresh=fresh)
             write_shape(self._directory, check_fit(self._directory, shape))
-            for query in self._queries:
-                self._start(query, once=once)
-            self._watch()
+            self._work(once=once)
         except Py4JError as caught:
             error = BatchError(f"job {self._job}: Spark has ended: {str(caught).splitlines()[0]}")
             raise error from caught
@@ -128,7 +126,18 @@ class JobRun:
             error = caught
             raise
         finally:
-            self._end(error)
+            self._report_end(error)
+
+    def _work(self, *, once: bool) -> None:
+        failure: Exception | None = None
+        try:
+            for query in self._queries:
+                self._start(query, once=once)
+            self._watch()
+        finally:
+            failure = self._end()
+        if failure is not None:
+            raise failure
 
     def _take_reports(self, *, fresh: bool) -> None:
         """Continue the counts of the process before. CheckpointError if its checkpoint is not the one that is here.
@@ -195,10 +204,11 @@ class JobRun:
         """Until all queries have ended, or one has failed, or an order to stop has come."""
         due = time.monotonic() + REPORT_S
         while not self._stopped.wait(_LOOK_S):
-            for each in self._running:
-                if not each.started.isActive and (failure := each.failure()) is not None:
+            ended = [each for each in self._running if not each.started.isActive]  # once: one that ends now is seen the next time
+            for each in ended:
+                if (failure := each.failure()) is not None:
                     raise self._described(each, failure)
-            if not any(each.started.isActive for each in self._running):
+            if len(ended) == len(self._running):
                 return
             if time.monotonic() >= due:
                 self._report()
@@ -219,8 +229,9 @@ class JobRun:
                 self._reports[each.query.name] = replace(each.report, run=self._reports[each.query.name].run)
             return self._claim.write(list(self._reports.values()), state, error)
 
-    def _end(self, error: Exception | None) -> None:
-        """Stop what runs at the end of its batch, and write the last report."""
+    def _end(self) -> Exception | None:
+        """Stop what runs at the end of its batch; why such a batch has failed. One that is interrupted has not."""
+        failure: Exception | None = None
         for each in self._running:
             if not each.sink.stop(_BATCH_END_S):
                 log.warning(
@@ -228,10 +239,15 @@ class JobRun:
                     each.query.name,
                     _BATCH_END_S,
                 )
+            elif failure is None and each.sink.failure is not None:
+                failure = self._described(each, each.sink.failure)
             try:
                 each.started.stop()
             except (Py4JError, PySparkException) as second:  # Java has ended
                 log.warning("query %s: was not stopped: %s", each.query.name, second)
+        return failure
+
+    def _report_end(self, error: Exception | None) -> None:
         try:
             self._write(JobState.STOPPED if error is None else JobState.FAILED, None if error is None else str(error))
         except (MoldauError, Py4JError) as second:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, PropertyMock
 
 import pytest
 
 from moldau.streams import runner
-from moldau.streams.errors import CheckpointError
+from moldau.streams.errors import BatchError, CheckpointError
 from moldau.streams.reports import JobReport, JobState, QueryReport
 from moldau.streams.runner import JobQuery, JobRun
 
@@ -87,3 +87,47 @@ def test_an_older_copy_of_the_checkpoint_is_refused(batches: tuple[int, ...], en
         CheckpointError, match=rf"query counts: its outputs have batch 7, and the checkpoint in .*/counts ends with {end}: it is"
     ):
         job().run(once=True, fresh=False)
+
+
+def frame_of(*, active: list[bool], error: Exception | None = None) -> tuple[Any, Any]:
+    """A DataFrame that can be started, and its query, which says so often whether it is active."""
+    frame = Mock()
+    writer = frame.writeStream.foreachBatch.return_value.queryName.return_value.outputMode.return_value.option.return_value
+    started = writer.trigger.return_value.start.return_value
+    type(started).isActive = PropertyMock(side_effect=active)
+    started.exception.return_value, started.recentProgress = error, []
+    return frame, writer.trigger.return_value.start
+
+
+def test_a_query_that_fails_while_it_is_looked_at(claim: PretendedClaim, job: Job) -> None:
+    """It was active at the first look, and has failed at the second: the job has failed, and was not just stopped."""
+    claim.before = None
+    frame, _ = frame_of(active=[True, False, False, False], error=RuntimeError("SparkException: the disk is full"))
+    with pytest.raises(BatchError, match="job flights, query counts, failed: SparkException: the disk is full"):
+        job(frame).run(once=True, fresh=False)
+    assert claim.states == [JobState.FAILED]
+
+
+def test_a_batch_that_fails_while_the_job_stops(claim: PretendedClaim, job: Job) -> None:
+    """The order to stop comes while it is written; it ends with its failure. The batch of a job that was stopped in order is none."""
+    claim.before = None
+    frame, start = frame_of(active=[True] * 9)
+    run = job(frame)
+    started = start.return_value
+
+    def begin() -> Any:
+        run.stop()
+        sink = frame.writeStream.foreachBatch.call_args.args[0]
+        with pytest.raises(BatchError):
+            sink(Mock(), 0)  # there is no checkpoint
+        return started
+
+    start.side_effect = begin
+    with pytest.raises(BatchError, match="query counts: there is no checkpoint in"):
+        run.run(once=False, fresh=False)
+    assert claim.states == [JobState.FAILED]
+    frame, _ = frame_of(active=[True] * 9)
+    run = job(frame)
+    run.stop()
+    run.run(once=False, fresh=False)
+    assert claim.states == [JobState.FAILED, JobState.STOPPED]
