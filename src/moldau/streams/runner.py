@@ -21,7 +21,7 @@ from moldau.streams.plans import inputs_of, operators_of
 from moldau.streams.points import reached
 from moldau.streams.progress import after_batch, late_rows
 from moldau.streams.reports import JobState, QueryReport
-from moldau.streams.shape import JobShape, QueryShape, check_fit, write_shape
+from moldau.streams.shape import JobShape, QueryShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.state_topic import StateTopic
 
 log = logging.getLogger(__name__)
@@ -98,12 +98,12 @@ class JobRun:
     def run(self, *, once: bool, fresh: bool) -> None:
         """Until all that there is now is written (`once`), or until it is stopped.
 
-        `fresh` begins with new checkpoints though the job has had others: what they have written stays, and what is read is written again.
+        `fresh` sets the checkpoints aside and begins with new ones: what was written stays, and what is read is written again.
         JobTakenError, CheckpointError, StreamError before anything is written; BatchError, JobFencedError, WorldError, PeerError.
         """
         try:
             shape = JobShape(self._job, self._spark.version, {query.name: query.shape() for query in self._queries})
-            check_fit(self._directory, shape)
+            check_fit(self._directory, shape, fresh=fresh)
             for query in self._queries:
                 for output in query.outputs:
                     output.check(query.frame)
@@ -116,7 +116,7 @@ class JobRun:
     def _run(self, shape: JobShape, *, once: bool, fresh: bool) -> None:
         error: Exception | None = None
         try:
-            self._take_reports(fresh=fresh)
+            self._take_reports(shape, fresh=fresh)
             write_shape(self._directory, check_fit(self._directory, shape))
             self._work(once=once)
         except Py4JError as caught:
@@ -139,14 +139,21 @@ class JobRun:
         if failure is not None:
             raise failure
 
-    def _take_reports(self, *, fresh: bool) -> None:
+    def _take_reports(self, shape: JobShape, *, fresh: bool) -> None:
         """Continue the counts of the process before. CheckpointError if its checkpoint is not the one that is here.
 
-        A start that is refused reports them as they were, so that the next one is checked against the same checkpoints.
+        A start that is refused reports them as they were, so that the next one is checked against the same checkpoints. `fresh` sets the
+        checkpoints aside, those of queries that the job has no longer too, and begins to count.
         """
         before = {} if self._claim.before is None else {each.name: each for each in self._claim.before.queries}
         self._reports |= {query.name: before[query.name] for query in self._queries if query.name in before}
-        if not fresh:
+        if fresh:
+            check_fit(self._directory, shape, fresh=True)
+            had = read_shape(self._directory)
+            names = {*self._reports, *(() if had is None else had.queries)}
+            if folder := set_aside(self._directory, names):
+                log.info("job %s: its checkpoints are in %s now; it begins with new ones", self._job, folder)
+        else:
             for query in self._queries:
                 self._check(self._reports[query.name])
         for query in self._queries:

@@ -1,6 +1,7 @@
 """What a run of a job refuses and reports. Claim and Spark are pretended: neither a broker nor Java is started."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from moldau.streams import runner
 from moldau.streams.errors import BatchError, CheckpointError
 from moldau.streams.reports import JobReport, JobState, QueryReport
 from moldau.streams.runner import JobQuery, JobRun
+from moldau.streams.shape import JobShape, Operator, QueryShape, read_shape, write_shape
 
 BEFORE = JobReport("flights", "a1", "host", 17, "", 1, 1000, 5000, JobState.STOPPED, "/elsewhere", None, (QueryReport("counts", "r1", 7),))
 
@@ -131,3 +133,44 @@ def test_a_batch_that_fails_while_the_job_stops(claim: PretendedClaim, job: Job)
     run.stop()
     run.run(once=False, fresh=False)
     assert claim.states == [JobState.FAILED, JobState.STOPPED]
+
+
+def test_a_fresh_start_sets_the_checkpoints_aside(claim: PretendedClaim, job: Job, tmp_path: Path) -> None:
+    """A job with other operators is refused with its checkpoint; fresh, it begins without one, and what was there is kept."""
+    checkpoint(tmp_path, "r1", 6, 7)
+    write_shape(str(tmp_path), JobShape("flights", "4.3.0", {"counts": QueryShape((), (Operator("Join"),), (), "append")}))
+    with pytest.raises(CheckpointError, match=r"stateful operator 1 is missing: it was Join;.* Undo .*; or run it with --fresh"):
+        job().run(once=True, fresh=False)
+    assert not claim.states
+    frame, start = frame_of(active=[False])
+
+    def begin() -> Any:
+        assert not (tmp_path / "counts").exists()
+        return start.return_value
+
+    start.side_effect = begin
+    job(frame).run(once=True, fresh=True)
+    (aside,) = tmp_path.glob("_before-*")
+    assert {each.name for each in aside.iterdir()} == {"counts", "job.json"}
+    assert sorted(each.name for each in (aside / "counts" / "offsets").iterdir()) == ["6", "7"]
+    now = read_shape(str(tmp_path))
+    assert now is not None
+    assert now.queries["counts"].operators == ()
+    assert (claim.states, claim.queries) == ([JobState.STOPPED], (QueryReport("counts", outputs=("topic counts",)),))
+
+
+def test_a_fresh_start_leaves_another_jobs_checkpoints(job: Job, tmp_path: Path) -> None:
+    checkpoint(tmp_path, "r1", 7)
+    write_shape(str(tmp_path), JobShape("arrivals", "4.3.0", {}))
+    with pytest.raises(CheckpointError, match=r"it is the checkpoint of job arrivals\. Undo the change, or give .* outputs$"):
+        job().run(once=True, fresh=True)
+    assert {each.name for each in tmp_path.iterdir()} == {"counts", "job.json"}
+
+
+def test_a_fresh_start_that_cannot_set_them_aside(claim: PretendedClaim, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails, and what it reports is still of the checkpoint that is there."""
+    checkpoint(tmp_path, "r1", 7)
+    monkeypatch.setattr(os, "rename", Mock(side_effect=PermissionError(1, "Operation not permitted")))
+    with pytest.raises(CheckpointError, match=r"_before-.*: cannot be made of the checkpoints: operation not permitted"):
+        job().run(once=True, fresh=True)
+    assert (claim.states, claim.queries) == ([JobState.FAILED], BEFORE.queries)
