@@ -131,7 +131,7 @@ def test_tracked_events(broker: Broker, spark: Any, tmp_path: Path) -> None:
 
 
 def test_what_a_job_is_compared_by(broker: Broker, spark: Any, tmp_path: Path) -> None:
-    """Windows of other lengths or another offset have another shape; the same ones have the same in each plan."""
+    """Windows of other lengths or another offset, and other keys, have another shape; the same ones have the same in each plan."""
     source = broker.create_topic(broker.unique_topic("clicks"), 1)
     job = StreamJob("compared", brokers=broker.bootstrap_servers, directory=str(tmp_path / "job"), spark=spark)
 
@@ -149,6 +149,8 @@ def test_what_a_job_is_compared_by(broker: Broker, spark: Any, tmp_path: Path) -
                 windows.sliding(rows(), "1 hour", "30 minutes", "airport", offset="5 minutes"),
                 windows.sessions(rows(), "15 minutes", "airport"),
                 windows.sessions(rows(), "20 minutes", "airport"),
+                windows.distinct(rows(), "1 day", "airport"),
+                windows.distinct(rows(), "1 day", "_topic"),
             )
         ]
 
