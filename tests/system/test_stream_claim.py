@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from moldau.lake.writing.transactions import TransactionRequests
 from moldau.streams.claim import JobClaim
 from moldau.streams.errors import JobFencedError, JobTakenError, StreamError
 from moldau.streams.operator import StreamOperator
@@ -138,3 +139,38 @@ def test_an_order_to_stop_reaches_the_process_that_it_was_for(broker: Broker, cl
         waiting.stop("ordered", 1)
     waiting.close()
     operator.close()
+
+
+@pytest.mark.parametrize("where", ["take_over", "write"])
+def test_of_two_that_start_at_once_the_later_one_is_the_jobs(
+    where: str, broker: Broker, claim: Claims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the job over when the first one has done so and has not written yet, or is about to write. The first one is refused, leaves
+    no record, and removes none of the second; what the process before has reported is known to the second."""
+    job = f"both-{where}"
+    former = claim(job)
+    former.take()
+    former.write([QueryReport("counts", run="r", batch=7)], JobState.STOPPED)
+    first, second = claim(job), claim(job)
+    kind = TransactionRequests if where == "take_over" else StateTopic
+    act: Callable[..., object] = getattr(kind, where)
+
+    def overtaken(*given: object) -> object:
+        monkeypatch.undo()
+        if where == "write":
+            second.take()
+            return act(*given)
+        made = act(*given)
+        second.take()
+        return made
+
+    monkeypatch.setattr(kind, where, overtaken)
+    with pytest.raises(JobTakenError, match=rf"job {job} was taken over by"):
+        first.take()
+    second.confirm()
+    topic = StateTopic(broker.bootstrap_servers)
+    assert [each.instance for each in topic.read().processes(job)] == [second.report.instance]
+    topic.close()
+    for each in (second.before, second.report):
+        assert each is not None
+        assert [(query.run, query.batch) for query in each.queries] == [("r", 7)]

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from moldau.registry.client import RegistryClient
 from moldau.registry.wire import frame
 from moldau.streams import StreamJob, windows
+from moldau.streams.plans import operators_of
 from moldau.testing.broker import Broker
 from moldau.tracking.header import HEADER_SCHEMA
 from support.avro_registry import encoded
@@ -127,3 +128,34 @@ def test_tracked_events(broker: Broker, spark: Any, tmp_path: Path) -> None:
     rows = {row["page"]: datetime.fromisoformat(row["event_time"]) for row in in_topic(broker.bootstrap_servers, sink)}
     assert rows == {f"/{count}": (BEGIN + timedelta(minutes=count)).astimezone(UTC) for count in (1, 2, 3)}
     assert len(in_topic(broker.bootstrap_servers, sink)) == 3
+
+
+def test_what_a_job_is_compared_by(broker: Broker, spark: Any, tmp_path: Path) -> None:
+    """Windows of other lengths or another offset, and other keys, have another shape; the same ones have the same in each plan."""
+    source = broker.create_topic(broker.unique_topic("clicks"), 1)
+    job = StreamJob("compared", brokers=broker.bootstrap_servers, directory=str(tmp_path / "job"), spark=spark)
+
+    def rows() -> Any:
+        return job.topic(source, format="json", schema=SCHEMA, time="at")
+
+    def shapes() -> list[str]:
+        return [
+            str(*operators_of(frame))
+            for frame in (
+                windows.tumbling(rows(), "1 hour", "airport"),
+                windows.tumbling(rows(), "1 hour", "airport", offset="15 minutes"),
+                windows.sliding(rows(), "1 hour", "20 minutes", "airport"),
+                windows.sliding(rows(), "1 hour", "20 minutes", "airport", offset="5 minutes"),
+                windows.sliding(rows(), "1 hour", "30 minutes", "airport", offset="5 minutes"),
+                windows.sessions(rows(), "15 minutes", "airport"),
+                windows.sessions(rows(), "20 minutes", "airport"),
+                windows.distinct(rows(), "1 day", "airport"),
+                windows.distinct(rows(), "1 day", "_topic"),
+            )
+        ]
+
+    found = shapes()
+    assert len(set(found)) == len(found)
+    assert shapes() == found
+    lengths = [each.partition(" of ")[2].partition(", airport ")[0] for each in found]
+    assert lengths[:4] == ["3600 s", "3600 s, 900 s", "3600 s, 2400 s, 1200 s", "3600 s, 2400 s, 1200 s, 300 s"]

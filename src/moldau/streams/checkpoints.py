@@ -60,6 +60,16 @@ class Checkpoint:
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise CheckpointError(f"{self.directory}: the plan of batch {number} cannot be read: {error}") from error
 
+    def newest(self) -> int | None:
+        """The number of the newest batch that has a plan; None before the first."""
+        folder = os.path.join(self.directory, "offsets")
+        try:
+            return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=None)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CheckpointError(f"{folder}: cannot be read: {(error.strerror or str(error)).lower()}") from error
+
     def _read(self, name: str) -> str | None:
         try:
             with open(os.path.join(self.directory, name), encoding="utf-8") as file:

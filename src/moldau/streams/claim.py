@@ -71,20 +71,32 @@ class JobClaim:
         return self._report
 
     def take(self) -> None:
-        """Become the job's process. JobTakenError if another one runs it."""
+        """Become the job's process. JobTakenError if another one runs it, or takes it over at the same time.
+
+        The claim is confirmed before the write, so that the records which it removes are of former processes only, and after it: a process
+        that was overtaken meanwhile removes its own.
+        """
         job = self._report.job
         with self._lock:
             self._topic.ensure()
             found = self._topic.read().process_of(job)
             if found is not None:
                 found = self._wait_until_silent(found)
-            self.before = found
             self._owner = self._transactions.take_over(transactional_id(job), _TIMEOUT_MS)
-            former = self._topic.read().processes(job)
+            board = self._topic.read()
+            former = board.processes(job)
+            self.before = board.process_of(job) or found
             epoch = max((each.epoch for each in former), default=0) + 1
-            self._report = replace(self._report, epoch=epoch, queries=() if found is None else found.queries, at_ms=now_ms())
+            queries = () if self.before is None else self.before.queries
+            self._report = replace(self._report, epoch=epoch, queries=queries, at_ms=now_ms())
             records: dict[bytes, bytes | None] = {process_key(job, each.instance): None for each in former}
-            self._topic.write({**records, order_key(job): None, self._key: encode_report(self._report)})
+            try:
+                self._confirm()
+                self._topic.write({**records, order_key(job): None, self._key: encode_report(self._report)})
+                self._confirm()
+            except JobFencedError as error:
+                self._topic.write({self._key: None})
+                raise JobTakenError(str(error)) from error
 
     def confirm(self) -> None:
         """Raise JobFencedError if another process has taken the job over: before anything is written for it."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 from moldau.streams.shape import Operator
@@ -67,19 +68,22 @@ def _expression(expression: Any, below: Any) -> str:
 
 
 def _window(column: Any, plan: Any) -> str:
-    """The lengths in the expression that makes a window: its size, its slide, its gap."""
+    """The lengths in the expression that makes a window."""
     wanted = column.exprId().id() if column.nodeName() == "AttributeReference" else None
     for node in _nodes(plan):
         if node.nodeName() not in ("Project", "Expand"):
             continue
         for each in _items(node.projectList() if node.nodeName() == "Project" else node.output()):
             if each.nodeName() in ("Alias", "AttributeReference") and each.exprId().id() == wanted:
-                text = each.sql() if node.nodeName() == "Project" else node.projections().mkString()
-                lengths = sorted({int(number) for number in _MICROSECONDS.findall(text)})
-                if lengths:
-                    return ", every ".join(f"{number / 1_000_000:g} s" for number in dict.fromkeys((lengths[-1], lengths[0])))
-                return ", ".join(dict.fromkeys(_GAP.findall(text)))
+                return window_lengths(each.sql() if node.nodeName() == "Project" else node.projections().mkString())
     return ""
+
+
+def window_lengths(text: str) -> str:
+    """All lengths in the text of an expression that makes a window: size, slide and its multiples, offset; or the gap."""
+    text = _text(text)
+    lengths = sorted({int(number) for number in _MICROSECONDS.findall(text)}, reverse=True)
+    return ", ".join(f"{Decimal(each) / 1_000_000:f} s" for each in lengths) or ", ".join(dict.fromkeys(_GAP.findall(text)))
 
 
 def _aggregate(node: Any) -> dict[str, str]:

@@ -21,7 +21,7 @@ from moldau.streams.plans import inputs_of, operators_of
 from moldau.streams.points import reached
 from moldau.streams.progress import after_batch, late_rows
 from moldau.streams.reports import JobState, QueryReport
-from moldau.streams.shape import JobShape, QueryShape, check_fit, write_shape
+from moldau.streams.shape import JobShape, QueryShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.state_topic import StateTopic
 
 log = logging.getLogger(__name__)
@@ -98,12 +98,12 @@ class JobRun:
     def run(self, *, once: bool, fresh: bool) -> None:
         """Until all that there is now is written (`once`), or until it is stopped.
 
-        `fresh` begins with new checkpoints though the job has had others: what they have written stays, and what is read is written again.
+        `fresh` sets the checkpoints aside and begins with new ones: what was written stays, and what is read is written again.
         JobTakenError, CheckpointError, StreamError before anything is written; BatchError, JobFencedError, WorldError, PeerError.
         """
         try:
             shape = JobShape(self._job, self._spark.version, {query.name: query.shape() for query in self._queries})
-            check_fit(self._directory, shape)
+            check_fit(self._directory, shape, fresh=fresh)
             for query in self._queries:
                 for output in query.outputs:
                     output.check(query.frame)
@@ -116,11 +116,9 @@ class JobRun:
     def _run(self, shape: JobShape, *, once: bool, fresh: bool) -> None:
         error: Exception | None = None
         try:
-            self._take_reports(fresh=fresh)
+            self._take_reports(shape, fresh=fresh)
             write_shape(self._directory, check_fit(self._directory, shape))
-            for query in self._queries:
-                self._start(query, once=once)
-            self._watch()
+            self._work(once=once)
         except Py4JError as caught:
             error = BatchError(f"job {self._job}: Spark has ended: {str(caught).splitlines()[0]}")
             raise error from caught
@@ -128,26 +126,62 @@ class JobRun:
             error = caught
             raise
         finally:
-            self._end(error)
+            self._report_end(error)
 
-    def _take_reports(self, *, fresh: bool) -> None:
-        """Continue the counts of the process before. CheckpointError if its checkpoint is not the one that is here."""
+    def _work(self, *, once: bool) -> None:
+        failure: Exception | None = None
+        try:
+            for query in self._queries:
+                self._start(query, once=once)
+            self._watch()
+        finally:
+            failure = self._end()
+        if failure is not None:
+            raise failure
+
+    def _take_reports(self, shape: JobShape, *, fresh: bool) -> None:
+        """Continue the counts of the process before. CheckpointError if its checkpoint is not the one that is here.
+
+        A start that is refused reports them as they were, so that the next one is checked against the same checkpoints. `fresh` sets the
+        checkpoints aside, those of queries that the job has no longer too, and begins to count.
+        """
         before = {} if self._claim.before is None else {each.name: each for each in self._claim.before.queries}
+        self._reports |= {query.name: before[query.name] for query in self._queries if query.name in before}
+        if fresh:
+            check_fit(self._directory, shape, fresh=True)
+            had = read_shape(self._directory)
+            names = {*self._reports, *(() if had is None else had.queries)}
+            if folder := set_aside(self._directory, names):
+                log.info("job %s: its checkpoints are in %s now; it begins with new ones", self._job, folder)
+        else:
+            for query in self._queries:
+                self._check(self._reports[query.name])
         for query in self._queries:
-            known = before.get(query.name)
-            here = self._checkpoint(query.name).run_id()
-            if known is not None and known.run is not None and known.run != here and not fresh:
-                what = "there is none" if here is None else f"there is the one with id {here}"
-                assert self._claim.before is not None
-                raise CheckpointError(
-                    f"job {self._job}, query {query.name}: its batches up to {known.batch} were written with the checkpoint of id "
-                    f"{known.run} in {self._claim.before.directory}; in {self._directory} {what}. Bring that checkpoint back; or run "
-                    f"with --fresh, which begins again and writes to the outputs again what they have already"
-                )
-            if known is not None and known.run == here:
-                self._reports[query.name] = known
-            places = tuple(each.place for each in query.outputs)
-            self._reports[query.name] = replace(self._reports[query.name], outputs=places)
+            known = self._reports[query.name]
+            if known.run != self._checkpoint(query.name).run_id():
+                known = QueryReport(query.name)
+            self._reports[query.name] = replace(known, outputs=tuple(each.place for each in query.outputs))
+
+    def _check(self, known: QueryReport) -> None:
+        """CheckpointError if a query's outputs were written with a checkpoint that is not here, or that was further."""
+        checkpoint = self._checkpoint(known.name)
+        here = checkpoint.run_id()
+        where = f"job {self._job}, query {known.name}"
+        ways = "or run with --fresh, which begins again and writes to the outputs again what they have already"
+        if known.run is not None and known.run != here:
+            what = "there is none" if here is None else f"there is the one with id {here}"
+            assert self._claim.before is not None
+            raise CheckpointError(
+                f"{where}: its batches up to {known.batch} were written with the checkpoint of id {known.run} in "
+                f"{self._claim.before.directory}; in {self._directory} {what}. Bring that checkpoint back; {ways}"
+            )
+        newest = checkpoint.newest()
+        if known.batch is not None and (newest is None or known.batch > newest):
+            raise CheckpointError(
+                f"{where}: its outputs have batch {known.batch}, and the checkpoint in {checkpoint.directory} ends with "
+                f"{'no batch' if newest is None else f'batch {newest}'}: it is an older copy, whose next batches would be taken for those "
+                f"that the outputs have. Bring the newest one back; {ways}"
+            )
 
     def _checkpoint(self, query: str) -> Checkpoint:
         return Checkpoint(os.path.join(self._directory, query))
@@ -177,10 +211,11 @@ class JobRun:
         """Until all queries have ended, or one has failed, or an order to stop has come."""
         due = time.monotonic() + REPORT_S
         while not self._stopped.wait(_LOOK_S):
-            for each in self._running:
-                if not each.started.isActive and (failure := each.failure()) is not None:
+            ended = [each for each in self._running if not each.started.isActive]  # once: one that ends now is seen the next time
+            for each in ended:
+                if (failure := each.failure()) is not None:
                     raise self._described(each, failure)
-            if not any(each.started.isActive for each in self._running):
+            if len(ended) == len(self._running):
                 return
             if time.monotonic() >= due:
                 self._report()
@@ -201,8 +236,9 @@ class JobRun:
                 self._reports[each.query.name] = replace(each.report, run=self._reports[each.query.name].run)
             return self._claim.write(list(self._reports.values()), state, error)
 
-    def _end(self, error: Exception | None) -> None:
-        """Stop what runs at the end of its batch, and write the last report."""
+    def _end(self) -> Exception | None:
+        """Stop what runs at the end of its batch; why such a batch has failed. One that is interrupted has not."""
+        failure: Exception | None = None
         for each in self._running:
             if not each.sink.stop(_BATCH_END_S):
                 log.warning(
@@ -210,10 +246,15 @@ class JobRun:
                     each.query.name,
                     _BATCH_END_S,
                 )
+            elif failure is None and each.sink.failure is not None:
+                failure = self._described(each, each.sink.failure)
             try:
                 each.started.stop()
             except (Py4JError, PySparkException) as second:  # Java has ended
                 log.warning("query %s: was not stopped: %s", each.query.name, second)
+        return failure
+
+    def _report_end(self, error: Exception | None) -> None:
         try:
             self._write(JobState.STOPPED if error is None else JobState.FAILED, None if error is None else str(error))
         except (MoldauError, Py4JError) as second:

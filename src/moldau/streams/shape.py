@@ -8,8 +8,9 @@ change.
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any
 
@@ -154,15 +155,38 @@ def write_shape(directory: str, shape: JobShape) -> None:
         raise CheckpointError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from error
 
 
-def check_fit(directory: str, now: JobShape) -> JobShape:
-    """The shape to write there: that of `now`, and of queries that were there before. CheckpointError names each difference."""
+def check_fit(directory: str, now: JobShape, *, fresh: bool = False) -> JobShape:
+    """The shape to write there: that of `now`, and of queries that were there before. CheckpointError names each difference.
+
+    With `fresh`, only another job's directory is refused: the checkpoints there will be set aside.
+    """
     before = read_shape(directory)
-    if before is None:
+    if before is None or (fresh and before.job == now.job):
         return now
     found = differences(before, now)
     if found:
+        fresh_way = "; or run it with --fresh, which begins again and writes to the outputs again what they have already"
         raise CheckpointError(
             f"job {now.job} does not fit the checkpoint in {directory}; nothing was read or written. "
             f"{'; '.join(found)}. Undo the change, or give the job another name, directory and outputs"
+            f"{fresh_way if before.job == now.job else ''}"
         )
     return JobShape(now.job, now.spark, {**before.queries, **now.queries})
+
+
+def set_aside(directory: str, queries: Iterable[str]) -> str | None:
+    """Move the checkpoints of these queries, and then the shape, into a new folder of `directory`, and return it; None if there are none.
+
+    CheckpointError; what was moved before stays where it is then.
+    """
+    there = [name for name in (*sorted(queries), FILE) if os.path.lexists(os.path.join(directory, name))]
+    if not there:
+        return None
+    folder = os.path.join(directory, datetime.now(UTC).strftime("_before-%Y%m%dT%H%M%S.%fZ"))
+    try:
+        os.mkdir(folder)
+        for name in there:
+            os.rename(os.path.join(directory, name), os.path.join(folder, name))
+    except OSError as error:
+        raise CheckpointError(f"{folder}: cannot be made of the checkpoints: {(error.strerror or str(error)).lower()}") from error
+    return folder

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from moldau.lake.tables.committing import LoadConflictError, LoadedOffset, TableWriter, commit, discard
 from moldau.lake.tables.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS, DataFile, PartitionWriter, files_of
@@ -21,14 +22,18 @@ from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFo
 from moldau.lake.tables.opening import FORMATS, check_place, format_named, open_or_create
 from moldau.lake.tables.rewriting import fit, widen
 from moldau.lake.tables.schemas import evolve, storable_schema
-from moldau.streams.errors import StreamError
+from moldau.streams.errors import CheckpointError, StreamError
 from moldau.streams.outputs import BatchNumber
 from moldau.streams.points import reached
 
 _TIME = "_partition_time"
 """A column beside those of the rows: the time by which a row goes into its day or hour."""
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The beginning of the year 1 and the end of the year 9999: partitions are named by days between them."""
 _REPORT = "path string, partition string, size long, rows long, statistics string"
 _TRIES = 5
+_LOOKED_AT = 10
+"""So many versions: a batch that is repeated is in the last one, unless others have written to the table meanwhile."""
 
 
 def batch_id(batch: BatchNumber) -> str:
@@ -43,7 +48,7 @@ class TableOutput:
     path: str
     name: str
     time: str
-    """A column, or a field of one (`window.start`): a row without it goes into the day of its batch."""
+    """A column, or a field of one (`window.start`): a row without it, or of no year from 1 to 9999, goes into the day of its batch."""
     partition: str = "day"
     table_format: str = "delta"
     writers: dict[str, TableWriter] = field(default_factory=dict)
@@ -78,12 +83,12 @@ class TableOutput:
         schema = self._schema(rows)
         base, schema = self._table(tables, schema, batch.job)
         name, had = batch_id(batch), base.offset(batch_id(batch))
-        if had is not None and had >= batch.number:
+        if has_batch(tables, self.path, base, batch):
             rows.write.format("noop").mode("append").save()  # the state of the query has to be brought to the end of the batch all the same
             return
         load = uuid.uuid4().hex
         try:
-            files = self._write_files(rows, schema, load, batch.job)
+            files = self._write_files(rows, schema, load, batch)
             reached("files written")
             change = TableChange(
                 "STREAM",
@@ -141,23 +146,63 @@ class TableOutput:
                 continue
         raise LoadConflictError(f"{self.path}: others were faster {_TRIES} times in a row while columns were made wider")
 
-    def _write_files(self, rows: Any, schema: Any, load: str, job: str) -> list[DataFile]:
+    def _write_files(self, rows: Any, schema: Any, load: str, batch: BatchNumber) -> list[DataFile]:
         from pyspark.sql import functions
 
         by = PARTITIONINGS[self.partition]
         columns = pa.schema([each for each in schema if each.name not in by and each.name != HOUR])
-        time = functions.unix_millis(functions.coalesce(functions.expr(self.time).cast("timestamp"), functions.current_timestamp()))
-        run = partial(write_rows, directory=self.path, prefix=job, by=self.partition, load=load, columns=columns)
+        time = functions.unix_millis(functions.expr(self.time).cast("timestamp"))
+        run = partial(
+            write_rows,
+            directory=self.path,
+            prefix=batch.job,
+            by=self.partition,
+            load=load,
+            columns=columns,
+            none_ms=batch.planned.time_ms,
+        )
         reports = rows.withColumn(_TIME, time).mapInArrow(run, _REPORT).collect()
         return [DataFile(each.path, json.loads(each.partition), each.size, each.rows, each.statistics) for each in reports]
 
 
-def write_rows(batches: Iterator[Any], *, directory: str, prefix: str, by: str, load: str, columns: Any) -> Iterator[Any]:
-    """What Spark calls in a task: the rows go into files, and what comes out are the files. FileError; a task that fails leaves none."""
+def has_batch(tables: TableFormat, path: str, base: Snapshot, batch: BatchNumber) -> bool:
+    """Whether a table has a batch already. CheckpointError if it has another one under the number: the checkpoint is an older copy."""
+    had = base.offset(batch_id(batch))
+    if had is None or had < batch.number:
+        return False
+    problem = f"batch {had} is its newest"
+    if had == batch.number:
+        read = _input_of(tables, path, base, batch)
+        if read is None or read == batch.planned.ends:
+            return True
+        problem = f"it was read up to {json.dumps(read)}, and the checkpoint has it up to {json.dumps(batch.planned.ends)}"
+    raise CheckpointError(
+        f"{path}: the table has batch {batch.number} of {batch.writer} already, and {problem}: the checkpoint of id {batch.run} is "
+        f"an older copy. Bring the newest one back; or run with --fresh, which begins again and writes to the outputs again what they have"
+    )
+
+
+def _input_of(tables: TableFormat, path: str, base: Snapshot, batch: BatchNumber) -> Any:
+    """The offsets up to which the table's batch of this number was read, if one of the newest versions has them."""
+    return next(
+        (
+            each.metadata.get("moldau.input")
+            for each in tables.commits(path, base.version - _LOOKED_AT)
+            if (each.metadata.get("moldau.run"), each.metadata.get("moldau.batch")) == (batch.run, batch.number)
+        ),
+        None,
+    )
+
+
+def write_rows(batches: Iterator[Any], *, directory: str, prefix: str, by: str, load: str, columns: Any, none_ms: int) -> Iterator[Any]:
+    """What Spark calls in a task: the rows go into files, and what comes out are the files. A row without a time has `none_ms`.
+
+    FileError; a task that fails leaves no files.
+    """
     writer = PartitionWriter(directory, prefix, by, load)
     try:
         for batch in batches:
-            times = batch.column(_TIME).to_numpy(zero_copy_only=False).astype(np.int64)
+            times = partition_times(batch.column(_TIME), none_ms)
             writer.add(fit(pa.Table.from_batches([batch.drop_columns([_TIME])]), columns), times)
         files = writer.finish()
     except BaseException:
@@ -173,3 +218,9 @@ def write_rows(batches: Iterator[Any], *, directory: str, prefix: str, by: str, 
                 "statistics": pa.array([file.statistics for file in files]),
             }
         )
+
+
+def partition_times(column: Any, none_ms: int) -> Any:
+    """The times by which rows go into partitions. One that is missing, or outside the years 1 to 9999, is `none_ms`."""
+    times = pc.fill_null(column, none_ms).to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.where((times >= _FIRST_MS) & (times <= _LAST_MS), times, none_ms)

@@ -49,11 +49,17 @@ def distinct(frame: Any, horizon: str, *keys: str) -> Any:
     """
     from pyspark.sql import functions
 
-    names = [f"_distinct_{number}" for number in range(max(1, len(keys)))]
-    for name, key in zip(names, keys or ("header.guid",), strict=True):
+    given = keys or ("header.guid",)
+    names = [key_column(key) for key in given]
+    for name, key in zip(names, given, strict=True):
         frame = frame.withColumn(name, functions.col(key))
     frame = frame.withMetadata(EVENT_TIME, {_KEPT_FOR: duration_ms("horizon", horizon)})
     return frame.dropDuplicatesWithinWatermark(names).drop(*names)
+
+
+def key_column(key: str) -> str:
+    """The column beside those of the rows that has a key: its name is part of the job's shape, and has nothing that Spark would resolve."""
+    return f"_distinct_{key.replace('.', '/').replace('`', '')}"
 
 
 def join(left: Any, right: Any, on: str | Sequence[str], *, before: str, after: str, how: str = "inner") -> Any:

@@ -50,3 +50,14 @@ def test_what_is_missing_or_damaged(tmp_path: Path) -> None:
     (tmp_path / "metadata").write_text("{}")
     with pytest.raises(CheckpointError, match="metadata is not what Spark writes there"):
         Checkpoint(str(tmp_path)).run_id()
+
+
+def test_the_newest_batch(tmp_path: Path) -> None:
+    """The one with the greatest number; Spark's checksums and files that it has not finished are none."""
+    checkpoint = Checkpoint(str(tmp_path))
+    assert checkpoint.newest() is None
+    (tmp_path / "offsets").mkdir()
+    assert checkpoint.newest() is None
+    for name in ("9", "10", ".11.crc", ".12.5f1e.tmp"):
+        (tmp_path / "offsets" / name).touch()
+    assert checkpoint.newest() == 10
