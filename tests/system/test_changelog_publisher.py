@@ -12,6 +12,7 @@ from moldau.changelog.publisher import Publisher
 from moldau.changelog.values import Change, Commit, Op, Row, Table
 from moldau.testing.broker import Broker
 from support.changelog_log import read_log
+from support.interrupted_commit import interrupt_next_commit
 
 pytestmark = pytest.mark.system
 
@@ -173,3 +174,21 @@ def test_a_commit_that_takes_longer_than_its_transaction_may_is_named_and_can_be
         found = read_log(broker.bootstrap_servers, "shop", "items")
         found.check()
         assert len(found.all_changes()) == 3
+
+
+def test_a_publisher_that_was_interrupted_has_to_start_before_it_publishes_again(broker: Broker, changelog: str) -> None:
+    with Publisher(broker.bootstrap_servers, changelog) as publisher:
+        publisher.publish([commit(1)], TABLES)
+        interrupt_next_commit(publisher)
+        with pytest.raises(KeyboardInterrupt):
+            publisher.publish([commit(2)], TABLES)
+        with pytest.raises(
+            RuntimeError, match="shard 0, commit 2: the transaction was interrupted, and may be in the log: start comes first"
+        ):
+            publisher.publish([commit(2)], TABLES)
+        publisher.start()
+        assert publisher.commit == 2
+        publisher.publish([commit(3)], TABLES)
+    found = read_log(broker.bootstrap_servers, changelog, "items")
+    found.check()
+    assert len(found.commits) == 3

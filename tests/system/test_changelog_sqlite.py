@@ -15,6 +15,7 @@ from moldau.model.errors import PeerError, WorldError
 from moldau.testing.broker import Broker
 from support.changelog_log import ChangelogLog, read_log
 from support.changelog_outbox import apply, rows_of
+from support.interrupted_commit import interrupt_next_commit
 
 pytestmark = pytest.mark.system
 
@@ -381,3 +382,17 @@ def test_a_replica_that_lacks_commits_cannot_be_promoted(broker: Broker, changel
     lacking = promoted(broker, changelog, replica, 1)
     with lacking, pytest.raises(SequenceError, match="promoted after commit 1, and the log has commit 2 of epoch 1"):
         lacking.publish()
+
+
+def test_a_publication_that_is_interrupted_writes_no_commit_twice(broker: Broker, changelog: str, path: Path) -> None:
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        store.publish()
+        interrupt_next_commit(store.source._publisher)
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        with pytest.raises(KeyboardInterrupt):
+            store.publish()
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (2, 'rice', 1)")
+        assert store.publish() == 2
+    checked(broker, changelog, path)

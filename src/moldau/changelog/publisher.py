@@ -62,6 +62,8 @@ class Publisher:
         """By table; they exist."""
         self.last: CommitRecord | None = None
         """The last commit in the log."""
+        self._undecided: str | None = None
+        """The commits of a transaction of which it is not known whether it is in the log."""
 
     @property
     def commit(self) -> int:
@@ -99,6 +101,7 @@ class Publisher:
             producer.close(0.0)
             raise
         self._producer = producer
+        self._undecided = None
         self._tables.clear()
         reached("publisher: started")
         log.info("changelog publisher started: changelog=%s shard=%d commit=%d", self.changelog, self.shard, self.commit)
@@ -108,11 +111,13 @@ class Publisher:
         """Write whole commits in one transaction; they are in the log when it returns. `tables` has all that they have changes of.
 
         PublisherFencedError. SequenceError for a commit that does not follow the last one. ValueRefusedError, ChangelogError for one that
-        cannot be written: nothing of it is. CommitTooLongError. TransactionError: whether it was committed is unknown, and `start`
-        finds out.
+        cannot be written: nothing of it is. CommitTooLongError. TransactionError: whether it was committed is unknown, as it is after an
+        interruption, and `start` finds out; RuntimeError before that.
         """
         if not commits:
             return
+        if self._undecided is not None:
+            raise RuntimeError(f"{self._undecided}: the transaction was interrupted, and may be in the log: start comes first")
         self._check_sequence(commits)
         self._make_topics(tables)
         for attempt in range(1, _ATTEMPTS + 1):
@@ -121,9 +126,11 @@ class Publisher:
                 record, written = self._write(commits, tables)
                 break
             except FencedError as error:
+                self._undecided = None  # this producer writes nothing more
                 self._check_time(commits, time.monotonic() - begun, error)
                 raise PublisherFencedError(self.changelog, self.shard, self.commit) from error
             except TransactionAbortedError as error:
+                self._undecided = None
                 refused = error.__cause__
                 if isinstance(refused, SendError) and not refused.retriable:
                     raise ChangelogError(f"{self._subject(commits)} cannot be published: {refused}") from error
@@ -132,6 +139,7 @@ class Publisher:
                 log.warning("changelog transaction aborted, publishing it again: %s reason=%s", self._subject(commits), error)
         self.last = record
         self._tables.update(written)
+        self._undecided = None
         reached("commit: published")
 
     def _write(self, commits: Sequence[Commit], tables: Mapping[str, Table]) -> tuple[CommitRecord, Mapping[str, Table]]:
@@ -147,6 +155,7 @@ class Publisher:
             for commit in commits:
                 record = self._send(producer, commit, tables)
             reached("commit: sent")
+            self._undecided = self._subject(commits)
         assert record is not None
         return record, written
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from moldau.changelog.envelope import CommitRecord
-from moldau.changelog.errors import CommitTooLongError, PublisherFencedError, SequenceError
+from moldau.changelog.errors import PublisherFencedError, SequenceError
 from moldau.changelog.points import reached
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.sqlite.connecting import connect, schema_version, writing
@@ -153,7 +153,7 @@ class Source:
             except PublisherFencedError as error:
                 self._fenced = error
                 raise
-            except (ClientError, WorldError, PeerError, CommitTooLongError):
+            except BaseException:  # an interrupted transaction may be in the log: the next start finds out
                 self._started = False
                 raise
             return self.commit
