@@ -35,12 +35,17 @@ class Sealed(NamedTuple):
         return self.last_id - self.after_id
 
 
-def seal(database: sqlite3.Connection) -> int | None:
-    """Make one commit of all rows of the outbox that are in none; its number, None without such rows. In the caller's transaction."""
+def seal(database: sqlite3.Connection, *, empty: bool = False) -> int | None:
+    """Make one commit of all rows of the outbox that are in none; its number, None without such rows unless it may be `empty`.
+
+    In the caller's transaction.
+    """
     state = installed_state(database)
     (last_id,) = database.execute("SELECT max(id) FROM _changelog_outbox").fetchone()
     if last_id is None or last_id <= state.sealed_id:
-        return None
+        if not empty:
+            return None
+        last_id = state.sealed_id
     (reading,) = database.execute("SELECT count(*) FROM _changelog_reading").fetchone()
     database.execute(
         "INSERT INTO _changelog_commits (number, epoch, time_ms, after_id, last_id, reading) VALUES (?, ?, ?, ?, ?, ?)",

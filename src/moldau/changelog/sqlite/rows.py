@@ -32,7 +32,7 @@ def publish_next_rows(database: sqlite3.Connection, count: int = ROWS) -> bool:
         name, begun = found
         if _copy(database, name, count, begun=bool(begun)) < count:
             database.execute("DELETE FROM _changelog_reading WHERE name = ?", (name,))
-        seal(database)
+        seal(database, empty=not is_reading(database))  # the last step says that nothing is left, also if it has found no rows
         return True
 
 
