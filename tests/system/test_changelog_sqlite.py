@@ -10,6 +10,7 @@ import pytest
 from moldau.changelog.errors import PublisherFencedError, SequenceError
 from moldau.changelog.sqlite import Source, Store
 from moldau.changelog.sqlite.errors import SchemaChangedError
+from moldau.changelog.sqlite.outbox import READING
 from moldau.changelog.values import Op
 from moldau.model.errors import PeerError, WorldError
 from moldau.testing.broker import Broker
@@ -305,6 +306,49 @@ def test_a_table_that_was_made_again_is_named_and_repaired(broker: Broker, chang
         assert store.source.repair("items") == 2
     found = checked(broker, changelog, path)
     assert [change.key for change in found.all_changes() if change.op is Op.DELETE] == [(1,), (3,)]
+
+
+def test_a_repair_that_does_not_end_is_ended_by_the_next_source_and_replicas_load_until_then(
+    broker: Broker, changelog: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1), (2, 'rice', 1)")
+        store.publish()
+        with sqlite3.connect(path) as database:
+            database.executescript(f"DROP TABLE items; {ITEMS}; INSERT INTO items VALUES (2, 'rice', 2)")
+        database.close()
+        with monkeypatch.context() as patched:
+            patched.setattr("moldau.changelog.sqlite.source.delete_missing", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                store.source.repair("items")
+    assert READING in read_log(broker.bootstrap_servers, changelog, "items").commits[-1].source
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        store.publish()
+    found = checked(broker, changelog, path)
+    assert [change.key for change in found.all_changes() if change.op is Op.DELETE] == [(1,)]
+    assert READING not in found.commits[-1].source
+
+
+def interrupted(*_: object) -> int:
+    raise KeyboardInterrupt
+
+
+def test_a_repair_that_fails_while_it_reads_the_log_can_be_done_again(
+    broker: Broker, changelog: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        store.publish()
+        with monkeypatch.context() as patched:
+            patched.setattr("moldau.changelog.sqlite.repairing.decode_change", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                store.source.repair("items")
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (2, 'rice', 1)")
+        assert store.source.repair("items") == 0
+    checked(broker, changelog, path)
 
 
 def promoted(broker: Broker, changelog: str, path: Path, after: int) -> Store:

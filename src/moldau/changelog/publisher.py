@@ -72,7 +72,7 @@ class Publisher:
 
     def look(self) -> CommitRecord | None:
         """The last commit that is decided in the log, while another publisher may be at work: nothing is fenced. TopicError, WorldError."""
-        self._make_topics(())
+        self.make_topics(())
         with self.cluster() as cluster:
             return last_commit(cluster, self.changelog, self.shard, wait=False)
 
@@ -84,7 +84,7 @@ class Publisher:
         from moldau.client.producer import Producer
 
         self.close()
-        self._make_topics(())
+        self.make_topics(())
         producer = Producer(
             self._bootstrap_servers,
             client_id=f"changelog-{self.changelog}",
@@ -119,7 +119,7 @@ class Publisher:
         if self._undecided is not None:
             raise RuntimeError(f"{self._undecided}: the transaction was interrupted, and may be in the log: start comes first")
         self._check_sequence(commits)
-        self._make_topics(tables)
+        self.make_topics(tables)
         for attempt in range(1, _ATTEMPTS + 1):
             begun = time.monotonic()
             try:
@@ -201,7 +201,8 @@ class Publisher:
         numbers = f"commit {first}" if first == last else f"commits {first} to {last}"
         return f"changelog {self.changelog}, shard {self.shard}, {numbers}"
 
-    def _make_topics(self, tables: Iterable[str]) -> None:
+    def make_topics(self, tables: Iterable[str]) -> None:
+        """Make what is missing of the topics of the changelog and of these tables. TopicError, WorldError, PeerError."""
         missing = [name for name in tables if name not in self._topics]
         if missing or self._producer is None:
             with self.cluster() as cluster:

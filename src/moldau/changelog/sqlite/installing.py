@@ -103,6 +103,11 @@ def publish_rows(database: sqlite3.Connection, table: str) -> None:
     database.execute("INSERT INTO _changelog_reading (name, begun) VALUES (?, 0)", (table,))
 
 
+def repair_deletions(database: sqlite3.Connection, table: str) -> None:
+    """Delete rows that only the log has, before it is complete again. In the caller's transaction."""
+    database.execute("INSERT OR IGNORE INTO _changelog_repairing (name) VALUES (?)", (table,))
+
+
 def _promote(database: sqlite3.Connection, changelog: str, shard: int, last: "CommitRecord", before: State | None) -> State:
     """Its first commit has no changes, and says that the epoch has begun."""
     if before is not None:
@@ -201,8 +206,9 @@ def _refresh(database: sqlite3.Connection, changelog: str, known: Registered) ->
 
 
 def reinstall(database: sqlite3.Connection, changelog: str, name: str) -> None:
-    """Make the triggers of a table again, and publish its rows. In the caller's transaction."""
+    """Make the triggers of a table again, publish its rows, and then delete those that only the log has. In the caller's transaction."""
     table = source_table(database, changelog, name)
     _check_keys(database, changelog, table)
     _register(database, table)
     publish_rows(database, table.name)
+    repair_deletions(database, table.name)

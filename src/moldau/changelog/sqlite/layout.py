@@ -8,6 +8,7 @@
   AUTOINCREMENT would, after a statement that has ended with ``OR FAIL``.
 * ``_changelog_commits``: commits that are not yet known to be in the log, each with the numbers of its rows of the outbox.
 * ``_changelog_reading``: tables whose rows are still to be published; if that has begun, after the key `v0`, `v1`, ...
+* ``_changelog_repairing``: tables of which the log may have rows that the table does not have, until deletions of these are in the outbox.
 * ``_changelog_replaced``: rows that a statement under way may replace.
 """
 
@@ -29,6 +30,7 @@ _TABLES: Final = (
         number INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, time_ms INTEGER NOT NULL, after_id INTEGER NOT NULL,
         last_id INTEGER NOT NULL, reading INTEGER NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS _changelog_reading (name TEXT PRIMARY KEY, begun INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS _changelog_repairing (name TEXT PRIMARY KEY)",
     "CREATE TABLE IF NOT EXISTS _changelog_replaced (t INTEGER NOT NULL)",
 )
 
