@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,8 +161,6 @@ def test_a_source_publishes_what_others_write_while_it_runs(broker: Broker, chan
 
 
 def wait_for(condition: object) -> None:
-    import time
-
     deadline = time.monotonic() + LIMIT_S
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline
@@ -243,6 +242,31 @@ def test_a_copy_that_is_older_than_the_log_is_refused(broker: Broker, changelog:
         pytest.raises(SequenceError, match="the log has commit 2 and this database only commit 1: it is older than the log"),
     ):
         store.publish()
+
+
+def test_a_copy_that_is_older_than_the_log_is_refused_after_it_was_written(
+    broker: Broker, changelog: str, path: Path, tmp_path: Path
+) -> None:
+    """It has a commit with the number of the log's last one, which is another one."""
+    copy = tmp_path / "copy.db"
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        store.publish()
+        with sqlite3.connect(path) as database, sqlite3.connect(copy) as target:
+            database.backup(target)
+        database.close()
+        target.close()
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (2, 'rice', 1)")
+        store.publish()
+    with Store(copy, broker.bootstrap_servers, changelog) as store:
+        for number in (3, 4):
+            with store.transaction() as transaction:
+                transaction.execute("INSERT INTO items VALUES (?, ?, 1)", (number, str(number)))
+            with pytest.raises(SequenceError, match=r"commit 2 in the log is of .* it is older than the log \(a copy, or it was rest"):
+                store.publish(transaction.commit)
+    checked(broker, changelog, path)
 
 
 def test_another_database_is_refused(broker: Broker, changelog: str, path: Path, tmp_path: Path) -> None:

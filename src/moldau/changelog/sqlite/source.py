@@ -112,6 +112,12 @@ class Source:
                 )
         if last.epoch == state.epoch and last.source.get(STORE, state.store) != state.store:
             raise SequenceError(f"{subject}: commit {last.commit} in the log is of another database: only a promotion changes the database")
+        kept = next(iter(sealed_commits(self._database, last.commit - 1, 1)), None)
+        if last.epoch == state.epoch and kept is not None and kept.number == last.commit and kept.time_ms != last.time_ms:
+            raise SequenceError(
+                f"{subject}: commit {last.commit} in the log is of {last.time_ms} ms since 1970, and that of this database of"
+                f" {kept.time_ms}: it is older than the log (a copy, or it was restored) and was written since; make it again from the log"
+            )
         if last.commit > state.sealed:
             raise SequenceError(
                 f"{subject}: the log has commit {last.commit} and this database only commit {state.sealed}: it is older than the log (a"
