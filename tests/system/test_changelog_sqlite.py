@@ -317,6 +317,56 @@ def test_a_column_that_is_added_is_in_the_log_with_all_rows(broker: Broker, chan
     assert found.tables["items"].columns == {"id": "integer", "name": "text", "price": "bytes", "stock": "integer"}
 
 
+def test_no_complete_commit_lacks_a_column_that_another_writer_has_added_before_it(broker: Broker, changelog: str, path: Path) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        other.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        store.publish()
+        for number, publish in ((2, store.publish), (3, lambda: written(store))):
+            other.execute(f"ALTER TABLE items ADD COLUMN x{number} DEFAULT 5")
+            columns = ", ".join(f"x{each}" for each in range(2, number + 1))
+            other.execute(f"INSERT INTO items (id, {columns}) VALUES ({number}, {', '.join('7' * (number - 1))})")
+            publish()
+    other.close()
+    found = checked(broker, changelog, path)
+    for number in (2, 3):
+        first = next(
+            each for each in found.commits if number in [key for (key,) in (change.key for change in found.of_commit(each.commit))]
+        )
+        assert READING in first.source
+    assert READING not in found.commits[-1].source
+
+
+def written(store: Store) -> None:
+    """By a transaction of its own, and published."""
+    with store.transaction() as transaction:
+        transaction.execute("UPDATE items SET price = 2 WHERE id = 1")
+    store.publish()
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["another writer", "a transaction of ours"])
+def test_a_row_that_is_replaced_because_of_a_new_index_is_deleted_in_the_log(
+    broker: Broker, changelog: str, path: Path, *, own: bool
+) -> None:
+    statements = ("CREATE UNIQUE INDEX by_price ON items (price)", "REPLACE INTO items VALUES (2, 'rice', 1)")
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        store.publish()
+        if own:
+            with store.transaction() as transaction:
+                for each in statements:
+                    transaction.execute(each)
+        else:
+            with sqlite3.connect(path) as database:
+                database.executescript("; ".join(statements))
+            database.close()
+        store.publish()
+    found = checked(broker, changelog, path)
+    assert READING in found.commits[1].source
+    assert READING not in found.commits[-1].source
+
+
 def test_a_table_that_was_made_again_is_named_and_repaired(broker: Broker, changelog: str, path: Path) -> None:
     with Store(path, broker.bootstrap_servers, changelog) as store:
         with store.transaction() as transaction:

@@ -11,6 +11,7 @@ from moldau.changelog.sqlite.connecting import connect, writing
 from moldau.changelog.sqlite.errors import SchemaChangedError, SourceError
 from moldau.changelog.sqlite.installing import install, refresh, registered, reinstall
 from moldau.changelog.sqlite.layout import read_state
+from moldau.changelog.sqlite.repairing import tables_to_repair
 from moldau.changelog.sqlite.rows import is_reading, publish_next_rows
 from moldau.changelog.sqlite.schema import type_of
 from moldau.changelog.values import Op
@@ -154,11 +155,12 @@ def test_a_column_is_dropped_after_the_triggers_that_name_it(tmp_path: Path) -> 
     assert [each.after for each in drain(database)] == [{"id": 1}]
 
 
-def test_an_index_that_is_added_makes_new_triggers_and_no_rows(tmp_path: Path) -> None:
+def test_an_index_that_is_added_makes_new_triggers_and_a_repair_and_no_rows(tmp_path: Path) -> None:
     database = published(tmp_path, ITEMS)
     database.execute("CREATE UNIQUE INDEX by_name ON items (name)")
     assert followed(database)
     assert not is_reading(database)
+    assert tables_to_repair(database) == ["items"]
     database.execute("INSERT INTO items VALUES (1, 'tea')")
     database.execute("REPLACE INTO items VALUES (2, 'tea')")
     assert [(each.op.value, each.key) for each in drain(database)] == [("c", (1,)), ("d", (1,)), ("c", (2,))]

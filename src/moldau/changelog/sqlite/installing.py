@@ -4,7 +4,8 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.changelog.naming import check_changelog
@@ -12,7 +13,7 @@ from moldau.changelog.sqlite.connecting import writing
 from moldau.changelog.sqlite.errors import SchemaChangedError, SourceError
 from moldau.changelog.sqlite.layout import State, make_state, make_tables, read_state, widen
 from moldau.changelog.sqlite.schema import OURS, SourceTable, ordinary_tables, quoted, source_table
-from moldau.changelog.sqlite.triggers import index_of, triggers_of
+from moldau.changelog.sqlite.triggers import index_of, notes_of, triggers_of
 from moldau.changelog.values import Table
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def install(
 def refresh(database: sqlite3.Connection) -> bool:
     """Bring triggers in step with the schema; whether something was different. In the caller's transaction.
 
-    A table whose columns are others now is published again: rows that were written since the change may lack the new ones.
+    It comes before each commit is sealed, so that a commit which lacks something says that it is incomplete. A table whose columns are
+    others now is published again: rows that were written since the change may lack the new ones. One with other unique indexes is repaired:
+    rows that were replaced because of them may be in the log still.
     SchemaChangedError if it cannot be known which changes are missing.
     """
     state = read_state(database)
@@ -194,15 +197,24 @@ def _refresh(database: sqlite3.Connection, changelog: str, known: Registered) ->
         )
     if now.columns == tuple(known.table.columns.items()):
         _make_triggers(database, now, known.number)
+        repair_deletions(database, name)
         log.info("triggers made again: changelog=%s table=%s", changelog, name)
         return True
     gone = [each for each in known.table.columns if each not in now.table.columns]
     if gone:
         log.warning("columns are published no more: changelog=%s table=%s columns=%s", changelog, name, ",".join(gone))
+    if not _notes_replaced(there, now, known):
+        repair_deletions(database, name)
     _register(database, now)
     publish_rows(database, name)
     log.info("schema changed, table is published again: changelog=%s table=%s columns=%s", changelog, name, ",".join(now.table.columns))
     return True
+
+
+def _notes_replaced(there: Mapping[str, str], now: SourceTable, known: Registered) -> bool:
+    """Whether these triggers have noted all rows that may have been replaced."""
+    former = dict(triggers_of(replace(now, columns=tuple(known.table.columns.items())), known.number))
+    return notes_of(former) == notes_of(there)
 
 
 def reinstall(database: sqlite3.Connection, changelog: str, name: str) -> None:

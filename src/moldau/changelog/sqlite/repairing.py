@@ -11,7 +11,7 @@ from moldau.changelog.committed import CommittedRecords
 from moldau.changelog.envelope import Tombstone, decode_change
 from moldau.changelog.naming import table_topic
 from moldau.changelog.sqlite.connecting import writing
-from moldau.changelog.sqlite.installing import registered
+from moldau.changelog.sqlite.installing import refresh, registered
 from moldau.changelog.sqlite.layout import State
 from moldau.changelog.sqlite.outbox import seal
 from moldau.changelog.sqlite.schema import quoted, source_table
@@ -49,6 +49,7 @@ def delete_missing(database: sqlite3.Connection, cluster: "Cluster", state: Stat
         after = chunk[-1][0]
     with writing(database):
         database.execute("DELETE FROM _changelog_repairing WHERE name = ?", (table,))
+        refresh(database)  # which may find that it has to be repaired again
         seal(database, empty=not tables_to_repair(database))
     database.execute("DROP TABLE temp._changelog_keys")
     return deleted

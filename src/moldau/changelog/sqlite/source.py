@@ -204,6 +204,8 @@ class Source:
     def _seal(self) -> None:
         if unsealed(self._database):
             with writing(self._database):
+                if schema_version(self._database) != self._version:
+                    refresh(self._database)
                 seal(self._database)
             reached("seal: committed")
 

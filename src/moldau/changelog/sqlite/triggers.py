@@ -9,7 +9,7 @@ did is in the outbox already.
 another unique index, is noted before the statement changes anything, and is deleted in the log if it is missing afterwards.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from moldau.changelog.sqlite.schema import OURS, SourceTable, UniqueIndex, quoted
 
@@ -20,6 +20,11 @@ Trigger = tuple[str, str]
 def triggers_of(table: SourceTable, number: int) -> list[Trigger]:
     """Of a table whose schema has this number in our tables. The statements are as SQLite keeps them."""
     return _Triggers(table, number).all()
+
+
+def notes_of(triggers: Mapping[str, str]) -> dict[str, str]:
+    """Those of a table that note rows before a statement replaces them."""
+    return {name: statement for name, statement in triggers.items() if name.endswith(("_before_insert", "_before_update"))}
 
 
 def index_of(table: SourceTable, number: int) -> str | None:
