@@ -14,7 +14,9 @@ from moldau.changelog.sqlite.layout import read_state
 from moldau.changelog.sqlite.repairing import tables_to_repair
 from moldau.changelog.sqlite.rows import is_reading, publish_next_rows
 from moldau.changelog.sqlite.schema import type_of
-from moldau.changelog.values import Op
+from moldau.changelog.store import Phase, Position
+from moldau.changelog.stores.sqlite import SqliteStore
+from moldau.changelog.values import Op, Table
 from support.changelog_outbox import commits, database_with, drain
 
 ITEMS = "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT)"
@@ -214,3 +216,28 @@ def test_a_source_cannot_be_promoted(tmp_path: Path) -> None:
     database = published(tmp_path, ITEMS)
     with pytest.raises(SourceError, match="is its source already; only a replica can be promoted"):
         install(database, "shop", 0, promoted_after=CommitRecord(0, 4, 17, 0, {}, {}))
+
+
+POSITIONS = [
+    (None, "the replica has no position"),
+    (Position(Phase.LOADING, 4, 17, 0, {}), "the replica has the phase loading, commit 17 and epoch 4"),
+    (Position(Phase.FOLLOWING, 4, 16, 0, {}), "the replica has the phase following, commit 16 and epoch 4"),
+    (Position(Phase.FOLLOWING, 3, 17, 0, {}), "the replica has the phase following, commit 17 and epoch 3"),
+    (Position(Phase.FOLLOWING, 4, 17, 0, {}), None),
+]
+
+
+@pytest.mark.parametrize(("position", "reason"), POSITIONS, ids=[str(reason) for _, reason in POSITIONS])
+def test_a_replica_is_promoted_only_after_the_commit_that_it_has(tmp_path: Path, position: Position | None, reason: str | None) -> None:
+    store = SqliteStore(tmp_path / "replica.db")
+    store.prepare("shop", [Table("items", {"id": "integer", "name": "text"}, ("id",))])
+    if position is not None:
+        store.clear(0, position)
+    store.close()
+    database, last = connect(tmp_path / "replica.db", 5.0), CommitRecord(0, 4, 17, 0, {}, {})
+    if reason is None:
+        assert install(database, "shop", 0, ["items"], promoted_after=last).sealed == 18
+        return
+    with pytest.raises(SourceError, match=f"{reason}, and would be promoted after commit 17 of epoch 4"):
+        install(database, "shop", 0, ["items"], promoted_after=last)
+    assert read_state(database) is None

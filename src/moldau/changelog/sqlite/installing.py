@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from moldau.changelog import positions
 from moldau.changelog.naming import check_changelog
 from moldau.changelog.sqlite.connecting import writing
 from moldau.changelog.sqlite.errors import SchemaChangedError, SourceError
 from moldau.changelog.sqlite.layout import State, make_state, make_tables, read_state, widen
 from moldau.changelog.sqlite.schema import OURS, SourceTable, ordinary_tables, quoted, source_table
 from moldau.changelog.sqlite.triggers import index_of, notes_of, triggers_of
+from moldau.changelog.store import Phase
 from moldau.changelog.values import Table
 
 if TYPE_CHECKING:
@@ -46,8 +48,8 @@ def install(
     """Publish these tables from now on; None: all whose names do not begin with an underscore. What is published already stays so.
 
     Rows that are there are published, too; not those of a replica that is promoted and has all up to the log's last commit,
-    `promoted_after`: it continues after that with the next epoch. SourceError for a table that cannot be published, and for a database that
-    is the source of another changelog.
+    `promoted_after`: it continues after that with the next epoch. SourceError for a table that cannot be published, for a database that is
+    the source of another changelog, and for a replica that is not at that commit.
     """
     check_changelog(changelog)
     with writing(database):
@@ -117,12 +119,29 @@ def _promote(database: sqlite3.Connection, changelog: str, shard: int, last: "Co
         raise SourceError(
             f"changelog {changelog}, shard {shard}: the database is its source already; only a replica can be promoted, which has no outbox"
         )
+    _check_replica(database, changelog, shard, last)
     state = make_state(database, changelog, shard, last.epoch + 1, last.commit + 1)
     database.execute(
         "INSERT INTO _changelog_commits (number, epoch, time_ms, after_id, last_id, reading) VALUES (?, ?, ?, 0, 0, 0)",
         (state.sealed, state.epoch, time.time_ns() // 1_000_000),
     )
     return state
+
+
+def _check_replica(database: sqlite3.Connection, changelog: str, shard: int, last: "CommitRecord") -> None:
+    """Where a replica has kept the table, its position is the commit after which it is promoted."""
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (positions.TABLE,)).fetchone():
+        return
+    row = database.execute(f"SELECT * FROM {positions.TABLE} WHERE changelog = ? AND shard = ?", (changelog, shard)).fetchone()
+    found = None if row is None else positions.from_columns(row)[1]
+    if found is not None and (found.phase, found.epoch, found.commit) == (Phase.FOLLOWING, last.epoch, last.commit):
+        return
+    there = "no position" if found is None else f"the phase {found.phase.value}, commit {found.commit} and epoch {found.epoch}"
+    raise SourceError(
+        f"changelog {changelog}, shard {shard}: the replica has {there}, and would be promoted after commit {last.commit} of epoch"
+        f" {last.epoch}, of which rows may be missing in it: fence the publisher before, take the last commit of the log, let the"
+        " replica follow up to it, and promote then"
+    )
 
 
 def _check_keys(database: sqlite3.Connection, changelog: str, table: SourceTable) -> None:
