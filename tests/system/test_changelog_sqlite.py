@@ -425,6 +425,21 @@ def test_a_repair_that_fails_while_it_reads_the_log_can_be_done_again(
     checked(broker, changelog, path)
 
 
+def test_a_repair_deletes_rows_whose_keys_are_only_equal_to_those_of_the_table(broker: Broker, changelog: str, path: Path) -> None:
+    codes = "CREATE TABLE codes (k TEXT COLLATE NOCASE PRIMARY KEY, v)"
+    with sqlite3.connect(path) as database:
+        database.executescript(f"{codes}; INSERT INTO codes VALUES ('a', 1), ('b', 1)")
+    database.close()
+    with Store(path, broker.bootstrap_servers, changelog, tables=["codes"]) as store:
+        store.publish()
+        with sqlite3.connect(path) as database:
+            database.executescript(f"DROP TABLE codes; {codes}; INSERT INTO codes VALUES ('A', 1), ('b', 1)")
+        database.close()
+        assert store.source.repair("codes") == 1
+    found = read_log(broker.bootstrap_servers, changelog, "codes")
+    assert [change.key for change in found.all_changes() if change.op is Op.DELETE] == [("a",)]
+
+
 def promoted(broker: Broker, changelog: str, path: Path, after: int) -> Store:
     """A replica at `path`, that has applied commits up to this one."""
     last = next(each for each in read_log(broker.bootstrap_servers, changelog, "items").commits if each.commit == after)

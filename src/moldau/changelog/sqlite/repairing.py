@@ -80,6 +80,10 @@ def _delete(database: sqlite3.Connection, state: State, name: str, where: TopicP
             (number, each) for number, each in registered(database).items() if each.current and each.table.name == table.name
         )
         equal = " AND ".join(f"{quoted(column)} = ? COLLATE {quoted(collation)}" for column, collation in table.key)
+        if not table.exact_key:
+            equal += "".join(
+                f" AND {quoted(column)} = ? COLLATE BINARY AND typeof({quoted(column)}) = typeof(?)" for column, _ in table.key
+            )
         values = ", ".join(f"v{schema.columns.index(column)}" for column, _ in table.key)
         places = ", ".join("?" for _ in table.key)
         deleted = 0
@@ -87,7 +91,8 @@ def _delete(database: sqlite3.Connection, state: State, name: str, where: TopicP
             values_of_key = decode_change(*where, offset, key, None)
             assert isinstance(values_of_key, Tombstone)
             row = values_of_key.key
-            if database.execute(f"SELECT 1 FROM {quoted(table.name)} WHERE {equal}", row).fetchone() is None:
+            compared = row if table.exact_key else [*row, *(value for each in row for value in (each, each))]
+            if database.execute(f"SELECT 1 FROM {quoted(table.name)} WHERE {equal}", compared).fetchone() is None:
                 database.execute(f"INSERT INTO _changelog_outbox (t, op, {values}) VALUES (?, 'k', {places})", (number, *row))
                 deleted += 1
         return deleted

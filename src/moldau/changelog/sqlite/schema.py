@@ -21,6 +21,8 @@ class UniqueIndex:
     """
 
     columns: tuple[tuple[str, str], ...]
+    of_key: bool = False
+    """It is that of the primary key, by which values may be equal that are different in the log ('a' and 'A', 1 and 1.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,12 @@ class SourceTable:
     nullable_key: tuple[str, ...]
     """Columns of the key in which SQLite allows NULL."""
     unique: tuple[UniqueIndex, ...]
-    """Beside the primary key: `REPLACE` may delete rows with other keys because of them."""
+    """`REPLACE` may delete rows with other keys because of them. The primary key is one if equal keys may be different in the log."""
+
+    @property
+    def exact_key(self) -> bool:
+        """Whether no keys are equal that are different in the log."""
+        return not any(index.of_key for index in self.unique)
 
     @property
     def table(self) -> Table:
@@ -65,9 +72,7 @@ def source_table(database: sqlite3.Connection, changelog: str, name: str) -> Sou
         what = _NO_TABLES.get(kind, "a table of SQLite or of a changelog")
         raise SourceError(f"changelog {changelog}: {exact} is {what}, which has no triggers; publish ordinary tables")
     table_topic(changelog, exact)
-    rows = database.execute(
-        'SELECT name, type, "notnull", pk FROM pragma_table_xinfo(?) WHERE hidden <> 1 ORDER BY cid', (exact,)
-    ).fetchall()
+    rows = database.execute(_COLUMNS, (exact,)).fetchall()
     key = [(column, kind, not_null) for column, kind, not_null, place in sorted(rows, key=lambda each: each[3]) if place]
     if not key:
         raise SourceError(f"changelog {changelog}: table {exact} has no primary key, by which rows are known in the log; give it one")
@@ -76,12 +81,16 @@ def source_table(database: sqlite3.Connection, changelog: str, name: str) -> Sou
     collations = {} if key_index is None else dict(_indexed(database, key_index))
     is_rowid = len(key) == 1 and key_index is None and not without_rowid
     unique = [_unique(database, changelog, exact, index) for index, origin in indexes if origin != "pk"]
+    columns = tuple((column, type_of(kind)) for column, kind, *_ in rows)
+    key_columns = tuple((column, collations.get(column, "BINARY")) for column, *_ in key)
+    if not is_rowid and any(collation != "BINARY" or dict(columns)[column] == "bytes" for column, collation in key_columns):
+        unique.append(UniqueIndex(key_columns, of_key=True))
     if not is_rowid and not without_rowid:
         unique += _rowid({column.lower() for column, *_ in rows})
     return SourceTable(
         exact,
-        tuple((column, type_of(kind)) for column, kind, *_ in rows),
-        tuple((column, collations.get(column, "BINARY")) for column, *_ in key),
+        columns,
+        key_columns,
         () if is_rowid or without_rowid else tuple(column for column, _, not_null in key if not not_null),
         tuple(unique),
     )
