@@ -216,15 +216,21 @@ class Replica:
         before_ms = self._clock_ms()
         opened = dict(self._shards)
         wanted = {TopicPartition(topic, shard): offset for shard, each in opened.items() for topic, offset in each.machine.wanted().items()}
-        behind = {shard for shard, each in opened.items() if each.machine.stage is not Stage.FOLLOWING}
+        following = {shard for shard, each in opened.items() if each.machine.stage is Stage.FOLLOWING}
+        at_end: set[TopicPartition] = set()
         for shard, event in self._log.fetch(wanted):
             if self._shards[shard] is not opened[shard]:
                 continue  # it loads again, from other offsets
-            if isinstance(event, TableRecords) and not event.at_end:
-                behind.add(shard)
+            if event.at_end:
+                at_end.add(TopicPartition(event.topic if isinstance(event, TableRecords) else self._commits, shard))
             self._do(shard, self._shards[shard].machine.step(event, self._clock_ms()))
         for shard, each in self._shards.items():
-            if shard not in behind and not each.machine.held:
+            read = (
+                shard in following
+                and each is opened[shard]
+                and all(TopicPartition(topic, shard) in at_end for topic in each.machine.topics)
+            )
+            if read and each.machine.is_current:
                 each.current_ms = before_ms
         self._tell_lags()
 

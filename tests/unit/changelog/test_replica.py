@@ -77,6 +77,27 @@ def test_only_tables_that_are_wanted_are_taken_and_more_later(log: SimulatedChan
         replica_of(log, store, tables=["accounts"]).step()
 
 
+def test_it_has_read_every_deletion_only_at_the_end_of_all_topics(log: SimulatedChangelog) -> None:
+    """A table that it does not know yet may have some."""
+    log.publish(0, put(ACCOUNTS, account(1)))
+    replica, commits = replica_of(log, DictionaryStore()), log.partitions[TopicPartition(COMMITS, 0)]
+    replica.wait_for(0, 1)
+    replica.step()
+    before_ms, stable = log.now_ms, commits.stable
+    assert replica._shards[0].current_ms == before_ms
+    log.define(OTHERS)
+    log.publish(0, put(OTHERS, account(5)))
+    commits.stable = stable
+    log.now_ms += 1000
+    for _ in range(5):
+        replica.step()
+    assert replica._shards[0].current_ms == before_ms
+    log.show()
+    replica.wait_for(0, 2)
+    replica.step()
+    assert replica._shards[0].current_ms == before_ms + 1000
+
+
 def test_its_lag_is_what_is_known_and_not_applied(log: SimulatedChangelog) -> None:
     store = DictionaryStore()
     log.publish(0, put(ACCOUNTS, account(1)))
