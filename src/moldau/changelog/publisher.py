@@ -7,9 +7,11 @@ kept of it.
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from moldau.changelog.defined_tables import defined_tables
 from moldau.changelog.envelope import CommitRecord, encode_change, encode_commit, encode_table
 from moldau.changelog.errors import ChangelogError, CommitTooLongError, PublisherFencedError, SequenceError
 from moldau.changelog.last_commit import last_commit
@@ -110,9 +112,9 @@ class Publisher:
     def publish(self, commits: Sequence[Commit], tables: Mapping[str, Table]) -> None:
         """Write whole commits in one transaction; they are in the log when it returns. `tables` has all that they have changes of.
 
-        PublisherFencedError. SequenceError for a commit that does not follow the last one. ValueRefusedError, ChangelogError for one that
-        cannot be written: nothing of it is. CommitTooLongError. TransactionError: whether it was committed is unknown, as it is after an
-        interruption, and `start` finds out; RuntimeError before that.
+        PublisherFencedError. SequenceError for a commit that does not follow the last one, and for a table whose topic was deleted.
+        ValueRefusedError, ChangelogError for one that cannot be written: nothing of it is. CommitTooLongError. TransactionError: whether it
+        was committed is unknown, as it is after an interruption, and `start` finds out; RuntimeError before that.
         """
         if not commits:
             return
@@ -202,11 +204,12 @@ class Publisher:
         return f"changelog {self.changelog}, shard {self.shard}, {numbers}"
 
     def make_topics(self, tables: Iterable[str]) -> None:
-        """Make what is missing of the topics of the changelog and of these tables. TopicError, WorldError, PeerError."""
+        """Make what is missing of the topics of the changelog and of these tables. TopicError, SequenceError, WorldError, PeerError."""
         missing = [name for name in tables if name not in self._topics]
         if missing or self._producer is None:
             with self.cluster() as cluster:
-                ensure_topics(cluster, self.changelog, missing, self._shards, self._topic_configs)
+                defined = cache(lambda: defined_tables(cluster, self.changelog, self.shard))
+                ensure_topics(cluster, self.changelog, missing, self._shards, self._topic_configs, defined=defined)
             self._topics.update({name: table_topic(self.changelog, name) for name in missing})
 
     def cluster(self) -> "Cluster":
