@@ -440,4 +440,5 @@ class ShardMachine:
             offsets,
             dict(self._ids),
             {topic: self._tables[topic] for topic in self._queues},
+            self._only is not None,
         )

@@ -77,6 +77,49 @@ def test_only_tables_that_are_wanted_are_taken_and_more_later(log: SimulatedChan
         replica_of(log, store, tables=["accounts"]).step()
 
 
+def test_all_tables_are_taken_after_only_some_were(tmp_path: Path, log: SimulatedChangelog) -> None:
+    log.define(OTHERS)
+    log.publish(0, put(ACCOUNTS, account(1)) + put(OTHERS, account(5)))
+    with replica_of(log, SqliteStore(tmp_path / "a.db"), tables=["others"]) as replica:
+        replica.wait_for(0, 1)
+    store = SqliteStore(tmp_path / "a.db")
+    with replica_of(log, store) as replica:
+        replica.step()
+        position = replica.position()
+        assert position is not None
+        assert position.phase is Phase.LOADING
+        assert not replica.wait_for(0, 1).partial
+        assert [key for key, _ in store.rows(0, "accounts", WHOLE)] == [(1,)]
+
+
+def test_a_table_that_joins_later_is_not_taken_where_the_store_has_rows_of_something_else(log: SimulatedChangelog) -> None:
+    store = DictionaryStore()
+    log.publish(0, put(ACCOUNTS, account(1)))
+    replica = replica_of(log, store)
+    replica.wait_for(0, 1)
+    store.tables[0, "others"] = {(9,): account(9)}
+    log.define(OTHERS)
+    log.publish(0, put(OTHERS, account(5)))
+    with pytest.raises(NoReplicaError, match="shard 0: table others of the store has 1 rows"):
+        replica.wait_for(0, 2)
+    assert keys(store, "others") == [9]
+    replica_of(log, store, begin_again=True).wait_for(0, 2)
+    assert keys(store, "others") == [5]
+
+
+def test_beginning_again_leaves_no_rows_of_tables_that_are_no_longer_wanted(tmp_path: Path, log: SimulatedChangelog) -> None:
+    log.define(OTHERS)
+    log.publish(0, put(ACCOUNTS, account(1)) + put(OTHERS, account(5)))
+    with replica_of(log, SqliteStore(tmp_path / "a.db")) as replica:
+        replica.wait_for(0, 1)
+    with replica_of(log, SqliteStore(tmp_path / "a.db"), tables=["accounts"], begin_again=True) as replica:
+        replica.wait_for(0, 1)
+    store = SqliteStore(tmp_path / "a.db")
+    store.prepare(CHANGELOG, [ACCOUNTS, OTHERS])
+    assert [store.checksum(0, name, WHOLE).rows for name in ("accounts", "others")] == [1, 0]
+    store.close()
+
+
 def test_it_has_read_every_deletion_only_at_the_end_of_all_topics(log: SimulatedChangelog) -> None:
     """A table that it does not know yet may have some."""
     log.publish(0, put(ACCOUNTS, account(1)))
