@@ -7,9 +7,12 @@ from random import Random
 import pytest
 
 from moldau.changelog.arrivals import ChangeRecord
+from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.replica import Lag, Replica
 from moldau.changelog.replica_errors import NoReplicaError, NotAppliedError, RecreatedTopicError, ReplicaError
 from moldau.changelog.spill import SpilledChanges
+from moldau.changelog.sqlite.connecting import connect
+from moldau.changelog.sqlite.installing import install
 from moldau.changelog.store import WHOLE, Phase
 from moldau.changelog.stores.dictionary import DictionaryStore
 from moldau.changelog.stores.sqlite import SqliteStore
@@ -223,6 +226,30 @@ def test_rows_of_something_else_are_not_removed_unless_it_is_to_begin_again(log:
     log.publish(0, put(ACCOUNTS, account(2)))
     replica.wait_for(0, 2)
     assert keys(store) == [1, 2]
+
+
+@pytest.mark.parametrize("promoted", [False, True], ids=["a source", "a promoted replica"])
+def test_a_former_source_becomes_a_replica_that_writes_no_outbox_if_it_is_to_begin_again(
+    tmp_path: Path, log: SimulatedChangelog, *, promoted: bool
+) -> None:
+    path = tmp_path / "a.db"
+    log.publish(0, put(ACCOUNTS, account(1)))
+    if promoted:
+        with replica_of(log, SqliteStore(path)) as replica:
+            replica.wait_for(0, 1)
+    database = connect(path, 5.0)
+    database.execute("CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, owner TEXT, balance INTEGER)")
+    install(database, CHANGELOG, 0, ["accounts"], promoted_after=CommitRecord(0, log.epoch, 1, 0, {}, {}) if promoted else None)
+    database.execute("INSERT INTO accounts VALUES (9, 'never acknowledged', 1)")
+    with replica_of(log, SqliteStore(path)) as replica, pytest.raises(NoReplicaError, match="table accounts of the store has"):
+        replica.wait_for(0, 1)
+    with replica_of(log, SqliteStore(path), begin_again=True) as replica:
+        replica.wait_for(0, 1)
+    assert database.execute("SELECT id FROM accounts").fetchall() == [(1,)]
+    assert [name for (name,) in database.execute("SELECT name FROM sqlite_master") if name.startswith("_changelog")] == []
+    database.close()
+    with replica_of(log, SqliteStore(path)) as replica:
+        assert replica.wait_for(0, 1).phase is Phase.FOLLOWING
 
 
 def test_spilled_changes_are_a_sequence() -> None:
