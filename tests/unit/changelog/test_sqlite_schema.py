@@ -99,6 +99,7 @@ def test_installing_again_changes_nothing(tmp_path: Path) -> None:
         ("BOOLEAN", "integer"),
         ("DATETIME", "text"),
         ("DECIMAL(10,2)", "decimal"),
+        ("DECIMAL_BLOB", "decimal"),
     ],
 )
 def test_types_are_those_of_the_affinities(declared: str, kind: str) -> None:

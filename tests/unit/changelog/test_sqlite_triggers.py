@@ -255,6 +255,7 @@ EQUAL_KEYS = {
     "nocase": ("CREATE TABLE t (k TEXT COLLATE NOCASE PRIMARY KEY, v)", "a", "A", "b"),
     "rtrim without rowid": ("CREATE TABLE t (k TEXT COLLATE RTRIM PRIMARY KEY, v) WITHOUT ROWID", "a", "a ", "b"),
     "numbers": ("CREATE TABLE t (k PRIMARY KEY, v)", 1, 1.0, 2),
+    "decimals of a replica": ("CREATE TABLE t (k DECIMAL_BLOB PRIMARY KEY, v)", 1, 1.0, 2),
     "several columns": ("CREATE TABLE t (v, k NOT NULL, n DEFAULT 1, PRIMARY KEY (n, k)) WITHOUT ROWID", 1.0, 1, 2),
 }
 

@@ -1,6 +1,7 @@
 """What the schema of an SQLite database says of a table that is to be published."""
 
 import sqlite3
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,8 @@ from moldau.changelog.values import Table
 
 OURS: Final = "_changelog_"
 """Names of our tables and triggers begin with it."""
+DECIMAL: Final = "DECIMAL_BLOB"
+"""How a replica declares decimals: without an affinity, so that their digits stay as they are."""
 _NO_TABLES: Final = {"view": "a view", "virtual": "a virtual table", "shadow": "part of a virtual table"}
 _COLUMNS: Final = 'SELECT name, type, "notnull", pk FROM pragma_table_xinfo(?) WHERE hidden <> 1 ORDER BY cid'
 
@@ -83,7 +86,7 @@ def source_table(database: sqlite3.Connection, changelog: str, name: str) -> Sou
     unique = [_unique(database, changelog, exact, index) for index, origin in indexes if origin != "pk"]
     columns = tuple((column, type_of(kind)) for column, kind, *_ in rows)
     key_columns = tuple((column, collations.get(column, "BINARY")) for column, *_ in key)
-    if not is_rowid and any(collation != "BINARY" or dict(columns)[column] == "bytes" for column, collation in key_columns):
+    if not is_rowid and not _is_exact(collations, key):
         unique.append(UniqueIndex(key_columns, of_key=True))
     if not is_rowid and not without_rowid:
         unique += _rowid({column.lower() for column, *_ in rows})
@@ -94,6 +97,11 @@ def source_table(database: sqlite3.Connection, changelog: str, name: str) -> Sou
         () if is_rowid or without_rowid else tuple(column for column, _, not_null in key if not not_null),
         tuple(unique),
     )
+
+
+def _is_exact(collations: Mapping[str, str], key: Iterable[tuple[str, str, int]]) -> bool:
+    """Whether equal keys are the same: a collation or a column without an affinity may have others."""
+    return all(collations.get(name, "BINARY") == "BINARY" and type_of(kind) != "bytes" and kind.upper() != DECIMAL for name, kind, _ in key)
 
 
 def _indexed(database: sqlite3.Connection, index: str) -> list[tuple[str, str]]:
@@ -124,6 +132,8 @@ def type_of(declared: str) -> str:
     SQLite stores any value in any column; the rules are those of its affinities, and where that is NUMERIC the name decides.
     """
     upper = declared.upper()
+    if upper == DECIMAL:
+        return "decimal"
     if "INT" in upper:
         return "integer"
     if any(each in upper for each in ("CHAR", "CLOB", "TEXT")):

@@ -15,6 +15,7 @@ from typing import Any, Final
 from moldau.changelog import positions
 from moldau.changelog.row_hash import checksum_of
 from moldau.changelog.sqlite.layout import is_source, remove
+from moldau.changelog.sqlite.schema import DECIMAL
 from moldau.changelog.store import WHOLE, Checksum, KeyRange, Position, StoreError
 from moldau.changelog.stores.folding import folded
 from moldau.changelog.stores.sql import SqlTable, listed, missing_columns, quoted
@@ -28,7 +29,7 @@ _TYPES: Final = {
     "real": "REAL",
     "text": "TEXT",
     "bytes": "BLOB",
-    "decimal": "DECIMAL_BLOB",
+    "decimal": DECIMAL,
     "date": "DATE",
     "time": "TIME",
     "timestamp": "TIMESTAMP",
