@@ -27,6 +27,7 @@ USERS = (
 )
 TEAMS = "CREATE UNIQUE INDEX by_team ON users (team, n) WHERE n > 1"
 CODES = "CREATE TABLE codes (a INTEGER NOT NULL, b INTEGER NOT NULL, u INTEGER UNIQUE, PRIMARY KEY (b, a))"
+WORDS = "CREATE TABLE words (word TEXT COLLATE NOCASE NOT NULL PRIMARY KEY, u INTEGER UNIQUE) WITHOUT ROWID"
 TRIGGERS = [
     "CREATE TRIGGER own AFTER INSERT ON users WHEN NEW.n = 3 BEGIN UPDATE users SET n = 4 WHERE id = NEW.id; END",
     "CREATE TRIGGER own AFTER DELETE ON users WHEN OLD.n = 2 BEGIN INSERT OR IGNORE INTO users VALUES (OLD.id, 9, 9, 0, NULL); END",
@@ -116,4 +117,37 @@ def test_publishing_rows_that_were_there_while_others_write_gives_the_table(
         apply(rows, drain(database))
         for name, key in KEYS.items():
             assert rows[name] == rows_of(database, name, key)
+        database.close()
+
+
+@st.composite
+def statements_of_words(draw: st.DrawFn) -> str:
+    policy = draw(st.sampled_from(["", "OR REPLACE", "OR REPLACE", "OR IGNORE"]))
+    first, second = draw(SMALL), draw(SMALL)
+    word, other = (draw(st.sampled_from(["a", "A", "b", "B"])) for _ in range(2))
+    return draw(
+        st.sampled_from(
+            [
+                f"INSERT {policy} INTO words VALUES ('{word}', {first}), ('{other}', {second})",
+                f"INSERT INTO words VALUES ('{word}', {first}) ON CONFLICT (word) DO UPDATE SET word = '{other}', u = u + 1",
+                f"UPDATE {policy} words SET word = '{word}', u = {first} WHERE word = '{other}'",
+                f"UPDATE {policy} words SET u = u + {first}",
+                f"DELETE FROM words WHERE u = {first}",
+            ]
+        )
+    )
+
+
+@given(script=st.lists(statements_of_words(), max_size=12), recursive=st.booleans())
+def test_replaying_the_outbox_gives_a_table_whose_keys_are_equal_in_any_case(script: list[str], *, recursive: bool) -> None:
+    with TemporaryDirectory() as directory:
+        database = database_with(Path(directory) / "t.db", WORDS)
+        database.execute(f"PRAGMA recursive_triggers = {recursive}")
+        database.execute("PRAGMA synchronous = OFF")
+        rows: dict[str, Rows] = {"words": {}}
+        for statement in script:
+            with suppress(sqlite3.IntegrityError, sqlite3.OperationalError):
+                database.execute(statement)
+            apply(rows, drain(database))
+            assert rows["words"] == rows_of(database, "words", ["word"]), statement
         database.close()

@@ -10,8 +10,11 @@ from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.errors import ChangelogError, CommitTooLongError, PublisherFencedError, SequenceError, TopicError, ValueRefusedError
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.values import Change, Commit, Op, Row, Table
+from moldau.client.cluster import Cluster
+from moldau.client.errors import RequestFailedError
 from moldau.testing.broker import Broker
 from support.changelog_log import read_log
+from support.interrupted_commit import interrupt_next_commit
 
 pytestmark = pytest.mark.system
 
@@ -152,6 +155,19 @@ def test_a_topic_that_is_not_compacted_is_refused_before_anything_is_written(bro
     assert read_log(broker.bootstrap_servers, changelog).commits == []
 
 
+def test_the_topic_of_a_table_that_was_deleted_is_not_made_again(broker: Broker, changelog: str) -> None:
+    with Publisher(broker.bootstrap_servers, changelog) as publisher:
+        publisher.publish([commit(1)], TABLES)
+    broker.delete_topic(f"{changelog}.items")
+    others = ITEMS._replace(name="others")
+    with Publisher(broker.bootstrap_servers, changelog) as publisher:
+        with pytest.raises(SequenceError, match=rf"topic {changelog}\.items does not exist, and the log has published table items in it"):
+            publisher.publish([commit(2)], TABLES)
+        publisher.publish([commit(2, Change("others", Op.CREATE, (1,), None, row(1)))], {"others": others})
+    with Cluster(broker.bootstrap_servers) as cluster, pytest.raises(RequestFailedError):
+        cluster.topic(f"{changelog}.items")
+
+
 def test_a_commit_that_takes_longer_than_its_transaction_may_is_named_and_can_be_published_with_more_time() -> None:
     timeout_ms = 1_000
 
@@ -173,3 +189,21 @@ def test_a_commit_that_takes_longer_than_its_transaction_may_is_named_and_can_be
         found = read_log(broker.bootstrap_servers, "shop", "items")
         found.check()
         assert len(found.all_changes()) == 3
+
+
+def test_a_publisher_that_was_interrupted_has_to_start_before_it_publishes_again(broker: Broker, changelog: str) -> None:
+    with Publisher(broker.bootstrap_servers, changelog) as publisher:
+        publisher.publish([commit(1)], TABLES)
+        interrupt_next_commit(publisher)
+        with pytest.raises(KeyboardInterrupt):
+            publisher.publish([commit(2)], TABLES)
+        with pytest.raises(
+            RuntimeError, match="shard 0, commit 2: the transaction was interrupted, and may be in the log: start comes first"
+        ):
+            publisher.publish([commit(2)], TABLES)
+        publisher.start()
+        assert publisher.commit == 2
+        publisher.publish([commit(3)], TABLES)
+    found = read_log(broker.bootstrap_servers, changelog, "items")
+    found.check()
+    assert len(found.commits) == 3

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pytest
 from moldau.changelog.errors import PublisherFencedError, SequenceError
 from moldau.changelog.sqlite import Source, Store
 from moldau.changelog.sqlite.errors import SchemaChangedError
+from moldau.changelog.sqlite.outbox import READING
 from moldau.changelog.values import Op
 from moldau.model.errors import PeerError, WorldError
 from moldau.testing.broker import Broker
 from support.changelog_log import ChangelogLog, read_log
 from support.changelog_outbox import apply, rows_of
+from support.interrupted_commit import interrupt_next_commit
 
 pytestmark = pytest.mark.system
 
@@ -158,8 +161,6 @@ def test_a_source_publishes_what_others_write_while_it_runs(broker: Broker, chan
 
 
 def wait_for(condition: object) -> None:
-    import time
-
     deadline = time.monotonic() + LIMIT_S
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline
@@ -243,6 +244,31 @@ def test_a_copy_that_is_older_than_the_log_is_refused(broker: Broker, changelog:
         store.publish()
 
 
+def test_a_copy_that_is_older_than_the_log_is_refused_after_it_was_written(
+    broker: Broker, changelog: str, path: Path, tmp_path: Path
+) -> None:
+    """It has a commit with the number of the log's last one, which is another one."""
+    copy = tmp_path / "copy.db"
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        store.publish()
+        with sqlite3.connect(path) as database, sqlite3.connect(copy) as target:
+            database.backup(target)
+        database.close()
+        target.close()
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (2, 'rice', 1)")
+        store.publish()
+    with Store(copy, broker.bootstrap_servers, changelog) as store:
+        for number in (3, 4):
+            with store.transaction() as transaction:
+                transaction.execute("INSERT INTO items VALUES (?, ?, 1)", (number, str(number)))
+            with pytest.raises(SequenceError, match=r"commit 2 in the log is of .* it is older than the log \(a copy, or it was rest"):
+                store.publish(transaction.commit)
+    checked(broker, changelog, path)
+
+
 def test_another_database_is_refused(broker: Broker, changelog: str, path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     for each in (path, other):
@@ -291,6 +317,56 @@ def test_a_column_that_is_added_is_in_the_log_with_all_rows(broker: Broker, chan
     assert found.tables["items"].columns == {"id": "integer", "name": "text", "price": "bytes", "stock": "integer"}
 
 
+def test_no_complete_commit_lacks_a_column_that_another_writer_has_added_before_it(broker: Broker, changelog: str, path: Path) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        other.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        store.publish()
+        for number, publish in ((2, store.publish), (3, lambda: written(store))):
+            other.execute(f"ALTER TABLE items ADD COLUMN x{number} DEFAULT 5")
+            columns = ", ".join(f"x{each}" for each in range(2, number + 1))
+            other.execute(f"INSERT INTO items (id, {columns}) VALUES ({number}, {', '.join('7' * (number - 1))})")
+            publish()
+    other.close()
+    found = checked(broker, changelog, path)
+    for number in (2, 3):
+        first = next(
+            each for each in found.commits if number in [key for (key,) in (change.key for change in found.of_commit(each.commit))]
+        )
+        assert READING in first.source
+    assert READING not in found.commits[-1].source
+
+
+def written(store: Store) -> None:
+    """By a transaction of its own, and published."""
+    with store.transaction() as transaction:
+        transaction.execute("UPDATE items SET price = 2 WHERE id = 1")
+    store.publish()
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["another writer", "a transaction of ours"])
+def test_a_row_that_is_replaced_because_of_a_new_index_is_deleted_in_the_log(
+    broker: Broker, changelog: str, path: Path, *, own: bool
+) -> None:
+    statements = ("CREATE UNIQUE INDEX by_price ON items (price)", "REPLACE INTO items VALUES (2, 'rice', 1)")
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        store.publish()
+        if own:
+            with store.transaction() as transaction:
+                for each in statements:
+                    transaction.execute(each)
+        else:
+            with sqlite3.connect(path) as database:
+                database.executescript("; ".join(statements))
+            database.close()
+        store.publish()
+    found = checked(broker, changelog, path)
+    assert READING in found.commits[1].source
+    assert READING not in found.commits[-1].source
+
+
 def test_a_table_that_was_made_again_is_named_and_repaired(broker: Broker, changelog: str, path: Path) -> None:
     with Store(path, broker.bootstrap_servers, changelog) as store:
         with store.transaction() as transaction:
@@ -304,6 +380,64 @@ def test_a_table_that_was_made_again_is_named_and_repaired(broker: Broker, chang
         assert store.source.repair("items") == 2
     found = checked(broker, changelog, path)
     assert [change.key for change in found.all_changes() if change.op is Op.DELETE] == [(1,), (3,)]
+
+
+def test_a_repair_that_does_not_end_is_ended_by_the_next_source_and_replicas_load_until_then(
+    broker: Broker, changelog: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1), (2, 'rice', 1)")
+        store.publish()
+        with sqlite3.connect(path) as database:
+            database.executescript(f"DROP TABLE items; {ITEMS}; INSERT INTO items VALUES (2, 'rice', 2)")
+        database.close()
+        with monkeypatch.context() as patched:
+            patched.setattr("moldau.changelog.sqlite.source.delete_missing", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                store.source.repair("items")
+    assert READING in read_log(broker.bootstrap_servers, changelog, "items").commits[-1].source
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        store.publish()
+    found = checked(broker, changelog, path)
+    assert [change.key for change in found.all_changes() if change.op is Op.DELETE] == [(1,)]
+    assert READING not in found.commits[-1].source
+
+
+def interrupted(*_: object) -> int:
+    raise KeyboardInterrupt
+
+
+def test_a_repair_that_fails_while_it_reads_the_log_can_be_done_again(
+    broker: Broker, changelog: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        store.publish()
+        with monkeypatch.context() as patched:
+            patched.setattr("moldau.changelog.sqlite.repairing.decode_change", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                store.source.repair("items")
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (2, 'rice', 1)")
+        assert store.source.repair("items") == 0
+    checked(broker, changelog, path)
+
+
+def test_a_repair_deletes_rows_whose_keys_are_only_equal_to_those_of_the_table(broker: Broker, changelog: str, path: Path) -> None:
+    codes = "CREATE TABLE codes (k TEXT COLLATE NOCASE PRIMARY KEY, v)"
+    with sqlite3.connect(path) as database:
+        database.executescript(f"{codes}; INSERT INTO codes VALUES ('a', 1), ('b', 1)")
+    database.close()
+    with Store(path, broker.bootstrap_servers, changelog, tables=["codes"]) as store:
+        store.publish()
+        with sqlite3.connect(path) as database:
+            database.executescript(f"DROP TABLE codes; {codes}; INSERT INTO codes VALUES ('A', 1), ('b', 1)")
+        database.close()
+        assert store.source.repair("codes") == 1
+    found = read_log(broker.bootstrap_servers, changelog, "codes")
+    assert [change.key for change in found.all_changes() if change.op is Op.DELETE] == [("a",)]
 
 
 def promoted(broker: Broker, changelog: str, path: Path, after: int) -> Store:
@@ -381,3 +515,17 @@ def test_a_replica_that_lacks_commits_cannot_be_promoted(broker: Broker, changel
     lacking = promoted(broker, changelog, replica, 1)
     with lacking, pytest.raises(SequenceError, match="promoted after commit 1, and the log has commit 2 of epoch 1"):
         lacking.publish()
+
+
+def test_a_publication_that_is_interrupted_writes_no_commit_twice(broker: Broker, changelog: str, path: Path) -> None:
+    with Store(path, broker.bootstrap_servers, changelog) as store:
+        store.publish()
+        interrupt_next_commit(store.source._publisher)
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+        with pytest.raises(KeyboardInterrupt):
+            store.publish()
+        with store.transaction() as transaction:
+            transaction.execute("INSERT INTO items VALUES (2, 'rice', 1)")
+        assert store.publish() == 2
+    checked(broker, changelog, path)

@@ -137,6 +137,17 @@ class ShardMachine:
         """Changes in memory."""
         return sum(queue.held for queue in self._queues.values())
 
+    @property
+    def topics(self) -> Collection[str]:
+        """That it reads while it follows."""
+        return [self._commits, *self._queues]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it follows, and has applied all that it has read."""
+        applied = all(queue.position == queue.next_offset for queue in self._queues.values())
+        return self.stage is Stage.FOLLOWING and not self._records and applied
+
     def wanted(self) -> Mapping[str, int]:
         """Topics to fetch of now, and from which offset each."""
         match self.stage:
@@ -429,4 +440,5 @@ class ShardMachine:
             offsets,
             dict(self._ids),
             {topic: self._tables[topic] for topic in self._queues},
+            self._only is not None,
         )

@@ -18,7 +18,7 @@ COLUMNS: Mapping[str, str] = {
     "topics": "text",
 }
 """Names and types, by the vocabulary of `moldau.changelog.values.Table`. The primary key is changelog and shard; `topics` is JSON: of each
-topic the next offset, the id, and the table's columns and key.
+topic the next offset, the id, and the table's columns and key; of the topic of commits also whether the position is partial.
 """
 KEY = ("changelog", "shard")
 
@@ -37,6 +37,8 @@ def _topic(position: Position, topic: str) -> dict[str, Any]:
     if topic in position.tables:
         table = position.tables[topic]
         found["table"] = {"name": table.name, "columns": dict(table.columns), "key": list(table.key)}
+    elif position.partial:
+        found["partial"] = True
     return found
 
 
@@ -48,7 +50,8 @@ def from_columns(row: Sequence[Any]) -> tuple[int, Position]:
         offsets = {topic: int(each["offset"]) for topic, each in topics.items()}
         ids = {topic: str(each["id"]) for topic, each in topics.items() if "id" in each}
         tables = {topic: _table(each["table"]) for topic, each in topics.items() if "table" in each}
-        return int(shard), Position(Phase(phase), int(epoch), int(commit), int(commit_ms), offsets, ids, tables)
+        partial = any(each.get("partial") is True for each in topics.values())
+        return int(shard), Position(Phase(phase), int(epoch), int(commit), int(commit_ms), offsets, ids, tables, partial)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"table {TABLE}, shard {shard}: not a position: {error!r}") from error
 

@@ -7,9 +7,11 @@ kept of it.
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from moldau.changelog.defined_tables import defined_tables
 from moldau.changelog.envelope import CommitRecord, encode_change, encode_commit, encode_table
 from moldau.changelog.errors import ChangelogError, CommitTooLongError, PublisherFencedError, SequenceError
 from moldau.changelog.last_commit import last_commit
@@ -62,6 +64,8 @@ class Publisher:
         """By table; they exist."""
         self.last: CommitRecord | None = None
         """The last commit in the log."""
+        self._undecided: str | None = None
+        """The commits of a transaction of which it is not known whether it is in the log."""
 
     @property
     def commit(self) -> int:
@@ -70,7 +74,7 @@ class Publisher:
 
     def look(self) -> CommitRecord | None:
         """The last commit that is decided in the log, while another publisher may be at work: nothing is fenced. TopicError, WorldError."""
-        self._make_topics(())
+        self.make_topics(())
         with self.cluster() as cluster:
             return last_commit(cluster, self.changelog, self.shard, wait=False)
 
@@ -82,7 +86,7 @@ class Publisher:
         from moldau.client.producer import Producer
 
         self.close()
-        self._make_topics(())
+        self.make_topics(())
         producer = Producer(
             self._bootstrap_servers,
             client_id=f"changelog-{self.changelog}",
@@ -99,6 +103,7 @@ class Publisher:
             producer.close(0.0)
             raise
         self._producer = producer
+        self._undecided = None
         self._tables.clear()
         reached("publisher: started")
         log.info("changelog publisher started: changelog=%s shard=%d commit=%d", self.changelog, self.shard, self.commit)
@@ -107,23 +112,27 @@ class Publisher:
     def publish(self, commits: Sequence[Commit], tables: Mapping[str, Table]) -> None:
         """Write whole commits in one transaction; they are in the log when it returns. `tables` has all that they have changes of.
 
-        PublisherFencedError. SequenceError for a commit that does not follow the last one. ValueRefusedError, ChangelogError for one that
-        cannot be written: nothing of it is. CommitTooLongError. TransactionError: whether it was committed is unknown, and `start`
-        finds out.
+        PublisherFencedError. SequenceError for a commit that does not follow the last one, and for a table whose topic was deleted.
+        ValueRefusedError, ChangelogError for one that cannot be written: nothing of it is. CommitTooLongError. TransactionError: whether it
+        was committed is unknown, as it is after an interruption, and `start` finds out; RuntimeError before that.
         """
         if not commits:
             return
+        if self._undecided is not None:
+            raise RuntimeError(f"{self._undecided}: the transaction was interrupted, and may be in the log: start comes first")
         self._check_sequence(commits)
-        self._make_topics(tables)
+        self.make_topics(tables)
         for attempt in range(1, _ATTEMPTS + 1):
             begun = time.monotonic()
             try:
                 record, written = self._write(commits, tables)
                 break
             except FencedError as error:
+                self._undecided = None  # this producer writes nothing more
                 self._check_time(commits, time.monotonic() - begun, error)
                 raise PublisherFencedError(self.changelog, self.shard, self.commit) from error
             except TransactionAbortedError as error:
+                self._undecided = None
                 refused = error.__cause__
                 if isinstance(refused, SendError) and not refused.retriable:
                     raise ChangelogError(f"{self._subject(commits)} cannot be published: {refused}") from error
@@ -132,6 +141,7 @@ class Publisher:
                 log.warning("changelog transaction aborted, publishing it again: %s reason=%s", self._subject(commits), error)
         self.last = record
         self._tables.update(written)
+        self._undecided = None
         reached("commit: published")
 
     def _write(self, commits: Sequence[Commit], tables: Mapping[str, Table]) -> tuple[CommitRecord, Mapping[str, Table]]:
@@ -147,6 +157,7 @@ class Publisher:
             for commit in commits:
                 record = self._send(producer, commit, tables)
             reached("commit: sent")
+            self._undecided = self._subject(commits)
         assert record is not None
         return record, written
 
@@ -192,11 +203,13 @@ class Publisher:
         numbers = f"commit {first}" if first == last else f"commits {first} to {last}"
         return f"changelog {self.changelog}, shard {self.shard}, {numbers}"
 
-    def _make_topics(self, tables: Iterable[str]) -> None:
+    def make_topics(self, tables: Iterable[str]) -> None:
+        """Make what is missing of the topics of the changelog and of these tables. TopicError, SequenceError, WorldError, PeerError."""
         missing = [name for name in tables if name not in self._topics]
         if missing or self._producer is None:
             with self.cluster() as cluster:
-                ensure_topics(cluster, self.changelog, missing, self._shards, self._topic_configs)
+                defined = cache(lambda: defined_tables(cluster, self.changelog, self.shard))
+                ensure_topics(cluster, self.changelog, missing, self._shards, self._topic_configs, defined=defined)
             self._topics.update({name: table_topic(self.changelog, name) for name in missing})
 
     def cluster(self) -> "Cluster":

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -74,8 +74,8 @@ class _Shard:
     spilled: SpilledChanges | None = None
     current_ms: int = 0
     """Every deletion up to then has been read."""
-    is_new: bool = False
-    """The store had no position of it."""
+    stored: dict[str, Table] = field(default_factory=dict)
+    """Tables of which the store may have rows that are ours."""
 
 
 class Replica:
@@ -216,15 +216,21 @@ class Replica:
         before_ms = self._clock_ms()
         opened = dict(self._shards)
         wanted = {TopicPartition(topic, shard): offset for shard, each in opened.items() for topic, offset in each.machine.wanted().items()}
-        behind = {shard for shard, each in opened.items() if each.machine.stage is not Stage.FOLLOWING}
+        following = {shard for shard, each in opened.items() if each.machine.stage is Stage.FOLLOWING}
+        at_end: set[TopicPartition] = set()
         for shard, event in self._log.fetch(wanted):
             if self._shards[shard] is not opened[shard]:
                 continue  # it loads again, from other offsets
-            if isinstance(event, TableRecords) and not event.at_end:
-                behind.add(shard)
+            if event.at_end:
+                at_end.add(TopicPartition(event.topic if isinstance(event, TableRecords) else self._commits, shard))
             self._do(shard, self._shards[shard].machine.step(event, self._clock_ms()))
         for shard, each in self._shards.items():
-            if shard not in behind and not each.machine.held:
+            read = (
+                shard in following
+                and each is opened[shard]
+                and all(TopicPartition(topic, shard) in at_end for topic in each.machine.topics)
+            )
+            if read and each.machine.is_current:
                 each.current_ms = before_ms
         self._tell_lags()
 
@@ -258,7 +264,7 @@ class Replica:
 
     def _open(self, shard: int, reload: Reload | None = None, current_ms: int = 0) -> None:
         stored = self.position(shard)
-        begin_again = self._begin_again and shard not in self._begun
+        begin_again = self._begins_again(shard)
         topics = [self._commits] if stored is None or begin_again else list(stored.offsets)
         start = decide_start(
             shard,
@@ -283,7 +289,8 @@ class Replica:
             f" reason={start.reason}" if start.reason else "",
         )
         machine = ShardMachine(self.changelog, shard, position, clear=start.clear, only=self._only, limits=self._limits)
-        self._shards[shard] = _Shard(machine, current_ms=current_ms, is_new=stored is None)
+        tables = {} if stored is None else {table.name: table for table in stored.tables.values()}
+        self._shards[shard] = _Shard(machine, current_ms=current_ms, stored=tables)
         with self._changed:
             self._positions[shard] = position  # one that loads again is not believed from now on
         self._do(shard, machine.start())
@@ -304,9 +311,9 @@ class Replica:
                 case AskEnds(topics):
                     self._do(shard, here.machine.step(self._ends(shard, topics), self._clock_ms()))
                 case Prepare(tables):
-                    self._prepare(tables)
-                case Clear(position, tables):
-                    self._clear(shard, position, tables)
+                    self._prepare(shard, tables)
+                case Clear(position):
+                    self._clear(shard, position)
                 case Spill(changes):
                     if here.spilled is None:
                         here.spilled = SpilledChanges()
@@ -317,23 +324,35 @@ class Replica:
                     self._drop_spilled(here)
                     self._open(shard, effect, here.current_ms)
 
-    def _prepare(self, tables: Sequence[Table]) -> None:
+    def _prepare(self, shard: int, tables: Sequence[Table]) -> None:
         for table in tables:
             known = self._tables.get(table.name)
             columns = {**known.columns, **table.columns} if known is not None else dict(table.columns)
             self._tables[table.name] = Table(table.name, columns, table.key)
         self._store.prepare(self.changelog, list(self._tables.values()))
+        stored = self._shards[shard].stored
+        for table in tables:
+            if table.name not in stored and not self._begins_again(shard):
+                self._check_empty(shard, table.name)
+            stored[table.name] = table
 
-    def _clear(self, shard: int, position: Position, tables: Sequence[Table]) -> None:
-        if self._shards[shard].is_new and not self._begin_again:
-            for table in tables:
-                rows = self._store.checksum(shard, table.name, WHOLE).rows
-                if rows:
-                    raise NoReplicaError(
-                        f"{self._subject(shard)}: table {table.name} of the store has {rows} rows, and the store has no position of this "
-                        f"changelog: it may be something else than a replica; the replica stops. With begin_again its rows are removed"
-                    )
+    def _begins_again(self, shard: int) -> bool:
+        return self._begin_again and shard not in self._begun
+
+    def _check_empty(self, shard: int, table: str) -> None:
+        rows = self._store.checksum(shard, table, WHOLE).rows
+        if rows:
+            raise NoReplicaError(
+                f"{self._subject(shard)}: table {table} of the store has {rows} rows, and the store has no position of it in this "
+                f"changelog: it may be something else than a replica; the replica stops. With begin_again its rows are removed"
+            )
+
+    def _clear(self, shard: int, position: Position) -> None:
+        """Also tables that are no longer wanted, or no longer there."""
+        stored = self._shards[shard].stored
+        self._store.prepare(self.changelog, [*self._tables.values(), *(each for name, each in stored.items() if name not in self._tables)])
         self._store.clear(shard, position)
+        self._store.prepare(self.changelog, list(self._tables.values()))
         self._begun.add(shard)
         self._stored(shard, position)
 

@@ -44,7 +44,9 @@ def decide_start(
         return _from_the_beginning(commits, log, now_ms, "no position is stored" if stored is None else "it is to begin again")
     _check(shard, stored, log)
     have = {table.name for table in stored.tables.values()}
-    new = sorted(set(only or ()) - have)
+    new = [f"table {name} is" for name in sorted(set(only or ()) - have)]
+    if only is None and stored.partial:
+        new = ["other tables are"]
     if only is not None and have - set(only):
         raise ReplicaError(
             f"shard {shard}: table {min(have - set(only))} is in the store and is no longer wanted: nothing would change its rows; "
@@ -53,7 +55,7 @@ def decide_start(
     if stored.phase is Phase.FOLLOWING and reload is None and not new:
         return Start(stored, clear=False, reason="")
     since_ms = stored.commit_ms if stored.phase is Phase.LOADING else max(stored.commit_ms, current_ms)
-    reason = reload.reason if reload else f"table {new[0]} is new to it" if new else "it has not loaded all rows"
+    reason = reload.reason if reload else f"{new[0]} new to it" if new else "it has not loaded all rows"
     if now_ms - since_ms > log.delete_retention_ms:
         reason += f", and deletions since may be forgotten (delete.retention.ms={log.delete_retention_ms})"
         return _from_the_beginning(commits, log, now_ms, reason)

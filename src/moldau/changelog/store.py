@@ -39,6 +39,8 @@ class Position(NamedTuple):
     """By topic: its id, in hexadecimal digits; offsets mean nothing in a topic with another one."""
     tables: Mapping[str, Table] = {}
     """By topic: what its table is at this commit. The topic of commits has none."""
+    partial: bool = False
+    """Whether only some tables of the changelog are taken."""
 
 
 class KeyRange(NamedTuple):

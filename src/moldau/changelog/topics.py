@@ -1,10 +1,10 @@
 """The topics of a changelog: made where they are missing, and checked before anything is written."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from moldau.changelog.errors import TopicError
+from moldau.changelog.errors import SequenceError, TopicError
 from moldau.changelog.naming import commits_topic, table_topic
 from moldau.client.errors import RequestFailedError
 from moldau.model.errors import ErrorCode
@@ -24,14 +24,29 @@ CONFIGS: Final[Mapping[str, str]] = {
 finds every deletion."""
 
 
-def ensure_topics(cluster: "Cluster", changelog: str, tables: Iterable[str], shards: int, configs: Mapping[str, str] | None = None) -> None:
+def ensure_topics(
+    cluster: "Cluster",
+    changelog: str,
+    tables: Iterable[str],
+    shards: int,
+    configs: Mapping[str, str] | None = None,
+    *,
+    defined: Callable[[], Collection[str]],
+) -> None:
     """Make what is missing of the topic of commits and those of tables, with `configs` beside `CONFIGS`.
 
-    TopicError for one with other partitions than shards, or that is not compacted. PeerError, WorldError.
+    TopicError for one with other partitions than shards, or that is not compacted. SequenceError for one that is missing of a table that is
+    among those which are `defined` in the log already. PeerError, WorldError.
     """
-    for topic in (commits_topic(changelog), *(table_topic(changelog, table) for table in tables)):
+    for table in (None, *tables):
+        topic = commits_topic(changelog) if table is None else table_topic(changelog, table)
         partitions = _partitions(cluster, topic)
         if partitions is None:
+            if table is not None and table in defined():
+                raise SequenceError(
+                    f"topic {topic} does not exist, and the log has published table {table} in it: it was deleted, and its rows are missing"
+                    f" in changelog {changelog}; begin a new changelog"
+                )
             _create(cluster, topic, shards, {**CONFIGS, **(configs or {})})
             partitions = cluster.topic(topic).partitions
         if len(partitions) != shards:

@@ -7,9 +7,12 @@ from random import Random
 import pytest
 
 from moldau.changelog.arrivals import ChangeRecord
+from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.replica import Lag, Replica
 from moldau.changelog.replica_errors import NoReplicaError, NotAppliedError, RecreatedTopicError, ReplicaError
 from moldau.changelog.spill import SpilledChanges
+from moldau.changelog.sqlite.connecting import connect
+from moldau.changelog.sqlite.installing import install
 from moldau.changelog.store import WHOLE, Phase
 from moldau.changelog.stores.dictionary import DictionaryStore
 from moldau.changelog.stores.sqlite import SqliteStore
@@ -75,6 +78,70 @@ def test_only_tables_that_are_wanted_are_taken_and_more_later(log: SimulatedChan
     assert (keys(store), keys(store, "others")) == ([1], [5])
     with pytest.raises(ReplicaError, match="table others is in the store and is no longer wanted"):
         replica_of(log, store, tables=["accounts"]).step()
+
+
+def test_all_tables_are_taken_after_only_some_were(tmp_path: Path, log: SimulatedChangelog) -> None:
+    log.define(OTHERS)
+    log.publish(0, put(ACCOUNTS, account(1)) + put(OTHERS, account(5)))
+    with replica_of(log, SqliteStore(tmp_path / "a.db"), tables=["others"]) as replica:
+        replica.wait_for(0, 1)
+    store = SqliteStore(tmp_path / "a.db")
+    with replica_of(log, store) as replica:
+        replica.step()
+        position = replica.position()
+        assert position is not None
+        assert position.phase is Phase.LOADING
+        assert not replica.wait_for(0, 1).partial
+        assert [key for key, _ in store.rows(0, "accounts", WHOLE)] == [(1,)]
+
+
+def test_a_table_that_joins_later_is_not_taken_where_the_store_has_rows_of_something_else(log: SimulatedChangelog) -> None:
+    store = DictionaryStore()
+    log.publish(0, put(ACCOUNTS, account(1)))
+    replica = replica_of(log, store)
+    replica.wait_for(0, 1)
+    store.tables[0, "others"] = {(9,): account(9)}
+    log.define(OTHERS)
+    log.publish(0, put(OTHERS, account(5)))
+    with pytest.raises(NoReplicaError, match="shard 0: table others of the store has 1 rows"):
+        replica.wait_for(0, 2)
+    assert keys(store, "others") == [9]
+    replica_of(log, store, begin_again=True).wait_for(0, 2)
+    assert keys(store, "others") == [5]
+
+
+def test_beginning_again_leaves_no_rows_of_tables_that_are_no_longer_wanted(tmp_path: Path, log: SimulatedChangelog) -> None:
+    log.define(OTHERS)
+    log.publish(0, put(ACCOUNTS, account(1)) + put(OTHERS, account(5)))
+    with replica_of(log, SqliteStore(tmp_path / "a.db")) as replica:
+        replica.wait_for(0, 1)
+    with replica_of(log, SqliteStore(tmp_path / "a.db"), tables=["accounts"], begin_again=True) as replica:
+        replica.wait_for(0, 1)
+    store = SqliteStore(tmp_path / "a.db")
+    store.prepare(CHANGELOG, [ACCOUNTS, OTHERS])
+    assert [store.checksum(0, name, WHOLE).rows for name in ("accounts", "others")] == [1, 0]
+    store.close()
+
+
+def test_it_has_read_every_deletion_only_at_the_end_of_all_topics(log: SimulatedChangelog) -> None:
+    """A table that it does not know yet may have some."""
+    log.publish(0, put(ACCOUNTS, account(1)))
+    replica, commits = replica_of(log, DictionaryStore()), log.partitions[TopicPartition(COMMITS, 0)]
+    replica.wait_for(0, 1)
+    replica.step()
+    before_ms, stable = log.now_ms, commits.stable
+    assert replica._shards[0].current_ms == before_ms
+    log.define(OTHERS)
+    log.publish(0, put(OTHERS, account(5)))
+    commits.stable = stable
+    log.now_ms += 1000
+    for _ in range(5):
+        replica.step()
+    assert replica._shards[0].current_ms == before_ms
+    log.show()
+    replica.wait_for(0, 2)
+    replica.step()
+    assert replica._shards[0].current_ms == before_ms + 1000
 
 
 def test_its_lag_is_what_is_known_and_not_applied(log: SimulatedChangelog) -> None:
@@ -159,6 +226,30 @@ def test_rows_of_something_else_are_not_removed_unless_it_is_to_begin_again(log:
     log.publish(0, put(ACCOUNTS, account(2)))
     replica.wait_for(0, 2)
     assert keys(store) == [1, 2]
+
+
+@pytest.mark.parametrize("promoted", [False, True], ids=["a source", "a promoted replica"])
+def test_a_former_source_becomes_a_replica_that_writes_no_outbox_if_it_is_to_begin_again(
+    tmp_path: Path, log: SimulatedChangelog, *, promoted: bool
+) -> None:
+    path = tmp_path / "a.db"
+    log.publish(0, put(ACCOUNTS, account(1)))
+    if promoted:
+        with replica_of(log, SqliteStore(path)) as replica:
+            replica.wait_for(0, 1)
+    database = connect(path, 5.0)
+    database.execute("CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, owner TEXT, balance INTEGER)")
+    install(database, CHANGELOG, 0, ["accounts"], promoted_after=CommitRecord(0, log.epoch, 1, 0, {}, {}) if promoted else None)
+    database.execute("INSERT INTO accounts VALUES (9, 'never acknowledged', 1)")
+    with replica_of(log, SqliteStore(path)) as replica, pytest.raises(NoReplicaError, match="table accounts of the store has"):
+        replica.wait_for(0, 1)
+    with replica_of(log, SqliteStore(path), begin_again=True) as replica:
+        replica.wait_for(0, 1)
+    assert database.execute("SELECT id FROM accounts").fetchall() == [(1,)]
+    assert [name for (name,) in database.execute("SELECT name FROM sqlite_master") if name.startswith("_changelog")] == []
+    database.close()
+    with replica_of(log, SqliteStore(path)) as replica:
+        assert replica.wait_for(0, 1).phase is Phase.FOLLOWING
 
 
 def test_spilled_changes_are_a_sequence() -> None:

@@ -104,6 +104,22 @@ def test_rows_are_published_once_whatever_their_keys_are(tmp_path: Path, count: 
     assert apply({}, changes)["codes"] == rows_of(database, "codes", ["b", "a"])
 
 
+@pytest.mark.parametrize("deleted", [0, 4], ids=["all full", "the last ones deleted"])
+def test_the_last_step_says_that_all_rows_are_published_if_it_finds_none(tmp_path: Path, deleted: int) -> None:
+    database = connect(tmp_path / "shop.db", 5.0)
+    database.execute(ITEMS)
+    database.executemany("INSERT INTO items VALUES (?, 'old')", [(number,) for number in range(4 + deleted)])
+    install(database, "shop", 0)
+    assert publish_next_rows(database, 4)
+    database.execute("DELETE FROM items WHERE id >= 4")
+    while publish_next_rows(database, 4):
+        pass
+    found = commits(database)
+    assert READING in found[0].source
+    assert READING not in found[-1].source
+    assert len([change for commit in found for change in commit.changes]) == 4 + deleted
+
+
 def test_a_table_without_rows_makes_no_commit(tmp_path: Path) -> None:
     database = database_with(tmp_path / "shop.db", ITEMS)
     assert commits(database) == []

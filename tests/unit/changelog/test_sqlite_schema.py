@@ -11,9 +11,12 @@ from moldau.changelog.sqlite.connecting import connect, writing
 from moldau.changelog.sqlite.errors import SchemaChangedError, SourceError
 from moldau.changelog.sqlite.installing import install, refresh, registered, reinstall
 from moldau.changelog.sqlite.layout import read_state
+from moldau.changelog.sqlite.repairing import tables_to_repair
 from moldau.changelog.sqlite.rows import is_reading, publish_next_rows
 from moldau.changelog.sqlite.schema import type_of
-from moldau.changelog.values import Op
+from moldau.changelog.store import Phase, Position
+from moldau.changelog.stores.sqlite import SqliteStore
+from moldau.changelog.values import Op, Table
 from support.changelog_outbox import commits, database_with, drain
 
 ITEMS = "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT)"
@@ -96,6 +99,7 @@ def test_installing_again_changes_nothing(tmp_path: Path) -> None:
         ("BOOLEAN", "integer"),
         ("DATETIME", "text"),
         ("DECIMAL(10,2)", "decimal"),
+        ("DECIMAL_BLOB", "decimal"),
     ],
 )
 def test_types_are_those_of_the_affinities(declared: str, kind: str) -> None:
@@ -154,11 +158,12 @@ def test_a_column_is_dropped_after_the_triggers_that_name_it(tmp_path: Path) -> 
     assert [each.after for each in drain(database)] == [{"id": 1}]
 
 
-def test_an_index_that_is_added_makes_new_triggers_and_no_rows(tmp_path: Path) -> None:
+def test_an_index_that_is_added_makes_new_triggers_and_a_repair_and_no_rows(tmp_path: Path) -> None:
     database = published(tmp_path, ITEMS)
     database.execute("CREATE UNIQUE INDEX by_name ON items (name)")
     assert followed(database)
     assert not is_reading(database)
+    assert tables_to_repair(database) == ["items"]
     database.execute("INSERT INTO items VALUES (1, 'tea')")
     database.execute("REPLACE INTO items VALUES (2, 'tea')")
     assert [(each.op.value, each.key) for each in drain(database)] == [("c", (1,)), ("d", (1,)), ("c", (2,))]
@@ -212,3 +217,28 @@ def test_a_source_cannot_be_promoted(tmp_path: Path) -> None:
     database = published(tmp_path, ITEMS)
     with pytest.raises(SourceError, match="is its source already; only a replica can be promoted"):
         install(database, "shop", 0, promoted_after=CommitRecord(0, 4, 17, 0, {}, {}))
+
+
+POSITIONS = [
+    (None, "the replica has no position"),
+    (Position(Phase.LOADING, 4, 17, 0, {}), "the replica has the phase loading, commit 17 and epoch 4"),
+    (Position(Phase.FOLLOWING, 4, 16, 0, {}), "the replica has the phase following, commit 16 and epoch 4"),
+    (Position(Phase.FOLLOWING, 3, 17, 0, {}), "the replica has the phase following, commit 17 and epoch 3"),
+    (Position(Phase.FOLLOWING, 4, 17, 0, {}), None),
+]
+
+
+@pytest.mark.parametrize(("position", "reason"), POSITIONS, ids=[str(reason) for _, reason in POSITIONS])
+def test_a_replica_is_promoted_only_after_the_commit_that_it_has(tmp_path: Path, position: Position | None, reason: str | None) -> None:
+    store = SqliteStore(tmp_path / "replica.db")
+    store.prepare("shop", [Table("items", {"id": "integer", "name": "text"}, ("id",))])
+    if position is not None:
+        store.clear(0, position)
+    store.close()
+    database, last = connect(tmp_path / "replica.db", 5.0), CommitRecord(0, 4, 17, 0, {}, {})
+    if reason is None:
+        assert install(database, "shop", 0, ["items"], promoted_after=last).sealed == 18
+        return
+    with pytest.raises(SourceError, match=f"{reason}, and would be promoted after commit 17 of epoch 4"):
+        install(database, "shop", 0, ["items"], promoted_after=last)
+    assert read_state(database) is None

@@ -251,6 +251,40 @@ def test_a_new_row_with_null_in_its_key_is_refused_in_the_writer(opened: Open) -
     assert short(drain(shop)) == [("c", "a")]
 
 
+EQUAL_KEYS = {
+    "nocase": ("CREATE TABLE t (k TEXT COLLATE NOCASE PRIMARY KEY, v)", "a", "A", "b"),
+    "rtrim without rowid": ("CREATE TABLE t (k TEXT COLLATE RTRIM PRIMARY KEY, v) WITHOUT ROWID", "a", "a ", "b"),
+    "numbers": ("CREATE TABLE t (k PRIMARY KEY, v)", 1, 1.0, 2),
+    "decimals of a replica": ("CREATE TABLE t (k DECIMAL_BLOB PRIMARY KEY, v)", 1, 1.0, 2),
+    "several columns": ("CREATE TABLE t (v, k NOT NULL, n DEFAULT 1, PRIMARY KEY (n, k)) WITHOUT ROWID", 1.0, 1, 2),
+}
+
+
+@pytest.mark.parametrize(("table", "first", "equal", "other"), EQUAL_KEYS.values(), ids=EQUAL_KEYS)
+@pytest.mark.parametrize("recursive", [False, True])
+def test_a_row_is_deleted_that_is_replaced_by_one_with_an_equal_key_which_is_another_in_the_log(
+    opened: Open, table: str, first: object, equal: object, other: object, *, recursive: bool
+) -> None:
+    shop = opened(table)
+    shop.execute(f"PRAGMA recursive_triggers = {recursive}")
+
+    def keys() -> list[tuple[str, str]]:
+        return [(each.op.value, repr(each.key[-1])) for each in drain(shop)]
+
+    shop.execute("INSERT INTO t (k, v) VALUES (?, 1)", (first,))
+    shop.execute("INSERT OR IGNORE INTO t (k, v) VALUES (?, 2)", (equal,))
+    assert keys() == [("c", repr(first))]
+    shop.execute("REPLACE INTO t (k, v) VALUES (?, 3)", (equal,))
+    assert keys() == [("d", repr(first)), ("c", repr(equal))]
+    shop.execute("REPLACE INTO t (k, v) VALUES (?, 4)", (equal,))
+    assert keys() == [*([("d", repr(equal))] if recursive else []), ("c", repr(equal))]
+    shop.execute("INSERT INTO t (k, v) VALUES (?, 5)", (other,))
+    shop.execute("UPDATE OR REPLACE t SET k = ? WHERE v = 5", (first,))
+    assert keys() == [("c", repr(other)), ("d", repr(equal)), ("d", repr(other)), ("c", repr(first))]
+    shop.execute("UPDATE t SET k = ?", (equal,))
+    assert keys() == [("d", repr(first)), ("c", repr(equal))]
+
+
 def test_names_may_have_quotes_and_generated_columns_are_published(opened: Open) -> None:
     shop = opened('CREATE TABLE a1 ("the ""key""" INTEGER PRIMARY KEY, "select" TEXT, twice GENERATED ALWAYS AS ("select" || "select"))')
     shop.execute("INSERT INTO a1 VALUES (1, 'x')")

@@ -4,15 +4,18 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from moldau.changelog import positions
 from moldau.changelog.naming import check_changelog
 from moldau.changelog.sqlite.connecting import writing
 from moldau.changelog.sqlite.errors import SchemaChangedError, SourceError
 from moldau.changelog.sqlite.layout import State, make_state, make_tables, read_state, widen
 from moldau.changelog.sqlite.schema import OURS, SourceTable, ordinary_tables, quoted, source_table
-from moldau.changelog.sqlite.triggers import index_of, triggers_of
+from moldau.changelog.sqlite.triggers import index_of, notes_of, triggers_of
+from moldau.changelog.store import Phase
 from moldau.changelog.values import Table
 
 if TYPE_CHECKING:
@@ -45,8 +48,8 @@ def install(
     """Publish these tables from now on; None: all whose names do not begin with an underscore. What is published already stays so.
 
     Rows that are there are published, too; not those of a replica that is promoted and has all up to the log's last commit,
-    `promoted_after`: it continues after that with the next epoch. SourceError for a table that cannot be published, and for a database that
-    is the source of another changelog.
+    `promoted_after`: it continues after that with the next epoch. SourceError for a table that cannot be published, for a database that is
+    the source of another changelog, and for a replica that is not at that commit.
     """
     check_changelog(changelog)
     with writing(database):
@@ -76,7 +79,9 @@ def install(
 def refresh(database: sqlite3.Connection) -> bool:
     """Bring triggers in step with the schema; whether something was different. In the caller's transaction.
 
-    A table whose columns are others now is published again: rows that were written since the change may lack the new ones.
+    It comes before each commit is sealed, so that a commit which lacks something says that it is incomplete. A table whose columns are
+    others now is published again: rows that were written since the change may lack the new ones. One with other unique indexes is repaired:
+    rows that were replaced because of them may be in the log still.
     SchemaChangedError if it cannot be known which changes are missing.
     """
     state = read_state(database)
@@ -103,18 +108,40 @@ def publish_rows(database: sqlite3.Connection, table: str) -> None:
     database.execute("INSERT INTO _changelog_reading (name, begun) VALUES (?, 0)", (table,))
 
 
+def repair_deletions(database: sqlite3.Connection, table: str) -> None:
+    """Delete rows that only the log has, before it is complete again. In the caller's transaction."""
+    database.execute("INSERT OR IGNORE INTO _changelog_repairing (name) VALUES (?)", (table,))
+
+
 def _promote(database: sqlite3.Connection, changelog: str, shard: int, last: "CommitRecord", before: State | None) -> State:
     """Its first commit has no changes, and says that the epoch has begun."""
     if before is not None:
         raise SourceError(
             f"changelog {changelog}, shard {shard}: the database is its source already; only a replica can be promoted, which has no outbox"
         )
+    _check_replica(database, changelog, shard, last)
     state = make_state(database, changelog, shard, last.epoch + 1, last.commit + 1)
     database.execute(
         "INSERT INTO _changelog_commits (number, epoch, time_ms, after_id, last_id, reading) VALUES (?, ?, ?, 0, 0, 0)",
         (state.sealed, state.epoch, time.time_ns() // 1_000_000),
     )
     return state
+
+
+def _check_replica(database: sqlite3.Connection, changelog: str, shard: int, last: "CommitRecord") -> None:
+    """Where a replica has kept the table, its position is the commit after which it is promoted."""
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (positions.TABLE,)).fetchone():
+        return
+    row = database.execute(f"SELECT * FROM {positions.TABLE} WHERE changelog = ? AND shard = ?", (changelog, shard)).fetchone()
+    found = None if row is None else positions.from_columns(row)[1]
+    if found is not None and (found.phase, found.epoch, found.commit) == (Phase.FOLLOWING, last.epoch, last.commit):
+        return
+    there = "no position" if found is None else f"the phase {found.phase.value}, commit {found.commit} and epoch {found.epoch}"
+    raise SourceError(
+        f"changelog {changelog}, shard {shard}: the replica has {there}, and would be promoted after commit {last.commit} of epoch"
+        f" {last.epoch}, of which rows may be missing in it: fence the publisher before, take the last commit of the log, let the"
+        " replica follow up to it, and promote then"
+    )
 
 
 def _check_keys(database: sqlite3.Connection, changelog: str, table: SourceTable) -> None:
@@ -189,20 +216,30 @@ def _refresh(database: sqlite3.Connection, changelog: str, known: Registered) ->
         )
     if now.columns == tuple(known.table.columns.items()):
         _make_triggers(database, now, known.number)
+        repair_deletions(database, name)
         log.info("triggers made again: changelog=%s table=%s", changelog, name)
         return True
     gone = [each for each in known.table.columns if each not in now.table.columns]
     if gone:
         log.warning("columns are published no more: changelog=%s table=%s columns=%s", changelog, name, ",".join(gone))
+    if not _notes_replaced(there, now, known):
+        repair_deletions(database, name)
     _register(database, now)
     publish_rows(database, name)
     log.info("schema changed, table is published again: changelog=%s table=%s columns=%s", changelog, name, ",".join(now.table.columns))
     return True
 
 
+def _notes_replaced(there: Mapping[str, str], now: SourceTable, known: Registered) -> bool:
+    """Whether these triggers have noted all rows that may have been replaced."""
+    former = dict(triggers_of(replace(now, columns=tuple(known.table.columns.items())), known.number))
+    return notes_of(former) == notes_of(there)
+
+
 def reinstall(database: sqlite3.Connection, changelog: str, name: str) -> None:
-    """Make the triggers of a table again, and publish its rows. In the caller's transaction."""
+    """Make the triggers of a table again, publish its rows, and then delete those that only the log has. In the caller's transaction."""
     table = source_table(database, changelog, name)
     _check_keys(database, changelog, table)
     _register(database, table)
     publish_rows(database, table.name)
+    repair_deletions(database, table.name)

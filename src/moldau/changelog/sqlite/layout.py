@@ -8,6 +8,7 @@
   AUTOINCREMENT would, after a statement that has ended with ``OR FAIL``.
 * ``_changelog_commits``: commits that are not yet known to be in the log, each with the numbers of its rows of the outbox.
 * ``_changelog_reading``: tables whose rows are still to be published; if that has begun, after the key `v0`, `v1`, ...
+* ``_changelog_repairing``: tables of which the log may have rows that the table does not have, until deletions of these are in the outbox.
 * ``_changelog_replaced``: rows that a statement under way may replace.
 """
 
@@ -16,6 +17,7 @@ import uuid
 from typing import Final, NamedTuple
 
 from moldau.changelog.sqlite.errors import SourceError
+from moldau.changelog.sqlite.schema import OURS, quoted
 
 FORMAT: Final = 1
 _TABLES: Final = (
@@ -29,6 +31,7 @@ _TABLES: Final = (
         number INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, time_ms INTEGER NOT NULL, after_id INTEGER NOT NULL,
         last_id INTEGER NOT NULL, reading INTEGER NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS _changelog_reading (name TEXT PRIMARY KEY, begun INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS _changelog_repairing (name TEXT PRIMARY KEY)",
     "CREATE TABLE IF NOT EXISTS _changelog_replaced (t INTEGER NOT NULL)",
 )
 
@@ -50,6 +53,20 @@ def make_tables(database: sqlite3.Connection) -> None:
         database.execute(statement)
 
 
+def is_source(database: sqlite3.Connection) -> bool:
+    """Whether the database has our tables."""
+    return database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '_changelog_state'").fetchone() is not None
+
+
+def remove(database: sqlite3.Connection) -> None:
+    """Drop our triggers and tables: the database is no source any more. In the caller's transaction."""
+    for kind in ("trigger", "table"):
+        found = database.execute("SELECT name FROM sqlite_master WHERE type = ?", (kind,)).fetchall()
+        for (name,) in found:
+            if name.startswith(OURS):
+                database.execute(f"DROP {kind} {quoted(name)}")
+
+
 def widen(database: sqlite3.Connection, table: str, columns: int) -> None:
     """See that a table of ours has so many columns for values."""
     found = {name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")}
@@ -60,7 +77,7 @@ def widen(database: sqlite3.Connection, table: str, columns: int) -> None:
 
 def read_state(database: sqlite3.Connection) -> State | None:
     """None before a changelog is installed. SourceError for a later format."""
-    if not database.execute("SELECT count(*) FROM sqlite_master WHERE name = '_changelog_state'").fetchone()[0]:
+    if not is_source(database):
         return None
     row = database.execute("SELECT format, changelog, shard, epoch, sealed, sealed_id, store FROM _changelog_state").fetchone()
     if row is None:

@@ -14,7 +14,8 @@ from moldau.changelog.values import Change, Commit, Key, Op, Row, Value
 _CHUNK: Final = 1_000
 """Rows of the outbox that are read at a time."""
 STORE, READING = "store", "reading"
-"""In the `source` of commits: the name of the database, and how many tables are not published completely."""
+"""In the `source` of commits: the name of the database, and how many tables the log does not have as they are: their rows are not published
+completely, or it has rows that were deleted."""
 
 
 class Sealed(NamedTuple):
@@ -27,7 +28,7 @@ class Sealed(NamedTuple):
     """Its rows come after this one."""
     last_id: int
     reading: int
-    """Tables whose rows were not published completely then."""
+    """Tables that were not published completely then, or not repaired."""
 
     @property
     def rows(self) -> int:
@@ -35,13 +36,19 @@ class Sealed(NamedTuple):
         return self.last_id - self.after_id
 
 
-def seal(database: sqlite3.Connection) -> int | None:
-    """Make one commit of all rows of the outbox that are in none; its number, None without such rows. In the caller's transaction."""
+def seal(database: sqlite3.Connection, *, empty: bool = False) -> int | None:
+    """Make one commit of all rows of the outbox that are in none; its number, None without such rows unless it may be `empty`.
+
+    In the caller's transaction.
+    """
     state = installed_state(database)
     (last_id,) = database.execute("SELECT max(id) FROM _changelog_outbox").fetchone()
     if last_id is None or last_id <= state.sealed_id:
-        return None
-    (reading,) = database.execute("SELECT count(*) FROM _changelog_reading").fetchone()
+        if not empty:
+            return None
+        last_id = state.sealed_id
+    incomplete = "(SELECT count(*) FROM _changelog_reading) + (SELECT count(*) FROM _changelog_repairing)"
+    (reading,) = database.execute(f"SELECT {incomplete}").fetchone()
     database.execute(
         "INSERT INTO _changelog_commits (number, epoch, time_ms, after_id, last_id, reading) VALUES (?, ?, ?, ?, ?, ?)",
         (state.sealed + 1, state.epoch, time.time_ns() // 1_000_000, state.sealed_id, last_id, reading),

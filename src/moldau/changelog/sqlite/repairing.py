@@ -1,4 +1,8 @@
-"""Rows that only the log has, of a table whose changes were not all seen."""
+"""Rows that only the log has, of tables whose changes were not all seen.
+
+Until all their deletions are in the outbox, commits are not complete; so it does not matter where the process ends: the next one begins
+with the same tables.
+"""
 
 import sqlite3
 from typing import TYPE_CHECKING, Final
@@ -7,8 +11,9 @@ from moldau.changelog.committed import CommittedRecords
 from moldau.changelog.envelope import Tombstone, decode_change
 from moldau.changelog.naming import table_topic
 from moldau.changelog.sqlite.connecting import writing
-from moldau.changelog.sqlite.installing import registered
+from moldau.changelog.sqlite.installing import refresh, registered
 from moldau.changelog.sqlite.layout import State
+from moldau.changelog.sqlite.outbox import seal
 from moldau.changelog.sqlite.schema import quoted, source_table
 from moldau.changelog.values import Op
 from moldau.model.identity import TopicPartition
@@ -19,8 +24,13 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1_000
 
 
+def tables_to_repair(database: sqlite3.Connection) -> list[str]:
+    """Tables of which the log may have rows that they do not have."""
+    return [name for (name,) in database.execute("SELECT name FROM _changelog_repairing ORDER BY name")]
+
+
 def delete_missing(database: sqlite3.Connection, cluster: "Cluster", state: State, table: str) -> int:
-    """Put deletions of these rows into the outbox: how many.
+    """Put deletions of these rows into the outbox, and seal them as the commit that is complete again: how many.
 
     The log has all commits of the database when it begins, and nothing else writes to it. RecordError, WorldError, PeerError.
     """
@@ -37,6 +47,10 @@ def delete_missing(database: sqlite3.Connection, cluster: "Cluster", state: Stat
             break
         deleted += _delete(database, state, table, where, chunk)
         after = chunk[-1][0]
+    with writing(database):
+        database.execute("DELETE FROM _changelog_repairing WHERE name = ?", (table,))
+        refresh(database)  # which may find that it has to be repaired again
+        seal(database, empty=not tables_to_repair(database))
     database.execute("DROP TABLE temp._changelog_keys")
     return deleted
 
@@ -45,13 +59,18 @@ def _read_keys(database: sqlite3.Connection, cluster: "Cluster", where: TopicPar
     """Keys of rows that the log has."""
     records = CommittedRecords(cluster, where)
     database.execute("BEGIN")
-    for record in records.between(*records.bounds()):
-        found = decode_change(*where, record.offset, record.key, record.value)
-        if isinstance(found, Tombstone) or found.change.op is Op.DELETE:
-            database.execute("DELETE FROM temp._changelog_keys WHERE key = ?", (record.key,))
-        else:
-            database.execute("INSERT OR REPLACE INTO temp._changelog_keys (key, offset) VALUES (?, ?)", (record.key, record.offset))
-    database.execute("COMMIT")
+    try:
+        for record in records.between(*records.bounds()):
+            found = decode_change(*where, record.offset, record.key, record.value)
+            if isinstance(found, Tombstone) or found.change.op is Op.DELETE:
+                database.execute("DELETE FROM temp._changelog_keys WHERE key = ?", (record.key,))
+            else:
+                database.execute("INSERT OR REPLACE INTO temp._changelog_keys (key, offset) VALUES (?, ?)", (record.key, record.offset))
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
 
 
 def _delete(database: sqlite3.Connection, state: State, name: str, where: TopicPartition, chunk: list[tuple[bytes, int]]) -> int:
@@ -61,6 +80,10 @@ def _delete(database: sqlite3.Connection, state: State, name: str, where: TopicP
             (number, each) for number, each in registered(database).items() if each.current and each.table.name == table.name
         )
         equal = " AND ".join(f"{quoted(column)} = ? COLLATE {quoted(collation)}" for column, collation in table.key)
+        if not table.exact_key:
+            equal += "".join(
+                f" AND {quoted(column)} = ? COLLATE BINARY AND typeof({quoted(column)}) = typeof(?)" for column, _ in table.key
+            )
         values = ", ".join(f"v{schema.columns.index(column)}" for column, _ in table.key)
         places = ", ".join("?" for _ in table.key)
         deleted = 0
@@ -68,7 +91,8 @@ def _delete(database: sqlite3.Connection, state: State, name: str, where: TopicP
             values_of_key = decode_change(*where, offset, key, None)
             assert isinstance(values_of_key, Tombstone)
             row = values_of_key.key
-            if database.execute(f"SELECT 1 FROM {quoted(table.name)} WHERE {equal}", row).fetchone() is None:
+            compared = row if table.exact_key else [*row, *(value for each in row for value in (each, each))]
+            if database.execute(f"SELECT 1 FROM {quoted(table.name)} WHERE {equal}", compared).fetchone() is None:
                 database.execute(f"INSERT INTO _changelog_outbox (t, op, {values}) VALUES (?, 'k', {places})", (number, *row))
                 deleted += 1
         return deleted

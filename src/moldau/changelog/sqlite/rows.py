@@ -9,7 +9,7 @@ import sqlite3
 from typing import Final
 
 from moldau.changelog.sqlite.connecting import writing
-from moldau.changelog.sqlite.installing import registered
+from moldau.changelog.sqlite.installing import refresh, registered
 from moldau.changelog.sqlite.outbox import installed_state, seal
 from moldau.changelog.sqlite.schema import quoted, source_table
 
@@ -25,6 +25,7 @@ def is_reading(database: sqlite3.Connection) -> bool:
 def publish_next_rows(database: sqlite3.Connection, count: int = ROWS) -> bool:
     """The next step, of at most so many rows; False if no rows were left to publish."""
     with writing(database):
+        refresh(database)
         found = database.execute("SELECT name, begun FROM _changelog_reading ORDER BY name LIMIT 1").fetchone()
         if found is None:
             return False
@@ -32,7 +33,7 @@ def publish_next_rows(database: sqlite3.Connection, count: int = ROWS) -> bool:
         name, begun = found
         if _copy(database, name, count, begun=bool(begun)) < count:
             database.execute("DELETE FROM _changelog_reading WHERE name = ?", (name,))
-        seal(database)
+        seal(database, empty=not is_reading(database))  # the last step says that nothing is left, also if it has found no rows
         return True
 
 

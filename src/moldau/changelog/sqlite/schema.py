@@ -1,6 +1,7 @@
 """What the schema of an SQLite database says of a table that is to be published."""
 
 import sqlite3
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,8 @@ from moldau.changelog.values import Table
 
 OURS: Final = "_changelog_"
 """Names of our tables and triggers begin with it."""
+DECIMAL: Final = "DECIMAL_BLOB"
+"""How a replica declares decimals: without an affinity, so that their digits stay as they are."""
 _NO_TABLES: Final = {"view": "a view", "virtual": "a virtual table", "shadow": "part of a virtual table"}
 _COLUMNS: Final = 'SELECT name, type, "notnull", pk FROM pragma_table_xinfo(?) WHERE hidden <> 1 ORDER BY cid'
 
@@ -21,6 +24,8 @@ class UniqueIndex:
     """
 
     columns: tuple[tuple[str, str], ...]
+    of_key: bool = False
+    """It is that of the primary key, by which values may be equal that are different in the log ('a' and 'A', 1 and 1.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,12 @@ class SourceTable:
     nullable_key: tuple[str, ...]
     """Columns of the key in which SQLite allows NULL."""
     unique: tuple[UniqueIndex, ...]
-    """Beside the primary key: `REPLACE` may delete rows with other keys because of them."""
+    """`REPLACE` may delete rows with other keys because of them. The primary key is one if equal keys may be different in the log."""
+
+    @property
+    def exact_key(self) -> bool:
+        """Whether no keys are equal that are different in the log."""
+        return not any(index.of_key for index in self.unique)
 
     @property
     def table(self) -> Table:
@@ -65,9 +75,7 @@ def source_table(database: sqlite3.Connection, changelog: str, name: str) -> Sou
         what = _NO_TABLES.get(kind, "a table of SQLite or of a changelog")
         raise SourceError(f"changelog {changelog}: {exact} is {what}, which has no triggers; publish ordinary tables")
     table_topic(changelog, exact)
-    rows = database.execute(
-        'SELECT name, type, "notnull", pk FROM pragma_table_xinfo(?) WHERE hidden <> 1 ORDER BY cid', (exact,)
-    ).fetchall()
+    rows = database.execute(_COLUMNS, (exact,)).fetchall()
     key = [(column, kind, not_null) for column, kind, not_null, place in sorted(rows, key=lambda each: each[3]) if place]
     if not key:
         raise SourceError(f"changelog {changelog}: table {exact} has no primary key, by which rows are known in the log; give it one")
@@ -76,15 +84,24 @@ def source_table(database: sqlite3.Connection, changelog: str, name: str) -> Sou
     collations = {} if key_index is None else dict(_indexed(database, key_index))
     is_rowid = len(key) == 1 and key_index is None and not without_rowid
     unique = [_unique(database, changelog, exact, index) for index, origin in indexes if origin != "pk"]
+    columns = tuple((column, type_of(kind)) for column, kind, *_ in rows)
+    key_columns = tuple((column, collations.get(column, "BINARY")) for column, *_ in key)
+    if not is_rowid and not _is_exact(collations, key):
+        unique.append(UniqueIndex(key_columns, of_key=True))
     if not is_rowid and not without_rowid:
         unique += _rowid({column.lower() for column, *_ in rows})
     return SourceTable(
         exact,
-        tuple((column, type_of(kind)) for column, kind, *_ in rows),
-        tuple((column, collations.get(column, "BINARY")) for column, *_ in key),
+        columns,
+        key_columns,
         () if is_rowid or without_rowid else tuple(column for column, _, not_null in key if not not_null),
         tuple(unique),
     )
+
+
+def _is_exact(collations: Mapping[str, str], key: Iterable[tuple[str, str, int]]) -> bool:
+    """Whether equal keys are the same: a collation or a column without an affinity may have others."""
+    return all(collations.get(name, "BINARY") == "BINARY" and type_of(kind) != "bytes" and kind.upper() != DECIMAL for name, kind, _ in key)
 
 
 def _indexed(database: sqlite3.Connection, index: str) -> list[tuple[str, str]]:
@@ -115,6 +132,8 @@ def type_of(declared: str) -> str:
     SQLite stores any value in any column; the rules are those of its affinities, and where that is NUMERIC the name decides.
     """
     upper = declared.upper()
+    if upper == DECIMAL:
+        return "decimal"
     if "INT" in upper:
         return "integer"
     if any(each in upper for each in ("CHAR", "CLOB", "TEXT")):

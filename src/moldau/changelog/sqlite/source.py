@@ -3,17 +3,18 @@
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from moldau.changelog.envelope import CommitRecord
-from moldau.changelog.errors import CommitTooLongError, PublisherFencedError, SequenceError
+from moldau.changelog.errors import PublisherFencedError, SequenceError
 from moldau.changelog.points import reached
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.sqlite.connecting import connect, schema_version, writing
 from moldau.changelog.sqlite.installing import Registered, install, refresh, registered, reinstall
 from moldau.changelog.sqlite.outbox import STORE, Sealed, changes_left, commit_of, forget, installed_state, seal, sealed_commits, unsealed
-from moldau.changelog.sqlite.repairing import delete_missing
+from moldau.changelog.sqlite.repairing import delete_missing, tables_to_repair
 from moldau.changelog.sqlite.rows import is_reading, publish_next_rows
 from moldau.client.failures import ClientError
 from moldau.model.errors import MoldauError, PeerError, WorldError
@@ -111,6 +112,12 @@ class Source:
                 )
         if last.epoch == state.epoch and last.source.get(STORE, state.store) != state.store:
             raise SequenceError(f"{subject}: commit {last.commit} in the log is of another database: only a promotion changes the database")
+        kept = next(iter(sealed_commits(self._database, last.commit - 1, 1)), None)
+        if last.epoch == state.epoch and kept is not None and kept.number == last.commit and kept.time_ms != last.time_ms:
+            raise SequenceError(
+                f"{subject}: commit {last.commit} in the log is of {last.time_ms} ms since 1970, and that of this database of"
+                f" {kept.time_ms}: it is older than the log (a copy, or it was restored) and was written since; make it again from the log"
+            )
         if last.commit > state.sealed:
             raise SequenceError(
                 f"{subject}: the log has commit {last.commit} and this database only commit {state.sealed}: it is older than the log (a"
@@ -140,23 +147,44 @@ class Source:
         with self._lock:
             if up_to is not None and self._started and self.commit >= up_to:
                 return self.commit
-            self.start()
-            try:
-                self._seal()
-                target = installed_state(self._database).sealed if up_to is None else up_to
-                while self._step():
-                    if up_to is None and self._rows_sealed:
-                        target = max(target, self._rows_sealed)
-                    if self.commit >= target and not (up_to is None and is_reading(self._database)):
-                        break
-                self._forget(_FORGET_EVERY)
-            except PublisherFencedError as error:
-                self._fenced = error
-                raise
-            except (ClientError, WorldError, PeerError, CommitTooLongError):
-                self._started = False
-                raise
+            with self._recovery():
+                self.start()
+                self._publish(up_to)
+                self._end_repairs()
             return self.commit
+
+    @contextmanager
+    def _recovery(self) -> Iterator[None]:
+        """After an error, or an interruption, the next start finds out what is in the log."""
+        try:
+            yield
+        except PublisherFencedError as error:
+            self._fenced = error
+            raise
+        except BaseException:
+            self._started = False
+            raise
+
+    def _publish(self, up_to: int | None = None) -> None:
+        self._seal()
+        target = installed_state(self._database).sealed if up_to is None else up_to
+        while self._step():
+            if up_to is None and self._rows_sealed:
+                target = max(target, self._rows_sealed)
+            if self.commit >= target and not (up_to is None and is_reading(self._database)):
+                break
+        self._forget(_FORGET_EVERY)
+
+    def _end_repairs(self) -> int:
+        """Also those that a process before has begun: how many rows were deleted in the log."""
+        deleted = 0
+        for table in tables_to_repair(self._database):
+            self._publish()
+            self._publisher.make_topics([table])
+            with self._publisher.cluster() as cluster:
+                deleted += delete_missing(self._database, cluster, self._state, table)
+            self._publish()
+        return deleted
 
     def _step(self) -> bool:
         """The next transaction; whether there was something to do."""
@@ -176,6 +204,8 @@ class Source:
     def _seal(self) -> None:
         if unsealed(self._database):
             with writing(self._database):
+                if schema_version(self._database) != self._version:
+                    refresh(self._database)
                 seal(self._database)
             reached("seal: committed")
 
@@ -209,15 +239,16 @@ class Source:
         self._tables = {each.table.name: each.table for each in self._schemas.values() if each.current}
 
     def repair(self, table: str) -> int:
-        """Publish all rows of a table again, after its triggers were missing, and delete rows that only the log has: how many."""
+        """Publish all rows of a table again, after its triggers were missing, and delete rows that only the log has: how many.
+
+        If it does not end, the next `publish` ends it. Until then commits are not complete, and replicas are loading.
+        """
         with self._lock:
             with writing(self._database):
                 reinstall(self._database, self._state.changelog, table)
-            self.publish()
-            with self._publisher.cluster() as cluster:
-                deleted = delete_missing(self._database, cluster, self._state, table)
-            self.publish()
-            return deleted
+            with self._recovery():
+                self.start()
+                return self._end_repairs()
 
     def run(self, stop: threading.Event, pause_s: float = _PAUSE_S) -> None:
         """Publish what writers commit, until `stop` is set. While the log cannot be written, it is tried again.

@@ -78,6 +78,8 @@ class Store:
         )
         self._database = connect(path, busy_timeout_s)
         self._lock = threading.Lock()
+        self._version = -1
+        """Of the schema, that triggers are in step with."""
         self._writer: int | None = None
         """The thread that has a transaction open."""
 
@@ -86,13 +88,14 @@ class Store:
         """A transaction, rolled back where an exception leaves it. Its changes are one commit, with nothing of other writers in it.
 
         It is on disk afterwards, and not yet in the log: `publish` waits for that. RuntimeError within a transaction of the same thread.
+        SchemaChangedError if changes may be missing in the outbox, until the table is repaired.
         """
         if self._writer == threading.get_ident():
             raise RuntimeError("this thread has a transaction open already")
         with self._lock:
             with writing(self._database):
+                version = self._follow_schema(self._version)
                 seal(self._database)  # of writers that do not use this
-                version = schema_version(self._database)
                 transaction = WriteTransaction(self._database)
                 self._writer = threading.get_ident()
                 try:
@@ -102,12 +105,18 @@ class Store:
                     transaction.end()
                 if not self._database.in_transaction:
                     raise RuntimeError("the transaction was ended by a statement: it ends with its `with`")
-                if schema_version(self._database) != version:
-                    refresh(self._database)
+                version = self._follow_schema(version)
                 number = seal(self._database)
                 reached("writer: sealed")
+            self._version = version
             transaction.commit = number
             reached("writer: committed")
+
+    def _follow_schema(self, version: int) -> int:
+        """From the version of the schema that triggers are in step with to the present one."""
+        if schema_version(self._database) != version:
+            refresh(self._database)
+        return schema_version(self._database)
 
     def publish(self, up_to: int | None = None) -> int:
         """Return once the log has all that is committed by now, or all up to a commit: the number of the last one that it has.

@@ -6,10 +6,11 @@ did is in the outbox already.
 
 `INSERT OR REPLACE`, `UPDATE OR REPLACE` and `ON CONFLICT REPLACE` delete rows for which delete triggers run only with
 `PRAGMA recursive_triggers`. A row with the same key is replaced in the log as well. One with another key, that has the same values in
-another unique index, is noted before the statement changes anything, and is deleted in the log if it is missing afterwards.
+another unique index, is noted before the statement changes anything, and is deleted in the log if it is missing afterwards. So is one whose
+key is equal to the new one by a collation, or as a number of another type, and is another key in the log.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from moldau.changelog.sqlite.schema import OURS, SourceTable, UniqueIndex, quoted
 
@@ -20,6 +21,11 @@ Trigger = tuple[str, str]
 def triggers_of(table: SourceTable, number: int) -> list[Trigger]:
     """Of a table whose schema has this number in our tables. The statements are as SQLite keeps them."""
     return _Triggers(table, number).all()
+
+
+def notes_of(triggers: Mapping[str, str]) -> dict[str, str]:
+    """Those of a table that note rows before a statement replaces them."""
+    return {name: statement for name, statement in triggers.items() if name.endswith(("_before_insert", "_before_update"))}
 
 
 def index_of(table: SourceTable, number: int) -> str | None:
@@ -89,11 +95,22 @@ class _Triggers:
         statement which runs the trigger would count instead.
         """
         equal = " AND ".join(f"o.{quoted(name)} = NEW.{quoted(name)} COLLATE {quoted(collation)}" for name, collation in index.columns)
+        if index.of_key:
+            equal += f" AND NOT ({self._identical([f'NEW.{quoted(name)}' for name, _ in index.columns])})"
         noted = " AND ".join(f"r.v{place} = +o.{quoted(self._columns[place])}" for place in self._places)  # + has no affinity
+        if not self._source.exact_key:
+            noted += f" AND {self._identical([f'r.v{place}' for place in self._places])}"
         return (
             f"INSERT INTO _changelog_replaced (t, {_values(len(self._columns))}) SELECT {self._changelog_number}, {', '.join(self._o())}"
             f" {self._where} {equal}{condition}"
             f" AND NOT EXISTS (SELECT 1 FROM _changelog_replaced AS r WHERE r.t = {self._changelog_number} AND {noted})"
+        )
+
+    def _identical(self, key: Sequence[str]) -> str:
+        """Whether the key of a row is the same as this one in the log, too."""
+        names = [f"o.{quoted(name)}" for name, _ in self._source.key]
+        return " AND ".join(
+            f"{name} = {value} COLLATE BINARY AND typeof({name}) = typeof({value})" for name, value in zip(names, key, strict=True)
         )
 
     def _replaced(self) -> list[str]:
@@ -105,6 +122,8 @@ class _Triggers:
             f"o.{quoted(name)} = r.v{place} COLLATE {quoted(collation)}"
             for (name, collation), place in zip(self._source.key, self._places, strict=True)
         )
+        if not self._source.exact_key:
+            key += f" AND {self._identical([f'r.v{place}' for place in self._places])}"
         values = ", ".join(f"r.v{number}" for number in range(count))
         deleted = (
             f"INSERT INTO _changelog_outbox (t, op, {_values(count)}) SELECT r.t, 'd', {values} FROM _changelog_replaced AS r"

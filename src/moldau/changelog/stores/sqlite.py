@@ -3,6 +3,7 @@
 Decimals, dates and times are text; a point in time is text in UTC. A decimal's column has no affinity, so that its digits stay as they are.
 """
 
+import logging
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,10 +14,14 @@ from typing import Any, Final
 
 from moldau.changelog import positions
 from moldau.changelog.row_hash import checksum_of
+from moldau.changelog.sqlite.layout import is_source, remove
+from moldau.changelog.sqlite.schema import DECIMAL
 from moldau.changelog.store import WHOLE, Checksum, KeyRange, Position, StoreError
 from moldau.changelog.stores.folding import folded
 from moldau.changelog.stores.sql import SqlTable, listed, missing_columns, quoted
 from moldau.changelog.values import Change, Key, Row, Table, Value
+
+log = logging.getLogger(__name__)
 
 _TYPES: Final = {
     "boolean": "BOOLEAN",
@@ -24,7 +29,7 @@ _TYPES: Final = {
     "real": "REAL",
     "text": "TEXT",
     "bytes": "BLOB",
-    "decimal": "DECIMAL_BLOB",
+    "decimal": DECIMAL,
     "date": "DATE",
     "time": "TIME",
     "timestamp": "TIMESTAMP",
@@ -76,8 +81,10 @@ class SqliteStore:
             self._database.execute(f"ALTER TABLE {wanted.name} ADD COLUMN {quoted(name)} {_TYPES[kind]}")
 
     def positions(self) -> Mapping[int, Position]:
-        """By shard."""
+        """By shard. A database that has become a source has none: its rows are others since."""
         with self._errors(positions.TABLE):
+            if is_source(self._database):
+                return {}
             found = self._database.execute(f"SELECT * FROM {positions.TABLE} WHERE changelog = ?", (self._changelog,))
             return dict(map(positions.from_columns, found.fetchall()))
 
@@ -118,8 +125,12 @@ class SqliteStore:
             self._database.execute(f"INSERT OR REPLACE INTO {positions.TABLE} VALUES ({', '.join('?' * len(values))})", values)
 
     def clear(self, shard: int, position: Position) -> None:
-        """Remove the rows of a shard."""
+        """Remove the rows of a shard; of a former source its triggers and its outbox, too."""
         with self._transaction():
+            with self._errors():
+                if is_source(self._database):
+                    log.warning("a former source becomes a replica, its triggers and its outbox are dropped: database=%s", self._path)
+                    remove(self._database)
             for name, known in self._tables.items():
                 condition, parameters = known.of_shard(shard)
                 with self._errors(name):
