@@ -31,6 +31,7 @@ from moldau.changelog.postgres.lsn import lsn_of, lsn_text
 from moldau.changelog.postgres.pgoutput import decode
 from moldau.changelog.postgres.publication import Publication
 from moldau.changelog.postgres.replication import Received, ReplicationConnection
+from moldau.changelog.postgres.retries import Retries
 from moldau.changelog.postgres.sessions import Server
 from moldau.changelog.postgres.slots import ALL, LSN, READING, Standing
 from moldau.changelog.postgres.snapshot import Snapshot
@@ -53,9 +54,6 @@ MARK_BYTES: Final = 16 << 20
 """A commit without changes is published when the server's log has grown by so much with no change of the tables: the server keeps the log
 from the last commit on."""
 RECEIVE_S: Final = 0.2
-PAUSE_FIRST_S: Final = 0.1
-PAUSE_MAX_S: Final = 5.0
-LASTS_S: Final = 1.0
 _NAME: Final = re.compile(r"[a-z0-9_]{1,56}")
 
 
@@ -157,7 +155,7 @@ class PostgresSource:
         self._publication = Publication(self._server, self._slot, names, _columns_by_table(names, self._choices.as_text))
         self._republish = self._choices.republish
         self._is_started = False
-        self._retries = _Retries(self._server.name, threading.Event())
+        self._retries = Retries(self._server.name, threading.Event())
         self._transactions = Transactions({}, {})
         self._state = SourceState.CONNECTING
         self._lsn = 0
@@ -177,7 +175,7 @@ class PostgresSource:
 
         SlotLostError, TableError, RefusedError, PublisherFencedError, ValueRefusedError, UnreachableServerError.
         """
-        retries = self._retries = _Retries(self._server.name, stop)
+        retries = self._retries = Retries(self._server.name, stop)
         try:
             while not stop.is_set():
                 try:
@@ -378,40 +376,6 @@ class _Batch:
     def take(self) -> list[Transaction]:
         taken, self.transactions, self._changes = self.transactions, [], 0
         return taken
-
-
-class _Retries:
-    """Pauses between connections that fail, and a line in the log for each time that this begins and ends: it ends when a connection has
-    lasted for a while, so that one that is made and lost again and again is one failure.
-    """
-
-    def __init__(self, server: str, stop: threading.Event) -> None:
-        self._server = server
-        self._stop = stop
-        self._pause_s = PAUSE_FIRST_S
-        self._failing_since: float | None = None
-        self._connected_at = 0.0
-        self._was_connected = False
-
-    def pause(self, error: Exception) -> None:
-        if not self._was_connected:
-            raise error
-        if self._failing_since is None:
-            self._failing_since = time.monotonic()
-            _LOG.warning("changelog of PostgreSQL interrupted, connecting again: server=%r reason=%s", self._server, error)
-        self._stop.wait(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
-
-    def connected(self) -> None:
-        """A connection was made."""
-        self._was_connected, self._connected_at = True, time.monotonic()
-
-    def lasts(self) -> None:
-        """It is there still, and has sent all that it had."""
-        if self._failing_since is not None and time.monotonic() - self._connected_at > LASTS_S:
-            away_s = self._connected_at - self._failing_since
-            _LOG.info("changelog of PostgreSQL connected again: server=%r after_s=%.1f", self._server, away_s)
-            self._failing_since, self._pause_s = None, PAUSE_FIRST_S
 
 
 def _may_pass(error: MoldauError) -> bool:
