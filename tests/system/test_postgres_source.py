@@ -262,13 +262,18 @@ def test_tables_that_change_in_the_middle_are_followed(databases: Databases, tmp
     assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
 
 
-def test_a_primary_key_that_changes_is_an_error(databases: Databases) -> None:
+@pytest.mark.parametrize("before_images", [True, False])
+def test_a_primary_key_that_changes_is_an_error(before_images: bool, databases: Databases) -> None:
+    """With REPLICA IDENTITY FULL the stream does not say which columns are the key."""
     database = databases()
-    with database.published(Choices(before_images=False)) as running:
+    with database.published(Choices(before_images=before_images)) as running:
         database.execute("ALTER TABLE items DROP CONSTRAINT items_pkey, ADD PRIMARY KEY (name)")
         database.execute("INSERT INTO items VALUES (1, 'a', 1)")
-        error = running.wait_failed()
-    assert "table items: its primary key was changed: it was id, and is of name" in str(error)
+        errors = [running.wait_failed()]
+    errors += [RunningSource(database, Choices(republish=each)).wait_failed() for each in (Republish.NEVER, Republish.NOW)]
+    for error in errors:
+        assert isinstance(error, TableError)
+        assert "table items: its primary key was changed: it was id, and is of name" in str(error)
 
 
 def test_writers_are_not_stopped_while_rows_are_published(databases: Databases, server: PostgresServer, tmp_path: Path) -> None:

@@ -74,14 +74,17 @@ class Catalog:
             table = self.find(name)
             if table is None:
                 raise TableError(f"{self._server.name}: there is no table {name.published}")
-            if table.kind != "r":
-                raise TableError(
-                    f"{self._server.name}: {name.published} is no ordinary table (a view, or a partitioned table): it cannot be published"
-                )
-            if not table.key:
-                raise TableError(f"{self._server.name}: table {name.published} has no primary key, which the rows of a changelog need")
+            self.check(table)
             found.append(table)
         return found
+
+    def check(self, table: CatalogTable) -> None:
+        """TableError for one that cannot be published."""
+        name = table.name.published
+        if table.kind != "r":
+            raise TableError(f"{self._server.name}: {name} is no ordinary table (a view, or a partitioned table): it cannot be published")
+        if not table.key:
+            raise TableError(f"{self._server.name}: table {name} has no primary key, which the rows of a changelog need")
 
     def publish_before_images(self, tables: Sequence[CatalogTable]) -> None:
         """Have the server log each row as it was before a change of it: REPLICA IDENTITY FULL."""

@@ -1,17 +1,19 @@
 """What a source has in its database, as one: the tables, their publication and the slot, over a connection that is opened for it.
 
-The comment of the publication says with which columns its tables are in the changelog: what was published with others is published again.
+The comment of the publication says with which key and columns its tables are in the changelog: what was published with other columns is
+published again, and another key is an error.
 """
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from moldau.changelog.postgres.catalog import Catalog
+from moldau.changelog.postgres.errors import TableError
+from moldau.changelog.postgres.known_tables import KnownTable, comment_of, known_tables
 from moldau.changelog.postgres.slots import Standing, standing
 from moldau.changelog.postgres.snapshot import Snapshot
-from moldau.changelog.postgres.tables import ColumnDescription, TableName, TableView
+from moldau.changelog.postgres.tables import CatalogTable, TableName, TableView
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -29,7 +31,7 @@ class Publication:
         self.as_text = as_text
         self._connection: Connection[tuple[Any, ...]] | None = None
         self._catalog: Catalog | None = None
-        self._known: dict[str, list[ColumnDescription]] = {}
+        self._known: dict[str, KnownTable] = {}
         """By table, as the comment has them."""
 
     @contextmanager
@@ -44,29 +46,41 @@ class Publication:
 
     def standing(self, last: Mapping[str, str | int] | None) -> Standing:
         """How the slot stands to the changelog, whose last commit has this `source`."""
-        self._known = _parsed(self._opened.comment(self._name))
+        self._known = known_tables(self._opened.comment(self._name))
         return standing(self._opened.slot(self._name), self._opened.published(self._name), set(self._tables), last)
 
     def check(self) -> None:
         """TableError, RefusedError unless the tables can be published as they are."""
         self._opened.check_settings()
-        self._opened.check_identities(self._opened.tables(self._tables))
+        tables = self._opened.tables(self._tables)
+        self._opened.check_identities(tables)
+        self._check_keys(tables)
+
+    def check_now(self, name: TableName) -> None:
+        """TableError unless a table can be published as it is now; one that is not there any more is left to the stream."""
+        found = self._opened.find(name)
+        if found is not None:
+            self._opened.check(found)
+            self._check_keys([found])
 
     def release(self) -> None:
         """End the connection of an older publisher."""
         self._opened.release_slot(self._name)
 
-    def make_anew(self, *, before_images: bool) -> None:
-        """The publication; there is no slot then."""
+    def make_anew(self, *, before_images: bool, is_first: bool) -> None:
+        """The publication; there is no slot then. `is_first`: the changelog is empty."""
         self._opened.check_settings()
         tables = self._opened.tables(self._tables)
+        if is_first:
+            self._known = {}
+        self._check_keys(tables)
         if before_images:
             self._opened.publish_before_images(tables)
         else:
             self._opened.check_identities(tables)
         self._opened.drop_slot(self._name)
         self._opened.make_publication(self._name, self._tables)
-        self._known = {}
+        self._set_known(self._known)  # the new publication has no comment, and the keys of the topics cannot change
 
     def snapshot(self, tables: Sequence[TableName] | None = None) -> Snapshot:
         """Of these tables, or all, over this connection, which is in its transaction until it is closed."""
@@ -88,11 +102,13 @@ class Publication:
 
     def knows(self, view: TableView) -> bool:
         """Whether the changelog has a table with the columns of this view, or with more. At any time."""
-        return set(view.described) <= set(self._known.get(view.table.name, ()))
+        known = self._known.get(view.table.name)
+        return known is not None and set(view.described) <= set(known.columns)
 
     def has_other_values(self, view: TableView) -> bool:
         """Whether rows of a table may have other values than those that were published: in a column that is new or of another type."""
-        known = {name: rest for name, *rest in self._known.get(view.table.name, [])}
+        found = self._known.get(view.table.name)
+        known = {} if found is None else {name: rest for name, *rest in found.columns}
         for name, *rest in view.described:
             if name in known and known[name] != rest:
                 return True
@@ -102,19 +118,23 @@ class Publication:
 
     def remember(self, views: Sequence[TableView]) -> None:
         """The changelog has these tables with these columns."""
-        self._known |= {view.table.name: list(view.described) for view in views}
-        self._opened.set_comment(self._name, json.dumps(self._known, ensure_ascii=False, separators=(",", ":")))
+        self._set_known(self._known | {view.table.name: KnownTable.of(view) for view in views})
+
+    def _set_known(self, known: Mapping[str, KnownTable]) -> None:
+        self._known = dict(known)
+        self._opened.set_comment(self._name, comment_of(self._known))
+
+    def _check_keys(self, tables: Sequence[CatalogTable]) -> None:
+        """TableError for a table whose key is not that of its topic."""
+        for table in tables:
+            known = self._known.get(table.name.published)
+            if known is not None and list(known.key) != list(table.key):
+                raise TableError(
+                    f"{self._server.name}: table {table.name.published}: its primary key was changed: it was {', '.join(known.key)},"
+                    f" and is of {', '.join(table.key)}; the key of a changelog's topic cannot change: publish under another name"
+                )
 
     @property
     def _opened(self) -> Catalog:
         assert self._catalog is not None, "inside of `opened`"
         return self._catalog
-
-
-def _parsed(comment: str | None) -> dict[str, list[ColumnDescription]]:
-    """What a comment says; nothing if it is not one of ours."""
-    try:
-        found = json.loads(comment or "{}")
-        return {table: [(str(name), int(oid), int(modifier)) for name, oid, modifier in columns] for table, columns in found.items()}
-    except (AttributeError, TypeError, ValueError):
-        return {}

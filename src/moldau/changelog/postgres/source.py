@@ -244,7 +244,7 @@ class PostgresSource:
     def _publish_all(self, publication: Publication) -> None:
         """A new slot, and all rows of its snapshot; what the log has of other rows is deleted."""
         self._state = SourceState.PUBLISHING_ROWS
-        publication.make_anew(before_images=self._choices.before_images)
+        publication.make_anew(before_images=self._choices.before_images, is_first=self._publisher.last is None)
         connection = ReplicationConnection(self._server, self._slot)
         try:
             snapshot = publication.snapshot()
@@ -309,9 +309,12 @@ class PostgresSource:
         match self._transactions.take(None if received.data is None else decode(received.data)):
             case Transaction() as transaction if transaction.changes and transaction.end_lsn > self._lsn:
                 batch.add(transaction)
-            case NewView(view) if not self._publication.knows(view):
-                self._publish(batch)
-                self._publish_again(view)
+            case NewView(view):
+                with self._publication.opened() as publication:
+                    publication.check_now(view.name)
+                if not self._publication.knows(view):
+                    self._publish(batch)
+                    self._publish_again(view)
             case Truncated(views):
                 self._publish(batch)
                 for view in views:
