@@ -469,11 +469,13 @@ def test_a_log_that_grows_without_changes_of_the_tables_is_released(databases: D
 
 def test_what_cannot_be_published_is_named(databases: Databases) -> None:
     schema = """CREATE TABLE keyless (id integer); CREATE VIEW seen AS SELECT 1 AS id;
-        CREATE TABLE divided (id integer PRIMARY KEY) PARTITION BY HASH (id)"""
+        CREATE TABLE divided (id integer PRIMARY KEY) PARTITION BY HASH (id);
+        CREATE TABLE deferred (id integer PRIMARY KEY DEFERRABLE)"""
     for table, message in {
         "keyless": "table keyless has no primary key",
         "seen": "seen is no ordinary table",
         "divided": "divided is no ordinary table",
+        "deferred": "table deferred has a primary key that is DEFERRABLE",
         "sales.nothing": "there is no table sales.nothing",
     }.items():
         database = databases(schema, [table])

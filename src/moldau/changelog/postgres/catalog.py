@@ -32,7 +32,8 @@ SELECT c.relkind::text, c.relreplident::text,
   ARRAY(SELECT a.attname::text
         FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
-        WHERE i.indrelid = c.oid AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place)
+        WHERE i.indrelid = c.oid AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place),
+  EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND NOT i.indimmediate)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s
 """
@@ -63,9 +64,9 @@ class Catalog:
         rows = self._rows(_TABLE, *name)
         if not rows:
             return None
-        kind, identity, columns, types, modifiers, key = rows[0]
+        kind, identity, columns, types, modifiers, key, is_deferrable = rows[0]
         found = [Column(*each, is_identity=each[0] in key) for each in zip(columns, types, modifiers, strict=True)]
-        return CatalogTable(name, kind, identity, found, tuple(key))
+        return CatalogTable(name, kind, identity, found, tuple(key), is_deferrable)
 
     def tables(self, names: Sequence[TableName]) -> list[CatalogTable]:
         """As they are now. TableError for one that is not there, or cannot be published."""
@@ -85,6 +86,11 @@ class Catalog:
             raise TableError(f"{self._server.name}: {name} is no ordinary table (a view, or a partitioned table): it cannot be published")
         if not table.key:
             raise TableError(f"{self._server.name}: table {name} has no primary key, which the rows of a changelog need")
+        if table.is_deferrable:
+            raise TableError(
+                f"{self._server.name}: table {name} has a primary key that is DEFERRABLE: two rows may have one key for a moment, and the"
+                " changes of both would be taken for those of one row: make it NOT DEFERRABLE"
+            )
 
     def publish_before_images(self, tables: Sequence[CatalogTable]) -> None:
         """Have the server log each row as it was before a change of it: REPLICA IDENTITY FULL."""

@@ -47,6 +47,8 @@ class CatalogTable(NamedTuple):
     columns: Sequence[Column]
     """Without those that are generated, which are not in the stream."""
     key: Sequence[str]
+    is_deferrable: bool
+    """The primary key: it is checked at the end of a statement or transaction, and not for each row."""
 
 
 def name_of(text: str) -> TableName:
