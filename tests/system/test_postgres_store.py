@@ -78,6 +78,15 @@ def test_a_text_that_postgresql_does_not_have_is_named(store: PostgresStore) -> 
     assert (store.rows(0, "accounts", WHOLE), store.positions()) == ([], {})
 
 
+def test_values_of_two_types_in_one_portion_are_stored(store: PostgresStore) -> None:
+    """A column that has got another type has values of both in the log."""
+    mixed = Table("mixed", {"id": "integer", "what": "text"}, ("id",))
+    store.prepare("shop", [mixed])
+    store.apply(0, put(mixed, {"id": 1, "what": 1}, {"id": 2, "what": "x"}, {"id": 3, "what": None}), POSITION)
+    assert store.rows(0, "mixed", WHOLE) == [((number,), {"id": number, "what": what}) for number, what in ((1, "1"), (2, "x"), (3, None))]
+    assert store.positions() == {0: POSITION}
+
+
 def test_tables_that_are_there_keep_their_types(server: PostgresServer) -> None:
     """A database with the source's own schema takes the changes, so that it can become the source."""
     conninfo = server.create("own_schema")

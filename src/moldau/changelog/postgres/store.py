@@ -183,20 +183,21 @@ class PostgresStore:
                 self._execute_all(known, statement, names, these)
 
     def _execute_all(self, known: _StoredTable, statement: str, names: Sequence[str], rows: Sequence[tuple[Key, Sequence[Value]]]) -> None:
-        """In one statement; if it is refused, row by row, to name the one that is refused. The transaction is rolled back anyway."""
+        """In one statement; if it is refused, row by row, to name the one that is refused. There may be none: psycopg takes no array whose
+        values are of different types, as they are before and after a column has got another one.
+        """
         import psycopg
 
         kinds = [known.columns[name] for name in names]
         self._execute("SAVEPOINT portion")
         try:
             self._execute(statement, _arrays(kinds, [values for _, values in rows]))
-            self._execute("RELEASE SAVEPOINT portion")
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError, ValueError, ArithmeticError, TypeError):
             self._execute("ROLLBACK TO SAVEPOINT portion")
             for key, values in rows:
                 with self._errors(known.table.name, key):
                     self._execute(statement, _arrays(kinds, [values]))
-            raise
+        self._execute("RELEASE SAVEPOINT portion")
 
     def _store(self, shard: int, position: Position) -> None:
         with self._errors(positions.TABLE):
