@@ -17,6 +17,8 @@ from moldau.changelog.postgres import source as source_module
 from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of
 from moldau.changelog.postgres.published_keys import PublishedKeys
+from moldau.changelog.postgres.replication import ReplicationConnection
+from moldau.changelog.postgres.sessions import Server
 from moldau.changelog.postgres.source import Choices, Republish
 from moldau.changelog.postgres.store import PostgresStore
 from moldau.changelog.publisher import Publisher
@@ -340,6 +342,23 @@ def test_a_slot_that_another_program_advanced_or_made_again_is_named(databases: 
         running.wait_published()
     database.execute("INSERT INTO items VALUES (1, 'a', 1)")
     database.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [f"moldau_{database.name}"])
+    error = RunningSource(database).wait_failed()
+    assert isinstance(error, SlotLostError)
+    assert error.state is SlotState.ADVANCED
+
+
+def test_a_slot_that_changes_while_a_source_connects_is_named(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = databases()
+    with database.published() as running:
+        running.wait_published()
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+
+    class LateConnection(ReplicationConnection):
+        def __init__(self, server: Server, application: str) -> None:
+            super().__init__(server, application)
+            database.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [f"moldau_{database.name}"])
+
+    monkeypatch.setattr(source_module, "ReplicationConnection", LateConnection)
     error = RunningSource(database).wait_failed()
     assert isinstance(error, SlotLostError)
     assert error.state is SlotState.ADVANCED

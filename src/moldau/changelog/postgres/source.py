@@ -217,6 +217,7 @@ class PostgresSource:
         self._retries.connected()
         connection = ReplicationConnection(self._server, self._slot)
         try:
+            self._check_ready()
             connection.start(self._slot, self._slot, self._lsn)
             _LOG.info("changelog of PostgreSQL continues: server=%r slot=%s lsn=%s", self._server.name, self._slot, lsn_text(self._lsn))
             self._transactions = Transactions(keys, self._publication.as_text)
@@ -238,6 +239,15 @@ class PostgresSource:
             case _ if self._republish is not Republish.NEVER:
                 return standing
         raise SlotLostError(self._server.name, self._slot, standing.state, standing.detail)
+
+    def _check_ready(self) -> None:
+        """Right before the stream is started: if the slot was advanced or made again since it was looked at, the server would begin
+        after the log's last commit, without an error.
+        """
+        with self._publication.opened() as publication:
+            standing = self._check_place(publication, self._publisher.last)
+        if standing.state is not SlotState.READY:
+            raise UnreachableServerError(self._server.name, f"replication slot {self._slot} is {standing.state.value}: {standing.detail}")
 
     # Rows that are there
 
