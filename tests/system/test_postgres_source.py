@@ -178,6 +178,42 @@ def test_keys_that_change_are_a_deletion_and_a_creation(databases: Databases) ->
         assert (log.changes["items"][2].change.before is not None) == before_images
 
 
+def test_keys_that_are_equal_but_written_otherwise_leave_no_rows_behind(databases: Databases) -> None:
+    """By a change, by a truncation, and when the table is published again."""
+
+    def keys(database: PublishedDatabase) -> set[str]:
+        return {str(key) for (key,) in PublishedKeys(database.bootstrap, database.name, 0).of("prices").values()}
+
+    database = databases("CREATE TABLE prices (price numeric PRIMARY KEY)", ["prices"])
+    database.execute("INSERT INTO prices VALUES (1.0), (2.0), (3.0)")
+    with database.published() as running:
+        database.execute("UPDATE prices SET price = 1.00 WHERE price = 1")
+        running.wait_published()
+        assert keys(database) == {"1.00", "2.0", "3.0"}
+        database.execute("BEGIN; UPDATE prices SET price = 2.00 WHERE price = 2; TRUNCATE prices; INSERT INTO prices VALUES (3.0); COMMIT")
+        running.wait_published()
+        assert keys(database) == {"3.0"}
+    database.execute("SELECT pg_drop_replication_slot(%s)", [f"moldau_{database.name}"])
+    database.execute("UPDATE prices SET price = 3.00")
+    with database.published(Choices(republish=Republish.LOST)) as running:
+        running.wait_published()
+    assert keys(database) == {"3.00"}
+
+
+def test_a_key_that_gets_another_type_is_an_error(databases: Databases) -> None:
+    """The topic would keep its rows under keys of the type before."""
+    database = databases()
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    with database.published() as running:
+        database.execute("ALTER TABLE items ALTER COLUMN id TYPE text")
+        database.execute("INSERT INTO items VALUES ('2', 'b', 1)")
+        errors = [running.wait_failed()]
+    errors += [RunningSource(database, Choices(republish=each)).wait_failed() for each in (Republish.NEVER, Republish.NOW)]
+    for error in errors:
+        assert isinstance(error, TableError)
+        assert "table items: column id of its primary key was of type integer of changelogs, and is text" in str(error)
+
+
 def test_a_truncation_deletes_the_rows_that_the_log_has(databases: Databases, tmp_path: Path) -> None:
     database = databases()
     database.execute("INSERT INTO items SELECT number, 'x', 0 FROM generate_series(1, 50) number")
@@ -199,7 +235,7 @@ def test_a_truncation_of_a_long_table_does_not_cost_the_connection(databases: Da
     """Its topic may be read for longer than a server waits for a client that says nothing; else it would be read again and again."""
     reading = PublishedKeys.of
 
-    def slow(self: PublishedKeys, table: str) -> set[Key]:
+    def slow(self: PublishedKeys, table: str) -> dict[str, Key]:
         threading.Event().wait(2.0)
         return reading(self, table)
 

@@ -125,14 +125,24 @@ class Publication:
         self._opened.set_comment(self._name, comment_of(self._known))
 
     def _check_keys(self, tables: Sequence[CatalogTable]) -> None:
-        """TableError for a table whose key is not that of its topic."""
+        """TableError for a table whose key is not that of its topic: of other columns, or with values of another type."""
         for table in tables:
             known = self._known.get(table.name.published)
-            if known is not None and list(known.key) != list(table.key):
+            if known is None:
+                continue
+            if list(known.key) != list(table.key):
                 raise TableError(
                     f"{self._server.name}: table {table.name.published}: its primary key was changed: it was {', '.join(known.key)},"
                     f" and is of {', '.join(table.key)}; the key of a changelog's topic cannot change: publish under another name"
                 )
+            columns = TableView.of_catalog(table, self.as_text.get(table.name, ())).table.columns
+            for column, kind in known.key.items():
+                if columns[column] != kind:
+                    raise TableError(
+                        f"{self._server.name}: table {table.name.published}: column {column} of its primary key was of type"
+                        f" {kind} of changelogs, and is {columns[column]}; the key of a"
+                        " changelog's topic cannot change: publish under another name"
+                    )
 
     @property
     def _opened(self) -> Catalog:

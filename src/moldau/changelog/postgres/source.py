@@ -80,8 +80,8 @@ class LogPublisher(Protocol):
 class LogKeys(Protocol):
     """See `moldau.changelog.postgres.published_keys.PublishedKeys`."""
 
-    def of(self, table: str) -> set[Key]:
-        """Keys of the rows that the log has of a table."""
+    def of(self, table: str) -> Mapping[str, Key]:
+        """Keys of the rows that the log has of a table, by the text of their records' keys."""
         ...
 
 
@@ -266,9 +266,9 @@ class PostgresSource:
         views = publication.views()
         tables = {view.table.name: view.table for view in views}
         for view in views:
-            stale = set() if self._publisher.last is None else self._keys.of(view.table.name)
+            stale = {} if self._publisher.last is None else dict(self._keys.of(view.table.name))
             self._publish_rows(snapshot, view, tables, ALL, stale)
-            deletions = [Change(view.table.name, Op.DELETE, key, None, None) for key in stale]
+            deletions = [Change(view.table.name, Op.DELETE, key, None, None) for key in stale.values()]
             for start in range(0, len(deletions), DELETIONS_MAX):
                 self._publish_commit(deletions[start : start + DELETIONS_MAX], tables, {READING: ALL})
         snapshot.close()
@@ -277,11 +277,12 @@ class PostgresSource:
         if self._republish is Republish.NOW:
             self._republish = Republish.NEVER
 
-    def _publish_rows(self, snapshot: Snapshot, view: TableView, tables: Mapping[str, Table], what: str, stale: set[Key]) -> None:
+    def _publish_rows(self, snapshot: Snapshot, view: TableView, tables: Mapping[str, Table], what: str, stale: dict[str, Key]) -> None:
         """The rows of one table; their keys are removed from `stale`."""
         for rows in snapshot.rows(view):
             changes = [_read(view, row) for row in rows]
-            stale.difference_update(change.key for change in changes)
+            for change in changes if stale else ():
+                stale.pop(view.record_key(change.key), None)
             self._publish_commit(changes, tables, {READING: what})
 
     def _publish_again(self, view: TableView) -> None:
@@ -295,7 +296,7 @@ class PostgresSource:
                 snapshot.take(None)
                 now = publication.view_of(view.name)
                 assert now is not None, "it is locked"
-                self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, set())
+                self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, {})
                 snapshot.close()
             publication.remember([view])
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from moldau.changelog.columns import key_text
 from moldau.changelog.postgres.errors import TableError
 from moldau.changelog.postgres.pgoutput import Column, Columns, Relation
 from moldau.changelog.postgres.text_values import Parser, parser_of, type_of
@@ -99,6 +100,10 @@ class TableView:
     def key_of(self, row: Row) -> Key:
         """Of a row."""
         return tuple([row[column] for column in self._key])
+
+    def record_key(self, key: Key) -> str:
+        """The key of the row's records. Keys that Python finds equal may have different ones: decimals 1.0 and 1.00, reals 0.0 and -0.0."""
+        return key_text(self._key, key)
 
     def key_in(self, columns: Columns) -> Key:
         """Of a row of which only the key is known; the other columns are NULL then."""
