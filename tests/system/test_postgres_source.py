@@ -424,11 +424,33 @@ def test_a_changelog_whose_last_commit_is_of_another_source_is_not_taken(databas
         assert isinstance(error, SlotLostError)
         assert error.state is SlotState.REPLACED
         promoted.publish([Commit(0, promoted.last.epoch, promoted.commit + 1, 1, [])], {})
+    error = RunningSource(database, Choices(republish=Republish.LOST)).wait_failed()
+    assert isinstance(error, SlotLostError), "it was not asked to give up what the other one has published"
     database.execute("INSERT INTO items VALUES (1, 'a', 1)")
-    with database.published(Choices(republish=Republish.LOST)) as running:
+    with database.published(Choices(republish=Republish.NOW)) as running:
         running.wait_published()
     log = database.log()
     assert (log.commits[-1].epoch, operations(log, "items")) == (3, [("r", (1,))]), "it is the master again, in an epoch of its own"
+
+
+def test_a_place_of_another_server_is_not_taken_for_one_of_this(databases: Databases) -> None:
+    """A server that was restored or replaced by a copy has another log, with other changes at the same places."""
+    database = databases()
+    with database.published() as running:
+        running.wait_published()
+    for other in ({"lsn": "FFFF/0"}, {"system": "1"}, {"timeline": 77}, {"database": 1}):
+        with Publisher(database.bootstrap, database.name) as publisher:
+            last = publisher.last
+            assert last is not None
+            publisher.publish([Commit(0, last.epoch, last.commit + 1, 1, [], {**last.source, **other})], {})
+        for republish in (Republish.NEVER, Republish.LOST):
+            error = RunningSource(database, Choices(republish=republish)).wait_failed()
+            assert isinstance(error, SlotLostError)
+            assert error.state is SlotState.REPLACED
+        with Publisher(database.bootstrap, database.name) as publisher:
+            publisher.publish([Commit(0, last.epoch, last.commit + 2, 1, [], last.source)], {})
+    with database.published() as running:
+        running.wait_published()
 
 
 def test_a_slot_of_another_database_is_not_touched(databases: Databases) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moldau.changelog.postgres.errors import RefusedError, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of
 from moldau.changelog.postgres.pgoutput import Column
-from moldau.changelog.postgres.slots import SlotRow
+from moldau.changelog.postgres.slots import Origin, ServerPlace, SlotRow
 from moldau.changelog.postgres.tables import BY_KEY, FULL, CatalogTable, TableName
 from moldau.changelog.stores.sql import quoted
 
@@ -40,6 +40,10 @@ WHERE n.nspname = %s AND c.relname = %s
 _SLOT: Final = """
 SELECT plugin::text, database = current_database(), wal_status, confirmed_flush_lsn::text, active_pid
 FROM pg_replication_slots WHERE slot_name = %s
+"""
+_PLACE: Final = """
+SELECT (SELECT system_identifier::text FROM pg_control_system()), left(pg_walfile_name(pg_current_wal_flush_lsn()), 8),
+  (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), pg_current_wal_flush_lsn()::text
 """
 _PUBLISHED: Final = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
 
@@ -121,6 +125,11 @@ class Catalog:
         with self._server.translated(f"publication {publication} was not made"), self._connection.transaction():
             self._connection.execute(f"DROP PUBLICATION IF EXISTS {quoted(publication)}")
             self._connection.execute(f"CREATE PUBLICATION {quoted(publication)} FOR TABLE {listed} WITH (publish = '{_OPERATIONS}')")
+
+    def place(self) -> ServerPlace:
+        """What this is a connection to."""
+        system, timeline, database, flushed = self._row(_PLACE)
+        return ServerPlace(Origin(system, int(timeline, 16), database), lsn_of(flushed))
 
     def slot(self, slot: str) -> SlotRow | None:
         """None if there is none."""

@@ -20,7 +20,7 @@ class SlotState(Enum):
     TABLES = "of other tables"
     """The publication has other tables than the changelog, or is not there."""
     REPLACED = "replaced"
-    """The changelog's last commit was not made from this database: another store was promoted."""
+    """The changelog's last commit was not made from this database as it is: another store was promoted, or the server was restored."""
     FOREIGN = "foreign"
     """A slot of another database or plugin has the name."""
     UNFINISHED = "unfinished"

@@ -47,7 +47,12 @@ class Publication:
     def standing(self, last: Mapping[str, str | int] | None) -> Standing:
         """How the slot stands to the changelog, whose last commit has this `source`."""
         self._known = known_tables(self._opened.comment(self._name))
-        return standing(self._opened.slot(self._name), self._opened.published(self._name), set(self._tables), last)
+        slot, published = self._opened.slot(self._name), self._opened.published(self._name)
+        return standing(slot, published, set(self._tables), last, self._opened.place())
+
+    def origin(self) -> Mapping[str, str | int]:
+        """For the `source` of each commit."""
+        return self._opened.place().origin._asdict()
 
     def check(self) -> None:
         """TableError, RefusedError unless the tables can be published as they are."""

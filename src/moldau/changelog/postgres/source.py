@@ -100,7 +100,7 @@ class Republish(Enum):
     NEVER = "never"
     """Where changes are lost the source ends with an error."""
     LOST = "lost"
-    """Where changes are lost."""
+    """Where changes are lost, unless the last commit is of another database."""
     NOW = "now"
     """At the start, once."""
 
@@ -159,6 +159,7 @@ class PostgresSource:
         self._transactions = Transactions({}, {})
         self._state = SourceState.CONNECTING
         self._lsn = 0
+        self._origin: Mapping[str, str | int] = {}
         self._epoch = 1
         """At least; that of the log, or the next one where another store was promoted."""
         self._commits = self._changes = self._lost = 0
@@ -200,6 +201,7 @@ class PostgresSource:
             if found is not None and found.commit > (0 if last is None else last.commit):
                 raise PublisherFencedError(self._publisher.changelog, self._publisher.shard, 0 if last is None else last.commit)
             standing = self._check_place(publication, last)
+            self._origin = publication.origin()
             if standing.state is SlotState.READY:
                 assert last is not None
                 self._lsn = lsn_of(str(last.source[LSN]))
@@ -231,6 +233,8 @@ class PostgresSource:
         standing = publication.standing(None if last is None else last.source)
         match standing.state:
             case SlotState.FOREIGN:
+                pass
+            case SlotState.REPLACED if self._republish is not Republish.NOW:  # the rows of the one that was promoted would be lost
                 pass
             case SlotState.READY if self._republish is Republish.NOW:
                 return Standing(SlotState.UNFINISHED, "it is to be published again")
@@ -339,7 +343,7 @@ class PostgresSource:
             return
         number, epoch = self._next()
         commits = [
-            Commit(self._publisher.shard, epoch, number + index, each.time_ms, each.changes, {LSN: lsn_text(each.end_lsn)})
+            Commit(self._publisher.shard, epoch, number + index, each.time_ms, each.changes, self._place(each.end_lsn))
             for index, each in enumerate(transactions)
         ]
         self._publisher.publish(commits, self._transactions.tables())
@@ -356,9 +360,12 @@ class PostgresSource:
 
     def _publish_commit(self, changes: Sequence[Change], tables: Mapping[str, Table], source: Mapping[str, str]) -> None:
         number, epoch = self._next()
-        commit = Commit(self._publisher.shard, epoch, number, time.time_ns() // 1_000_000, changes, {LSN: lsn_text(self._lsn), **source})
+        commit = Commit(self._publisher.shard, epoch, number, time.time_ns() // 1_000_000, changes, {**self._place(self._lsn), **source})
         self._publisher.publish([commit], tables)
         self._count([commit])
+
+    def _place(self, lsn: int) -> Mapping[str, str | int]:
+        return {LSN: lsn_text(lsn), **self._origin}
 
     def _next(self) -> tuple[int, int]:
         """Number and epoch of the next commit."""
