@@ -412,6 +412,41 @@ def test_a_publication_of_other_tables_is_named(databases: Databases) -> None:
     assert "of items, marks, wanted are items, marks, more" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("DROP PUBLICATION {0}; CREATE PUBLICATION {0} FOR TABLE ONLY marks, ONLY items", "lacks the comment with its tables"),
+        ("ALTER PUBLICATION {0} SET (publish = 'insert, truncate')", "does not publish update, delete"),
+        ("ALTER PUBLICATION {0} SET TABLE ONLY marks, ONLY items WHERE (id > 5)", "publishes only some of the rows or columns"),
+        ("ALTER PUBLICATION {0} SET TABLE ONLY marks, ONLY items (id, name)", "publishes only some of the rows or columns"),
+    ],
+)
+def test_a_publication_that_another_program_has_changed_is_named(statement: str, message: str, databases: Databases) -> None:
+    """What was committed while it was otherwise is not in the stream."""
+    database = databases()
+    database.execute("ALTER TABLE items REPLICA IDENTITY FULL")
+    with database.published(Choices(before_images=False)) as running:
+        running.wait_published()
+    database.execute(statement.format(f"moldau_{database.name}"))
+    error = RunningSource(database).wait_failed()
+    assert isinstance(error, SlotLostError)
+    assert error.state is SlotState.TABLES
+    assert message in str(error)
+
+
+def test_a_publication_that_is_made_again_under_a_source_is_named(databases: Databases) -> None:
+    """The server reads the stream with the catalog of its time, in which the publication is missing for ever."""
+    database = databases()
+    publication = f"moldau_{database.name}"
+    with database.published() as running:
+        database.execute(f"DROP PUBLICATION {publication}")
+        database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+        database.execute(f"CREATE PUBLICATION {publication} FOR TABLE ONLY marks, ONLY items")
+        error = running.wait_failed()
+    assert isinstance(error, SlotLostError)
+    assert error.state is SlotState.TABLES
+
+
 def test_a_changelog_whose_last_commit_is_of_another_source_is_not_taken(databases: Databases) -> None:
     """A replica was promoted: the database must not publish again as if nothing had been, and does not fence the one that publishes."""
     database = databases()

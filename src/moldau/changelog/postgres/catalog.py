@@ -41,6 +41,17 @@ _SLOT: Final = """
 SELECT plugin::text, database = current_database(), wal_status, confirmed_flush_lsn::text, active_pid
 FROM pg_replication_slots WHERE slot_name = %s
 """
+_LACKING: Final = """
+SELECT array_remove(ARRAY[CASE WHEN NOT pubinsert THEN 'insert' END, CASE WHEN NOT pubupdate THEN 'update' END,
+  CASE WHEN NOT pubdelete THEN 'delete' END, CASE WHEN NOT pubtruncate THEN 'truncate' END], NULL),
+"""
+_ALTERED: Final = f"""{_LACKING}
+  EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL))
+FROM pg_publication p WHERE p.pubname = %s
+"""
+_ALTERED_OF_OLD: Final = f"{_LACKING} false FROM pg_publication p WHERE p.pubname = %s"
+_FILTERS_SINCE: Final = 150_000
+"""The version from which on a publication may have a part of a table."""
 _PLACE: Final = """
 SELECT (SELECT system_identifier::text FROM pg_control_system()), left(pg_walfile_name(pg_current_wal_flush_lsn()), 8),
   (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), pg_current_wal_flush_lsn()::text
@@ -118,6 +129,15 @@ class Catalog:
         if not self._rows("SELECT 1 FROM pg_publication WHERE pubname = %s", publication):
             return None
         return {TableName(*row) for row in self._rows(_PUBLISHED, publication)}
+
+    def publication_flaw(self, publication: str) -> str:
+        """What a publication, which is there, does not publish of its tables; empty if nothing."""
+        lacking, is_filtered = self._rows(
+            _ALTERED if self._connection.info.server_version >= _FILTERS_SINCE else _ALTERED_OF_OLD, publication
+        )[0]
+        if lacking:
+            return f"does not publish {', '.join(lacking)}"
+        return "publishes only some of the rows or columns of a table" if is_filtered else ""
 
     def make_publication(self, publication: str, tables: Sequence[TableName]) -> None:
         """Of these tables, instead of one that has the name."""

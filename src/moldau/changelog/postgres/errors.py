@@ -18,7 +18,7 @@ class SlotState(Enum):
     ADVANCED = "advanced"
     """It begins after the changelog's last commit: it was made again, or advanced by another program."""
     TABLES = "of other tables"
-    """The publication has other tables than the changelog, or is not there."""
+    """The publication has other tables than the changelog, is not there, or is not as it was made."""
     REPLACED = "replaced"
     """The changelog's last commit was not made from this database as it is: another store was promoted, or the server was restored."""
     FOREIGN = "foreign"

@@ -48,7 +48,10 @@ class Publication:
         """How the slot stands to the changelog, whose last commit has this `source`."""
         self._known = known_tables(self._opened.comment(self._name))
         slot, published = self._opened.slot(self._name), self._opened.published(self._name)
-        return standing(slot, published, set(self._tables), last, self._opened.place())
+        altered = "" if published is None else self._opened.publication_flaw(self._name)
+        if not altered and not {name.published for name in self._tables} <= set(self._known):
+            altered = "lacks the comment with its tables: another program has dropped it and made it again"
+        return standing(slot, published, set(self._tables), last, self._opened.place(), altered)
 
     def origin(self) -> Mapping[str, str | int]:
         """For the `source` of each commit."""

@@ -58,8 +58,9 @@ def standing(
     wanted: Collection[TableName],
     last: Mapping[str, str | int] | None,
     server: ServerPlace,
+    altered: str = "",
 ) -> Standing:
-    """`last` is the `source` of the changelog's last commit; None if it has none."""
+    """`last` is the `source` of the changelog's last commit; None if it has none. `altered`: how the publication is not as it was made."""
     if slot is not None and (slot.plugin != PLUGIN or not slot.is_of_database):
         return Standing(SlotState.FOREIGN, f"a slot of another {'database' if slot.plugin == PLUGIN else 'plugin'} has this name")
     if last is None:
@@ -86,4 +87,6 @@ def standing(
     if published is None or set(published) != set(wanted):
         names = "dropped" if published is None else f"of {', '.join(sorted(name.published for name in published)) or 'no table'}"
         return Standing(SlotState.TABLES, f"the publication is {names}, wanted are {', '.join(sorted(name.published for name in wanted))}")
+    if altered:
+        return Standing(SlotState.TABLES, f"the publication {altered}")
     return Standing(SlotState.READY, "")
