@@ -3,7 +3,7 @@
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from itertools import count
@@ -23,7 +23,7 @@ from moldau.changelog.postgres.source import Choices, Republish
 from moldau.changelog.postgres.store import PostgresStore
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.stores.sqlite import SqliteStore
-from moldau.changelog.values import Commit, Key
+from moldau.changelog.values import Commit, Key, Table
 from moldau.testing.broker import Broker
 from support.postgres import PostgresServer
 from support.postgres_changelog import PublishedDatabase, RunningSource, last_rows, operations
@@ -298,6 +298,30 @@ def test_tables_that_change_in_the_middle_are_followed(databases: Databases, tmp
     assert set(log.tables["items"].columns) == {"id", "name", "price", "hue", "empty"}
     assert {row["hue"] for row in last_rows(log, "items").values()} == {"red"}
     assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+
+
+def test_commits_are_published_with_the_tables_of_their_time(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those before a change of a table come in one batch with it, when the source was away."""
+    published: list[tuple[Commit, Mapping[str, Table]]] = []
+    publish = Publisher.publish
+
+    def record(self: Publisher, commits: Sequence[Commit], tables: Mapping[str, Table]) -> None:
+        published.extend((commit, dict(tables)) for commit in commits)
+        publish(self, commits, tables)
+
+    database = databases()
+    with database.published() as running:
+        running.wait_published()
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    database.execute("ALTER TABLE items DROP COLUMN price")
+    database.execute("INSERT INTO items VALUES (2, 'b')")
+    monkeypatch.setattr(Publisher, "publish", record)
+    with database.published() as running:
+        running.wait_published()
+    changes = [(change, tables) for commit, tables in published for change in commit.changes if change.table == "items"]
+    columns = [(change.after or {}, tables["items"].columns) for change, tables in changes]
+    assert [list(row) for row, _ in columns] == [["id", "name", "price"], ["id", "name"]]
+    assert [list(row) for row, _ in columns] == [list(of_table) for _, of_table in columns]
 
 
 @pytest.mark.parametrize("before_images", [True, False])

@@ -28,7 +28,7 @@ from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.errors import PublisherFencedError
 from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of, lsn_text
-from moldau.changelog.postgres.pgoutput import decode
+from moldau.changelog.postgres.pgoutput import Relation, decode
 from moldau.changelog.postgres.publication import Publication
 from moldau.changelog.postgres.replication import Received, ReplicationConnection
 from moldau.changelog.postgres.retries import Retries
@@ -321,14 +321,16 @@ class PostgresSource:
                 connection.confirm(self._lsn)
 
     def _take(self, received: Received, batch: "_Batch") -> None:
-        match self._transactions.take(None if received.data is None else decode(received.data)):
+        message = None if received.data is None else decode(received.data)
+        if isinstance(message, Relation):
+            self._publish(batch)  # with the tables as they were
+        match self._transactions.take(message):
             case Transaction() as transaction if transaction.changes and transaction.end_lsn > self._lsn:
                 batch.add(transaction)
             case NewView(view):
                 with self._publication.opened() as publication:
                     publication.check_now(view.name)
                 if not self._publication.knows(view):
-                    self._publish(batch)
                     self._publish_again(view)
             case Truncated(views):
                 self._publish(batch)
