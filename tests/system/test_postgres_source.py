@@ -300,6 +300,20 @@ def test_tables_that_change_in_the_middle_are_followed(databases: Databases, tmp
     assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
 
 
+def test_rows_and_a_change_of_their_table_in_one_transaction_keep_the_new_values(databases: Databases, tmp_path: Path) -> None:
+    database = databases()
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    with database.published() as running:
+        with database.connection.transaction():
+            database.execute("INSERT INTO items VALUES (2, 'b', 1)")
+            database.execute("UPDATE items SET name = 'c' WHERE id = 1")
+            database.execute("ALTER TABLE items ADD COLUMN colour text DEFAULT 'red'")
+            database.execute("INSERT INTO items VALUES (3, 'd', 1, 'blue')")
+        running.wait_published()
+    assert {key: row["colour"] for key, row in last_rows(database.log(), "items").items()} == {(1,): "red", (2,): "red", (3,): "blue"}
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+
+
 def test_commits_are_published_with_the_tables_of_their_time(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those before a change of a table come in one batch with it, when the source was away."""
     published: list[tuple[Commit, Mapping[str, Table]]] = []

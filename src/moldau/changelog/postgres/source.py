@@ -157,6 +157,8 @@ class PostgresSource:
         self._is_started = False
         self._retries = Retries(self._server.name, threading.Event())
         self._transactions = Transactions({}, {})
+        self._changed: dict[str, TableView] = {}
+        """Tables that the open transaction has described."""
         self._state = SourceState.CONNECTING
         self._lsn = 0
         self._origin: Mapping[str, str | int] = {}
@@ -223,6 +225,7 @@ class PostgresSource:
             connection.start(self._slot, self._slot, self._lsn)
             _LOG.info("changelog of PostgreSQL continues: server=%r slot=%s lsn=%s", self._server.name, self._slot, lsn_text(self._lsn))
             self._transactions = Transactions(keys, self._publication.as_text)
+            self._changed.clear()
             self._state = SourceState.STREAMING
             self._stream(connection, stop)
         finally:
@@ -325,19 +328,31 @@ class PostgresSource:
         if isinstance(message, Relation):
             self._publish(batch)  # with the tables as they were
         match self._transactions.take(message):
-            case Transaction() as transaction if transaction.changes and transaction.end_lsn > self._lsn:
-                batch.add(transaction)
+            case Transaction() as transaction:
+                if transaction.changes and transaction.end_lsn > self._lsn:
+                    batch.add(transaction)
+                self._follow(batch)
             case NewView(view):
                 with self._publication.opened() as publication:
                     publication.check_now(view.name)
-                if not self._publication.knows(view):
-                    self._publish_again(view)
+                self._changed[view.table.name] = view
             case Truncated(views):
                 self._publish(batch)
                 for view in views:
                     self._transactions.delete_rows(view, self._keys.of(view.table.name))
             case _:
                 pass
+
+    def _follow(self, batch: "_Batch") -> None:
+        """Publish tables again whose columns have changed, after the transaction in which the stream has said so: that transaction may have
+        changed rows before it altered the table, which would come after the rows of now, without their new values.
+        """
+        changed = [view for view in self._changed.values() if not self._publication.knows(view)]
+        self._changed.clear()
+        if changed:
+            self._publish(batch)
+        for view in changed:
+            self._publish_again(view)
 
     def _publish(self, batch: "_Batch") -> None:
         transactions = batch.take()
