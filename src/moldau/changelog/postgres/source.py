@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, Protocol
 
 from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.errors import PublisherFencedError
+from moldau.changelog.postgres.batch import Batch
 from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of, lsn_text
 from moldau.changelog.postgres.pgoutput import Relation, decode
@@ -44,10 +45,6 @@ from moldau.model.errors import MoldauError, PeerError, WorldError
 
 _LOG = logging.getLogger(__name__)
 
-BATCH_CHANGES: Final = 2_000
-"""Transactions that have come already are published together up to so many changes."""
-BATCH_AGE_S: Final = 0.05
-"""Or until the first of them has waited so long."""
 DELETIONS_MAX: Final = 2_000
 """In a commit that removes rows which are not there any more."""
 MARK_BYTES: Final = 16 << 20
@@ -310,7 +307,7 @@ class PostgresSource:
     # Transactions
 
     def _stream(self, connection: ReplicationConnection, stop: threading.Event) -> None:
-        batch = _Batch()
+        batch = Batch()
         while not stop.is_set():
             received = connection.receive(0 if batch.transactions else RECEIVE_S)
             if received is None:
@@ -323,7 +320,7 @@ class PostgresSource:
             elif received is not None and received.data is None and self._mark(received.wal_end, batch):
                 connection.confirm(self._lsn)
 
-    def _take(self, received: Received, batch: "_Batch") -> None:
+    def _take(self, received: Received, batch: Batch) -> None:
         message = None if received.data is None else decode(received.data)
         if isinstance(message, Relation):
             self._publish(batch)  # with the tables as they were
@@ -343,7 +340,7 @@ class PostgresSource:
             case _:
                 pass
 
-    def _follow(self, batch: "_Batch") -> None:
+    def _follow(self, batch: Batch) -> None:
         """Publish tables again whose columns have changed, after the transaction in which the stream has said so: that transaction may have
         changed rows before it altered the table, which would come after the rows of now, without their new values.
         """
@@ -354,7 +351,7 @@ class PostgresSource:
         for view in changed:
             self._publish_again(view)
 
-    def _publish(self, batch: "_Batch") -> None:
+    def _publish(self, batch: Batch) -> None:
         transactions = batch.take()
         if not transactions:
             return
@@ -367,7 +364,7 @@ class PostgresSource:
         self._count(commits)
         self._lsn = transactions[-1].end_lsn
 
-    def _mark(self, wal_end: int, batch: "_Batch") -> bool:
+    def _mark(self, wal_end: int, batch: Batch) -> bool:
         """Publish a commit without changes, so that the server need not keep its log from the last one on."""
         if wal_end - self._lsn < MARK_BYTES or batch.transactions or self._transactions.is_open:
             return False
@@ -392,28 +389,6 @@ class PostgresSource:
     def _count(self, commits: Sequence[Commit]) -> None:
         self._commits += len(commits)
         self._changes += sum(len(commit.changes) for commit in commits)
-
-
-class _Batch:
-    """Transactions that are published together."""
-
-    def __init__(self) -> None:
-        self.transactions: list[Transaction] = []
-        self._changes = 0
-        self._since = 0.0
-
-    def add(self, transaction: Transaction) -> None:
-        if not self.transactions:
-            self._since = time.monotonic()
-        self.transactions.append(transaction)
-        self._changes += len(transaction.changes)
-
-    def is_due(self) -> bool:
-        return self._changes >= BATCH_CHANGES or time.monotonic() - self._since > BATCH_AGE_S
-
-    def take(self) -> list[Transaction]:
-        taken, self.transactions, self._changes = self.transactions, [], 0
-        return taken
 
 
 def _may_pass(error: MoldauError) -> bool:
