@@ -300,6 +300,53 @@ def test_tables_that_change_in_the_middle_are_followed(databases: Databases, tmp
     assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
 
 
+def wait_followed(running: RunningSource) -> None:
+    """The change is published; then what was committed when it was noticed, which begins the publishing again; then that has ended."""
+    for _ in range(3):
+        running.wait_published()
+
+
+DROPPED = "ALTER TABLE items DROP COLUMN price"
+ADDED = "ALTER TABLE items ADD COLUMN price numeric"
+SWAPPED = "ALTER TABLE items RENAME name TO old; ALTER TABLE items RENAME other TO name; ALTER TABLE items RENAME old TO other"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [[DROPPED, ADDED], [DROPPED, "UPDATE items SET name = 'x' WHERE id = 3", ADDED], ["ALTER TABLE items ADD COLUMN other text", SWAPPED]],
+    ids=["at once", "with a change between", "swapped"],
+)
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_column_that_is_another_one_of_the_same_name_is_published_again(
+    is_running: bool, statements: Sequence[str], databases: Databases, tmp_path: Path
+) -> None:
+    """Rows of which no change is logged have other values in it, or none."""
+    database = databases()
+    database.execute("INSERT INTO items SELECT number, 'x', 0.5 FROM generate_series(1, 5) number")
+
+    def change() -> None:
+        database.execute("UPDATE items SET price = 7 WHERE id = 1")
+        for statement in statements:
+            database.execute(statement)
+        database.execute("UPDATE items SET name = 'after' WHERE id = 2")
+
+    with database.published() as running:
+        running.wait_published()
+        if is_running:
+            change()
+            wait_followed(running)
+    if not is_running:
+        change()
+        with database.published() as running:
+            wait_followed(running)
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+    reads = len(operations(database.log(), "items"))
+    with database.published() as running:
+        database.execute("UPDATE items SET name = 'last' WHERE id = 2")
+        running.wait_published()
+    assert len(operations(database.log(), "items")) == reads + 1, "it is not published again without need"
+
+
 def test_rows_and_a_change_of_their_table_in_one_transaction_keep_the_new_values(databases: Databases, tmp_path: Path) -> None:
     database = databases()
     database.execute("INSERT INTO items VALUES (1, 'a', 1)")

@@ -29,6 +29,8 @@ SELECT c.relkind::text, c.relreplident::text,
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
   ARRAY(SELECT a.atttypmod FROM pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
+  ARRAY(SELECT a.attnum::int FROM pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
   ARRAY(SELECT a.attname::text
         FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
@@ -79,9 +81,9 @@ class Catalog:
         rows = self._rows(_TABLE, *name)
         if not rows:
             return None
-        kind, identity, columns, types, modifiers, key, is_deferrable = rows[0]
+        kind, identity, columns, types, modifiers, numbers, key, is_deferrable = rows[0]
         found = [Column(*each, is_identity=each[0] in key) for each in zip(columns, types, modifiers, strict=True)]
-        return CatalogTable(name, kind, identity, found, tuple(key), is_deferrable)
+        return CatalogTable(name, kind, identity, found, tuple(key), dict(zip(columns, numbers, strict=True)), is_deferrable)
 
     def tables(self, names: Sequence[TableName]) -> list[CatalogTable]:
         """As they are now. TableError for one that is not there, or cannot be published."""
@@ -150,6 +152,10 @@ class Catalog:
         """What this is a connection to."""
         system, timeline, database, flushed = self._row(_PLACE)
         return ServerPlace(Origin(system, int(timeline, 16), database), lsn_of(flushed))
+
+    def inserted_lsn(self) -> int:
+        """What is in the catalog now was committed before."""
+        return lsn_of(self._row("SELECT pg_current_wal_insert_lsn()::text")[0])
 
     def slot(self, slot: str) -> SlotRow | None:
         """None if there is none."""

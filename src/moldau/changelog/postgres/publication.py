@@ -6,7 +6,7 @@ published again, and another key is an error.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from moldau.changelog.postgres.catalog import Catalog
 from moldau.changelog.postgres.errors import TableError
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from moldau.changelog.postgres.sessions import Server
+
+
+class Renumbered(NamedTuple):
+    """A table has other columns of the same names. The stream does not say from where on, but is surely there at `lsn`."""
+
+    numbers: Mapping[str, int]
+    lsn: int
 
 
 class Publication:
@@ -109,24 +116,49 @@ class Publication:
         return {table.name: tuple(table.key) for table in self._opened.tables(self._tables)}
 
     def knows(self, view: TableView) -> bool:
-        """Whether the changelog has a table with the columns of this view, or with more. At any time."""
+        """Whether the changelog has a table with the columns of this view. At any time."""
         known = self._known.get(view.table.name)
-        return known is not None and set(view.described) <= set(known.columns)
+        return known is not None and list(view.described) == list(known.columns)
+
+    def renumbered(self, name: TableName) -> Renumbered | None:
+        """What the catalog has now, if a column of a table has become another one of the same name."""
+        known, found = self._known.get(name.published), self._opened.find(name)
+        if known is None or found is None or not known.is_renumbered(found.numbers):
+            return None
+        return Renumbered(found.numbers, self._opened.inserted_lsn())
 
     def has_other_values(self, view: TableView) -> bool:
-        """Whether rows of a table may have other values than those that were published: in a column that is new or of another type."""
+        """Whether rows of a table may have other values than those that were published: in a column that is new, of another type, or added
+        again after it was dropped.
+        """
         found = self._known.get(view.table.name)
         known = {} if found is None else {name: rest for name, *rest in found.columns}
         for name, *rest in view.described:
             if name in known and known[name] != rest:
                 return True
+            if found is not None and name in found.removed:
+                return True
             if name not in known and self._opened.has_values(view.name, name):
                 return True
         return False
 
-    def remember(self, views: Sequence[TableView]) -> None:
-        """The changelog has these tables with these columns."""
-        self._set_known(self._known | {view.table.name: KnownTable.of(view) for view in views})
+    def remember_anew(self, views: Sequence[TableView]) -> None:
+        """The changelog has all rows of these tables as they are now."""
+        self._known = {}
+        self.remember(views)
+
+    def remember(self, views: Sequence[TableView], renumbered: Renumbered | None = None) -> None:
+        """The changelog has these tables with these columns: those that it had with the same name, unless they are `renumbered`."""
+        known = dict(self._known)
+        for view in views:
+            before, found = known.get(view.table.name), self._opened.find(view.name)
+            numbers = {} if found is None else dict(found.numbers)
+            if renumbered is not None:
+                numbers |= renumbered.numbers
+            elif before is not None:
+                numbers |= before.numbers
+            known[view.table.name] = KnownTable.of(view, numbers, before)
+        self._set_known(known)
 
     def _set_known(self, known: Mapping[str, KnownTable]) -> None:
         self._known = dict(known)

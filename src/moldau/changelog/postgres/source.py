@@ -30,7 +30,7 @@ from moldau.changelog.postgres.batch import Batch
 from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of, lsn_text
 from moldau.changelog.postgres.pgoutput import Relation, decode
-from moldau.changelog.postgres.publication import Publication
+from moldau.changelog.postgres.publication import Publication, Renumbered
 from moldau.changelog.postgres.replication import Received, ReplicationConnection
 from moldau.changelog.postgres.retries import Retries
 from moldau.changelog.postgres.sessions import Server
@@ -156,6 +156,8 @@ class PostgresSource:
         self._transactions = Transactions({}, {})
         self._changed: dict[str, TableView] = {}
         """Tables that the open transaction has described."""
+        self._renumbered: dict[str, tuple[TableView, Renumbered]] = {}
+        """Tables that are published again when the stream is there."""
         self._state = SourceState.CONNECTING
         self._lsn = 0
         self._origin: Mapping[str, str | int] = {}
@@ -223,6 +225,7 @@ class PostgresSource:
             _LOG.info("changelog of PostgreSQL continues: server=%r slot=%s lsn=%s", self._server.name, self._slot, lsn_text(self._lsn))
             self._transactions = Transactions(keys, self._publication.as_text)
             self._changed.clear()
+            self._renumbered.clear()
             self._state = SourceState.STREAMING
             self._stream(connection, stop)
         finally:
@@ -276,7 +279,7 @@ class PostgresSource:
             for start in range(0, len(deletions), DELETIONS_MAX):
                 self._publish_commit(deletions[start : start + DELETIONS_MAX], tables, {READING: ALL})
         snapshot.close()
-        publication.remember(views)
+        publication.remember_anew(views)
         self._publish_commit([], tables, {})
         if self._republish is Republish.NOW:
             self._republish = Republish.NEVER
@@ -289,12 +292,12 @@ class PostgresSource:
                 stale.pop(view.record_key(change.key), None)
             self._publish_commit(changes, tables, {READING: what})
 
-    def _publish_again(self, view: TableView) -> None:
+    def _publish_again(self, view: TableView, renumbered: Renumbered | None = None) -> None:
         """The rows of a table whose columns have changed, as they are now. Changes that come later in the stream may be older than these
         rows: they are repeated in their order, so the last one of each row is right again.
         """
         with self._publication.opened() as publication:
-            if publication.view_of(view.name) is not None and publication.has_other_values(view):
+            if publication.view_of(view.name) is not None and (renumbered is not None or publication.has_other_values(view)):
                 _LOG.info("table is published again, its columns have changed: server=%r table=%s", self._server.name, view.table.name)
                 snapshot = publication.snapshot([view.name])
                 snapshot.take(None)
@@ -302,7 +305,7 @@ class PostgresSource:
                 assert now is not None, "it is locked"
                 self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, {})
                 snapshot.close()
-            publication.remember([view])
+            publication.remember([view], renumbered)
 
     # Transactions
 
@@ -328,28 +331,38 @@ class PostgresSource:
             case Transaction() as transaction:
                 if transaction.changes and transaction.end_lsn > self._lsn:
                     batch.add(transaction)
-                self._follow(batch)
+                self._follow(batch, transaction.end_lsn)
             case NewView(view):
                 with self._publication.opened() as publication:
                     publication.check_now(view.name)
+                    renumbered = publication.renumbered(view.name)
                 self._changed[view.table.name] = view
+                renumbered = renumbered or self._renumbered.get(view.table.name, (view, None))[1]
+                if renumbered is not None:
+                    self._renumbered[view.table.name] = (view, renumbered)
             case Truncated(views):
                 self._publish(batch)
                 for view in views:
                     self._transactions.delete_rows(view, self._keys.of(view.table.name))
+            case None if received.data is None and not self._transactions.is_open:
+                self._follow(batch, received.wal_end)
             case _:
                 pass
 
-    def _follow(self, batch: Batch) -> None:
+    def _follow(self, batch: Batch, lsn: int) -> None:
         """Publish tables again whose columns have changed, after the transaction in which the stream has said so: that transaction may have
-        changed rows before it altered the table, which would come after the rows of now, without their new values.
+        changed rows before it altered the table, which would come after the rows of now, without their new values. Where the stream does
+        not say it, after all that was committed when it was noticed.
         """
         changed = [view for view in self._changed.values() if not self._publication.knows(view)]
         self._changed.clear()
-        if changed:
+        due = [name for name, (_, renumbered) in self._renumbered.items() if renumbered.lsn <= lsn]
+        if changed or due:
             self._publish(batch)
         for view in changed:
             self._publish_again(view)
+        for name in due:
+            self._publish_again(*self._renumbered.pop(name))
 
     def _publish(self, batch: Batch) -> None:
         transactions = batch.take()
