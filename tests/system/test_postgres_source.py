@@ -633,6 +633,17 @@ def test_a_server_that_restarts_under_load_is_followed(
     assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
 
 
+def test_a_server_that_shuts_down_does_not_wait_for_a_source_without_changes(databases: Databases, server: PostgresServer) -> None:
+    """It waits until its log is confirmed, of which the changelog has only the part up to the last change of its tables."""
+    database = databases(f"{ITEMS}; CREATE TABLE others (words text)")
+    with database.published() as running:
+        running.wait_published()
+        database.execute("INSERT INTO others SELECT repeat('x', 100) FROM generate_series(1, 500)")
+        server.restart(signal.SIGINT)  # an error after a minute
+        database.reopen()
+        running.wait_published()
+
+
 def test_brokers_that_restart_are_waited_for(server: PostgresServer, tmp_path: Path) -> None:
     with Broker() as own:
         database = PublishedDatabase(server, own.bootstrap_servers, f"bank_{next(NUMBERS)}", ITEMS, ["items"])

@@ -46,6 +46,8 @@ class Received(NamedTuple):
     """All before has been sent, as far as it is committed."""
     data: bytes | None
     """A message of pgoutput; None: the server only says how far it is."""
+    wants_reply: bool = False
+    """The server asks how far the client is: a server that shuts down waits until all that it has sent is confirmed."""
 
 
 class ReplicationConnection:
@@ -132,7 +134,7 @@ class ReplicationConnection:
                 self._received = max(self._received, end)
                 if wants_status:
                     self._send_status()
-                return Received(end, None)
+                return Received(end, None, bool(wants_status))
             case kind:
                 raise StreamError(f"{self._server.name}: unknown message {kind!r} in the stream")
 

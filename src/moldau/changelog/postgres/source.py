@@ -320,7 +320,7 @@ class PostgresSource:
             if batch.transactions and (received is None or batch.is_due()):
                 self._publish(batch)
                 connection.confirm(self._lsn)
-            elif received is not None and received.data is None and self._mark(received.wal_end, batch):
+            elif received is not None and received.data is None and self._mark(received, batch):
                 connection.confirm(self._lsn)
 
     def _take(self, received: Received, batch: Batch) -> None:
@@ -377,11 +377,11 @@ class PostgresSource:
         self._count(commits)
         self._lsn = transactions[-1].end_lsn
 
-    def _mark(self, wal_end: int, batch: Batch) -> bool:
-        """Publish a commit without changes, so that the server need not keep its log from the last one on."""
-        if wal_end - self._lsn < MARK_BYTES or batch.transactions or self._transactions.is_open:
+    def _mark(self, received: Received, batch: Batch) -> bool:
+        """Publish a commit without changes, so that the server need not keep its log from the last one on, nor wait for it to shut down."""
+        if received.wal_end - self._lsn < (1 if received.wants_reply else MARK_BYTES) or batch.transactions or self._transactions.is_open:
             return False
-        self._lsn = wal_end
+        self._lsn = received.wal_end
         self._publish_commit([], {}, {})
         return True
 
