@@ -17,7 +17,7 @@ from moldau.changelog.postgres import source as source_module
 from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of
 from moldau.changelog.postgres.published_keys import PublishedKeys
-from moldau.changelog.postgres.replication import ReplicationConnection
+from moldau.changelog.postgres.replication import Exported, ReplicationConnection
 from moldau.changelog.postgres.sessions import Server
 from moldau.changelog.postgres.source import Choices, Republish
 from moldau.changelog.postgres.store import PostgresStore
@@ -432,6 +432,53 @@ def test_writers_are_not_stopped_while_rows_are_published(databases: Databases, 
     wanted = database.checksums()
     assert database.replicate(SqliteStore(tmp_path / "copy.db")) == wanted
     assert database.replicate(PostgresStore(server.create(f"{database.name}_copy"))) == wanted
+
+
+def test_a_transaction_that_alters_a_table_does_not_wait_for_a_source_that_waits_for_it(
+    databases: Databases, server: PostgresServer
+) -> None:
+    database = databases()
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    database.execute("ALTER TABLE items REPLICA IDENTITY FULL")
+    with server.connect(database.name) as other, other.transaction():
+        other.execute("INSERT INTO items VALUES (2, 'b', 1)")
+        running = RunningSource(database)
+        slot = f"SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CREATE_REPLICATION_SLOT \"moldau_{database.name}\"%'"
+        while database.row(slot) == (0,):
+            assert running.error is None
+        other.execute("SET LOCAL lock_timeout = '10s'")
+        other.execute("ALTER TABLE items ADD COLUMN colour text DEFAULT 'red'")
+    running.wait_streaming()
+    running.stop()
+    assert {key: row["colour"] for key, row in last_rows(database.log(), "items").items()} == {(1,): "red", (2,): "red"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["ALTER TABLE items ALTER COLUMN price TYPE text", "ALTER TABLE items ADD COLUMN colour text DEFAULT 'red'", "TRUNCATE items"],
+)
+def test_a_table_that_changes_before_it_is_locked_is_read_from_a_new_snapshot(
+    statement: str, databases: Databases, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A snapshot from before shows no rows of a table that was written again, and has not its new columns."""
+    database = databases()
+    database.execute("SET lock_timeout = '10s'")
+    database.execute("INSERT INTO items VALUES (1, 'a', 1), (2, 'b', 1)")
+    made: list[str] = []
+
+    class SlowConnection(ReplicationConnection):
+        def create_slot(self, slot: str) -> Exported:
+            exported = super().create_slot(slot)
+            if not made:
+                database.execute(statement)
+            made.append(slot)
+            return exported
+
+    monkeypatch.setattr(source_module, "ReplicationConnection", SlowConnection)
+    with database.published() as running:
+        running.wait_published()
+    assert len(made) == 2
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
 
 
 def test_a_dropped_slot_is_named_and_the_changelog_published_again(databases: Databases, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ RELEASE_S: Final = 10.0
 RELEASE_PAUSE_S: Final = 0.05
 _OPERATIONS: Final = "insert, update, delete, truncate"
 _TABLE: Final = """
-SELECT c.relkind::text, c.relreplident::text,
+SELECT c.relkind::text, c.relreplident::text, c.relfilenode::bigint,
   ARRAY(SELECT a.attname::text FROM pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
   ARRAY(SELECT a.atttypid::bigint FROM pg_attribute a
@@ -81,9 +81,9 @@ class Catalog:
         rows = self._rows(_TABLE, *name)
         if not rows:
             return None
-        kind, identity, columns, types, modifiers, numbers, key, is_deferrable = rows[0]
+        kind, identity, file, columns, types, modifiers, numbers, key, is_deferrable = rows[0]
         found = [Column(*each, is_identity=each[0] in key) for each in zip(columns, types, modifiers, strict=True)]
-        return CatalogTable(name, kind, identity, found, tuple(key), dict(zip(columns, numbers, strict=True)), is_deferrable)
+        return CatalogTable(name, kind, identity, found, tuple(key), dict(zip(columns, numbers, strict=True)), file, is_deferrable)
 
     def tables(self, names: Sequence[TableName]) -> list[CatalogTable]:
         """As they are now. TableError for one that is not there, or cannot be published."""

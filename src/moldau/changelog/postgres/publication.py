@@ -102,6 +102,15 @@ class Publication:
         assert self._connection is not None
         return Snapshot(self._server, self._connection, self._tables if tables is None else tables)
 
+    def is_as_in_snapshot(self) -> bool:
+        """Whether the tables, which are locked, are what the snapshot of this connection has: neither altered nor truncated in between."""
+        with self._server.connect(self._name) as connection:
+            return Catalog(self._server, connection).tables(self._tables) == self._opened.tables(self._tables)
+
+    def drop_slot(self) -> None:
+        """That of a snapshot which cannot be used."""
+        self._opened.drop_slot(self._name)
+
     def views(self) -> list[TableView]:
         """The tables as they are now."""
         return [TableView.of_catalog(table, self.as_text.get(table.name, ())) for table in self._opened.tables(self._tables)]

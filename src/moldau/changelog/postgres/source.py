@@ -262,14 +262,7 @@ class PostgresSource:
         """A new slot, and all rows of its snapshot; what the log has of other rows is deleted."""
         self._state = SourceState.PUBLISHING_ROWS
         publication.make_anew(before_images=self._choices.before_images, is_first=self._publisher.last is None)
-        connection = ReplicationConnection(self._server, self._slot)
-        try:
-            snapshot = publication.snapshot()
-            exported = connection.create_slot(self._slot)
-            snapshot.take(exported.snapshot)
-        finally:
-            connection.close()
-        self._lsn = exported.lsn
+        snapshot = self._first_snapshot(publication)
         views = publication.views()
         tables = {view.table.name: view.table for view in views}
         for view in views:
@@ -283,6 +276,23 @@ class PostgresSource:
         self._publish_commit([], tables, {})
         if self._republish is Republish.NOW:
             self._republish = Republish.NEVER
+
+    def _first_snapshot(self, publication: Publication) -> Snapshot:
+        """That of a new slot. The slot is made first: it waits for the transactions that are open, which may wait for a lock on a table."""
+        while True:
+            connection = ReplicationConnection(self._server, self._slot)
+            try:
+                exported = connection.create_slot(self._slot)
+                snapshot = publication.snapshot()
+                snapshot.take(exported.snapshot)
+            finally:
+                connection.close()
+            if publication.is_as_in_snapshot():
+                self._lsn = exported.lsn
+                return snapshot
+            _LOG.info("a table was altered or truncated, beginning again: server=%r slot=%s", self._server.name, self._slot)
+            snapshot.close()
+            publication.drop_slot()
 
     def _publish_rows(self, snapshot: Snapshot, view: TableView, tables: Mapping[str, Table], what: str, stale: dict[str, Key]) -> None:
         """The rows of one table; their keys are removed from `stale`."""

@@ -50,6 +50,8 @@ class CatalogTable(NamedTuple):
     key: Sequence[str]
     numbers: Mapping[str, int]
     """Of the columns: a column that is dropped and added again has another one."""
+    file: int
+    """In which its rows are: another one after a TRUNCATE, and after an ALTER that writes all rows again."""
     is_deferrable: bool
     """The primary key: it is checked at the end of a statement or transaction, and not for each row."""
 
