@@ -193,6 +193,7 @@ def test_keys_that_are_equal_but_written_otherwise_leave_no_rows_behind(database
         database.execute("BEGIN; UPDATE prices SET price = 2.00 WHERE price = 2; TRUNCATE prices; INSERT INTO prices VALUES (3.0); COMMIT")
         running.wait_published()
         assert keys(database) == {"3.0"}
+    database.wait_slot_free()
     database.execute("SELECT pg_drop_replication_slot(%s)", [f"moldau_{database.name}"])
     database.execute("UPDATE prices SET price = 3.00")
     with database.published(Choices(republish=Republish.LOST)) as running:
@@ -486,6 +487,7 @@ def test_a_dropped_slot_is_named_and_the_changelog_published_again(databases: Da
     database.execute("INSERT INTO items SELECT number, 'x', 0 FROM generate_series(1, 100) number")
     with database.published() as running:
         running.wait_published()
+    database.wait_slot_free()
     database.execute("SELECT pg_drop_replication_slot(%s)", [f"moldau_{database.name}"])
     database.execute("DELETE FROM items WHERE id <= 40")
     database.execute("INSERT INTO items VALUES (1000, 'while it was away', 1)")
@@ -509,6 +511,7 @@ def test_a_slot_that_another_program_advanced_or_made_again_is_named(databases: 
     with database.published() as running:
         running.wait_published()
     database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    database.wait_slot_free()
     database.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [f"moldau_{database.name}"])
     error = RunningSource(database).wait_failed()
     assert isinstance(error, SlotLostError)
@@ -520,6 +523,7 @@ def test_a_slot_that_changes_while_a_source_connects_is_named(databases: Databas
     with database.published() as running:
         running.wait_published()
     database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    database.wait_slot_free()
 
     class LateConnection(ReplicationConnection):
         def __init__(self, server: Server, application: str) -> None:
