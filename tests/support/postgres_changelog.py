@@ -62,6 +62,13 @@ class PublishedDatabase:
         finally:
             running.stop()
 
+    def wait_slot_free(self) -> None:
+        """The server has noticed that the connection of the source before has ended."""
+        end = time.monotonic() + LIMIT_S
+        while self.row(f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'moldau_{self.name}' AND active") != (0,):
+            assert time.monotonic() < end, "the slot is still in use"
+            time.sleep(POLL_S)
+
     def log(self) -> ChangelogLog:
         found = read_log(self.bootstrap, self.name, *self.tables)
         found.check()

@@ -3,7 +3,7 @@
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from itertools import count
@@ -17,11 +17,13 @@ from moldau.changelog.postgres import source as source_module
 from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of
 from moldau.changelog.postgres.published_keys import PublishedKeys
+from moldau.changelog.postgres.replication import Exported, ReplicationConnection
+from moldau.changelog.postgres.sessions import Server
 from moldau.changelog.postgres.source import Choices, Republish
 from moldau.changelog.postgres.store import PostgresStore
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.stores.sqlite import SqliteStore
-from moldau.changelog.values import Commit, Key
+from moldau.changelog.values import Commit, Key, Table
 from moldau.testing.broker import Broker
 from support.postgres import PostgresServer
 from support.postgres_changelog import PublishedDatabase, RunningSource, last_rows, operations
@@ -176,6 +178,43 @@ def test_keys_that_change_are_a_deletion_and_a_creation(databases: Databases) ->
         assert (log.changes["items"][2].change.before is not None) == before_images
 
 
+def test_keys_that_are_equal_but_written_otherwise_leave_no_rows_behind(databases: Databases) -> None:
+    """By a change, by a truncation, and when the table is published again."""
+
+    def keys(database: PublishedDatabase) -> set[str]:
+        return {str(key) for (key,) in PublishedKeys(database.bootstrap, database.name, 0).of("prices").values()}
+
+    database = databases("CREATE TABLE prices (price numeric PRIMARY KEY)", ["prices"])
+    database.execute("INSERT INTO prices VALUES (1.0), (2.0), (3.0)")
+    with database.published() as running:
+        database.execute("UPDATE prices SET price = 1.00 WHERE price = 1")
+        running.wait_published()
+        assert keys(database) == {"1.00", "2.0", "3.0"}
+        database.execute("BEGIN; UPDATE prices SET price = 2.00 WHERE price = 2; TRUNCATE prices; INSERT INTO prices VALUES (3.0); COMMIT")
+        running.wait_published()
+        assert keys(database) == {"3.0"}
+    database.wait_slot_free()
+    database.execute("SELECT pg_drop_replication_slot(%s)", [f"moldau_{database.name}"])
+    database.execute("UPDATE prices SET price = 3.00")
+    with database.published(Choices(republish=Republish.LOST)) as running:
+        running.wait_published()
+    assert keys(database) == {"3.00"}
+
+
+def test_a_key_that_gets_another_type_is_an_error(databases: Databases) -> None:
+    """The topic would keep its rows under keys of the type before."""
+    database = databases()
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    with database.published() as running:
+        database.execute("ALTER TABLE items ALTER COLUMN id TYPE text")
+        database.execute("INSERT INTO items VALUES ('2', 'b', 1)")
+        errors = [running.wait_failed()]
+    errors += [RunningSource(database, Choices(republish=each)).wait_failed() for each in (Republish.NEVER, Republish.NOW)]
+    for error in errors:
+        assert isinstance(error, TableError)
+        assert "table items: column id of its primary key was of type integer of changelogs, and is text" in str(error)
+
+
 def test_a_truncation_deletes_the_rows_that_the_log_has(databases: Databases, tmp_path: Path) -> None:
     database = databases()
     database.execute("INSERT INTO items SELECT number, 'x', 0 FROM generate_series(1, 50) number")
@@ -197,7 +236,7 @@ def test_a_truncation_of_a_long_table_does_not_cost_the_connection(databases: Da
     """Its topic may be read for longer than a server waits for a client that says nothing; else it would be read again and again."""
     reading = PublishedKeys.of
 
-    def slow(self: PublishedKeys, table: str) -> set[Key]:
+    def slow(self: PublishedKeys, table: str) -> dict[str, Key]:
         threading.Event().wait(2.0)
         return reading(self, table)
 
@@ -262,13 +301,103 @@ def test_tables_that_change_in_the_middle_are_followed(databases: Databases, tmp
     assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
 
 
-def test_a_primary_key_that_changes_is_an_error(databases: Databases) -> None:
+def wait_followed(running: RunningSource) -> None:
+    """The change is published; then what was committed when it was noticed, which begins the publishing again; then that has ended."""
+    for _ in range(3):
+        running.wait_published()
+
+
+DROPPED = "ALTER TABLE items DROP COLUMN price"
+ADDED = "ALTER TABLE items ADD COLUMN price numeric"
+SWAPPED = "ALTER TABLE items RENAME name TO old; ALTER TABLE items RENAME other TO name; ALTER TABLE items RENAME old TO other"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [[DROPPED, ADDED], [DROPPED, "UPDATE items SET name = 'x' WHERE id = 3", ADDED], ["ALTER TABLE items ADD COLUMN other text", SWAPPED]],
+    ids=["at once", "with a change between", "swapped"],
+)
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_column_that_is_another_one_of_the_same_name_is_published_again(
+    is_running: bool, statements: Sequence[str], databases: Databases, tmp_path: Path
+) -> None:
+    """Rows of which no change is logged have other values in it, or none."""
     database = databases()
-    with database.published(Choices(before_images=False)) as running:
+    database.execute("INSERT INTO items SELECT number, 'x', 0.5 FROM generate_series(1, 5) number")
+
+    def change() -> None:
+        database.execute("UPDATE items SET price = 7 WHERE id = 1")
+        for statement in statements:
+            database.execute(statement)
+        database.execute("UPDATE items SET name = 'after' WHERE id = 2")
+
+    with database.published() as running:
+        running.wait_published()
+        if is_running:
+            change()
+            wait_followed(running)
+    if not is_running:
+        change()
+        with database.published() as running:
+            wait_followed(running)
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+    reads = len(operations(database.log(), "items"))
+    with database.published() as running:
+        database.execute("UPDATE items SET name = 'last' WHERE id = 2")
+        running.wait_published()
+    assert len(operations(database.log(), "items")) == reads + 1, "it is not published again without need"
+
+
+def test_rows_and_a_change_of_their_table_in_one_transaction_keep_the_new_values(databases: Databases, tmp_path: Path) -> None:
+    database = databases()
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    with database.published() as running:
+        with database.connection.transaction():
+            database.execute("INSERT INTO items VALUES (2, 'b', 1)")
+            database.execute("UPDATE items SET name = 'c' WHERE id = 1")
+            database.execute("ALTER TABLE items ADD COLUMN colour text DEFAULT 'red'")
+            database.execute("INSERT INTO items VALUES (3, 'd', 1, 'blue')")
+        running.wait_published()
+    assert {key: row["colour"] for key, row in last_rows(database.log(), "items").items()} == {(1,): "red", (2,): "red", (3,): "blue"}
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+
+
+def test_commits_are_published_with_the_tables_of_their_time(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those before a change of a table come in one batch with it, when the source was away."""
+    published: list[tuple[Commit, Mapping[str, Table]]] = []
+    publish = Publisher.publish
+
+    def record(self: Publisher, commits: Sequence[Commit], tables: Mapping[str, Table]) -> None:
+        published.extend((commit, dict(tables)) for commit in commits)
+        publish(self, commits, tables)
+
+    database = databases()
+    with database.published() as running:
+        running.wait_published()
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    database.execute("ALTER TABLE items DROP COLUMN price")
+    database.execute("INSERT INTO items VALUES (2, 'b')")
+    monkeypatch.setattr(Publisher, "publish", record)
+    with database.published() as running:
+        running.wait_published()
+    changes = [(change, tables) for commit, tables in published for change in commit.changes if change.table == "items"]
+    columns = [(change.after or {}, tables["items"].columns) for change, tables in changes]
+    assert [list(row) for row, _ in columns] == [["id", "name", "price"], ["id", "name"]]
+    assert [list(row) for row, _ in columns] == [list(of_table) for _, of_table in columns]
+
+
+@pytest.mark.parametrize("before_images", [True, False])
+def test_a_primary_key_that_changes_is_an_error(before_images: bool, databases: Databases) -> None:
+    """With REPLICA IDENTITY FULL the stream does not say which columns are the key."""
+    database = databases()
+    with database.published(Choices(before_images=before_images)) as running:
         database.execute("ALTER TABLE items DROP CONSTRAINT items_pkey, ADD PRIMARY KEY (name)")
         database.execute("INSERT INTO items VALUES (1, 'a', 1)")
-        error = running.wait_failed()
-    assert "table items: its primary key was changed: it was id, and is of name" in str(error)
+        errors = [running.wait_failed()]
+    errors += [RunningSource(database, Choices(republish=each)).wait_failed() for each in (Republish.NEVER, Republish.NOW)]
+    for error in errors:
+        assert isinstance(error, TableError)
+        assert "table items: its primary key was changed: it was id, and is of name" in str(error)
 
 
 def test_writers_are_not_stopped_while_rows_are_published(databases: Databases, server: PostgresServer, tmp_path: Path) -> None:
@@ -306,11 +435,59 @@ def test_writers_are_not_stopped_while_rows_are_published(databases: Databases, 
     assert database.replicate(PostgresStore(server.create(f"{database.name}_copy"))) == wanted
 
 
+def test_a_transaction_that_alters_a_table_does_not_wait_for_a_source_that_waits_for_it(
+    databases: Databases, server: PostgresServer
+) -> None:
+    database = databases()
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    database.execute("ALTER TABLE items REPLICA IDENTITY FULL")
+    with server.connect(database.name) as other, other.transaction():
+        other.execute("INSERT INTO items VALUES (2, 'b', 1)")
+        running = RunningSource(database)
+        slot = f"SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CREATE_REPLICATION_SLOT \"moldau_{database.name}\"%'"
+        while database.row(slot) == (0,):
+            assert running.error is None
+        other.execute("SET LOCAL lock_timeout = '10s'")
+        other.execute("ALTER TABLE items ADD COLUMN colour text DEFAULT 'red'")
+    running.wait_streaming()
+    running.stop()
+    assert {key: row["colour"] for key, row in last_rows(database.log(), "items").items()} == {(1,): "red", (2,): "red"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["ALTER TABLE items ALTER COLUMN price TYPE text", "ALTER TABLE items ADD COLUMN colour text DEFAULT 'red'", "TRUNCATE items"],
+)
+def test_a_table_that_changes_before_it_is_locked_is_read_from_a_new_snapshot(
+    statement: str, databases: Databases, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A snapshot from before shows no rows of a table that was written again, and has not its new columns."""
+    database = databases()
+    database.execute("SET lock_timeout = '10s'")
+    database.execute("INSERT INTO items VALUES (1, 'a', 1), (2, 'b', 1)")
+    made: list[str] = []
+
+    class SlowConnection(ReplicationConnection):
+        def create_slot(self, slot: str) -> Exported:
+            exported = super().create_slot(slot)
+            if not made:
+                database.execute(statement)
+            made.append(slot)
+            return exported
+
+    monkeypatch.setattr(source_module, "ReplicationConnection", SlowConnection)
+    with database.published() as running:
+        running.wait_published()
+    assert len(made) == 2
+    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+
+
 def test_a_dropped_slot_is_named_and_the_changelog_published_again(databases: Databases, tmp_path: Path) -> None:
     database = databases()
     database.execute("INSERT INTO items SELECT number, 'x', 0 FROM generate_series(1, 100) number")
     with database.published() as running:
         running.wait_published()
+    database.wait_slot_free()
     database.execute("SELECT pg_drop_replication_slot(%s)", [f"moldau_{database.name}"])
     database.execute("DELETE FROM items WHERE id <= 40")
     database.execute("INSERT INTO items VALUES (1000, 'while it was away', 1)")
@@ -334,7 +511,26 @@ def test_a_slot_that_another_program_advanced_or_made_again_is_named(databases: 
     with database.published() as running:
         running.wait_published()
     database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    database.wait_slot_free()
     database.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [f"moldau_{database.name}"])
+    error = RunningSource(database).wait_failed()
+    assert isinstance(error, SlotLostError)
+    assert error.state is SlotState.ADVANCED
+
+
+def test_a_slot_that_changes_while_a_source_connects_is_named(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = databases()
+    with database.published() as running:
+        running.wait_published()
+    database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    database.wait_slot_free()
+
+    class LateConnection(ReplicationConnection):
+        def __init__(self, server: Server, application: str) -> None:
+            super().__init__(server, application)
+            database.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [f"moldau_{database.name}"])
+
+    monkeypatch.setattr(source_module, "ReplicationConnection", LateConnection)
     error = RunningSource(database).wait_failed()
     assert isinstance(error, SlotLostError)
     assert error.state is SlotState.ADVANCED
@@ -352,6 +548,41 @@ def test_a_publication_of_other_tables_is_named(databases: Databases) -> None:
     assert "of items, marks, wanted are items, marks, more" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("DROP PUBLICATION {0}; CREATE PUBLICATION {0} FOR TABLE ONLY marks, ONLY items", "lacks the comment with its tables"),
+        ("ALTER PUBLICATION {0} SET (publish = 'insert, truncate')", "does not publish update, delete"),
+        ("ALTER PUBLICATION {0} SET TABLE ONLY marks, ONLY items WHERE (id > 5)", "publishes only some of the rows or columns"),
+        ("ALTER PUBLICATION {0} SET TABLE ONLY marks, ONLY items (id, name)", "publishes only some of the rows or columns"),
+    ],
+)
+def test_a_publication_that_another_program_has_changed_is_named(statement: str, message: str, databases: Databases) -> None:
+    """What was committed while it was otherwise is not in the stream."""
+    database = databases()
+    database.execute("ALTER TABLE items REPLICA IDENTITY FULL")
+    with database.published(Choices(before_images=False)) as running:
+        running.wait_published()
+    database.execute(statement.format(f"moldau_{database.name}"))
+    error = RunningSource(database).wait_failed()
+    assert isinstance(error, SlotLostError)
+    assert error.state is SlotState.TABLES
+    assert message in str(error)
+
+
+def test_a_publication_that_is_made_again_under_a_source_is_named(databases: Databases) -> None:
+    """The server reads the stream with the catalog of its time, in which the publication is missing for ever."""
+    database = databases()
+    publication = f"moldau_{database.name}"
+    with database.published() as running:
+        database.execute(f"DROP PUBLICATION {publication}")
+        database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+        database.execute(f"CREATE PUBLICATION {publication} FOR TABLE ONLY marks, ONLY items")
+        error = running.wait_failed()
+    assert isinstance(error, SlotLostError)
+    assert error.state is SlotState.TABLES
+
+
 def test_a_changelog_whose_last_commit_is_of_another_source_is_not_taken(databases: Databases) -> None:
     """A replica was promoted: the database must not publish again as if nothing had been, and does not fence the one that publishes."""
     database = databases()
@@ -364,11 +595,33 @@ def test_a_changelog_whose_last_commit_is_of_another_source_is_not_taken(databas
         assert isinstance(error, SlotLostError)
         assert error.state is SlotState.REPLACED
         promoted.publish([Commit(0, promoted.last.epoch, promoted.commit + 1, 1, [])], {})
+    error = RunningSource(database, Choices(republish=Republish.LOST)).wait_failed()
+    assert isinstance(error, SlotLostError), "it was not asked to give up what the other one has published"
     database.execute("INSERT INTO items VALUES (1, 'a', 1)")
-    with database.published(Choices(republish=Republish.LOST)) as running:
+    with database.published(Choices(republish=Republish.NOW)) as running:
         running.wait_published()
     log = database.log()
     assert (log.commits[-1].epoch, operations(log, "items")) == (3, [("r", (1,))]), "it is the master again, in an epoch of its own"
+
+
+def test_a_place_of_another_server_is_not_taken_for_one_of_this(databases: Databases) -> None:
+    """A server that was restored or replaced by a copy has another log, with other changes at the same places."""
+    database = databases()
+    with database.published() as running:
+        running.wait_published()
+    for other in ({"lsn": "FFFF/0"}, {"system": "1"}, {"timeline": 77}, {"database": 1}):
+        with Publisher(database.bootstrap, database.name) as publisher:
+            last = publisher.last
+            assert last is not None
+            publisher.publish([Commit(0, last.epoch, last.commit + 1, 1, [], {**last.source, **other})], {})
+        for republish in (Republish.NEVER, Republish.LOST):
+            error = RunningSource(database, Choices(republish=republish)).wait_failed()
+            assert isinstance(error, SlotLostError)
+            assert error.state is SlotState.REPLACED
+        with Publisher(database.bootstrap, database.name) as publisher:
+            publisher.publish([Commit(0, last.epoch, last.commit + 2, 1, [], last.source)], {})
+    with database.published() as running:
+        running.wait_published()
 
 
 def test_a_slot_of_another_database_is_not_touched(databases: Databases) -> None:
@@ -431,6 +684,17 @@ def test_a_server_that_restarts_under_load_is_followed(
     assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
 
 
+def test_a_server_that_shuts_down_does_not_wait_for_a_source_without_changes(databases: Databases, server: PostgresServer) -> None:
+    """It waits until its log is confirmed, of which the changelog has only the part up to the last change of its tables."""
+    database = databases(f"{ITEMS}; CREATE TABLE others (words text)")
+    with database.published() as running:
+        running.wait_published()
+        database.execute("INSERT INTO others SELECT repeat('x', 100) FROM generate_series(1, 500)")
+        server.restart(signal.SIGINT)  # an error after a minute
+        database.reopen()
+        running.wait_published()
+
+
 def test_brokers_that_restart_are_waited_for(server: PostgresServer, tmp_path: Path) -> None:
     with Broker() as own:
         database = PublishedDatabase(server, own.bootstrap_servers, f"bank_{next(NUMBERS)}", ITEMS, ["items"])
@@ -464,11 +728,13 @@ def test_a_log_that_grows_without_changes_of_the_tables_is_released(databases: D
 
 def test_what_cannot_be_published_is_named(databases: Databases) -> None:
     schema = """CREATE TABLE keyless (id integer); CREATE VIEW seen AS SELECT 1 AS id;
-        CREATE TABLE divided (id integer PRIMARY KEY) PARTITION BY HASH (id)"""
+        CREATE TABLE divided (id integer PRIMARY KEY) PARTITION BY HASH (id);
+        CREATE TABLE deferred (id integer PRIMARY KEY DEFERRABLE)"""
     for table, message in {
         "keyless": "table keyless has no primary key",
         "seen": "seen is no ordinary table",
         "divided": "divided is no ordinary table",
+        "deferred": "table deferred has a primary key that is DEFERRABLE",
         "sales.nothing": "there is no table sales.nothing",
     }.items():
         database = databases(schema, [table])

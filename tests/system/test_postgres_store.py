@@ -78,6 +78,15 @@ def test_a_text_that_postgresql_does_not_have_is_named(store: PostgresStore) -> 
     assert (store.rows(0, "accounts", WHOLE), store.positions()) == ([], {})
 
 
+def test_values_of_two_types_in_one_portion_are_stored(store: PostgresStore) -> None:
+    """A column that has got another type has values of both in the log."""
+    mixed = Table("mixed", {"id": "integer", "what": "text"}, ("id",))
+    store.prepare("shop", [mixed])
+    store.apply(0, put(mixed, {"id": 1, "what": 1}, {"id": 2, "what": "x"}, {"id": 3, "what": None}), POSITION)
+    assert store.rows(0, "mixed", WHOLE) == [((number,), {"id": number, "what": what}) for number, what in ((1, "1"), (2, "x"), (3, None))]
+    assert store.positions() == {0: POSITION}
+
+
 def test_tables_that_are_there_keep_their_types(server: PostgresServer) -> None:
     """A database with the source's own schema takes the changes, so that it can become the source."""
     conninfo = server.create("own_schema")
@@ -94,6 +103,53 @@ def test_tables_that_are_there_keep_their_types(server: PostgresServer) -> None:
     store.apply(0, drop(items, (key,)), POSITION)
     assert store.checksum(0, "sales.items", WHOLE).rows == 0
     store.close()
+
+
+def test_a_value_that_is_too_long_for_a_column_is_refused_and_not_cut_off(server: PostgresServer) -> None:
+    conninfo = server.create("short_columns")
+    with server.connect("short_columns") as connection:
+        connection.execute("CREATE TABLE codes (id varchar(3) PRIMARY KEY, code varchar(3), padded char(4))")
+    codes = Table("codes", {"id": "text", "code": "text", "padded": "text"}, ("id",))
+    store = PostgresStore(conninfo)
+    store.prepare("shop", [codes])
+    row: Row = {"id": "abc", "code": "xyz", "padded": "a   "}
+    store.apply(0, put(codes, row), POSITION)
+    assert store.rows(0, "codes", WHOLE) == [(("abc",), row)]
+    for name in ("id", "code"):
+        with pytest.raises(StoreError, match=r"table codes, key .*: value too long for type character varying\(3\)"):
+            store.apply(0, put(codes, {**row, name: "abcd"}), POSITION)
+    assert store.rows(0, "codes", WHOLE) == [(("abc",), row)]
+    store.close()
+
+
+def test_keys_that_the_table_would_make_itself_are_those_of_the_source(server: PostgresServer) -> None:
+    conninfo = server.create("own_keys")
+    with server.connect("own_keys") as connection:
+        connection.execute("CREATE TABLE notes (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, words text)")
+    notes = Table("notes", {"id": "integer", "words": "text"}, ("id",))
+    store = PostgresStore(conninfo)
+    store.prepare("shop", [notes])
+    for words in ("a", "b"):
+        store.apply(0, put(notes, {"id": 7, "words": words}), POSITION)
+        assert store.rows(0, "notes", WHOLE) == [((7,), {"id": 7, "words": words})]
+    store.close()
+
+
+def test_a_table_whose_triggers_would_run_is_refused(server: PostgresServer) -> None:
+    conninfo = server.create("with_triggers")
+    with server.connect("with_triggers") as connection:
+        connection.execute("CREATE TABLE counted (id bigint PRIMARY KEY)")
+        connection.execute("CREATE FUNCTION count_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+        connection.execute("CREATE TRIGGER counting BEFORE INSERT ON counted FOR EACH ROW EXECUTE FUNCTION count_it()")
+        counted = Table("counted", {"id": "integer"}, ("id",))
+        store = PostgresStore(conninfo)
+        with pytest.raises(StoreError, match=r'counted: its trigger counting .* ALTER TABLE "public"."counted" DISABLE TRIGGER'):
+            store.prepare("shop", [counted])
+        connection.execute("ALTER TABLE counted DISABLE TRIGGER counting")
+        store.prepare("shop", [counted])
+        store.apply(0, put(counted, {"id": 1}), POSITION)
+        assert store.checksum(0, "counted", WHOLE).rows == 1
+        store.close()
 
 
 def test_names_with_signs_of_statements_are_only_names(store: PostgresStore) -> None:

@@ -3,24 +3,25 @@
 import pytest
 
 from moldau.changelog.postgres.errors import SlotState
-from moldau.changelog.postgres.slots import ALL, LSN, READING, SlotRow, standing
+from moldau.changelog.postgres.slots import ALL, LSN, READING, Origin, ServerPlace, SlotRow, standing
 from moldau.changelog.postgres.tables import TableName
 
 ITEMS, NOTES = TableName("public", "items"), TableName("public", "notes")
 SLOT = SlotRow("pgoutput", True, "reserved", 0x100, None)
-LAST = {LSN: "0/100"}
+SERVER = ServerPlace(Origin("7", 1, 16_384), 0x1000)
+LAST: dict[str, str | int] = {LSN: "0/100", **SERVER.origin._asdict()}
 
 
 @pytest.mark.parametrize(
     ("slot", "published", "last", "state"),
     [
         (SLOT, {ITEMS}, LAST, SlotState.READY),
-        (SLOT._replace(active_pid=5), {ITEMS}, {LSN: "0/200"}, SlotState.READY),
-        (SLOT._replace(wal_status="extended"), {ITEMS}, {LSN: "0/200", READING: "items"}, SlotState.READY),
+        (SLOT._replace(active_pid=5), {ITEMS}, {**LAST, LSN: "0/200"}, SlotState.READY),
+        (SLOT._replace(wal_status="extended"), {ITEMS}, {**LAST, LSN: "0/200", READING: "items"}, SlotState.READY),
         (None, None, None, SlotState.UNFINISHED),
         (SLOT, {ITEMS}, None, SlotState.UNFINISHED),
-        (SLOT, {ITEMS}, {LSN: "0/100", READING: ALL}, SlotState.UNFINISHED),
-        (None, {ITEMS}, {LSN: "0/100", READING: ALL}, SlotState.UNFINISHED),
+        (SLOT, {ITEMS}, {**LAST, READING: ALL}, SlotState.UNFINISHED),
+        (None, {ITEMS}, {**LAST, READING: ALL}, SlotState.UNFINISHED),
         (None, {ITEMS}, LAST, SlotState.MISSING),
         (SLOT._replace(wal_status="lost"), {ITEMS}, LAST, SlotState.LOST),
         (SLOT._replace(confirmed_lsn=None), {ITEMS}, LAST, SlotState.LOST),
@@ -29,6 +30,12 @@ LAST = {LSN: "0/100"}
         (SLOT, {ITEMS, NOTES}, LAST, SlotState.TABLES),
         (SLOT, set(), LAST, SlotState.TABLES),
         (SLOT, {ITEMS}, {}, SlotState.REPLACED),
+        (SLOT, {ITEMS}, {LSN: "0/100"}, SlotState.REPLACED),
+        (SLOT, {ITEMS}, {**LAST, "system": "8"}, SlotState.REPLACED),
+        (SLOT, {ITEMS}, {**LAST, "timeline": 2}, SlotState.REPLACED),
+        (SLOT, {ITEMS}, {**LAST, "database": 5, READING: ALL}, SlotState.REPLACED),
+        (SLOT, {ITEMS}, {**LAST, LSN: "0/1000"}, SlotState.READY),
+        (SLOT, {ITEMS}, {**LAST, LSN: "0/1001"}, SlotState.REPLACED),
         (None, None, {"outbox": 5}, SlotState.REPLACED),
         (SLOT._replace(plugin="wal2json"), {ITEMS}, None, SlotState.FOREIGN),
         (SLOT._replace(is_of_database=False), {ITEMS}, LAST, SlotState.FOREIGN),
@@ -37,6 +44,6 @@ LAST = {LSN: "0/100"}
 def test_the_standing_of_a_slot(
     slot: SlotRow | None, published: set[TableName] | None, last: dict[str, str | int] | None, state: SlotState
 ) -> None:
-    found = standing(slot, published, {ITEMS}, last)
+    found = standing(slot, published, {ITEMS}, last, SERVER)
     assert found.state is state
     assert bool(found.detail) == (state is not SlotState.READY)

@@ -76,6 +76,24 @@ def test_a_key_that_changes_is_a_deletion_and_a_creation() -> None:
     ]
 
 
+def test_a_key_that_is_equal_but_written_otherwise_is_another_key() -> None:
+    """Else the topic keeps the row under both: 1.0 and 1.00 are different texts, and so are 0.0 and -0.0."""
+    for oid, old, new in ((1700, b"1.0", b"1.00"), (701, b"0", b"-0"), (1700, b"1.0", b"1.0")):
+        made = Transactions({ITEMS: ("id",)}, {})
+        found = made.take(relation("f", [Column("id", oid, -1, True)]))
+        assert isinstance(found, NewView)
+        made.take(Begin(100, 0, 7))
+        made.take(Update(OID, [old], True, [new]))
+        view = found.view
+        found_changes = [(each.op, view.record_key(each.key)) for each in changes(made)]
+        keys = [view.record_key(view.key_in([text])) for text in (old, new)]
+        if old == new:
+            assert found_changes == [(Op.UPDATE, keys[0])]
+        else:
+            assert keys[0] != keys[1]
+            assert found_changes == [(Op.DELETE, keys[0]), (Op.CREATE, keys[1])]
+
+
 def test_a_value_that_is_not_sent_is_that_of_the_row_before_or_an_error() -> None:
     made = transactions()
     made.take(Update(OID, [b"1", b"long", None], True, [b"1", UNCHANGED, b"2026-02-28"]))
@@ -90,7 +108,7 @@ def test_a_truncation_deletes_what_was_there_and_what_the_transaction_has_added(
     made.take(Delete(OID, [b"1", b"x", None], True))
     found = made.take(Truncate((OID,)))
     assert isinstance(found, Truncated)
-    made.delete_rows(found.tables[0], [(1,), (2,)])
+    made.delete_rows(found.tables[0], {found.tables[0].record_key(key): key for key in ((1,), (2,))})
     made.take(Insert(OID, [b"9", b"x", None]))
     assert [(each.op, each.key) for each in changes(made)[2:]] == [(Op.DELETE, (2,)), (Op.DELETE, (4,)), (Op.CREATE, (9,))]
 

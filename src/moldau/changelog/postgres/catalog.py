@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moldau.changelog.postgres.errors import RefusedError, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of
 from moldau.changelog.postgres.pgoutput import Column
-from moldau.changelog.postgres.slots import SlotRow
+from moldau.changelog.postgres.slots import Origin, ServerPlace, SlotRow
 from moldau.changelog.postgres.tables import BY_KEY, FULL, CatalogTable, TableName
 from moldau.changelog.stores.sql import quoted
 
@@ -22,23 +22,41 @@ RELEASE_S: Final = 10.0
 RELEASE_PAUSE_S: Final = 0.05
 _OPERATIONS: Final = "insert, update, delete, truncate"
 _TABLE: Final = """
-SELECT c.relkind::text, c.relreplident::text,
+SELECT c.relkind::text, c.relreplident::text, c.relfilenode::bigint,
   ARRAY(SELECT a.attname::text FROM pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
   ARRAY(SELECT a.atttypid::bigint FROM pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
   ARRAY(SELECT a.atttypmod FROM pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
+  ARRAY(SELECT a.attnum::int FROM pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
   ARRAY(SELECT a.attname::text
         FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
-        WHERE i.indrelid = c.oid AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place)
+        WHERE i.indrelid = c.oid AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place),
+  EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND NOT i.indimmediate)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s
 """
 _SLOT: Final = """
 SELECT plugin::text, database = current_database(), wal_status, confirmed_flush_lsn::text, active_pid
 FROM pg_replication_slots WHERE slot_name = %s
+"""
+_LACKING: Final = """
+SELECT array_remove(ARRAY[CASE WHEN NOT pubinsert THEN 'insert' END, CASE WHEN NOT pubupdate THEN 'update' END,
+  CASE WHEN NOT pubdelete THEN 'delete' END, CASE WHEN NOT pubtruncate THEN 'truncate' END], NULL),
+"""
+_ALTERED: Final = f"""{_LACKING}
+  EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL))
+FROM pg_publication p WHERE p.pubname = %s
+"""
+_ALTERED_OF_OLD: Final = f"{_LACKING} false FROM pg_publication p WHERE p.pubname = %s"
+_FILTERS_SINCE: Final = 150_000
+"""The version from which on a publication may have a part of a table."""
+_PLACE: Final = """
+SELECT (SELECT system_identifier::text FROM pg_control_system()), left(pg_walfile_name(pg_current_wal_flush_lsn()), 8),
+  (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), pg_current_wal_flush_lsn()::text
 """
 _PUBLISHED: Final = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
 
@@ -63,9 +81,9 @@ class Catalog:
         rows = self._rows(_TABLE, *name)
         if not rows:
             return None
-        kind, identity, columns, types, modifiers, key = rows[0]
+        kind, identity, file, columns, types, modifiers, numbers, key, is_deferrable = rows[0]
         found = [Column(*each, is_identity=each[0] in key) for each in zip(columns, types, modifiers, strict=True)]
-        return CatalogTable(name, kind, identity, found, tuple(key))
+        return CatalogTable(name, kind, identity, found, tuple(key), dict(zip(columns, numbers, strict=True)), file, is_deferrable)
 
     def tables(self, names: Sequence[TableName]) -> list[CatalogTable]:
         """As they are now. TableError for one that is not there, or cannot be published."""
@@ -74,14 +92,22 @@ class Catalog:
             table = self.find(name)
             if table is None:
                 raise TableError(f"{self._server.name}: there is no table {name.published}")
-            if table.kind != "r":
-                raise TableError(
-                    f"{self._server.name}: {name.published} is no ordinary table (a view, or a partitioned table): it cannot be published"
-                )
-            if not table.key:
-                raise TableError(f"{self._server.name}: table {name.published} has no primary key, which the rows of a changelog need")
+            self.check(table)
             found.append(table)
         return found
+
+    def check(self, table: CatalogTable) -> None:
+        """TableError for one that cannot be published."""
+        name = table.name.published
+        if table.kind != "r":
+            raise TableError(f"{self._server.name}: {name} is no ordinary table (a view, or a partitioned table): it cannot be published")
+        if not table.key:
+            raise TableError(f"{self._server.name}: table {name} has no primary key, which the rows of a changelog need")
+        if table.is_deferrable:
+            raise TableError(
+                f"{self._server.name}: table {name} has a primary key that is DEFERRABLE: two rows may have one key for a moment, and the"
+                " changes of both would be taken for those of one row: make it NOT DEFERRABLE"
+            )
 
     def publish_before_images(self, tables: Sequence[CatalogTable]) -> None:
         """Have the server log each row as it was before a change of it: REPLICA IDENTITY FULL."""
@@ -106,12 +132,30 @@ class Catalog:
             return None
         return {TableName(*row) for row in self._rows(_PUBLISHED, publication)}
 
+    def publication_flaw(self, publication: str) -> str:
+        """What a publication, which is there, does not publish of its tables; empty if nothing."""
+        lacking, is_filtered = self._rows(
+            _ALTERED if self._connection.info.server_version >= _FILTERS_SINCE else _ALTERED_OF_OLD, publication
+        )[0]
+        if lacking:
+            return f"does not publish {', '.join(lacking)}"
+        return "publishes only some of the rows or columns of a table" if is_filtered else ""
+
     def make_publication(self, publication: str, tables: Sequence[TableName]) -> None:
         """Of these tables, instead of one that has the name."""
         listed = ", ".join(f"ONLY {name.quoted}" for name in tables)
         with self._server.translated(f"publication {publication} was not made"), self._connection.transaction():
             self._connection.execute(f"DROP PUBLICATION IF EXISTS {quoted(publication)}")
             self._connection.execute(f"CREATE PUBLICATION {quoted(publication)} FOR TABLE {listed} WITH (publish = '{_OPERATIONS}')")
+
+    def place(self) -> ServerPlace:
+        """What this is a connection to."""
+        system, timeline, database, flushed = self._row(_PLACE)
+        return ServerPlace(Origin(system, int(timeline, 16), database), lsn_of(flushed))
+
+    def inserted_lsn(self) -> int:
+        """What is in the catalog now was committed before."""
+        return lsn_of(self._row("SELECT pg_current_wal_insert_lsn()::text")[0])
 
     def slot(self, slot: str) -> SlotRow | None:
         """None if there is none."""

@@ -1,22 +1,31 @@
 """What a source has in its database, as one: the tables, their publication and the slot, over a connection that is opened for it.
 
-The comment of the publication says with which columns its tables are in the changelog: what was published with others is published again.
+The comment of the publication says with which key and columns its tables are in the changelog: what was published with other columns is
+published again, and another key is an error.
 """
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from moldau.changelog.postgres.catalog import Catalog
+from moldau.changelog.postgres.errors import TableError
+from moldau.changelog.postgres.known_tables import KnownTable, comment_of, known_tables
 from moldau.changelog.postgres.slots import Standing, standing
 from moldau.changelog.postgres.snapshot import Snapshot
-from moldau.changelog.postgres.tables import ColumnDescription, TableName, TableView
+from moldau.changelog.postgres.tables import CatalogTable, TableName, TableView
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
     from moldau.changelog.postgres.sessions import Server
+
+
+class Renumbered(NamedTuple):
+    """A table has other columns of the same names. The stream does not say from where on, but is surely there at `lsn`."""
+
+    numbers: Mapping[str, int]
+    lsn: int
 
 
 class Publication:
@@ -29,7 +38,7 @@ class Publication:
         self.as_text = as_text
         self._connection: Connection[tuple[Any, ...]] | None = None
         self._catalog: Catalog | None = None
-        self._known: dict[str, list[ColumnDescription]] = {}
+        self._known: dict[str, KnownTable] = {}
         """By table, as the comment has them."""
 
     @contextmanager
@@ -44,34 +53,63 @@ class Publication:
 
     def standing(self, last: Mapping[str, str | int] | None) -> Standing:
         """How the slot stands to the changelog, whose last commit has this `source`."""
-        self._known = _parsed(self._opened.comment(self._name))
-        return standing(self._opened.slot(self._name), self._opened.published(self._name), set(self._tables), last)
+        self._known = known_tables(self._opened.comment(self._name))
+        slot, published = self._opened.slot(self._name), self._opened.published(self._name)
+        altered = "" if published is None else self._opened.publication_flaw(self._name)
+        if not altered and not {name.published for name in self._tables} <= set(self._known):
+            altered = "lacks the comment with its tables: another program has dropped it and made it again"
+        return standing(slot, published, set(self._tables), last, self._opened.place(), altered)
+
+    def origin(self) -> Mapping[str, str | int]:
+        """For the `source` of each commit."""
+        return self._opened.place().origin._asdict()
 
     def check(self) -> None:
         """TableError, RefusedError unless the tables can be published as they are."""
         self._opened.check_settings()
-        self._opened.check_identities(self._opened.tables(self._tables))
+        tables = self._opened.tables(self._tables)
+        self._opened.check_identities(tables)
+        self._check_keys(tables)
+
+    def check_now(self, name: TableName) -> None:
+        """TableError unless a table can be published as it is now; one that is not there any more is left to the stream."""
+        found = self._opened.find(name)
+        if found is not None:
+            self._opened.check(found)
+            self._check_keys([found])
 
     def release(self) -> None:
         """End the connection of an older publisher."""
         self._opened.release_slot(self._name)
 
-    def make_anew(self, *, before_images: bool) -> None:
-        """The publication; there is no slot then."""
+    def make_anew(self, *, before_images: bool, is_first: bool) -> None:
+        """The publication; there is no slot then. `is_first`: the changelog is empty."""
         self._opened.check_settings()
         tables = self._opened.tables(self._tables)
+        if is_first:
+            self._known = {}
+        self._check_keys(tables)
         if before_images:
             self._opened.publish_before_images(tables)
         else:
             self._opened.check_identities(tables)
         self._opened.drop_slot(self._name)
         self._opened.make_publication(self._name, self._tables)
-        self._known = {}
+        self._set_known(self._known)  # the new publication has no comment, and the keys of the topics cannot change
 
     def snapshot(self, tables: Sequence[TableName] | None = None) -> Snapshot:
         """Of these tables, or all, over this connection, which is in its transaction until it is closed."""
         assert self._connection is not None
         return Snapshot(self._server, self._connection, self._tables if tables is None else tables)
+
+    def is_as_in_snapshot(self) -> bool:
+        """Whether the tables, which are locked, are what the snapshot of this connection has: neither altered nor truncated in between."""
+        with self._server.connect(self._name) as connection:
+            return Catalog(self._server, connection).tables(self._tables) == self._opened.tables(self._tables)
+
+    def drop_slot(self) -> None:
+        """That of a snapshot which cannot be used."""
+        self._opened.drop_slot(self._name)
 
     def views(self) -> list[TableView]:
         """The tables as they are now."""
@@ -87,34 +125,75 @@ class Publication:
         return {table.name: tuple(table.key) for table in self._opened.tables(self._tables)}
 
     def knows(self, view: TableView) -> bool:
-        """Whether the changelog has a table with the columns of this view, or with more. At any time."""
-        return set(view.described) <= set(self._known.get(view.table.name, ()))
+        """Whether the changelog has a table with the columns of this view. At any time."""
+        known = self._known.get(view.table.name)
+        return known is not None and list(view.described) == list(known.columns)
+
+    def renumbered(self, name: TableName) -> Renumbered | None:
+        """What the catalog has now, if a column of a table has become another one of the same name."""
+        known, found = self._known.get(name.published), self._opened.find(name)
+        if known is None or found is None or not known.is_renumbered(found.numbers):
+            return None
+        return Renumbered(found.numbers, self._opened.inserted_lsn())
 
     def has_other_values(self, view: TableView) -> bool:
-        """Whether rows of a table may have other values than those that were published: in a column that is new or of another type."""
-        known = {name: rest for name, *rest in self._known.get(view.table.name, [])}
+        """Whether rows of a table may have other values than those that were published: in a column that is new, of another type, or added
+        again after it was dropped.
+        """
+        found = self._known.get(view.table.name)
+        known = {} if found is None else {name: rest for name, *rest in found.columns}
         for name, *rest in view.described:
             if name in known and known[name] != rest:
+                return True
+            if found is not None and name in found.removed:
                 return True
             if name not in known and self._opened.has_values(view.name, name):
                 return True
         return False
 
-    def remember(self, views: Sequence[TableView]) -> None:
-        """The changelog has these tables with these columns."""
-        self._known |= {view.table.name: list(view.described) for view in views}
-        self._opened.set_comment(self._name, json.dumps(self._known, ensure_ascii=False, separators=(",", ":")))
+    def remember_anew(self, views: Sequence[TableView]) -> None:
+        """The changelog has all rows of these tables as they are now."""
+        self._known = {}
+        self.remember(views)
+
+    def remember(self, views: Sequence[TableView], renumbered: Renumbered | None = None) -> None:
+        """The changelog has these tables with these columns: those that it had with the same name, unless they are `renumbered`."""
+        known = dict(self._known)
+        for view in views:
+            before, found = known.get(view.table.name), self._opened.find(view.name)
+            numbers = {} if found is None else dict(found.numbers)
+            if renumbered is not None:
+                numbers |= renumbered.numbers
+            elif before is not None:
+                numbers |= before.numbers
+            known[view.table.name] = KnownTable.of(view, numbers, before)
+        self._set_known(known)
+
+    def _set_known(self, known: Mapping[str, KnownTable]) -> None:
+        self._known = dict(known)
+        self._opened.set_comment(self._name, comment_of(self._known))
+
+    def _check_keys(self, tables: Sequence[CatalogTable]) -> None:
+        """TableError for a table whose key is not that of its topic: of other columns, or with values of another type."""
+        for table in tables:
+            known = self._known.get(table.name.published)
+            if known is None:
+                continue
+            if list(known.key) != list(table.key):
+                raise TableError(
+                    f"{self._server.name}: table {table.name.published}: its primary key was changed: it was {', '.join(known.key)},"
+                    f" and is of {', '.join(table.key)}; the key of a changelog's topic cannot change: publish under another name"
+                )
+            columns = TableView.of_catalog(table, self.as_text.get(table.name, ())).table.columns
+            for column, kind in known.key.items():
+                if columns[column] != kind:
+                    raise TableError(
+                        f"{self._server.name}: table {table.name.published}: column {column} of its primary key was of type"
+                        f" {kind} of changelogs, and is {columns[column]}; the key of a"
+                        " changelog's topic cannot change: publish under another name"
+                    )
 
     @property
     def _opened(self) -> Catalog:
         assert self._catalog is not None, "inside of `opened`"
         return self._catalog
-
-
-def _parsed(comment: str | None) -> dict[str, list[ColumnDescription]]:
-    """What a comment says; nothing if it is not one of ours."""
-    try:
-        found = json.loads(comment or "{}")
-        return {table: [(str(name), int(oid), int(modifier)) for name, oid, modifier in columns] for table, columns in found.items()}
-    except (AttributeError, TypeError, ValueError):
-        return {}

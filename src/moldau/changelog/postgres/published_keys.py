@@ -1,5 +1,6 @@
 """The rows of a table that are in a changelog now, by their keys: read from the table's topic, whose only writer is the caller."""
 
+from moldau.changelog.columns import key_text
 from moldau.changelog.committed import CommittedRecords
 from moldau.changelog.envelope import Tombstone, decode_change
 from moldau.changelog.naming import table_topic
@@ -15,11 +16,14 @@ class PublishedKeys:
         self._changelog = changelog
         self._shard = shard
 
-    def of(self, table: str) -> set[Key]:
-        """Keys of the rows that are not deleted; none without the topic. RecordError, WorldError, PeerError."""
+    def of(self, table: str) -> dict[str, Key]:
+        """Keys of the rows that are not deleted, by the text of their records' keys; none without the topic.
+
+        RecordError, WorldError, PeerError.
+        """
         from moldau.client.cluster import Cluster
 
-        found: set[Key] = set()
+        found: dict[str, Key] = {}
         where = TopicPartition(table_topic(self._changelog, table), self._shard)
         with Cluster(self._bootstrap_servers, client_id=f"changelog-{self._changelog}") as cluster:
             if where.topic not in cluster.metadata().topics:
@@ -27,10 +31,10 @@ class PublishedKeys:
             records = CommittedRecords(cluster, where)
             for record in records.between(*records.bounds()):
                 change = decode_change(*where, record.offset, record.key, record.value)
-                if isinstance(change, Tombstone):
-                    found.discard(change.key)
-                elif change.change.op is Op.DELETE:
-                    found.discard(change.change.key)
+                key = change.key if isinstance(change, Tombstone) else change.change.key
+                text = key_text(change.key_columns, key)
+                if isinstance(change, Tombstone) or change.change.op is Op.DELETE:
+                    found.pop(text, None)
                 else:
-                    found.add(change.change.key)
+                    found[text] = key
         return found

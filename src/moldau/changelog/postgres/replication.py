@@ -9,9 +9,10 @@ import time
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from moldau.changelog.postgres.errors import StreamError, UnreachableServerError
+from moldau.changelog.postgres.errors import RefusedError, StreamError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of, lsn_text
 from moldau.changelog.postgres.pgoutput import POSTGRES_EPOCH_US
+from moldau.changelog.postgres.sessions import state_may_pass
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 STATUS_S: Final = 10.0
 """The server is sent how far the log is at least so often; it keeps its log until then."""
+_FOUND_AT_START: Final = ("42704", "55000", "58P01")
+"""Errors after which a new start says what is wrong with the slot or the publication: an undefined object (a publication), a state that an
+object should have (an invalidated slot), an undefined file (a removed part of the log).
+"""
 _DATA: Final = Struct(">cqqq")
 _KEEPALIVE: Final = Struct(">cqqB")
 _STATUS: Final = Struct(">cqqqqB")
@@ -41,6 +46,8 @@ class Received(NamedTuple):
     """All before has been sent, as far as it is committed."""
     data: bytes | None
     """A message of pgoutput; None: the server only says how far it is."""
+    wants_reply: bool = False
+    """The server asks how far the client is: a server that shuts down waits until all that it has sent is confirmed."""
 
 
 class ReplicationConnection:
@@ -106,10 +113,16 @@ class ReplicationConnection:
         return bytes(data) if size else None
 
     def _raise_ended(self) -> NoReturn:
+        from psycopg.pq import DiagnosticField
+
         with self._server.translated():
             result = self._connection.pgconn.get_result()
-        reason = "" if result is None else result.error_message.decode(errors="replace").strip()
-        raise UnreachableServerError(self._server.name, reason or "the server has ended the stream")
+        reason, state = "the server has ended the stream", None
+        if result is not None and (found := result.error_message.decode(errors="replace").strip()):
+            reason, state = "; ".join(line.strip() for line in found.splitlines()), result.error_field(DiagnosticField.SQLSTATE)
+        if state is None or state_may_pass(state.decode()) or state.decode() in _FOUND_AT_START:
+            raise UnreachableServerError(self._server.name, reason)
+        raise RefusedError(f"{self._server.name}: the server has ended the stream: {reason}")
 
     def _read(self, data: bytes) -> Received:
         match data[:1]:
@@ -121,7 +134,7 @@ class ReplicationConnection:
                 self._received = max(self._received, end)
                 if wants_status:
                     self._send_status()
-                return Received(end, None)
+                return Received(end, None, bool(wants_status))
             case kind:
                 raise StreamError(f"{self._server.name}: unknown message {kind!r} in the stream")
 

@@ -76,7 +76,12 @@ def _may_pass(error: "Error") -> bool:
 
     if error.sqlstate is None:
         return isinstance(error, OperationalError | InterfaceError)
-    return error.sqlstate.startswith(_PASSING_CLASSES) or error.sqlstate in _PASSING
+    return state_may_pass(error.sqlstate)
+
+
+def state_may_pass(sqlstate: str) -> bool:
+    """Whether an error with this code may pass by itself."""
+    return sqlstate.startswith(_PASSING_CLASSES) or sqlstate in _PASSING
 
 
 def one_line(error: "Error") -> str:

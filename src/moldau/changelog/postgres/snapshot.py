@@ -20,8 +20,8 @@ CHUNK_BYTES: Final = 4_000_000
 
 
 class Snapshot:
-    """Over one connection for SQL, until its end. The tables are locked first, in the mode that a SELECT takes: they can be written, but
-    neither altered nor truncated, after which an older snapshot would show no rows.
+    """Over one connection for SQL, until its end. The tables are locked in the mode that a SELECT takes: they can be written, but neither
+    altered nor truncated, after which an older snapshot would show no rows. A snapshot that was exported before is compared by the caller.
     """
 
     def __init__(self, server: "Server", connection: "Connection[tuple[Any, ...]]", tables: Sequence[TableName]) -> None:

@@ -26,11 +26,13 @@ from typing import Final, NamedTuple, Protocol
 
 from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.errors import PublisherFencedError
+from moldau.changelog.postgres.batch import Batch
 from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of, lsn_text
-from moldau.changelog.postgres.pgoutput import decode
-from moldau.changelog.postgres.publication import Publication
+from moldau.changelog.postgres.pgoutput import Relation, decode
+from moldau.changelog.postgres.publication import Publication, Renumbered
 from moldau.changelog.postgres.replication import Received, ReplicationConnection
+from moldau.changelog.postgres.retries import Retries
 from moldau.changelog.postgres.sessions import Server
 from moldau.changelog.postgres.slots import ALL, LSN, READING, Standing
 from moldau.changelog.postgres.snapshot import Snapshot
@@ -43,19 +45,12 @@ from moldau.model.errors import MoldauError, PeerError, WorldError
 
 _LOG = logging.getLogger(__name__)
 
-BATCH_CHANGES: Final = 2_000
-"""Transactions that have come already are published together up to so many changes."""
-BATCH_AGE_S: Final = 0.05
-"""Or until the first of them has waited so long."""
 DELETIONS_MAX: Final = 2_000
 """In a commit that removes rows which are not there any more."""
 MARK_BYTES: Final = 16 << 20
 """A commit without changes is published when the server's log has grown by so much with no change of the tables: the server keeps the log
 from the last commit on."""
 RECEIVE_S: Final = 0.2
-PAUSE_FIRST_S: Final = 0.1
-PAUSE_MAX_S: Final = 5.0
-LASTS_S: Final = 1.0
 _NAME: Final = re.compile(r"[a-z0-9_]{1,56}")
 
 
@@ -82,8 +77,8 @@ class LogPublisher(Protocol):
 class LogKeys(Protocol):
     """See `moldau.changelog.postgres.published_keys.PublishedKeys`."""
 
-    def of(self, table: str) -> set[Key]:
-        """Keys of the rows that the log has of a table."""
+    def of(self, table: str) -> Mapping[str, Key]:
+        """Keys of the rows that the log has of a table, by the text of their records' keys."""
         ...
 
 
@@ -102,7 +97,7 @@ class Republish(Enum):
     NEVER = "never"
     """Where changes are lost the source ends with an error."""
     LOST = "lost"
-    """Where changes are lost."""
+    """Where changes are lost, unless the last commit is of another database."""
     NOW = "now"
     """At the start, once."""
 
@@ -157,10 +152,15 @@ class PostgresSource:
         self._publication = Publication(self._server, self._slot, names, _columns_by_table(names, self._choices.as_text))
         self._republish = self._choices.republish
         self._is_started = False
-        self._retries = _Retries(self._server.name, threading.Event())
+        self._retries = Retries(self._server.name, threading.Event())
         self._transactions = Transactions({}, {})
+        self._changed: dict[str, TableView] = {}
+        """Tables that the open transaction has described."""
+        self._renumbered: dict[str, tuple[TableView, Renumbered]] = {}
+        """Tables that are published again when the stream is there."""
         self._state = SourceState.CONNECTING
         self._lsn = 0
+        self._origin: Mapping[str, str | int] = {}
         self._epoch = 1
         """At least; that of the log, or the next one where another store was promoted."""
         self._commits = self._changes = self._lost = 0
@@ -177,7 +177,7 @@ class PostgresSource:
 
         SlotLostError, TableError, RefusedError, PublisherFencedError, ValueRefusedError, UnreachableServerError.
         """
-        retries = self._retries = _Retries(self._server.name, stop)
+        retries = self._retries = Retries(self._server.name, stop)
         try:
             while not stop.is_set():
                 try:
@@ -202,6 +202,7 @@ class PostgresSource:
             if found is not None and found.commit > (0 if last is None else last.commit):
                 raise PublisherFencedError(self._publisher.changelog, self._publisher.shard, 0 if last is None else last.commit)
             standing = self._check_place(publication, last)
+            self._origin = publication.origin()
             if standing.state is SlotState.READY:
                 assert last is not None
                 self._lsn = lsn_of(str(last.source[LSN]))
@@ -219,9 +220,12 @@ class PostgresSource:
         self._retries.connected()
         connection = ReplicationConnection(self._server, self._slot)
         try:
+            self._check_ready()
             connection.start(self._slot, self._slot, self._lsn)
             _LOG.info("changelog of PostgreSQL continues: server=%r slot=%s lsn=%s", self._server.name, self._slot, lsn_text(self._lsn))
             self._transactions = Transactions(keys, self._publication.as_text)
+            self._changed.clear()
+            self._renumbered.clear()
             self._state = SourceState.STREAMING
             self._stream(connection, stop)
         finally:
@@ -233,6 +237,8 @@ class PostgresSource:
         match standing.state:
             case SlotState.FOREIGN:
                 pass
+            case SlotState.REPLACED if self._republish is not Republish.NOW:  # the rows of the one that was promoted would be lost
+                pass
             case SlotState.READY if self._republish is Republish.NOW:
                 return Standing(SlotState.UNFINISHED, "it is to be published again")
             case SlotState.READY | SlotState.UNFINISHED:
@@ -241,60 +247,80 @@ class PostgresSource:
                 return standing
         raise SlotLostError(self._server.name, self._slot, standing.state, standing.detail)
 
+    def _check_ready(self) -> None:
+        """Right before the stream is started: if the slot was advanced or made again since it was looked at, the server would begin
+        after the log's last commit, without an error.
+        """
+        with self._publication.opened() as publication:
+            standing = self._check_place(publication, self._publisher.last)
+        if standing.state is not SlotState.READY:
+            raise UnreachableServerError(self._server.name, f"replication slot {self._slot} is {standing.state.value}: {standing.detail}")
+
     # Rows that are there
 
     def _publish_all(self, publication: Publication) -> None:
         """A new slot, and all rows of its snapshot; what the log has of other rows is deleted."""
         self._state = SourceState.PUBLISHING_ROWS
-        publication.make_anew(before_images=self._choices.before_images)
-        connection = ReplicationConnection(self._server, self._slot)
-        try:
-            snapshot = publication.snapshot()
-            exported = connection.create_slot(self._slot)
-            snapshot.take(exported.snapshot)
-        finally:
-            connection.close()
-        self._lsn = exported.lsn
+        publication.make_anew(before_images=self._choices.before_images, is_first=self._publisher.last is None)
+        snapshot = self._first_snapshot(publication)
         views = publication.views()
         tables = {view.table.name: view.table for view in views}
         for view in views:
-            stale = set() if self._publisher.last is None else self._keys.of(view.table.name)
+            stale = {} if self._publisher.last is None else dict(self._keys.of(view.table.name))
             self._publish_rows(snapshot, view, tables, ALL, stale)
-            deletions = [Change(view.table.name, Op.DELETE, key, None, None) for key in stale]
+            deletions = [Change(view.table.name, Op.DELETE, key, None, None) for key in stale.values()]
             for start in range(0, len(deletions), DELETIONS_MAX):
                 self._publish_commit(deletions[start : start + DELETIONS_MAX], tables, {READING: ALL})
         snapshot.close()
-        publication.remember(views)
+        publication.remember_anew(views)
         self._publish_commit([], tables, {})
         if self._republish is Republish.NOW:
             self._republish = Republish.NEVER
 
-    def _publish_rows(self, snapshot: Snapshot, view: TableView, tables: Mapping[str, Table], what: str, stale: set[Key]) -> None:
+    def _first_snapshot(self, publication: Publication) -> Snapshot:
+        """That of a new slot. The slot is made first: it waits for the transactions that are open, which may wait for a lock on a table."""
+        while True:
+            connection = ReplicationConnection(self._server, self._slot)
+            try:
+                exported = connection.create_slot(self._slot)
+                snapshot = publication.snapshot()
+                snapshot.take(exported.snapshot)
+            finally:
+                connection.close()
+            if publication.is_as_in_snapshot():
+                self._lsn = exported.lsn
+                return snapshot
+            _LOG.info("a table was altered or truncated, beginning again: server=%r slot=%s", self._server.name, self._slot)
+            snapshot.close()
+            publication.drop_slot()
+
+    def _publish_rows(self, snapshot: Snapshot, view: TableView, tables: Mapping[str, Table], what: str, stale: dict[str, Key]) -> None:
         """The rows of one table; their keys are removed from `stale`."""
         for rows in snapshot.rows(view):
             changes = [_read(view, row) for row in rows]
-            stale.difference_update(change.key for change in changes)
+            for change in changes if stale else ():
+                stale.pop(view.record_key(change.key), None)
             self._publish_commit(changes, tables, {READING: what})
 
-    def _publish_again(self, view: TableView) -> None:
+    def _publish_again(self, view: TableView, renumbered: Renumbered | None = None) -> None:
         """The rows of a table whose columns have changed, as they are now. Changes that come later in the stream may be older than these
         rows: they are repeated in their order, so the last one of each row is right again.
         """
         with self._publication.opened() as publication:
-            if publication.view_of(view.name) is not None and publication.has_other_values(view):
+            if publication.view_of(view.name) is not None and (renumbered is not None or publication.has_other_values(view)):
                 _LOG.info("table is published again, its columns have changed: server=%r table=%s", self._server.name, view.table.name)
                 snapshot = publication.snapshot([view.name])
                 snapshot.take(None)
                 now = publication.view_of(view.name)
                 assert now is not None, "it is locked"
-                self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, set())
+                self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, {})
                 snapshot.close()
-            publication.remember([view])
+            publication.remember([view], renumbered)
 
     # Transactions
 
     def _stream(self, connection: ReplicationConnection, stop: threading.Event) -> None:
-        batch = _Batch()
+        batch = Batch()
         while not stop.is_set():
             received = connection.receive(0 if batch.transactions else RECEIVE_S)
             if received is None:
@@ -304,49 +330,79 @@ class PostgresSource:
             if batch.transactions and (received is None or batch.is_due()):
                 self._publish(batch)
                 connection.confirm(self._lsn)
-            elif received is not None and received.data is None and self._mark(received.wal_end, batch):
+            elif received is not None and received.data is None and self._mark(received, batch):
                 connection.confirm(self._lsn)
 
-    def _take(self, received: Received, batch: "_Batch") -> None:
-        match self._transactions.take(None if received.data is None else decode(received.data)):
-            case Transaction() as transaction if transaction.changes and transaction.end_lsn > self._lsn:
-                batch.add(transaction)
-            case NewView(view) if not self._publication.knows(view):
-                self._publish(batch)
-                self._publish_again(view)
+    def _take(self, received: Received, batch: Batch) -> None:
+        message = None if received.data is None else decode(received.data)
+        if isinstance(message, Relation):
+            self._publish(batch)  # with the tables as they were
+        match self._transactions.take(message):
+            case Transaction() as transaction:
+                if transaction.changes and transaction.end_lsn > self._lsn:
+                    batch.add(transaction)
+                self._follow(batch, transaction.end_lsn)
+            case NewView(view):
+                with self._publication.opened() as publication:
+                    publication.check_now(view.name)
+                    renumbered = publication.renumbered(view.name)
+                self._changed[view.table.name] = view
+                renumbered = renumbered or self._renumbered.get(view.table.name, (view, None))[1]
+                if renumbered is not None:
+                    self._renumbered[view.table.name] = (view, renumbered)
             case Truncated(views):
                 self._publish(batch)
                 for view in views:
                     self._transactions.delete_rows(view, self._keys.of(view.table.name))
+            case None if received.data is None and not self._transactions.is_open:
+                self._follow(batch, received.wal_end)
             case _:
                 pass
 
-    def _publish(self, batch: "_Batch") -> None:
+    def _follow(self, batch: Batch, lsn: int) -> None:
+        """Publish tables again whose columns have changed, after the transaction in which the stream has said so: that transaction may have
+        changed rows before it altered the table, which would come after the rows of now, without their new values. Where the stream does
+        not say it, after all that was committed when it was noticed.
+        """
+        changed = [view for view in self._changed.values() if not self._publication.knows(view)]
+        self._changed.clear()
+        due = [name for name, (_, renumbered) in self._renumbered.items() if renumbered.lsn <= lsn]
+        if changed or due:
+            self._publish(batch)
+        for view in changed:
+            self._publish_again(view)
+        for name in due:
+            self._publish_again(*self._renumbered.pop(name))
+
+    def _publish(self, batch: Batch) -> None:
         transactions = batch.take()
         if not transactions:
             return
         number, epoch = self._next()
         commits = [
-            Commit(self._publisher.shard, epoch, number + index, each.time_ms, each.changes, {LSN: lsn_text(each.end_lsn)})
+            Commit(self._publisher.shard, epoch, number + index, each.time_ms, each.changes, self._place(each.end_lsn))
             for index, each in enumerate(transactions)
         ]
         self._publisher.publish(commits, self._transactions.tables())
         self._count(commits)
         self._lsn = transactions[-1].end_lsn
 
-    def _mark(self, wal_end: int, batch: "_Batch") -> bool:
-        """Publish a commit without changes, so that the server need not keep its log from the last one on."""
-        if wal_end - self._lsn < MARK_BYTES or batch.transactions or self._transactions.is_open:
+    def _mark(self, received: Received, batch: Batch) -> bool:
+        """Publish a commit without changes, so that the server need not keep its log from the last one on, nor wait for it to shut down."""
+        if received.wal_end - self._lsn < (1 if received.wants_reply else MARK_BYTES) or batch.transactions or self._transactions.is_open:
             return False
-        self._lsn = wal_end
+        self._lsn = received.wal_end
         self._publish_commit([], {}, {})
         return True
 
     def _publish_commit(self, changes: Sequence[Change], tables: Mapping[str, Table], source: Mapping[str, str]) -> None:
         number, epoch = self._next()
-        commit = Commit(self._publisher.shard, epoch, number, time.time_ns() // 1_000_000, changes, {LSN: lsn_text(self._lsn), **source})
+        commit = Commit(self._publisher.shard, epoch, number, time.time_ns() // 1_000_000, changes, {**self._place(self._lsn), **source})
         self._publisher.publish([commit], tables)
         self._count([commit])
+
+    def _place(self, lsn: int) -> Mapping[str, str | int]:
+        return {LSN: lsn_text(lsn), **self._origin}
 
     def _next(self) -> tuple[int, int]:
         """Number and epoch of the next commit."""
@@ -356,62 +412,6 @@ class PostgresSource:
     def _count(self, commits: Sequence[Commit]) -> None:
         self._commits += len(commits)
         self._changes += sum(len(commit.changes) for commit in commits)
-
-
-class _Batch:
-    """Transactions that are published together."""
-
-    def __init__(self) -> None:
-        self.transactions: list[Transaction] = []
-        self._changes = 0
-        self._since = 0.0
-
-    def add(self, transaction: Transaction) -> None:
-        if not self.transactions:
-            self._since = time.monotonic()
-        self.transactions.append(transaction)
-        self._changes += len(transaction.changes)
-
-    def is_due(self) -> bool:
-        return self._changes >= BATCH_CHANGES or time.monotonic() - self._since > BATCH_AGE_S
-
-    def take(self) -> list[Transaction]:
-        taken, self.transactions, self._changes = self.transactions, [], 0
-        return taken
-
-
-class _Retries:
-    """Pauses between connections that fail, and a line in the log for each time that this begins and ends: it ends when a connection has
-    lasted for a while, so that one that is made and lost again and again is one failure.
-    """
-
-    def __init__(self, server: str, stop: threading.Event) -> None:
-        self._server = server
-        self._stop = stop
-        self._pause_s = PAUSE_FIRST_S
-        self._failing_since: float | None = None
-        self._connected_at = 0.0
-        self._was_connected = False
-
-    def pause(self, error: Exception) -> None:
-        if not self._was_connected:
-            raise error
-        if self._failing_since is None:
-            self._failing_since = time.monotonic()
-            _LOG.warning("changelog of PostgreSQL interrupted, connecting again: server=%r reason=%s", self._server, error)
-        self._stop.wait(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
-
-    def connected(self) -> None:
-        """A connection was made."""
-        self._was_connected, self._connected_at = True, time.monotonic()
-
-    def lasts(self) -> None:
-        """It is there still, and has sent all that it had."""
-        if self._failing_since is not None and time.monotonic() - self._connected_at > LASTS_S:
-            away_s = self._connected_at - self._failing_since
-            _LOG.info("changelog of PostgreSQL connected again: server=%r after_s=%.1f", self._server, away_s)
-            self._failing_since, self._pause_s = None, PAUSE_FIRST_S
 
 
 def _may_pass(error: MoldauError) -> bool:

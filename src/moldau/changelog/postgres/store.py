@@ -40,8 +40,12 @@ _PORTION: Final = 5_000
 _ROWS: Final = 2_000
 """Read at once."""
 _COLUMNS: Final = """
-SELECT a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
+SELECT a.attname::text, format_type(a.atttypid, -1) FROM pg_attribute a
 WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+"""With the types of columns, but not how long their values may be: a cast to that would cut them off, where storing them is an error."""
+_TRIGGERS: Final = """
+SELECT tgname::text FROM pg_trigger WHERE tgrelid = %s::regclass AND NOT tgisinternal AND tgenabled IN ('O', 'A') ORDER BY tgname
 """
 _KEY: Final = """
 SELECT a.attname::text FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
@@ -66,7 +70,7 @@ class _StoredTable:
         changed = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in rest)
         then = f"UPDATE SET {changed}" if changed else "NOTHING"
         self.upsert = _escaped(
-            f"INSERT INTO {self.name} ({listed(self.columns)}) SELECT {self._unnested(self.columns, types)}"
+            f"INSERT INTO {self.name} ({listed(self.columns)}) OVERRIDING SYSTEM VALUE SELECT {self._unnested(self.columns, types)}"
             f" ON CONFLICT ({listed(self.key)}) DO {then}"
         )
         keys = ", ".join(f"gone.k{place}::{types[name]}" for place, name in enumerate(self.key))
@@ -97,7 +101,7 @@ def _read(name: str, kind: str, stored: str) -> str:
     """A column as the stream has it: a number of single precision is that of its text, and a padded text has its blanks."""
     if stored == "real":
         return f"{quoted(name)}::text::{_TYPES[kind]}"
-    if stored.startswith("character("):
+    if stored == "bpchar":
         return f"textin(bpcharout({quoted(name)}))"
     return f"{quoted(name)}::{_TYPES[kind]}"
 
@@ -151,6 +155,11 @@ class PostgresStore:
         key = [column for (column,) in self._execute(_KEY, [name.quoted]).fetchall()]
         if key != list(wanted.key):
             raise ValueError(f"it has the primary key ({', '.join(key)}), and the replica needs ({', '.join(wanted.key)})")
+        if triggers := [trigger for (trigger,) in self._execute(_TRIGGERS, [name.quoted]).fetchall()]:
+            raise ValueError(
+                f"its trigger {triggers[0]} would run for the rows of the replica, which have come with what it has done in the source:"
+                f" ALTER TABLE {name.quoted} DISABLE TRIGGER {quoted(triggers[0])}"
+            )
         there = dict(self._execute(_COLUMNS, [name.quoted]).fetchall())
         for column in wanted.columns:
             if column not in there:
@@ -183,20 +192,21 @@ class PostgresStore:
                 self._execute_all(known, statement, names, these)
 
     def _execute_all(self, known: _StoredTable, statement: str, names: Sequence[str], rows: Sequence[tuple[Key, Sequence[Value]]]) -> None:
-        """In one statement; if it is refused, row by row, to name the one that is refused. The transaction is rolled back anyway."""
+        """In one statement; if it is refused, row by row, to name the one that is refused. There may be none: psycopg takes no array whose
+        values are of different types, as they are before and after a column has got another one.
+        """
         import psycopg
 
         kinds = [known.columns[name] for name in names]
         self._execute("SAVEPOINT portion")
         try:
             self._execute(statement, _arrays(kinds, [values for _, values in rows]))
-            self._execute("RELEASE SAVEPOINT portion")
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError, ValueError, ArithmeticError, TypeError):
             self._execute("ROLLBACK TO SAVEPOINT portion")
             for key, values in rows:
                 with self._errors(known.table.name, key):
                     self._execute(statement, _arrays(kinds, [values]))
-            raise
+        self._execute("RELEASE SAVEPOINT portion")
 
     def _store(self, shard: int, position: Position) -> None:
         with self._errors(positions.TABLE):

@@ -1,8 +1,9 @@
 """Tables of PostgreSQL as a changelog has them: names, columns and key out of the server's catalog, and rows out of its text format."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from moldau.changelog.columns import key_text
 from moldau.changelog.postgres.errors import TableError
 from moldau.changelog.postgres.pgoutput import Column, Columns, Relation
 from moldau.changelog.postgres.text_values import Parser, parser_of, type_of
@@ -15,8 +16,8 @@ FULL: Final = "f"
 BY_KEY: Final = "d"
 
 
-ColumnDescription = tuple[str, int, int]
-"""Name, OID of the type, and its modifier."""
+ColumnDescription = tuple[str, str, int, int]
+"""Name, type in the changelog, OID of the type in the database, and its modifier."""
 
 
 class TableName(NamedTuple):
@@ -47,6 +48,12 @@ class CatalogTable(NamedTuple):
     columns: Sequence[Column]
     """Without those that are generated, which are not in the stream."""
     key: Sequence[str]
+    numbers: Mapping[str, int]
+    """Of the columns: a column that is dropped and added again has another one."""
+    file: int
+    """In which its rows are: another one after a TRUNCATE, and after an ALTER that writes all rows again."""
+    is_deferrable: bool
+    """The primary key: it is checked at the end of a statement or transaction, and not for each row."""
 
 
 def name_of(text: str) -> TableName:
@@ -65,7 +72,9 @@ class TableView:
         self.name = name
         types = {column.name: "text" if column.name in as_text else type_of(column.type_oid) for column in columns}
         self.table = Table(name.published, types, tuple(key))
-        self.described: Sequence[ColumnDescription] = [(column.name, column.type_oid, column.modifier) for column in columns]
+        self.described: Sequence[ColumnDescription] = [
+            (column.name, types[column.name], column.type_oid, column.modifier) for column in columns
+        ]
         if missing := [column for column in key if column not in types]:
             raise TableError(f"table {name.published}: column {missing[0]} of the primary key is not published (is it generated?)")
         self._columns: list[tuple[str, Parser]] = [(column, parser_of(kind)) for column, kind in types.items()]
@@ -97,6 +106,10 @@ class TableView:
     def key_of(self, row: Row) -> Key:
         """Of a row."""
         return tuple([row[column] for column in self._key])
+
+    def record_key(self, key: Key) -> str:
+        """The key of the row's records. Keys that Python finds equal may have different ones: decimals 1.0 and 1.00, reals 0.0 and -0.0."""
+        return key_text(self._key, key)
 
     def key_in(self, columns: Columns) -> Key:
         """Of a row of which only the key is known; the other columns are NULL then."""

@@ -1,6 +1,6 @@
 """Puts messages of a stream together to transactions: what comes between a begin and its commit, with the rows' values."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -74,16 +74,16 @@ class Transactions:
                 return Truncated([self._view(relation) for relation in relations])
         return None
 
-    def delete_rows(self, view: TableView, keys: Iterable[Key]) -> None:
-        """A table was truncated, which had rows with these keys when the open transaction began."""
-        left = dict.fromkeys(keys)
+    def delete_rows(self, view: TableView, keys: Mapping[str, Key]) -> None:
+        """A table was truncated, which had rows with these keys, by their records' keys, when the open transaction began."""
+        left = dict(keys)
         for change in self._changes:
             if change.table == view.table.name:
                 if change.after is None:
-                    left.pop(change.key, None)
+                    left.pop(view.record_key(change.key), None)
                 else:
-                    left[change.key] = None
-        self._changes += (Change(view.table.name, Op.DELETE, key, None, None) for key in left)
+                    left[view.record_key(change.key)] = change.key
+        self._changes += (Change(view.table.name, Op.DELETE, key, None, None) for key in left.values())
 
     def _update(self, update: Update) -> None:
         view = self._view(update.relation)
@@ -93,7 +93,7 @@ class Transactions:
             old_key = view.key_in(update.old) if before is None else view.key_of(before)
         row = view.row(update.new, before)
         key = view.key_of(row)
-        if old_key is None or old_key == key:
+        if old_key is None or (old_key == key and view.record_key(old_key) == view.record_key(key)):
             self._changes.append(Change(name, Op.UPDATE, key, before, row))
         else:  # a row of a topic has one key for ever
             self._changes.append(Change(name, Op.DELETE, old_key, before, None))
