@@ -378,6 +378,8 @@ def test_commits_are_published_with_the_tables_of_their_time(databases: Database
     database.execute("ALTER TABLE items DROP COLUMN price")
     database.execute("INSERT INTO items VALUES (2, 'b')")
     monkeypatch.setattr(Publisher, "publish", record)
+    receive = ReplicationConnection.receive
+    monkeypatch.setattr(ReplicationConnection, "receive", lambda self, _: receive(self, 0.2))  # the batch waits for the next transaction
     with database.published() as running:
         running.wait_published()
     changes = [(change, tables) for commit, tables in published for change in commit.changes if change.table == "items"]
