@@ -440,6 +440,14 @@ def test_a_repair_deletes_rows_whose_keys_are_only_equal_to_those_of_the_table(b
     assert [change.key for change in found.all_changes() if change.op is Op.DELETE] == [("a",)]
 
 
+def with_tea(path: Path) -> None:
+    """Make a replica that has applied the insertion of item 1."""
+    with sqlite3.connect(path) as database:
+        database.execute(ITEMS)
+        database.execute("INSERT INTO items VALUES (1, 'tea', 1)")
+    database.close()
+
+
 def promoted(broker: Broker, changelog: str, path: Path, after: int) -> Store:
     """A replica at `path`, that has applied commits up to this one."""
     last = next(each for each in read_log(broker.bootstrap_servers, changelog, "items").commits if each.commit == after)
@@ -454,10 +462,7 @@ def test_a_promoted_replica_continues_the_log_and_the_former_master_is_fenced(
         with master.transaction() as transaction:
             transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
         master.publish()
-        with sqlite3.connect(replica) as database:
-            database.execute(ITEMS)
-            database.execute("INSERT INTO items VALUES (1, 'tea', 1)")
-        database.close()
+        with_tea(replica)
         with promoted(broker, changelog, replica, 1) as store:
             with store.transaction() as transaction:
                 transaction.execute("INSERT INTO items VALUES (2, 'rice', 1)")
@@ -488,10 +493,7 @@ def test_a_former_master_that_starts_again_does_not_fence_the_promoted_replica(
         with master.transaction() as transaction:
             transaction.execute("INSERT INTO items VALUES (1, 'tea', 1)")
         master.publish()
-    with sqlite3.connect(replica) as database:
-        database.execute(ITEMS)
-        database.execute("INSERT INTO items VALUES (1, 'tea', 1)")
-    database.close()
+    with_tea(replica)
     with promoted(broker, changelog, replica, 1) as store:
         store.publish()
         with Store(path, broker.bootstrap_servers, changelog) as master, pytest.raises(SequenceError, match="another replica was promoted"):

@@ -15,7 +15,7 @@ _CHUNK: Final = 1_000
 class SpilledChanges(Sequence[Change]):
     """A sequence that is appended to and read in its order; about a thousand changes of it are in memory. `close` removes the file.
 
-    What is in the file was written by this process, and nobody else can open it.
+    What is in the file was written by this process, and no other one can open it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The columns by which rows are told from their repetitions. Spark is not started."""
+"""The columns by which rows and their repetitions are recognised. Spark is not started."""
 
 from moldau.streams.windows import key_column
 
