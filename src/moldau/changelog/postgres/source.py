@@ -188,6 +188,11 @@ class PostgresSource:
                     self._is_started = self._is_started and isinstance(error, UnreachableServerError)
                     self._state, self._lost = SourceState.CONNECTING, self._lost + 1
                     retries.pause(error)
+                except PublisherFencedError:
+                    raise  # for good: another start would fence the one that has taken over
+                except BaseException:  # an interruption, after which it is not known whether a commit is in the log
+                    self._is_started = False
+                    raise
         finally:
             self._state = SourceState.STOPPED
 
