@@ -11,8 +11,8 @@ from moldau.changelog.store import WHOLE, KeyRange, ReplicaStore, StoreError
 from moldau.changelog.stores.dictionary import DictionaryStore
 from moldau.changelog.stores.duckdb import DuckdbStore
 from moldau.changelog.stores.sqlite import SqliteStore
-from moldau.changelog.values import Table
-from support.replica_stores import ACCOUNTS, POSITION, ROWS, TABLES, TYPES, ReplicaStoreContract, account, put
+from moldau.changelog.values import Table, Value
+from support.replica_stores import ACCOUNTS, POSITION, ROWS, TABLES, TYPES, ReplicaStoreContract, account, drop, put
 
 Place = Callable[[bool], ReplicaStore]
 
@@ -74,6 +74,29 @@ def test_an_sqlite_replica_is_read_by_others_while_it_is_open(tmp_path: Path) ->
         assert other.execute("SELECT id, owner, balance FROM accounts").fetchall() == [(1, "ann", 5)]
         assert other.execute("SELECT shard, phase, commit_number FROM _moldau_positions").fetchall() == [(0, "following", 17)]
     other.close()
+    store.close()
+
+
+def test_a_column_of_any_type_in_sqlite_keeps_numbers_and_text(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "odd.db")
+    days = Table("days", {"id": "integer", "day": "any"}, ("id",))
+    values: list[Value] = ["2026-01-02", 20260102, 2460000.5, "20260102", b"x", None]
+    store.prepare("bank", [days])
+    store.apply(0, put(days, *({"id": number, "day": value} for number, value in enumerate(values))), POSITION)
+    found = [row["day"] for _, row in store.rows(0, "days", WHOLE)]
+    assert [(type(value), value) for value in found] == [(type(value), value) for value in values]
+    store.close()
+
+
+def test_an_sqlite_key_of_another_type_replaces_the_one_that_is_equal(tmp_path: Path) -> None:
+    """An update of a key from 1 to 1.0 is a deletion and a creation, in one portion."""
+    store = SqliteStore(tmp_path / "odd.db")
+    things = Table("things", {"key": "bytes", "what": "text"}, ("key",))
+    store.prepare("bank", [things])
+    store.apply(0, put(things, {"key": 1, "what": "a"}), POSITION)
+    store.apply(0, drop(things, (1,)) + put(things, {"key": 1.0, "what": "b"}), POSITION)
+    ((key, row),) = store.rows(0, "things", WHOLE)
+    assert (type(key[0]), row["what"]) == (float, "b")
     store.close()
 
 

@@ -156,6 +156,20 @@ class ReplicaStoreContract:
         store.apply(0, again[:3000] + filler + again[3000:], POSITION)
         assert [row["owner"] for _, row in store.rows(0, "accounts", WHOLE)] == ["y"] * 3000
 
+    def test_a_key_that_is_written_otherwise_is_that_of_one_row(self, store: ReplicaStore) -> None:
+        """1.0 and 1.00 are equal, and different in the log: a source that changes one to the other deletes the first."""
+        prices = Table("prices", {"price": "decimal", "what": "text"}, ("price",))
+        store.prepare("bank", [*TABLES, prices])
+        first, second = ({"price": Decimal(price), "what": price} for price in ("1.0", "1.00"))
+        store.apply(0, put(prices, first), EMPTY)
+        store.apply(0, drop(prices, (first["price"],)) + put(prices, second), POSITION)
+        ((key, row),) = store.rows(0, "prices", WHOLE)
+        assert (str(key[0]), str(row["price"]), row["what"]) == ("1.00", "1.00", "1.00")
+        changes = [*drop(prices, (second["price"],)), *put(prices, first), *drop(prices, (first["price"],)), *put(prices, second)]
+        store.apply(0, changes, POSITION)
+        ((key, row),) = store.rows(0, "prices", WHOLE)
+        assert (str(key[0]), row["what"]) == ("1.00", "1.00")
+
     def test_a_row_that_is_not_there_can_be_deleted(self, store: ReplicaStore) -> None:
         store.apply(0, drop(ACCOUNTS, (9,)) + drop(PAIRS, ("a", "b")), POSITION)
         assert store.positions() == {0: POSITION}

@@ -47,7 +47,14 @@ def write(store: Store, chosen: random.Random, transactions: int) -> int:
         with store.transaction() as transaction:
             for each in statements(chosen):
                 transaction.execute(*each)
-            odd = (str(chosen.random()), chosen.random(), chosen.randbytes(3), chosen.choice(["x", 5, 0.5, None]), 1, "2026-01-02")
+            odd = (
+                str(chosen.random()),
+                chosen.random(),
+                chosen.randbytes(3),
+                chosen.choice(["x", 5, 0.5, None]),
+                1,
+                chosen.choice(["2026-01-02", 20260102, 2460000.5]),
+            )
             transaction.execute("INSERT INTO odd VALUES (?, ?, ?, ?, ?, ?)", odd)
     return store.publish()
 

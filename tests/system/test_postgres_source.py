@@ -25,6 +25,7 @@ from moldau.changelog.publisher import Publisher
 from moldau.changelog.stores.sqlite import SqliteStore
 from moldau.changelog.values import Commit, Key, Table
 from moldau.testing.broker import Broker
+from support.interrupted_commit import interrupt_next_commit
 from support.postgres import PostgresServer
 from support.postgres_changelog import PublishedDatabase, RunningSource, last_rows, operations
 
@@ -784,3 +785,36 @@ def test_a_slot_that_the_server_has_invalidated_is_named(broker: Broker, tmp_pat
             running.wait_published()
         assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
         database.close()
+
+
+def test_a_source_that_was_interrupted_in_a_commit_runs_again_and_writes_no_commit_twice(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while brokers commit: only a new start can say whether the commit is in the log."""
+    database = databases()
+    with database.published():
+        pass
+    database.wait_slot_free()
+    database.execute("INSERT INTO items VALUES (1, 'tea')")
+    source, publisher = database.source()
+    start, publish, stop = publisher.start, publisher.publish, threading.Event()
+
+    def start_and_be_interrupted() -> object:
+        found = start()
+        interrupt_next_commit(publisher)
+        return found
+
+    def publish_and_stop(commits: Sequence[Commit], tables: Mapping[str, Table]) -> None:
+        publish(commits, tables)
+        stop.set()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publisher, "start", start_and_be_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            source.run(stop)
+    monkeypatch.setattr(publisher, "publish", publish_and_stop)
+    database.wait_slot_free()
+    database.execute("INSERT INTO items VALUES (2, 'rice')")
+    source.run(stop)
+    publisher.close()
+    assert operations(database.log(), "items") == [("c", (1,)), ("c", (2,))]

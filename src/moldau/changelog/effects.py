@@ -24,10 +24,9 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Remove the shard's rows from these tables, and store the position, in one transaction."""
+    """Remove the shard's rows, and store the position, in one transaction."""
 
     position: Position
-    tables: Sequence[Table]
 
 
 @dataclass(frozen=True, slots=True)

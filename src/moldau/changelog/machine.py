@@ -102,7 +102,7 @@ class ShardMachine:
         self._commit_ms = position.commit_ms if self.stage is Stage.FOLLOWING else 0
         self._since_ms = position.commit_ms
         self._retention_ms = 0
-        self._clear = Clear(position, ()) if clear else None
+        self._clear = Clear(position) if clear else None
         self._incomplete_at: int | None = None
         """Offset of the record of the last commit, if the source has not published all its rows up to that."""
         self._ends: Mapping[str, int] | None = None
@@ -253,7 +253,7 @@ class ShardMachine:
             return effects
         self.stage, self._ends = Stage.LOADING, None
         if self._clear is not None:
-            effects.append(Clear(self._clear.position, list(self._tables.values())))
+            effects.append(self._clear)
         return [*effects, AskEnds(list(self._tables))]
 
     def _reach(self, record: CommitRecord) -> None:

@@ -57,7 +57,7 @@ class Table(NamedTuple):
     name: str
     columns: Mapping[str, str]
     """Names, and types by one vocabulary for all stores: `boolean`, `integer`, `real`, `text`, `bytes`, `decimal`, `date`, `time`,
-    `timestamp`, `timestamptz`.
+    `timestamp`, `timestamptz`; `any` for text and whatever else a database has in the column.
     """
     key: Sequence[str]
     """Columns of the primary key."""

@@ -78,7 +78,7 @@ def test_a_new_replica_finds_the_end_loads_confirms_and_follows() -> None:
     assert machine.step(ends(_commits=9), 1000) == []
     assert machine.wanted() == {COMMITS: 0}
     found = machine.step(commits(TableDefinition(0, ITEMS), commit(5, 3, items=1), commit(8, 4, items=2), next_offset=9), 1000)
-    assert found == [Prepare([ITEMS]), Clear(NEW, [ITEMS]), AskEnds([ITEMS_TOPIC])]
+    assert found == [Prepare([ITEMS]), Clear(NEW), AskEnds([ITEMS_TOPIC])]
     assert (machine.stage, machine.commit) == (Stage.LOADING, 4)
     assert machine.step(ends(items=8), 1000) == []
     assert machine.wanted() == {ITEMS_TOPIC: 0}
@@ -102,7 +102,7 @@ def test_a_new_replica_finds_the_end_loads_confirms_and_follows() -> None:
 def test_an_empty_changelog_is_followed_at_once() -> None:
     machine = ShardMachine("shop", 0, NEW, clear=True)
     machine.start()
-    assert machine.step(ends(_commits=0), 1000) == [Clear(NEW, []), AskEnds([])]
+    assert machine.step(ends(_commits=0), 1000) == [Clear(NEW), AskEnds([])]
     assert machine.step(ends(), 1000) == [AskEnds([COMMITS])]
     assert machine.step(ends(_commits=0), 1000) == []
     assert applied(machine.step(commits(next_offset=0, at_end=True), 1000)) == [(0, [])]

@@ -13,6 +13,8 @@ OURS: Final = "_changelog_"
 """Names of our tables and triggers begin with it."""
 DECIMAL: Final = "DECIMAL_BLOB"
 """How a replica declares decimals: without an affinity, so that their digits stay as they are."""
+ANY: Final = "ANY_BLOB"
+"""How a replica declares a column that has values of several types: without an affinity."""
 _NO_TABLES: Final = {"view": "a view", "virtual": "a virtual table", "shadow": "part of a virtual table"}
 _COLUMNS: Final = 'SELECT name, type, "notnull", pk FROM pragma_table_xinfo(?) WHERE hidden <> 1 ORDER BY cid'
 
@@ -101,7 +103,10 @@ def source_table(database: sqlite3.Connection, changelog: str, name: str) -> Sou
 
 def _is_exact(collations: Mapping[str, str], key: Iterable[tuple[str, str, int]]) -> bool:
     """Whether equal keys are the same: a collation or a column without an affinity may have others."""
-    return all(collations.get(name, "BINARY") == "BINARY" and type_of(kind) != "bytes" and kind.upper() != DECIMAL for name, kind, _ in key)
+    return all(
+        collations.get(name, "BINARY") == "BINARY" and type_of(kind) != "bytes" and kind.upper() not in (ANY, DECIMAL)
+        for name, kind, _ in key
+    )
 
 
 def _indexed(database: sqlite3.Connection, index: str) -> list[tuple[str, str]]:
@@ -132,8 +137,8 @@ def type_of(declared: str) -> str:
     SQLite stores any value in any column; the rules are those of its affinities, and where that is NUMERIC the name decides.
     """
     upper = declared.upper()
-    if upper == DECIMAL:
-        return "decimal"
+    if upper in (ANY, DECIMAL):
+        return "any" if upper == ANY else "decimal"
     if "INT" in upper:
         return "integer"
     if any(each in upper for each in ("CHAR", "CLOB", "TEXT")):
@@ -145,5 +150,5 @@ def type_of(declared: str) -> str:
     if "BOOL" in upper:
         return "integer"
     if any(each in upper for each in ("DATE", "TIME")):
-        return "text"
+        return "any"  # text, or a number, as its writers like it
     return "decimal"

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.points import reached
 from moldau.changelog.sqlite.connecting import connect, schema_version, writing
 from moldau.changelog.sqlite.installing import refresh
@@ -49,7 +48,8 @@ class WriteTransaction:
 
 
 class Store:
-    """The database at `path`; arguments as for a `Source`. Any thread may use it: transactions wait for each other, and so do publications.
+    """The database at `path`; arguments and `options` are those of a `Source`. Any thread may use it: transactions wait for each other, and
+    so do publications.
 
     Threads that publish at the same time share transactions of the log: the first one publishes what all have committed.
     """
@@ -61,21 +61,10 @@ class Store:
         changelog: str,
         shard: int = 0,
         *,
-        tables: Sequence[str] | None = None,
-        promoted_after: CommitRecord | None = None,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         **options: Any,
     ) -> None:
-        self.source = Source(
-            path,
-            bootstrap_servers,
-            changelog,
-            shard,
-            tables=tables,
-            promoted_after=promoted_after,
-            busy_timeout_s=busy_timeout_s,
-            **options,
-        )
+        self.source = Source(path, bootstrap_servers, changelog, shard, busy_timeout_s=busy_timeout_s, **options)
         self._database = connect(path, busy_timeout_s)
         self._lock = threading.Lock()
         self._version = -1

@@ -18,6 +18,10 @@ class DictionaryStore:
         self._columns: dict[str, Table] = {}
         self._positions: dict[int, Position] = {}
 
+    def look(self, changelog: str, tables: Sequence[Table] = ()) -> Mapping[int, Position]:
+        """By shard."""
+        return self.positions()
+
     def prepare(self, changelog: str, tables: Sequence[Table]) -> None:
         """Know these tables."""
         for table in tables:
@@ -37,13 +41,14 @@ class DictionaryStore:
             if change.table not in self._columns:
                 raise _refused(change.table, f"it is not known; the change of key {change.key!r} cannot be applied")
             row = None if change.after is None else self._whole(change.table, change.after)
-            after.setdefault(change.table, {})[change.key] = row
+            rows = after.setdefault(change.table, {})
+            rows.pop(change.key, None)
+            rows[change.key] = row
         for table, rows in after.items():
             here = self.tables.setdefault((shard, table), {})
             for key, row in rows.items():
-                if row is None:
-                    here.pop(key, None)
-                else:
+                here.pop(key, None)  # one that is equal may be written otherwise: 1.0 and 1.00
+                if row is not None:
                     here[key] = row
         self._positions[shard] = position
 
