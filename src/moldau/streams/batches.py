@@ -1,17 +1,19 @@
 """The one sink of all queries: what Spark calls with each batch and its number.
 
 In this order: the claim of the job is confirmed, so that a process that another one has replaced writes nothing; each output takes the
-rows; Spark then notes the batch as done in its checkpoint. A driver that dies anywhere in between has the batch run again under the same
-number and over the same offsets, and outputs that have it already leave it out. A batch with several outputs is computed once: what is
-computed twice would change the state twice.
+rows; late rows are written where the job wants them; Spark then notes the batch as done in its checkpoint. A driver that dies anywhere in
+between has the batch run again under the same number and over the same offsets, and outputs that have it already leave it out. A batch with
+several outputs is computed once: what is computed twice would change the state twice.
 """
 
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from moldau.lake.reading.watermark import PROPERTY
 from moldau.streams.checkpoints import Checkpoint
 from moldau.streams.errors import BatchError
+from moldau.streams.late import LateRows
 from moldau.streams.outputs import BatchNumber, Output
 from moldau.streams.points import reached
 
@@ -28,11 +30,12 @@ class BatchSink:
         job: str,
         query: str,
         outputs: Sequence[Output],
+        late: LateRows,
         checkpoint: Checkpoint,
         confirm: Callable[[], object],
         announce: Callable[[str, str], object],
     ) -> None:
-        self._job, self._query, self._outputs = job, query, outputs
+        self._job, self._query, self._outputs, self._late = job, query, outputs, late
         self._checkpoint = checkpoint
         self._confirm = confirm
         self._announce = announce
@@ -71,6 +74,8 @@ class BatchSink:
         self._confirm()
         reached("batch begun")
         batch = BatchNumber(self._job, self._query, self._run, number, self._checkpoint.batch(number))
+        before = self._checkpoint.batch(number - 1) if number else None
+        rows.sparkSession.sparkContext.setLocalProperty(PROPERTY, str(before.watermark_ms if before is not None else 0))
         if len(self._outputs) == 1:
             self._outputs[0].write(rows, batch)
         else:
@@ -80,4 +85,5 @@ class BatchSink:
                     output.write(rows, batch)
             finally:
                 rows.unpersist()
+        self._late.write(batch, before)
         reached("batch written")

@@ -32,6 +32,8 @@ class PlannedBatch:
     """`current_timestamp()` in all its tasks, also when it is run again."""
     ends: Positions
     """Up to where it reads."""
+    inputs: tuple[Mapping[str, Mapping[str, Any]], ...] = ()
+    """The same by the number of the input, with the ids of the topics."""
 
 
 class Checkpoint:
@@ -86,7 +88,8 @@ def parse_batch(text: str) -> PlannedBatch:
     if version != _VERSION:
         raise ValueError(f"it is of version {version}; {_VERSION} is read here")
     known = json.loads(words)
-    return PlannedBatch(int(known["batchWatermarkMs"]), int(known["batchTimestampMs"]), positions_of(inputs))
+    each = tuple({} if line in (_NOTHING, "") else json.loads(line) for line in inputs)
+    return PlannedBatch(int(known["batchWatermarkMs"]), int(known["batchTimestampMs"]), positions_of(inputs), each)
 
 
 def positions_of(inputs: Sequence[str]) -> Positions:

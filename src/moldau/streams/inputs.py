@@ -5,17 +5,21 @@ the log stands in its place, which is counted. "Ahead" is measured by the time o
 that is run again has the same rows.
 """
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from moldau.streams.progress import AHEAD, METRIC, NEWEST_MS, ROWS, UNDECODABLE, WITHOUT_TIME
+from moldau.lake.reading.watermark import COLUMN as WATERMARK
+from moldau.streams.progress import AHEAD, LATE, LATEST_MS, METRIC, NEWEST_MS, ROWS, UNDECODABLE, WITHOUT_TIME
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 EVENT_TIME: Final = "event_time"
+LATE_MS: Final = "_late_ms"
+"""Of late rows, where they are written: how long before the watermark they were."""
 FORMATS: Final = ("bytes", "json", "avro", "tracked")
 STOP, SKIP, DEAD_LETTERS = "stop", "skip", "dead-letters"
 _RECORD = ("topic", "partition", "offset", "timestamp", "key")
@@ -24,6 +28,8 @@ _DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day|week)s?")
 _UNIT_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
 _CORRUPT, _GIVEN, _ERROR, _EVENT = "_corrupt", "_given_time", "_error", "_event"
 _TIMES = ("timestamp", "timestamp_ntz", "date")
+_OF_STREAMS = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
+"""Options of the source that a batch has not."""
 
 
 def check_duration(what: str, text: str) -> str:
@@ -102,21 +108,60 @@ def read_topic(spark: Any, given: TopicInput, *, brokers: str, group: str, dead_
     reader = (
         spark.readStream.format("moldau")
         .options(**{"kafka.bootstrap.servers": brokers, "subscribe": given.topic, "startingOffsets": given.start})
-        .options(groupId=group, isolationLevel="read_committed")
+        .options(groupId=group, isolationLevel="read_committed", watermarkColumn="true")
     )
     if given.records_max is not None:
         reader = reader.option("maxOffsetsPerTrigger", given.records_max)
     reader = reader.options(**given.options)
-    rows, undecodable = _avro(reader, given, dead_letters) if given.is_avro else _raw(reader, given)
+    rows, undecodable = _avro(reader, given, dead_letters) if given.is_avro else _raw(reader, given, WATERMARK)
     return _timed(rows, given, undecodable)
 
 
-def _raw(reader: Any, given: TopicInput) -> tuple[Any, Any]:
-    """Rows, and which of them cannot be decoded."""
+Offsets = Mapping[str, int]
+"""Of a topic by partition, as text."""
+
+
+def read_range(spark: Any, given: TopicInput, *, brokers: str, starts: Offsets, ends: Offsets, time_ms: int) -> Any:
+    """What a batch has read of a topic, between these offsets, with the rows that the stream has: `time_ms` is the time of the batch."""
+    from pyspark.sql import functions
+
+    offsets = {"startingOffsets": starts, "endingOffsets": ends}
+    reader = (
+        spark.read.format("moldau")
+        .options(**{name: json.dumps({given.topic: dict(each)}) for name, each in offsets.items()})
+        .options(**{"kafka.bootstrap.servers": brokers, "assign": json.dumps({given.topic: sorted(map(int, ends))})})
+        .options(isolationLevel="read_committed")
+        .options(**{name: value for name, value in given.options.items() if name.lower() not in _OF_STREAMS})
+    )
+    given = replace(given, undecodable=SKIP)  # what stops a job has stopped it before, and what was put aside is
+    rows, undecodable = _avro(reader, given, "") if given.is_avro else _raw(reader, given)
+    now = functions.timestamp_millis(functions.lit(time_ms))
+    rows, _ = _with_event_time(rows.filter(~undecodable), given, now)
+    return rows.drop(_GIVEN, _ERROR)
+
+
+def pinned(given: TopicInput) -> TopicInput:
+    """The input with the schema that is the registry's latest now, so that a second reading decodes by the same one.
+
+    RegistryError, RegistryUnavailableError, AvroSchemaError.
+    """
+    from moldau.lake.avro.columns import latest_schema
+    from moldau.registry.client import RegistryClient
+
+    if not given.is_avro or given.schema is not None or "subject" in {name.lower() for name in given.options}:
+        return given
+    assert given.registry is not None
+    with RegistryClient(given.registry) as registry:
+        latest = latest_schema(registry, f"{given.topic}-value")
+    return given if latest.references else replace(given, schema=latest.text)
+
+
+def _raw(reader: Any, given: TopicInput, *beside: str) -> tuple[Any, Any]:
+    """Rows, and which of them cannot be decoded. `beside` are columns of numbers that the source has."""
     from pyspark.sql import functions
     from pyspark.sql.types import StringType, StructType, _parse_datatype_string
 
-    records = reader.schema(_BYTES).load()
+    records = reader.schema(", ".join([_BYTES, *(f"{name} bigint" for name in beside)])).load()
     if given.format == "bytes":
         return records, functions.lit(False)
     schema: Any = given.schema if isinstance(given.schema, StructType) else _parse_datatype_string(str(given.schema))
@@ -127,10 +172,12 @@ def _raw(reader: Any, given: TopicInput) -> tuple[Any, Any]:
         event.alias(_EVENT),
         (functions.col("value").isNotNull()).alias(_ERROR),
         *(functions.col(name).alias(f"_{name}") for name in _RECORD),
+        *beside,
     )
     rows = rows.select(
         *(functions.col(f"{_EVENT}.`{name}`") for name in schema.names),
         *(f"_{name}" for name in _RECORD),
+        *beside,
         (functions.col(_ERROR) & (functions.col(_EVENT).isNull() | functions.col(f"{_EVENT}.{_CORRUPT}").isNotNull())).alias(_ERROR),
     )
     return rows, functions.col(_ERROR)
@@ -152,7 +199,7 @@ def _avro(reader: Any, given: TopicInput, dead_letters: str) -> tuple[Any, Any]:
 
 
 def _check_names(given: TopicInput, names: list[str]) -> None:
-    reserved = {EVENT_TIME, _CORRUPT, _GIVEN, _ERROR, _EVENT, *(f"_{name}" for name in _RECORD)}
+    reserved = {EVENT_TIME, WATERMARK, LATE_MS, _CORRUPT, _GIVEN, _ERROR, _EVENT, *(f"_{name}" for name in _RECORD)}
     for name in names:
         if name.lower() in reserved:
             raise ValueError(f"topic {given.topic}: a field of its events has the name {name}, which is a column of every input")
@@ -160,35 +207,24 @@ def _check_names(given: TopicInput, names: list[str]) -> None:
 
 def _timed(rows: Any, given: TopicInput, undecodable: Any) -> Any:
     """With `event_time`, its watermark, and the counts; without the rows that are skipped."""
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions
 
-    prefix = "" if given.format == "bytes" else "_"
-    logged = functions.least(functions.col(f"{prefix}timestamp"), functions.current_timestamp())
-    time = given.time or ("header.time" if given.format == "tracked" else f"{prefix}timestamp")
-    try:
-        kind = rows.select(functions.expr(time)).schema[0].dataType.simpleString()
-    except PySparkException as error:
-        first = str(error).splitlines()[0]
-        raise ValueError(f"topic {given.topic}: the time {time!r} is no column or expression of its rows: {first}") from error
-    if kind not in _TIMES:
-        hint = f"; for milliseconds since 1970 write timestamp_millis({time})" if kind == "bigint" else ""
-        raise ValueError(f"topic {given.topic}: the time {time!r} is of type {kind}, not a timestamp{hint}")
-    rows = rows.withColumn(_GIVEN, functions.expr(time).cast("timestamp"))
-    ahead = functions.coalesce(
-        functions.col(_GIVEN) > functions.current_timestamp() + functions.expr(f"INTERVAL {given.future}"), functions.lit(False)
-    )
+    rows, ahead = _with_event_time(rows, given, functions.current_timestamp())
+    late = functions.col(EVENT_TIME) <= functions.timestamp_millis(functions.col(WATERMARK))
+    late_ms = functions.col(WATERMARK) - functions.unix_millis(EVENT_TIME)
 
     def count(which: Any) -> Any:
-        return functions.sum(functions.when(which, functions.lit(1)).otherwise(functions.lit(0)))
+        return functions.sum(functions.when(which & ~undecodable, functions.lit(1)).otherwise(functions.lit(0)))
 
     rows = rows.observe(
         METRIC + given.counted_as,
         functions.count(functions.lit(1)).alias(ROWS),
-        count(ahead & ~undecodable).alias(AHEAD),
-        count(functions.col(_GIVEN).isNull() & ~undecodable).alias(WITHOUT_TIME),
-        count(undecodable).alias(UNDECODABLE),
-        functions.max(functions.unix_millis(functions.col(f"{prefix}timestamp"))).alias(NEWEST_MS),
+        count(ahead).alias(AHEAD),
+        count(functions.col(_GIVEN).isNull()).alias(WITHOUT_TIME),
+        functions.sum(functions.when(undecodable, functions.lit(1)).otherwise(functions.lit(0))).alias(UNDECODABLE),
+        functions.max(functions.unix_millis(functions.col(_timestamp(given)))).alias(NEWEST_MS),
+        count(late).alias(LATE),
+        functions.max(functions.when(late & ~undecodable, late_ms)).alias(LATEST_MS),
     )
     if given.undecodable == STOP and given.format == "json":
         place = functions.concat(
@@ -204,5 +240,30 @@ def _timed(rows: Any, given: TopicInput, undecodable: Any) -> Any:
         )
     else:
         rows = rows.filter(~undecodable)
-    rows = rows.withColumn(EVENT_TIME, functions.when(functions.col(_GIVEN).isNull() | ahead, logged).otherwise(functions.col(_GIVEN)))
-    return rows.drop(_GIVEN, _ERROR).withWatermark(EVENT_TIME, given.delay)
+    return rows.drop(_GIVEN, _ERROR, WATERMARK).withWatermark(EVENT_TIME, given.delay)
+
+
+def _timestamp(given: TopicInput) -> str:
+    """The column with the time of the record in the log."""
+    return "timestamp" if given.format == "bytes" else "_timestamp"
+
+
+def _with_event_time(rows: Any, given: TopicInput, now: Any) -> tuple[Any, Any]:
+    """Rows with the time that they have themselves and `event_time`, and which of them are too far ahead of `now`. ValueError."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+
+    logged = functions.least(functions.col(_timestamp(given)), now)
+    time = given.time or ("header.time" if given.format == "tracked" else _timestamp(given))
+    try:
+        kind = rows.select(functions.expr(time)).schema[0].dataType.simpleString()
+    except PySparkException as error:
+        first = str(error).splitlines()[0]
+        raise ValueError(f"topic {given.topic}: the time {time!r} is no column or expression of its rows: {first}") from error
+    if kind not in _TIMES:
+        hint = f"; for milliseconds since 1970 write timestamp_millis({time})" if kind == "bigint" else ""
+        raise ValueError(f"topic {given.topic}: the time {time!r} is of type {kind}, not a timestamp{hint}")
+    rows = rows.withColumn(_GIVEN, functions.expr(time).cast("timestamp"))
+    ahead = functions.coalesce(functions.col(_GIVEN) > now + functions.expr(f"INTERVAL {given.future}"), functions.lit(False))
+    time_of_event = functions.when(functions.col(_GIVEN).isNull() | ahead, logged).otherwise(functions.col(_GIVEN))
+    return rows.withColumn(EVENT_TIME, time_of_event), ahead

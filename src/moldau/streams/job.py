@@ -2,12 +2,13 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from moldau.streams.errors import StreamError
-from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, read_topic
+from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, pinned, read_topic
+from moldau.streams.late import LateOutput, late_output
 from moldau.streams.outputs import Output, TopicOutput, columns_of
 from moldau.streams.runner import JobQuery, JobRun
 from moldau.streams.session import configured, session
@@ -52,6 +53,8 @@ class StreamJob:
         self._session = {"cores": cores, "memory": memory, "settings": dict(settings or {}), "task_tries": task_tries}
         self._trigger = trigger
         self._inputs: list[TopicInput] = []
+        self._frames: dict[str, tuple[TopicInput, Any]] = {}
+        self._late: list[tuple[Any, LateOutput]] = []
         self._outputs: list[tuple[Any, str, Output, str | None]] = []
         self._running: JobRun | None = None
         self._stop_wanted = False
@@ -92,9 +95,11 @@ class StreamJob:
             topic, format, schema, self.registry, time, delay, future, start, records_max, undecodable, dict(options or {}),
             f"{topic} ({same + 1})" if same else topic,
         )  # fmt: skip
+        given = pinned(given)
         dead_letters = os.path.join(os.path.abspath(self.directory), "dead-letters", topic)
         frame = read_topic(self.spark, given, brokers=self.brokers, group=self.group, dead_letters=dead_letters)
         self._inputs.append(given)
+        self._frames[given.counted_as] = given, frame
         return frame
 
     def to_topic(
@@ -136,9 +141,49 @@ class StreamJob:
             time = "window.start" if kind.startswith("struct<start:") else EVENT_TIME if EVENT_TIME in names else None
         if time is None:
             raise ValueError(f"{path}: the rows have neither a window nor {EVENT_TIME}: name with time= the column to partition by")
-        path = os.path.abspath(path) if "://" not in path else path
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(path.rstrip("/"))) or "table"
-        self._add(frame, mode, TableOutput(path, name, time, partition, table_format), query)
+        self._add(frame, mode, _table(path, time, partition, table_format), query)
+
+    def late_to_table(
+        self,
+        frame: Any,
+        path: str,
+        *,
+        of: str | None = None,
+        choose: Callable[[Any], Any] | None = None,
+        time: str = EVENT_TIME,
+        partition: str = "day",
+        table_format: str = "delta",
+    ) -> None:
+        """Write to a table what comes late for the query of `frame`, a DataFrame that the job writes: the rows of the topic `of`, or of the
+        only one, with `_watermark` and `_late_ms`.
+
+        `choose` makes of a DataFrame of late rows the one that is written: `lambda late: windows.closed(late, "1 hour")` has those alone
+        that no window takes. A batch with late rows is read a second time. ValueError.
+        """
+        self._add_late(frame, _table(path, time, partition, table_format), of, choose)
+
+    def late_to_topic(
+        self,
+        frame: Any,
+        topic: str,
+        *,
+        of: str | None = None,
+        choose: Callable[[Any], Any] | None = None,
+        key: str | Sequence[str] | None = None,
+        value: str | None = None,
+        headers: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write late rows to a topic, as `late_to_table`; the other arguments are those of `to_topic`."""
+        self._add_late(frame, TopicOutput(topic, self.brokers, columns_of(key), value, headers, tuple((options or {}).items())), of, choose)
+
+    def _add_late(self, frame: Any, output: Output, of: str | None, choose: Callable[[Any], Any] | None) -> None:
+        self._check_place(output)
+        self._late.append((frame, late_output(frame, self._frames, self.brokers, output, of, choose)))
+
+    def _check_place(self, output: Output) -> None:
+        if output.place in (*(each.place for _, _, each, _ in self._outputs), *(each.place for _, each in self._late)):
+            raise ValueError(f"job {self.name} writes to {output.place} already")
 
     def _add(self, frame: Any, mode: str, output: Output, query: str | None) -> None:
         if not frame.isStreaming:
@@ -147,8 +192,7 @@ class StreamJob:
             raise ValueError(f"{output.place}: mode is append or update, not {mode!r}")
         if query is not None and _NAME.fullmatch(query) is None:
             raise ValueError(f"{output.place}: a query's name has letters, digits, '.', '_' and '-', not {query!r}")
-        if any(each.place == output.place for _, _, each, _ in self._outputs):
-            raise ValueError(f"job {self.name} writes to {output.place} already")
+        self._check_place(output)
         self._outputs.append((frame, mode, output, query))
 
     def queries(self) -> list[JobQuery]:
@@ -162,6 +206,11 @@ class StreamJob:
             if found[number].mode != mode:
                 raise ValueError(f"{output.place}: outputs of one DataFrame have one mode, here append and update")
             found[number] = replace(found[number], outputs=(*found[number].outputs, output))
+        for frame, late in self._late:
+            number = next((number for number, each in enumerate(found) if each.frame is frame), None)
+            if number is None:
+                raise ValueError(f"{late.place}: late rows are those of a DataFrame that the job writes, with to_topic or to_table")
+            found[number] = replace(found[number], late=(*found[number].late, late))
         names = [each.name for each in found]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"job {self.name}: two queries have the name {twice[0]}; give them names with query=")
@@ -191,3 +240,9 @@ class StreamJob:
         from moldau.streams.program import main
 
         main(self, arguments)
+
+
+def _table(path: str, time: str, partition: str, table_format: str) -> TableOutput:
+    path = os.path.abspath(path) if "://" not in path else path
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(path.rstrip("/"))) or "table"
+    return TableOutput(path, name, time, partition, table_format)

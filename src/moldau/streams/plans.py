@@ -19,6 +19,24 @@ def inputs_of(frame: Any) -> tuple[str, ...]:
     return tuple(_input(node) for node in _nodes(_plan(frame)) if node.nodeName().startswith("StreamingRelation"))
 
 
+def counted_inputs(frame: Any, prefix: str) -> dict[str, list[int]]:
+    """The streams that are observed under names with this prefix, by the rest of the name: their numbers in a checkpoint.
+
+    Spark gives a stream that stands in a plan twice one number.
+    """
+    sources: list[Any] = []
+    found: dict[str, list[int]] = {}
+    number = -1
+    for node in _nodes(_plan(frame)):
+        if node.nodeName().startswith("StreamingRelation"):
+            number = next((each for each, known in enumerate(sources) if known.equals(node)), len(sources))
+            if number == len(sources):
+                sources.append(node)
+        elif node.nodeName() == "CollectMetrics" and node.name().startswith(prefix):
+            found.setdefault(node.name().removeprefix(prefix), []).append(number)
+    return found
+
+
 def operators_of(frame: Any) -> tuple[Operator, ...]:
     """The stateful operators, in the order in which a checkpoint has them."""
     return tuple(

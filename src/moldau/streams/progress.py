@@ -11,6 +11,7 @@ from moldau.streams.reports import InputCounts, QueryReport
 METRIC: Final = "moldau input "
 """Before the topics' name: what is counted of an input's records, with Spark's `observe`."""
 ROWS, AHEAD, WITHOUT_TIME, UNDECODABLE, NEWEST_MS = "rows", "ahead", "without_time", "undecodable", "newest_ms"
+LATE, LATEST_MS = "late", "latest_ms"
 
 
 def after_batch(report: QueryReport, progress: Mapping[str, Any]) -> QueryReport:
@@ -43,17 +44,38 @@ def late_rows(progress: Mapping[str, Any]) -> int:
     return sum(int(each["numRowsDroppedByWatermark"]) for each in progress.get("stateOperators", ()))
 
 
+def late_lines(progress: Mapping[str, Any]) -> list[str]:
+    """What the log says of the late rows of a batch."""
+    found = [
+        f"{counts[LATE]} records of topic {name.removeprefix(METRIC)} were late, the latest by {lateness(counts[LATEST_MS])}"
+        for name, counts in (progress.get("observedMetrics") or {}).items()
+        if name.startswith(METRIC) and counts.get(LATE)
+    ]
+    if dropped := late_rows(progress):
+        found.append(f"{dropped} late rows, or groups of rows that a task had aggregated, were dropped")
+    return found
+
+
+def lateness(duration_ms: int) -> str:
+    """For people: `26:03:12` are hours, minutes and seconds."""
+    minutes, seconds = divmod(duration_ms // 1000, 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+
+
 def _added(before: InputCounts, counts: Mapping[str, Any]) -> InputCounts:
-    newest = counts.get(NEWEST_MS)
-    if before.newest_ms is not None:
-        newest = before.newest_ms if newest is None else max(newest, before.newest_ms)
     return InputCounts(
         before.rows + (counts.get(ROWS) or 0),
         before.ahead + (counts.get(AHEAD) or 0),
         before.without_time + (counts.get(WITHOUT_TIME) or 0),
         before.undecodable + (counts.get(UNDECODABLE) or 0),
-        newest,
+        _greater(before.newest_ms, counts.get(NEWEST_MS)),
+        before.late + (counts.get(LATE) or 0),
+        _greater(before.latest_ms, counts.get(LATEST_MS)),
     )
+
+
+def _greater(first: int | None, second: int | None) -> int | None:
+    return second if first is None else first if second is None else max(first, second)
 
 
 def _watermark(progress: Mapping[str, Any]) -> int | None:

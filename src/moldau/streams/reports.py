@@ -34,6 +34,10 @@ class InputCounts:
     """Records that are no rows, since their values cannot be read."""
     newest_ms: int | None = None
     """Timestamp of the newest record that was read."""
+    late: int = 0
+    """Records at or before the watermark by which Spark drops the late ones of their batch."""
+    latest_ms: int | None = None
+    """How long before that watermark the one was that came latest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ from moldau.streams.batches import BatchSink
 from moldau.streams.checkpoints import Checkpoint
 from moldau.streams.claim import REPORT_S, JobClaim
 from moldau.streams.errors import BatchError, CheckpointError, StreamError
+from moldau.streams.late import LateOutput, LateRows
 from moldau.streams.outputs import Output
 from moldau.streams.plans import inputs_of, operators_of
 from moldau.streams.points import reached
-from moldau.streams.progress import after_batch, late_rows
+from moldau.streams.progress import after_batch, late_lines
 from moldau.streams.reports import JobState, QueryReport
 from moldau.streams.shape import JobShape, QueryShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.state_topic import StateTopic
@@ -39,6 +40,7 @@ class JobQuery:
     outputs: tuple[Output, ...]
     mode: str
     trigger: str
+    late: tuple[LateOutput, ...] = ()
 
     def shape(self) -> QueryShape:
         """What its checkpoint has to fit."""
@@ -60,14 +62,8 @@ class _Running:
                 continue
             self._last = progress["batchId"]
             self.report = after_batch(self.report, _plain(progress))
-            if late := late_rows(progress):
-                log.warning(
-                    "query %s: batch %d: %d rows, or groups of rows, came after the watermark, %s, and were dropped",
-                    self.query.name,
-                    self._last,
-                    late,
-                    progress["eventTime"].get("watermark", "which is not set"),
-                )
+            for line in late_lines(_plain(progress)):
+                log.warning("query %s: batch %d: %s", self.query.name, self._last, line)
 
     def failure(self) -> Exception | None:
         """Why it has ended, if not because it was to."""
@@ -107,6 +103,8 @@ class JobRun:
             for query in self._queries:
                 for output in query.outputs:
                     output.check(query.frame)
+                for late in query.late:
+                    late.check()
             self._claim.take()
             reached("claimed")
             self._run(shape, once=once, fresh=fresh)
@@ -188,7 +186,8 @@ class JobRun:
 
     def _start(self, query: JobQuery, *, once: bool) -> None:
         checkpoint = self._checkpoint(query.name)
-        sink = BatchSink(self._job, query.name, query.outputs, checkpoint, self._claim.confirm, self._announce)
+        late = LateRows(self._spark, query.late)
+        sink = BatchSink(self._job, query.name, query.outputs, late, checkpoint, self._claim.confirm, self._announce)
         writer = (
             query.frame.writeStream.foreachBatch(sink)
             .queryName(f"{self._job}/{query.name}")

@@ -7,6 +7,7 @@ by Spark; `moldau stream status` and the log have how many.
 from collections.abc import Sequence
 from typing import Any
 
+from moldau.lake.reading.watermark import COLUMN as WATERMARK
 from moldau.streams.inputs import EVENT_TIME, check_duration, duration_ms
 
 COUNT = "count"
@@ -40,6 +41,19 @@ def sessions(frame: Any, gap: str, *keys: str) -> Any:
         raise ValueError("sessions are those of something: name a column, such as the member's")
     window = functions.session_window(EVENT_TIME, check_duration("gap", gap))
     return frame.groupBy(window.alias("window"), *keys).agg(functions.count(functions.lit(1)).alias(COUNT))
+
+
+def closed(late: Any, length: str, slide: str | None = None, *, offset: str | None = None) -> Any:
+    """Of late rows those that no window takes: the last one of theirs, of `tumbling` or `sliding` with the same lengths, had ended.
+
+    For `StreamJob.late_to_table`. A row that comes late for a session of `gap` is taken while `_late_ms` is less than the gap. ValueError.
+    """
+    from pyspark.sql import functions
+
+    size, step = check_duration("length", length), check_duration("slide", slide or length)
+    last = functions.window(EVENT_TIME, step, step, *(() if offset is None else (check_duration("offset", offset),)))
+    ended = functions.col("_last.start") + functions.expr(f"INTERVAL {size}") <= functions.col(WATERMARK)
+    return late.withColumn("_last", last).filter(ended).drop("_last")
 
 
 def distinct(frame: Any, horizon: str, *keys: str) -> Any:

@@ -49,7 +49,11 @@ class MoldauDataSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns of a read with these options."""
-        return self._planned_shape(parse_options(self.options, OptionScope.EITHER)).spark_schema()
+        from moldau.lake.reading.watermark import with_column
+
+        options = parse_options(self.options, OptionScope.EITHER)
+        schema = self._planned_shape(options).spark_schema()
+        return with_column(schema) if options.watermark_column else schema
 
     def reader(self, schema: StructType) -> "MoldauReader":
         """A batch read of the columns in `schema`."""
@@ -58,8 +62,11 @@ class MoldauDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "MoldauStreamReader":  # noqa: N802  # Spark's name
         """A stream of the columns in `schema`."""
+        from moldau.lake.reading.watermark import without_column
+
         options = parse_options(self.options, OptionScope.STREAM)
-        return MoldauStreamReader(options, self._planned_shape(options).chosen(schema))
+        read = without_column(schema) if options.watermark_column else schema
+        return MoldauStreamReader(options, self._planned_shape(options).chosen(read))
 
     def writer(self, schema: StructType, overwrite: bool) -> "MoldauWriter":
         """A batch write of rows like `schema` (docs/spark-sink.md)."""
@@ -115,9 +122,11 @@ class MoldauReader(DataSourceReader):
 
 def _read(options: ReadOptions, shape: "RowShape", partition: InputPartition) -> Iterator[Any]:
     from moldau.lake.reading.tasks import read_ranges
+    from moldau.lake.reading.watermark import with_watermark
 
     if isinstance(partition, RangesPartition):  # Spark makes one task of a plan without any
-        yield from read_ranges(options, shape, partition.value)
+        batches = read_ranges(options, shape, partition.value)
+        yield from with_watermark(batches) if options.watermark_column else batches
 
 
 class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
