@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from moldau.streams.compacted import CompactedStore, compacted_store
 from moldau.streams.errors import StreamError
 from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, read_topic
 from moldau.streams.outputs import Output, TopicOutput, columns_of
 from moldau.streams.runner import JobQuery, JobRun
 from moldau.streams.session import configured, session
 from moldau.streams.table_output import TableOutput
+from moldau.streams.tables import TableStore, table_store
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -52,6 +54,7 @@ class StreamJob:
         self._session = {"cores": cores, "memory": memory, "settings": dict(settings or {}), "task_tries": task_tries}
         self._trigger = trigger
         self._inputs: list[TopicInput] = []
+        self._stores: list[str] = []
         self._outputs: list[tuple[Any, str, Output, str | None]] = []
         self._running: JobRun | None = None
         self._stop_wanted = False
@@ -97,6 +100,43 @@ class StreamJob:
         self._inputs.append(given)
         return frame
 
+    def table(
+        self,
+        path: str,
+        *,
+        key: str | Sequence[str],
+        columns: Sequence[str] | None = None,
+        version: int | None = None,
+        latest: str | None = None,
+    ) -> TableStore:
+        """A table of the lake as a secondary store: `planes.join(flights, on="tail")` gives rows the columns that it has for their key.
+
+        All rows of a batch see one version, the newest when the batch began or `version`, also when the batch is repeated. `latest` is the
+        column whose greatest value counts where a key has several rows. Each Python process of Spark holds the columns in memory.
+        TableError, ValueError.
+        """
+        path = os.path.abspath(path) if "://" not in path else path
+        return table_store(path, self._store_name(path), os.path.abspath(self.directory), columns_of(key), columns, version, latest)
+
+    def compacted(
+        self,
+        topic: str,
+        *,
+        format: str = "json",  # noqa: A002  # Spark's word
+        schema: "str | StructType | None" = None,
+        undecodable: str = STOP,
+    ) -> CompactedStore:
+        """A compacted topic as a secondary store, as `table`: the latest value of each key when the batch began. ValueError."""
+        self.spark  # noqa: B018  # a schema is parsed by it
+        name, directory = self._store_name(topic), os.path.abspath(self.directory)
+        return compacted_store(topic, name, directory, self.brokers, format, schema, undecodable)
+
+    def _store_name(self, place: str) -> str:
+        """Of the notes of its versions: the same at each start."""
+        name = _plain_name(place, "store")
+        self._stores.append(name)
+        return name if (same := self._stores.count(name)) == 1 else f"{name}.{same}"
+
     def to_topic(
         self,
         frame: Any,
@@ -137,8 +177,7 @@ class StreamJob:
         if time is None:
             raise ValueError(f"{path}: the rows have neither a window nor {EVENT_TIME}: name with time= the column to partition by")
         path = os.path.abspath(path) if "://" not in path else path
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(path.rstrip("/"))) or "table"
-        self._add(frame, mode, TableOutput(path, name, time, partition, table_format), query)
+        self._add(frame, mode, TableOutput(path, _plain_name(path, "table"), time, partition, table_format), query)
 
     def _add(self, frame: Any, mode: str, output: Output, query: str | None) -> None:
         if not frame.isStreaming:
@@ -191,3 +230,8 @@ class StreamJob:
         from moldau.streams.program import main
 
         main(self, arguments)
+
+
+def _plain_name(place: str, otherwise: str) -> str:
+    """The last part of a path, or a topic, without what a file's name has not."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(place.rstrip("/"))) or otherwise
