@@ -144,8 +144,7 @@ def test_a_compacted_topic(broker: Broker, spark: Any, topics: tuple[str, str], 
             assert row["city"] == city, row
     versions = [sum(json.loads(each).values()) for number in range(3) for each in by_version[number]]
     assert versions == [5, 5, 8], "one version for each, the same in both outputs and when it was repeated"
-    hours = counts_of(row for row in in_table(tmp_path / "lake" / "hours") if row["airport"] == "elsewhere")
-    assert sum(hours.values()) == 30
+    assert sum(counts_of(in_table(tmp_path / "lake" / "hours")).values()) == 90, "in the versions of that query's own batches"
 
 
 def test_what_is_wrong_with_a_store(broker: Broker, spark: Any, topics: tuple[str, str], tmp_path: Path) -> None:

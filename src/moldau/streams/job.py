@@ -14,6 +14,7 @@ from moldau.streams.runner import JobQuery, JobRun
 from moldau.streams.session import configured, session
 from moldau.streams.table_output import TableOutput
 from moldau.streams.tables import TableStore, table_store
+from moldau.streams.through import read_through, through_output
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -130,6 +131,25 @@ class StreamJob:
         self.spark  # noqa: B018  # a schema is parsed by it
         name, directory = self._store_name(topic), os.path.abspath(self.directory)
         return compacted_store(topic, name, directory, self.brokers, format, schema, undecodable)
+
+    def through(
+        self,
+        frame: Any,
+        topic: str,
+        *,
+        key: str | Sequence[str],
+        partitions: int | str | None = None,
+        delay: str = "10 minutes",
+        records_max: int | None = None,
+        query: str | None = None,
+    ) -> Any:
+        """The same rows by way of a topic of the job's own, divided there by Kafka's hash of `key`; a stream with the same columns.
+
+        The topic is made if it is missing, with `partitions`: a number, or the name of a topic that has as many. ValueError, StreamError.
+        """
+        output = through_output(frame, topic, self.brokers, columns_of(key), partitions)
+        self._add(frame, "append", output, query)
+        return read_through(self.spark, output, group=self.group, delay=delay, records_max=records_max)
 
     def _store_name(self, place: str) -> str:
         """Of the notes of its versions: the same at each start."""

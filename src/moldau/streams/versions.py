@@ -26,6 +26,9 @@ _KEPT = 200
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Spark's properties of the tasks of a stream."""
 
+_GENERATION = "@"
+"""Begins the names of directories below the job's with the checkpoints of other generations of the job."""
+
 Note = Mapping[str, Any]
 
 
@@ -76,11 +79,12 @@ def checkpoint_of(directory: str, run: str) -> str:
     if known is not None:
         return known
     try:
-        names = sorted(os.listdir(directory))
+        generations = [each for each in sorted(os.listdir(directory)) if each.startswith(_GENERATION)]
+        places = [os.path.join(directory, *each) for each in ((), *((name,) for name in generations))]
+        found = [os.path.join(place, name) for place in places for name in sorted(os.listdir(place))]
     except OSError as error:
         raise CheckpointError(f"{directory}: cannot be read by a task: {(error.strerror or str(error)).lower()}") from error
-    for name in names:
-        path = os.path.join(directory, name)
+    for path in found:
         if os.path.isdir(path) and Checkpoint(path).run_id() == run:
             return _checkpoints.setdefault((directory, run), path)
     raise CheckpointError(f"{directory}: has no checkpoint of id {run}; all processes of Spark have to see the directory of the job")
