@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from moldau.lake.reading.watermark import COLUMN as WATERMARK
+from moldau.streams.json_values import CORRUPT, is_corrupt, json_event, json_schema
 from moldau.streams.progress import AHEAD, LATE, LATEST_MS, METRIC, NEWEST_MS, ROWS, UNDECODABLE, WITHOUT_TIME
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _RECORD = ("topic", "partition", "offset", "timestamp", "key")
 _BYTES = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 _DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day|week)s?")
 _UNIT_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
-_CORRUPT, _GIVEN, _ERROR, _EVENT = "_corrupt", "_given_time", "_error", "_event"
+_GIVEN, _ERROR, _EVENT = "_given_time", "_error", "_event"
 _TIMES = ("timestamp", "timestamp_ntz", "date")
 _OF_STREAMS = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
 """Options of the source that a batch has not."""
@@ -159,17 +160,15 @@ def pinned(given: TopicInput) -> TopicInput:
 def _raw(reader: Any, given: TopicInput, *beside: str) -> tuple[Any, Any]:
     """Rows, and which of them cannot be decoded. `beside` are columns of numbers that the source has."""
     from pyspark.sql import functions
-    from pyspark.sql.types import StringType, StructType, _parse_datatype_string
 
     records = reader.schema(", ".join([_BYTES, *(f"{name} bigint" for name in beside)])).load()
     if given.format == "bytes":
         return records, functions.lit(False)
-    schema: Any = given.schema if isinstance(given.schema, StructType) else _parse_datatype_string(str(given.schema))
+    assert given.schema is not None
+    schema = json_schema(given.schema)
     _check_names(given, schema.names)
-    whole = StructType([*schema.fields]).add(_CORRUPT, StringType())
-    event = functions.from_json(functions.col("value").cast("string"), whole, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT})
     rows = records.select(
-        event.alias(_EVENT),
+        json_event(functions.col("value"), schema).alias(_EVENT),
         (functions.col("value").isNotNull()).alias(_ERROR),
         *(functions.col(name).alias(f"_{name}") for name in _RECORD),
         *beside,
@@ -178,7 +177,7 @@ def _raw(reader: Any, given: TopicInput, *beside: str) -> tuple[Any, Any]:
         *(functions.col(f"{_EVENT}.`{name}`") for name in schema.names),
         *(f"_{name}" for name in _RECORD),
         *beside,
-        (functions.col(_ERROR) & (functions.col(_EVENT).isNull() | functions.col(f"{_EVENT}.{_CORRUPT}").isNotNull())).alias(_ERROR),
+        (functions.col(_ERROR) & is_corrupt(functions.col(_EVENT))).alias(_ERROR),
     )
     return rows, functions.col(_ERROR)
 
@@ -199,7 +198,7 @@ def _avro(reader: Any, given: TopicInput, dead_letters: str) -> tuple[Any, Any]:
 
 
 def _check_names(given: TopicInput, names: list[str]) -> None:
-    reserved = {EVENT_TIME, WATERMARK, LATE_MS, _CORRUPT, _GIVEN, _ERROR, _EVENT, *(f"_{name}" for name in _RECORD)}
+    reserved = {EVENT_TIME, WATERMARK, LATE_MS, CORRUPT, _GIVEN, _ERROR, _EVENT, *(f"_{name}" for name in _RECORD)}
     for name in names:
         if name.lower() in reserved:
             raise ValueError(f"topic {given.topic}: a field of its events has the name {name}, which is a column of every input")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from moldau.streams.compacted import CompactedStore, compacted_store
 from moldau.streams.errors import StreamError
 from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, pinned, read_topic
 from moldau.streams.late import LateOutput, late_output
@@ -13,6 +14,8 @@ from moldau.streams.outputs import Output, TopicOutput, columns_of
 from moldau.streams.runner import JobQuery, JobRun
 from moldau.streams.session import configured, session
 from moldau.streams.table_output import TableOutput
+from moldau.streams.tables import TableStore, table_store
+from moldau.streams.through import read_through, through_output
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -55,6 +58,7 @@ class StreamJob:
         self._inputs: list[TopicInput] = []
         self._frames: dict[str, tuple[TopicInput, Any]] = {}
         self._late: list[tuple[Any, LateOutput]] = []
+        self._stores: list[str] = []
         self._outputs: list[tuple[Any, str, Output, str | None]] = []
         self._running: JobRun | None = None
         self._stop_wanted = False
@@ -101,6 +105,62 @@ class StreamJob:
         self._inputs.append(given)
         self._frames[given.counted_as] = given, frame
         return frame
+
+    def table(
+        self,
+        path: str,
+        *,
+        key: str | Sequence[str],
+        columns: Sequence[str] | None = None,
+        version: int | None = None,
+        latest: str | None = None,
+    ) -> TableStore:
+        """A table of the lake as a secondary store: `planes.join(flights, on="tail")` gives rows the columns that it has for their key.
+
+        All rows of a batch see one version, the newest when the batch began or `version`, also when the batch is repeated. `latest` is the
+        column whose greatest value counts where a key has several rows. Each Python process of Spark holds the columns in memory.
+        TableError, ValueError.
+        """
+        path = os.path.abspath(path) if "://" not in path else path
+        return table_store(path, self._store_name(path), os.path.abspath(self.directory), columns_of(key), columns, version, latest)
+
+    def compacted(
+        self,
+        topic: str,
+        *,
+        format: str = "json",  # noqa: A002  # Spark's word
+        schema: "str | StructType | None" = None,
+        undecodable: str = STOP,
+    ) -> CompactedStore:
+        """A compacted topic as a secondary store, as `table`: the latest value of each key when the batch began. ValueError."""
+        self.spark  # noqa: B018  # a schema is parsed by it
+        name, directory = self._store_name(topic), os.path.abspath(self.directory)
+        return compacted_store(topic, name, directory, self.brokers, format, schema, undecodable)
+
+    def through(
+        self,
+        frame: Any,
+        topic: str,
+        *,
+        key: str | Sequence[str],
+        partitions: int | str | None = None,
+        delay: str = "10 minutes",
+        records_max: int | None = None,
+        query: str | None = None,
+    ) -> Any:
+        """The same rows by way of a topic of the job's own, divided there by Kafka's hash of `key`; a stream with the same columns.
+
+        The topic is made if it is missing, with `partitions`: a number, or the name of a topic that has as many. ValueError, StreamError.
+        """
+        output = through_output(frame, topic, self.brokers, columns_of(key), partitions)
+        self._add(frame, "append", output, query)
+        return read_through(self.spark, output, group=self.group, delay=delay, records_max=records_max)
+
+    def _store_name(self, place: str) -> str:
+        """Of the notes of its versions: the same at each start."""
+        name = _plain_name(place, "store")
+        self._stores.append(name)
+        return name if (same := self._stores.count(name)) == 1 else f"{name}.{same}"
 
     def to_topic(
         self,
@@ -244,5 +304,9 @@ class StreamJob:
 
 def _table(path: str, time: str, partition: str, table_format: str) -> TableOutput:
     path = os.path.abspath(path) if "://" not in path else path
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(path.rstrip("/"))) or "table"
-    return TableOutput(path, name, time, partition, table_format)
+    return TableOutput(path, _plain_name(path, "table"), time, partition, table_format)
+
+
+def _plain_name(place: str, otherwise: str) -> str:
+    """The last part of a path, or a topic, without what a file's name has not."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(place.rstrip("/"))) or otherwise

@@ -109,20 +109,7 @@ class TopicOutput:
                 raise StreamError(f"topic {self.topic}: there is no column {name}; there are {', '.join(kinds)}")
         if self.value is not None and kinds[self.value] not in _TEXT:
             raise StreamError(f"topic {self.topic}: the value's column {self.value} is {kinds[self.value]}, not string or binary")
-        columns = []
-        if len(self.key) == 1:
-            (name,) = self.key
-            columns.append(
-                (
-                    functions.col(name)
-                    if kinds[name] in _TEXT
-                    else functions.to_json(functions.struct(name))
-                    if kinds[name].startswith("struct")
-                    else functions.col(name).cast("string")
-                ).alias(_KEY)
-            )
-        elif self.key:
-            columns.append(functions.to_json(functions.struct(*self.key)).alias(_KEY))
+        columns = [key_text(frame, self.key).alias(_KEY)] if self.key else []
         fields = [name for name in kinds if name != self.headers]
         columns.append(
             (
@@ -134,6 +121,19 @@ class TopicOutput:
         if self.headers is not None:
             columns.append(functions.col(self.headers).alias(_HEADERS))
         return frame.select(*columns)
+
+
+def key_text(frame: Any, key: Sequence[str]) -> Any:
+    """The key of a record: one column as text (or bytes), several as a JSON object. Columns that exist."""
+    from pyspark.sql import functions
+
+    if len(key) > 1:
+        return functions.to_json(functions.struct(*key))
+    (name,) = key
+    kind = frame.schema[name].dataType.simpleString()
+    if kind in _TEXT:
+        return functions.col(name)
+    return functions.to_json(functions.struct(name)) if kind.startswith("struct") else functions.col(name).cast("string")
 
 
 def columns_of(key: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from moldau.streams.progress import after_batch, late_lines
 from moldau.streams.reports import JobState, QueryReport
 from moldau.streams.shape import JobShape, QueryShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.state_topic import StateTopic
+from moldau.streams.through import ThroughOutput
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,18 @@ class JobQuery:
     def shape(self) -> QueryShape:
         """What its checkpoint has to fit."""
         return QueryShape(inputs_of(self.frame), operators_of(self.frame), tuple(each.place for each in self.outputs), self.mode)
+
+
+def stages(queries: Sequence[JobQuery]) -> list[list[JobQuery]]:
+    """The queries in the order in which they feed each other by topics of the job: a run up to the present has to read what it writes."""
+    inputs = {query.name: [word.strip(",") for each in inputs_of(query.frame) for word in each.split()] for query in queries}
+    left, found = list(queries), []
+    while left:
+        fed = {output.name for query in left for output in query.outputs if output.place == f"topic {output.name}"}
+        stage = [query for query in left if fed.isdisjoint(inputs[query.name])] or left
+        found.append(stage)
+        left = [query for query in left if query not in stage]
+    return found
 
 
 class _Running:
@@ -129,9 +142,12 @@ class JobRun:
     def _work(self, *, once: bool) -> None:
         failure: Exception | None = None
         try:
-            for query in self._queries:
-                self._start(query, once=once)
-            self._watch()
+            for stage in stages(self._queries) if once else [self._queries]:
+                for query in stage:
+                    self._start(query, once=once)
+                self._watch()
+                if self._stopped.is_set():
+                    break
         finally:
             failure = self._end()
         if failure is not None:
@@ -151,6 +167,9 @@ class JobRun:
             names = {*self._reports, *(() if had is None else had.queries)}
             if folder := set_aside(self._directory, names):
                 log.info("job %s: its checkpoints are in %s now; it begins with new ones", self._job, folder)
+            for output in (output for query in self._queries for output in query.outputs):
+                if isinstance(output, ThroughOutput):
+                    output.empty()
         else:
             for query in self._queries:
                 self._check(self._reports[query.name])
