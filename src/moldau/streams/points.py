@@ -8,12 +8,22 @@ import os
 import signal
 
 POINTS = ("claimed", "batch begun", "topic written", "files written", "table committed", "batch written")
+SWITCH_POINTS = (
+    "reprocessing begun",
+    "caught up",
+    "old generation settled",
+    "switch claimed",
+    "new generation settled",
+    "switched",
+    "switch reported",
+)
+"""Of a reprocessing, in this order."""
 DIE_AT, DIE_ONCE = "MOLDAU_STREAM_DIE_AT", "MOLDAU_STREAM_DIE_ONCE"
 
 
 def reached(point: str) -> None:
     """This process is at `point` now."""
-    assert point in POINTS, point
+    assert point in POINTS or point in SWITCH_POINTS, point
     if os.environ.get(DIE_AT) == point and _first(os.environ.get(DIE_ONCE)):
         os.kill(os.getpid(), signal.SIGKILL)
 

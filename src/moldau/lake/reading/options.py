@@ -197,7 +197,7 @@ _ALIASES = {"kafka.group.id": "groupId", "kafka.isolation.level": "isolationLeve
 """Other names for options of ours: those that the connector hands on to Kafka's consumer."""
 NAMES = (
     BOOTSTRAP, "kafka.client.id", *_SUBSCRIPTIONS, *_STARTS, *_ENDS, _STRATEGY, *_NUMBERS, "maxTriggerDelay", "includeHeaders",
-    "failOnDataLoss", "isolationLevel", "groupId", *AVRO_NAMES, *_ALIASES,
+    "failOnDataLoss", "isolationLevel", "groupId", "limitsFile", *AVRO_NAMES, *_ALIASES,
 )  # fmt: skip
 """Every option there is."""
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
@@ -267,6 +267,8 @@ class ReadOptions:
     isolation_level: int = READ_UNCOMMITTED
     group_id: str | None = None
     """The group that a stream, or a load after its table, commits to; a batch read commits nothing."""
+    limits_file: str | None = None
+    """Where a stream finds how far it may read now (`moldau.lake.reading.limits`)."""
     avro: AvroOptions | None = None
     """How values are decoded; None: not at all."""
 
@@ -306,6 +308,7 @@ def parse_options(given: Mapping[str, str], use: OptionScope = OptionScope.BATCH
         poll_timeout_ms=numbers.get("kafkaConsumer.pollTimeoutMs", _POLL_TIMEOUT_MS),
         isolation_level=_isolation_level(options),
         group_id=_group_id(options),
+        limits_file=options.get("limitsFile"),
         avro=parse_avro(options, only_topic(subscription)),
     )
 
