@@ -58,7 +58,7 @@ class BatchSink:
 
     @contextmanager
     def held(self, timeout_s: float) -> Iterator[int | None]:
-        """Between two batches: none is written meanwhile. The number of the last one of this process. BatchError if a batch takes longer."""
+        """Between two batches: none is written meanwhile. The number of the last one of this process. BatchError."""
         if not self._gate.acquire(timeout=timeout_s):
             raise BatchError(f"query {self._query}: its batch takes longer than {timeout_s:g} s")
         try:

@@ -99,7 +99,8 @@ class JobClaim:
                 self.before = board.process_of(beside_name(job, self._report.generation))
             epoch = max((each.epoch for each in former), default=0) + 1
             queries = () if self.before is None else self.before.queries
-            self._report = replace(self._report, epoch=epoch, queries=queries, at_ms=now_ms())
+            is_settled = self.before is not None and self.before.settled and self.before.generation == self._report.generation
+            self._report = replace(self._report, epoch=epoch, queries=queries, at_ms=now_ms(), settled=is_settled)
             records: dict[bytes, bytes | None] = {process_key(each.job, each.instance): None for each in [*former, *beside]}
             try:
                 self._confirm()

@@ -104,9 +104,7 @@ class StreamOperator:
                     raise StreamError(f"job {job}: there is no savepoint: {now.answer.error}")
                 return now
             if now.instance != report.instance or now.state is not JobState.RUNNING or self._monotonic() >= deadline:
-                raise StreamError(
-                    f"job {job}: {report.who} has made no savepoint within {wait_s:g} s, and is {now.state.value}: run the same command again"
-                )
+                raise StreamError(f"job {job}: {report.who} has made no savepoint within {wait_s:g} s, and is {now.state.value}: try again")
             self._sleep(_LOOK_S)
 
     def _copy(self, report: JobReport, to: str) -> JobReport:
