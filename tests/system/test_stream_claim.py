@@ -11,8 +11,9 @@ import pytest
 from moldau.lake.writing.transactions import TransactionRequests
 from moldau.streams.claim import JobClaim
 from moldau.streams.errors import JobFencedError, JobTakenError, StreamError
+from moldau.streams.generations import JobGenerations, encode_generations
 from moldau.streams.operator import StreamOperator
-from moldau.streams.reports import JobReport, JobState, QueryReport, encode_report, process_key
+from moldau.streams.reports import JobReport, JobState, QueryReport, encode_report, generations_key, process_key
 from moldau.streams.state_topic import StateTopic
 from moldau.testing.broker import Broker
 
@@ -39,10 +40,10 @@ def claim(broker: Broker) -> Iterator[Claims]:
     """Makes claims; their connections are closed."""
     topics: list[StateTopic] = []
 
-    def make(job: str, hands: Hands | None = None) -> JobClaim:
+    def make(job: str, hands: Hands | None = None, generation: int = 1) -> JobClaim:
         hands = hands or Hands()
         topics.append(StateTopic(broker.bootstrap_servers))
-        return JobClaim(topics[-1], job, "/data", monotonic=lambda: hands.now, sleep=hands.sleep)
+        return JobClaim(topics[-1], job, "/data", generation, monotonic=lambda: hands.now, sleep=hands.sleep)
 
     yield make
     for each in topics:
@@ -118,7 +119,7 @@ def test_an_order_to_stop_reaches_the_process_that_it_was_for(broker: Broker, cl
     orders: list[bool] = []
 
     def report() -> None:
-        orders.append(first.write([]))
+        orders.append(first.write([]) is not None)
         if orders[-1]:
             first.write([], JobState.STOPPED)
 
@@ -174,3 +175,42 @@ def test_of_two_that_start_at_once_the_later_one_is_the_jobs(
     for each in (second.before, second.report):
         assert each is not None
         assert [(query.run, query.batch) for query in each.queries] == [("r", 7)]
+
+
+def test_a_process_of_a_former_generation_writes_nothing(broker: Broker, claim: Claims) -> None:
+    """It is fenced by the process that switches; one that begins as the former generation all the same ends with its first report."""
+    old = claim("switched")
+    old.take()
+    old.write([QueryReport("counts", run="r", batch=7)], JobState.STOPPED, settled=True)
+    beside = claim("switched@2", generation=2)
+    beside.take()
+    beside.write([QueryReport("counts", run="s", batch=3)])
+    switching = claim("switched")
+    switching.take()
+    assert switching.report.settled, "a process that dies now leaves what a switch needs"
+    record = encode_generations(JobGenerations(current=2, last=2))
+    switching.switch({generations_key("switched"): record}, 2, "/data/@2")
+    with pytest.raises(JobFencedError, match="job switched was taken over by process"):
+        old.confirm()
+    switching.write([QueryReport("counts", run="s", batch=3)], JobState.STOPPED)
+    late = claim("switched")
+    late.take()
+    with pytest.raises(JobFencedError, match="job switched has switched to generation 2; this is process .* of generation 1, which stops"):
+        late.write([])
+
+
+def test_a_generation_that_has_become_current_continues_its_counts(broker: Broker, claim: Claims) -> None:
+    """Of the process that made it and died before it reported as the job."""
+    old = claim("died")
+    old.take()
+    old.write([QueryReport("counts", run="r", batch=7)], JobState.STOPPED)
+    beside = claim("died@2", generation=2)
+    beside.take()
+    beside.write([QueryReport("counts", run="s", batch=3)], JobState.STOPPED)
+    new = claim("died", generation=2)
+    new.take()
+    assert new.before is not None
+    assert [(each.run, each.batch) for each in new.before.queries] == [("s", 3)]
+    operator = StreamOperator(broker.bootstrap_servers)
+    assert [each for each in operator.jobs() if each.startswith("died")] == ["died"]
+    operator.close()

@@ -1,6 +1,7 @@
 """``moldau stream run``: the job of a Python file."""
 
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 @click.option("--job", metavar="NAME", type=TEXT, help="Which job, of a file that makes several.")
 @click.option("--once", is_flag=True, help="Write what the topics have now, and end.")
 @click.option("--fresh", is_flag=True, help="Begin with new checkpoints; outputs get again what they have already.")
-def run(file: Path, job: str | None, once: bool, fresh: bool) -> None:
+@click.option(
+    "--from-savepoint", "savepoint", metavar="DIR", type=TEXT, help="Begin with its checkpoints: outputs get what followed again."
+)
+def run(file: Path, job: str | None, once: bool, fresh: bool, savepoint: str | None) -> None:
     """Run the StreamJob that the Python FILE makes, until Ctrl-C or `moldau stream stop`, at the end of a batch.
 
     A job that another process runs is refused, and so is one that does not fit its checkpoint. What a job is, what it guarantees and how
@@ -31,17 +35,20 @@ def run(file: Path, job: str | None, once: bool, fresh: bool) -> None:
     \b
       moldau stream run flights_per_hour.py --once
     """
+    if fresh and savepoint is not None:
+        raise click.UsageError("--fresh and --from-savepoint exclude each other")
     require("lake", "a stream job")
     with Interruptions() as interruptions:
-        found = _loaded(file, job)
+        found = loaded(file, job)
         interruptions.on_stop = found.stop
-        _run(found, once=once, fresh=fresh)
+        finished(found, lambda: found.run(once=once, fresh=fresh, savepoint=savepoint))
         interruptions.done = True
     say(f"job {found.name}: stopped" if interruptions.requested or not once else f"job {found.name}: done")
     click.get_current_context().exit(DONE)
 
 
-def _loaded(file: Path, name: str | None) -> "StreamJob":
+def loaded(file: Path, name: str | None) -> "StreamJob":
+    """The job of a file; what is wrong with the file as one line."""
     from moldau.streams.files import load_job
 
     try:
@@ -54,11 +61,12 @@ def _loaded(file: Path, name: str | None) -> "StreamJob":
         raise click.ClickException(f"{file}{line}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
 
 
-def _run(job: "StreamJob", *, once: bool, fresh: bool) -> None:
+def finished(job: "StreamJob", run: Callable[[], object]) -> None:
+    """Run it; what fails is one line."""
     from moldau.streams.program import FAILURES
 
     try:
-        job.run(once=once, fresh=fresh)
+        run()
     except MoldauError:
         raise
     except FAILURES as error:

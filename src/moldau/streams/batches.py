@@ -7,7 +7,8 @@ several outputs is computed once: what is computed twice would change the state 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from moldau.lake.reading.watermark import PROPERTY
@@ -42,6 +43,7 @@ class BatchSink:
         self._run: str | None = None
         self._gate = threading.Lock()
         self._stopping = False
+        self._written: int | None = None
         self.failure: Exception | None = None
         """Why a batch was not written: what Spark has of it is text."""
 
@@ -52,9 +54,20 @@ class BatchSink:
                 raise JobStoppingError
             try:
                 self._write(rows, number)
+                self._written = number
             except Exception as error:
                 self.failure = error
                 raise
+
+    @contextmanager
+    def held(self, timeout_s: float) -> Iterator[int | None]:
+        """Between two batches: none is written meanwhile. The number of the last one of this process. BatchError."""
+        if not self._gate.acquire(timeout=timeout_s):
+            raise BatchError(f"query {self._query}: its batch takes longer than {timeout_s:g} s")
+        try:
+            yield self._written
+        finally:
+            self._gate.release()
 
     def stop(self, timeout_s: float) -> bool:
         """Begin no batch any more, and wait for the one that is being written; False if it takes longer."""

@@ -10,7 +10,8 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ from moldau.streams.errors import CheckpointError
 
 _VERSION = "v1"
 _NOTHING = "-"
+_NOTE_S = 30.0
+_LOOK_S = 0.05
 
 Positions = Mapping[str, Mapping[str, int]]
 """By topic and partition (as text): the next offset to read."""
@@ -62,9 +65,31 @@ class Checkpoint:
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise CheckpointError(f"{self.directory}: the plan of batch {number} cannot be read: {error}") from error
 
+    def furthest(self, number: int) -> Positions:
+        """Up to where a batch was to read; of several inputs of one topic the one that is further ahead."""
+        text = self._read(os.path.join("offsets", str(number)))
+        return {} if text is None else positions_of(text.splitlines()[2:], max)
+
+    def wait_committed(self, number: int | None) -> None:
+        """Wait until Spark has noted a batch as done that its sink has written, which takes it moments."""
+        if number is None:
+            return
+        deadline = time.monotonic() + _NOTE_S
+        while self.committed() != number:
+            if time.monotonic() > deadline:
+                raise CheckpointError(f"{self.directory}: batch {number} is written, and was not noted as done within {_NOTE_S:g} s")
+            time.sleep(_LOOK_S)
+
+    def committed(self) -> int | None:
+        """The number of the newest batch that is done; None before the first."""
+        return self._newest("commits")
+
     def newest(self) -> int | None:
         """The number of the newest batch that has a plan; None before the first."""
-        folder = os.path.join(self.directory, "offsets")
+        return self._newest("offsets")
+
+    def _newest(self, name: str) -> int | None:
+        folder = os.path.join(self.directory, name)
         try:
             return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=None)
         except FileNotFoundError:
@@ -92,8 +117,8 @@ def parse_batch(text: str) -> PlannedBatch:
     return PlannedBatch(int(known["batchWatermarkMs"]), int(known["batchTimestampMs"]), positions_of(inputs), each)
 
 
-def positions_of(inputs: Sequence[str]) -> Positions:
-    """Of the offsets of several inputs, as JSON each; two inputs of one topic: the one that is further behind."""
+def positions_of(inputs: Sequence[str], of_two: Callable[[int, int], int] = min) -> Positions:
+    """Of the offsets of several inputs, as JSON each; two inputs of one topic: the one that is further behind, or `of_two`."""
     found: dict[str, dict[str, int]] = {}
     for line in inputs:
         if line in (_NOTHING, "", "null"):
@@ -103,5 +128,5 @@ def positions_of(inputs: Sequence[str]) -> Positions:
             of_topic = found.setdefault(topic, {})
             for partition, offset in partitions.items():
                 if partition.isdecimal():
-                    of_topic[partition] = min(int(offset), of_topic.get(partition, int(offset)))
+                    of_topic[partition] = of_two(int(offset), of_topic.get(partition, int(offset)))
     return found

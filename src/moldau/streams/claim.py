@@ -11,14 +11,15 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from moldau.lake.writing.transactions import ProducerIdentity, TransactionRequests, is_fenced
 from moldau.model.errors import MoldauError
 from moldau.streams.errors import JobFencedError, JobTakenError
-from moldau.streams.reports import JobReport, JobState, QueryReport, encode_report, order_key, process_key
+from moldau.streams.generations import BESIDE, beside_name
+from moldau.streams.reports import JobOrder, JobReport, JobState, OrderAnswer, QueryReport, encode_report, order_key, process_key
 from moldau.streams.state_topic import StateTopic
 from moldau.tracking.clock import now_ms
 
@@ -49,6 +50,7 @@ class JobClaim:
         topic: StateTopic,
         job: str,
         directory: str,
+        generation: int = 1,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
@@ -60,15 +62,21 @@ class JobClaim:
         self._owner: ProducerIdentity | None = None
         time_ms = now_ms()
         self._report = JobReport(
-            job, uuid.uuid4().hex, socket.gethostname(), os.getpid(), pid_namespace(), 0, time_ms, time_ms, JobState.RUNNING, directory
-        )
+            job, uuid.uuid4().hex, socket.gethostname(), os.getpid(), pid_namespace(), 0, time_ms, time_ms, JobState.RUNNING, directory,
+            generation=generation,
+        )  # fmt: skip
         self.before: JobReport | None = None
-        """The last report of the process that had the job before."""
+        """The last report of the process that had the job before; that of this generation, where it ran beside the job."""
 
     @property
     def report(self) -> JobReport:
         """What was reported last."""
         return self._report
+
+    @property
+    def job(self) -> str:
+        """The name that is claimed: of a generation beside the current one `JOB@N`."""
+        return self._report.job
 
     def take(self) -> None:
         """Become the job's process. JobTakenError if another one runs it, or takes it over at the same time.
@@ -86,10 +94,14 @@ class JobClaim:
             board = self._topic.read()
             former = board.processes(job)
             self.before = board.process_of(job) or found
+            beside = board.processes(beside_name(job, self._report.generation))
+            if beside and (self.before is None or self.before.generation != self._report.generation):
+                self.before = board.process_of(beside_name(job, self._report.generation))
             epoch = max((each.epoch for each in former), default=0) + 1
             queries = () if self.before is None else self.before.queries
-            self._report = replace(self._report, epoch=epoch, queries=queries, at_ms=now_ms())
-            records: dict[bytes, bytes | None] = {process_key(job, each.instance): None for each in former}
+            is_settled = self.before is not None and self.before.settled and self.before.generation == self._report.generation
+            self._report = replace(self._report, epoch=epoch, queries=queries, at_ms=now_ms(), settled=is_settled)
+            records: dict[bytes, bytes | None] = {process_key(each.job, each.instance): None for each in [*former, *beside]}
             try:
                 self._confirm()
                 self._topic.write({**records, order_key(job): None, self._key: encode_report(self._report)})
@@ -103,14 +115,44 @@ class JobClaim:
         with self._lock:
             self._confirm()
 
-    def write(self, queries: Sequence[QueryReport], state: JobState = JobState.RUNNING, error: str | None = None) -> bool:
-        """Report; whether an order to stop has come. JobFencedError."""
+    def write(
+        self,
+        queries: Sequence[QueryReport],
+        state: JobState = JobState.RUNNING,
+        error: str | None = None,
+        *,
+        settled: bool = False,
+        answer: OrderAnswer | None = None,
+    ) -> JobOrder | None:
+        """Report; the order that has come for this process. JobFencedError."""
         with self._lock:
             self._confirm()
-            self._report = replace(self._report, queries=tuple(queries), state=state, error=error, at_ms=now_ms())
+            self._report = replace(
+                self._report, queries=tuple(queries), state=state, error=error, at_ms=now_ms(), settled=settled, answer=answer
+            )
             self._topic.write({self._key: encode_report(self._report)})
-            order = self._topic.read().orders.get(self._report.job)
-            return order is not None and order.instance == self._report.instance
+            board = self._topic.read()
+            job, current = self._report.job, board.generations_of(self._report.job).current
+            if current != self._report.generation and BESIDE not in job:
+                raise JobFencedError(
+                    f"job {job} has switched to generation {current}; this is {self._report.who} of generation {self._report.generation}, "
+                    f"which stops here"
+                )
+            order = board.orders.get(job)
+            return order if order is not None and order.instance == self._report.instance else None
+
+    def switch(self, records: Mapping[bytes, bytes], generation: int, directory: str) -> None:
+        """Write what makes another generation the job's, and report as that from now on. JobFencedError."""
+        with self._lock:
+            self._confirm()
+            self._topic.write(records)
+            self._report = replace(self._report, generation=generation, directory=directory)
+            self._confirm()
+
+    def abandon(self) -> None:
+        """Remove the report of this process: another claim of it continues."""
+        with self._lock:
+            self._topic.write({self._key: None})
 
     @property
     def _key(self) -> bytes:

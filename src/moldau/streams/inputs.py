@@ -29,7 +29,7 @@ _DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day|week)s?")
 _UNIT_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
 _GIVEN, _ERROR, _EVENT = "_given_time", "_error", "_event"
 _TIMES = ("timestamp", "timestamp_ntz", "date")
-_OF_STREAMS = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
+_OF_STREAMS = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "limitsfile")
 """Options of the source that a batch has not."""
 
 

@@ -1,8 +1,12 @@
 """A stream job as a user writes it: topics in, DataFrames between, topics and tables out."""
 
+import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +23,10 @@ from moldau.streams.through import read_through, through_output
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from moldau.streams.checkpoints import Positions
+
+log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _BROKERS = "127.0.0.1:9092"
@@ -62,6 +70,8 @@ class StreamJob:
         self._outputs: list[tuple[Any, str, Output, str | None]] = []
         self._running: JobRun | None = None
         self._stop_wanted = False
+        self._limits_file = os.path.join(tempfile.gettempdir(), f"moldau-stream-{uuid.uuid4().hex}.json")
+        """There only while the job runs within limits: while it is reprocessed, or settles."""
 
     @property
     def spark(self) -> Any:
@@ -96,7 +106,8 @@ class StreamJob:
         """
         same = sum(each.topic == topic for each in self._inputs)
         given = TopicInput(
-            topic, format, schema, self.registry, time, delay, future, start, records_max, undecodable, dict(options or {}),
+            topic, format, schema, self.registry, time, delay, future, start, records_max, undecodable,
+            {**(options or {}), "limitsFile": self._limits_file},
             f"{topic} ({same + 1})" if same else topic,
         )  # fmt: skip
         given = pinned(given)
@@ -276,18 +287,55 @@ class StreamJob:
             raise ValueError(f"job {self.name}: two queries have the name {twice[0]}; give them names with query=")
         return found
 
-    def run(self, *, once: bool = False, fresh: bool = False) -> None:
-        """Run until all that the topics have now is written (`once`), or until it is stopped or fails. See `JobRun.run` for errors."""
+    def run(self, *, once: bool = False, fresh: bool = False, savepoint: str | None = None) -> None:
+        """Run until all that the topics have now is written (`once`), or until it is stopped or fails. See `JobRun.run` for errors.
+
+        From a savepoint the outputs get again what they have of the time after it.
+        """
+        with self._run() as running:
+            running.run(once=once, fresh=fresh, savepoint=savepoint)
+
+    def reprocess(
+        self,
+        start: "str | int | Positions" = "earliest",
+        *,
+        origin: str | None = None,
+        savepoint: str | None = None,
+        switch: bool = True,
+        once: bool = False,
+        fresh: bool = False,
+        whole: bool = False,
+        tell: Callable[[str], object] = log.info,
+    ) -> None:
+        """Make another generation of the job's checkpoints and outputs beside the running one, from `start` (`earliest`, a time in ms, or
+        offsets) or a savepoint; switch to it when it has caught up, and run as the job until it is stopped, or with `once` until then.
+
+        `origin` names the start for people. See docs/streams-reprocessing.md. Errors as those of `run`.
+        """
+        from moldau.streams.reprocessing import reprocess
+
+        what = origin or (f"savepoint {savepoint}" if savepoint is not None else str(start))
+        with self._run() as running:
+            reprocess(
+                running, self.name, self.brokers, self.directory, start, what, savepoint,
+                switch=switch, once=once, fresh=fresh, whole=whole, tell=tell,
+            )  # fmt: skip
+
+    @contextmanager
+    def _run(self) -> Iterator[JobRun]:
         queries = self.queries()
         if not queries:
             raise StreamError(f"job {self.name} writes nothing: call to_topic or to_table")
-        self._running = JobRun(self.name, self.brokers, self.directory, self.spark, queries)
+        topics = [each.topic for each in self._inputs]
+        running = JobRun(self.name, self.brokers, self.directory, self.spark, queries, self._limits_file, topics)
+        self._running = running
         if self._stop_wanted:
-            self._running.stop()
+            running.stop()
         try:
-            self._running.run(once=once, fresh=fresh)
+            yield running
         finally:
             self._running = None
+            running.close()
 
     def stop(self) -> None:
         """Stop at the end of the batch that is being written; from any thread, or a signal handler. Does not wait."""

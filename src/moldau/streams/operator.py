@@ -7,9 +7,11 @@ from typing import Any
 
 from moldau.client.partition_requests import LATEST, READ_COMMITTED
 from moldau.model.identity import TopicPartition
-from moldau.streams.claim import SILENT_S
+from moldau.streams.claim import SILENT_S, JobClaim
 from moldau.streams.errors import StreamError
-from moldau.streams.reports import JobReport, JobState, QueryReport, StopOrder, encode_order, order_key
+from moldau.streams.generations import beside_name
+from moldau.streams.reports import JobOrder, JobReport, JobState, OrderKind, QueryReport, encode_order, order_key
+from moldau.streams.savepoints import write_savepoint
 from moldau.streams.state_topic import StateBoard, StateTopic
 from moldau.tracking.clock import now_ms
 
@@ -48,7 +50,7 @@ class StreamOperator:
         report = self._found(job)
         if report.state is not JobState.RUNNING:
             return report
-        self._topic.write({order_key(job): encode_order(StopOrder(report.instance, now_ms()))})
+        self._topic.write({order_key(job): encode_order(JobOrder(report.instance, now_ms()))})
         deadline = self._monotonic() + wait_s
         while True:
             now = self._found(job)
@@ -60,6 +62,60 @@ class StreamOperator:
                     f"its last report is of {(now_ms() - now.at_ms) / 1000:.0f} s ago"
                 )
             self._sleep(_LOOK_S)
+
+    def switch(self, job: str, wait_s: float) -> int:
+        """Order the process that reprocesses a job to switch to what it makes, and wait until it has; the generation. StreamError."""
+        known = self._board().generations_of(job)
+        beside = known.reprocessing
+        if beside is None or known.is_switch_open:
+            raise StreamError(f"job {job} is not being reprocessed: moldau stream reprocess begins to")
+        name = beside_name(job, beside.number)
+        report = self._found(name)
+        if report.state is not JobState.RUNNING:
+            raise StreamError(
+                f"job {name} does not run: {report.who}: {report.state.value}; moldau stream reprocess continues it, and switches"
+            )
+        self._topic.write({order_key(name): encode_order(JobOrder(report.instance, now_ms(), OrderKind.SWITCH))})
+        deadline = self._monotonic() + wait_s
+        while self._board().generations_of(job).current != beside.number:
+            now = self._board().process_of(name)
+            if now is not None and now.state is JobState.FAILED:
+                raise StreamError(f"job {name} has failed: {now.error}")
+            if self._monotonic() >= deadline:
+                raise StreamError(f"job {name} has not switched within {wait_s:g} s; it does when it has caught up with job {job}")
+            self._sleep(_LOOK_S)
+        return beside.number
+
+    def savepoint(self, job: str, to: str, wait_s: float) -> JobReport:
+        """Copy a job's checkpoints into the directory `to`: by its process between two batches, or here if it has stopped. Its report.
+
+        StreamError, CheckpointError, JobTakenError.
+        """
+        report = self._found(job)
+        if report.state is not JobState.RUNNING:
+            return self._copy(report, to)
+        at_ms = now_ms()
+        self._topic.write({order_key(job): encode_order(JobOrder(report.instance, at_ms, OrderKind.SAVEPOINT, to))})
+        deadline = self._monotonic() + wait_s
+        while True:
+            now = self._found(job)
+            if now.instance == report.instance and now.answer is not None and now.answer.order_ms == at_ms:
+                if now.answer.error is not None:
+                    raise StreamError(f"job {job}: there is no savepoint: {now.answer.error}")
+                return now
+            if now.instance != report.instance or now.state is not JobState.RUNNING or self._monotonic() >= deadline:
+                raise StreamError(f"job {job}: {report.who} has made no savepoint within {wait_s:g} s, and is {now.state.value}: try again")
+            self._sleep(_LOOK_S)
+
+    def _copy(self, report: JobReport, to: str) -> JobReport:
+        """Under the claim, so that no process begins a batch meanwhile."""
+        claim = JobClaim(self._topic, report.job, report.directory, report.generation)
+        claim.take()
+        try:
+            write_savepoint(to, report.job, report.generation, report.directory, report.queries)
+        finally:
+            claim.write(report.queries, report.state, report.error, settled=report.settled)
+        return report
 
     def close(self) -> None:
         """Close the connections."""
@@ -98,6 +154,7 @@ def job_document(report: JobReport, ends: Mapping[tuple[str, str], int], time_ms
         "reported_ms": report.at_ms,
         "reported_s_ago": max(0, time_ms - report.at_ms) / 1000,
         "directory": report.directory,
+        "generation": report.generation,
         "queries": [_query_document(each, ends, time_ms) for each in report.queries],
     }
 

@@ -1,11 +1,12 @@
 """Where the rows of a batch go: what outputs have in common, and the output to a topic."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.streams.errors import StreamError
+from moldau.streams.generations import name_in
 from moldau.streams.points import reached
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ class Output(Protocol):
     @property
     def place(self) -> str:
         """Where it is, for people and for the job's shape."""
+
+    def of_generation(self, number: int) -> "Output":
+        """The one that this generation of the job writes to (`moldau.streams.generations`)."""
 
     def check(self, frame: Any) -> None:
         """Before the job starts: it can take the rows of this DataFrame. StreamError; nothing is made."""
@@ -75,6 +79,10 @@ class TopicOutput:
     def place(self) -> str:
         """Where it is."""
         return f"topic {self.topic}"
+
+    def of_generation(self, number: int) -> "TopicOutput":
+        """The topic of a generation."""
+        return replace(self, topic=name_in(self.topic, number))
 
     def check(self, frame: Any) -> None:
         """The topic is there, and the columns are."""

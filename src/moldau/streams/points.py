@@ -10,12 +10,22 @@ import signal
 POINTS = ("claimed", "batch begun", "topic written", "files written", "table committed", "batch written")
 LATE_POINTS = ("outputs written", "late rows written")
 """Of a batch with a side output of late rows, after the other outputs."""
+SWITCH_POINTS = (
+    "reprocessing begun",
+    "caught up",
+    "old generation settled",
+    "switch claimed",
+    "new generation settled",
+    "switched",
+    "switch reported",
+)
+"""Of a reprocessing, in this order."""
 DIE_AT, DIE_ONCE = "MOLDAU_STREAM_DIE_AT", "MOLDAU_STREAM_DIE_ONCE"
 
 
 def reached(point: str) -> None:
     """This process is at `point` now."""
-    assert point in (*POINTS, *LATE_POINTS), point
+    assert point in (*POINTS, *LATE_POINTS, *SWITCH_POINTS), point
     if os.environ.get(DIE_AT) == point and _first(os.environ.get(DIE_ONCE)):
         os.kill(os.getpid(), signal.SIGKILL)
 

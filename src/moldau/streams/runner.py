@@ -1,27 +1,32 @@
 """One run of a job: its queries are started together, watched, reported, and stopped together."""
 
+import contextlib
 import logging
 import os
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from moldau.lake.reading.limits import NO_LIMITS, StreamLimits, write_limits
 from moldau.model.errors import MoldauError, WorldError
 from moldau.streams.batches import BatchSink
-from moldau.streams.checkpoints import Checkpoint
+from moldau.streams.checkpoints import Checkpoint, Positions
 from moldau.streams.claim import REPORT_S, JobClaim
 from moldau.streams.errors import BatchError, CheckpointError, StreamError
+from moldau.streams.generations import JobGenerations, beside_name, directory_in, encode_generations
 from moldau.streams.late import LateOutput, LateRows
 from moldau.streams.outputs import Output
 from moldau.streams.plans import inputs_of, operators_of
 from moldau.streams.points import reached
 from moldau.streams.progress import after_batch, late_lines
-from moldau.streams.reports import JobState, QueryReport
+from moldau.streams.reports import JobOrder, JobState, OrderAnswer, OrderKind, QueryReport, generations_key
+from moldau.streams.savepoints import Savepoint, write_savepoint
+from moldau.streams.settling import Rest, furthest_of, is_at, nearest_of
 from moldau.streams.shape import JobShape, QueryShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.state_topic import StateTopic
 from moldau.streams.through import ThroughOutput
@@ -29,7 +34,7 @@ from moldau.streams.through import ThroughOutput
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
-_BATCH_END_S = 60.0
+BATCH_END_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,16 @@ class JobQuery:
     def shape(self) -> QueryShape:
         """What its checkpoint has to fit."""
         return QueryShape(inputs_of(self.frame), operators_of(self.frame), tuple(each.place for each in self.outputs), self.mode)
+
+    @property
+    def written(self) -> tuple[Output, ...]:
+        """All that it writes to, that of late rows too."""
+        return (*self.outputs, *(each.output for each in self.late))
+
+    def of_generation(self, number: int) -> "JobQuery":
+        """The query as this generation of the job has it. StreamError."""
+        late = tuple(replace(each, output=each.output.of_generation(number)) for each in self.late)
+        return replace(self, outputs=tuple(each.of_generation(number) for each in self.outputs), late=late)
 
 
 def stages(queries: Sequence[JobQuery]) -> list[list[JobQuery]]:
@@ -86,49 +101,134 @@ class _Running:
         return error
 
 
+class Errand(Protocol):
+    """What a run does beside running: the one of a generation beside the current one follows that, and takes its place."""
+
+    def begin(self) -> None:
+        """Under the claim, before the job's outputs and checkpoints are looked at."""
+
+    def look(self) -> None:
+        """Again and again while the queries run."""
+
+    def switch(self) -> None:
+        """An order to switch has come."""
+
+    def end(self) -> None:
+        """The queries have ended."""
+
+
 class JobRun:
     """Runs a job in this process. Another thread may `stop` it."""
 
-    def __init__(self, job: str, brokers: str, directory: str, spark: Any, queries: Sequence[JobQuery]) -> None:
-        self._job, self._brokers, self._directory = job, brokers, directory
+    def __init__(
+        self,
+        job: str,
+        brokers: str,
+        directory: str,
+        spark: Any,
+        queries: Sequence[JobQuery],
+        limits_file: str = "",
+        topics: Sequence[str] = (),
+    ) -> None:
+        self._job, self._brokers, self._base = job, brokers, directory
         self._spark = spark
-        self._queries = queries
+        self._given = queries
+        self._limits_file = limits_file
+        self.topics = topics
+        """Those of the inputs."""
         self._stopped = threading.Event()
-        self._topic = StateTopic(brokers)
-        self._claim = JobClaim(self._topic, job, os.path.abspath(directory))
-        self._reports = {query.name: QueryReport(query.name) for query in queries}
+        self.topic = StateTopic(brokers)
         self._lock = threading.Lock()
         self._running: list[_Running] = []
+        self._settled = False
+        self._answer: OrderAnswer | None = None
+        self._settling: _Settling | None = None
+        self._errand: Errand | None = None
+        self._is_beside = False
+        self.enter(1)
+
+    def enter(self, generation: int) -> None:
+        """Run this generation of the job: its checkpoints and outputs. Before the run."""
+        self.generation = generation
+        self.directory = directory_in(self._base, generation)
+        self.queries = [each.of_generation(generation) for each in self._given]
+        self._reports = {query.name: QueryReport(query.name) for query in self.queries}
 
     def stop(self) -> None:
         """Stop at the end of the batch that is being written. Does not wait."""
         self._stopped.set()
 
-    def run(self, *, once: bool, fresh: bool) -> None:
+    def run(self, *, once: bool, fresh: bool, savepoint: str | None = None) -> None:
         """Until all that there is now is written (`once`), or until it is stopped.
 
-        `fresh` sets the checkpoints aside and begins with new ones: what was written stays, and what is read is written again.
+        `fresh` sets the checkpoints aside and begins with new ones: what was written stays, and what is read is written again. So does a
+        start from a savepoint, with its checkpoints.
         JobTakenError, CheckpointError, StreamError before anything is written; BatchError, JobFencedError, WorldError, PeerError.
         """
-        try:
-            shape = JobShape(self._job, self._spark.version, {query.name: query.shape() for query in self._queries})
-            check_fit(self._directory, shape, fresh=fresh)
-            for query in self._queries:
-                for output in query.outputs:
-                    output.check(query.frame)
-                for late in query.late:
-                    late.check()
-            self._claim.take()
-            reached("claimed")
-            self._run(shape, once=once, fresh=fresh)
-        finally:
-            self._topic.close()
+        self.enter(self._generations().current)
+        restored = None if savepoint is None else Savepoint.read(savepoint, self._job)
+        shape = self._shape()
+        if restored is not None:
+            restored.checked(shape)
+            for output in (output for query in self.queries for output in query.outputs):
+                if isinstance(output, ThroughOutput):
+                    raise StreamError(
+                        f"topic {output.name}: has rows of the time after the savepoint, which the job would write to it again: a job with "
+                        f"rows through a topic cannot begin at a savepoint"
+                    )
+        self._check(shape, fresh=fresh or restored is not None)
+        self._take(self._job)
+        self._run(shape, once=once, fresh=fresh, savepoint=restored)
 
-    def _run(self, shape: JobShape, *, once: bool, fresh: bool) -> None:
+    def run_beside(self, generation: int, errand: Errand, savepoint: str | None = None) -> None:
+        """Run this generation beside the current one, until `errand` or another thread stops it. Errors as those of `run`."""
+        self.enter(generation)
+        self._errand, self._is_beside = errand, True
+        restored = None if savepoint is None else Savepoint.read(savepoint, self._job)
+        if restored is not None:
+            restored.checked(self._shape())
+        self._take(beside_name(self._job, generation))
+        self._run(None, once=False, fresh=False, savepoint=restored)
+
+    def close(self) -> None:
+        """Close the connections; no limit is left."""
+        self.limit(NO_LIMITS)
+        self.topic.close()
+
+    def _generations(self) -> JobGenerations:
+        return self.topic.read().generations_of(self._job) if self.topic.exists() else JobGenerations()
+
+    def _shape(self) -> JobShape:
+        return JobShape(self._job, self._spark.version, {query.name: query.shape() for query in self.queries})
+
+    def _check(self, shape: JobShape, *, fresh: bool) -> None:
+        check_fit(self.directory, shape, fresh=fresh)
+        for query in self.queries:
+            for output in query.outputs:
+                output.check(query.frame)
+            for late in query.late:
+                late.check()
+
+    def _take(self, name: str) -> None:
+        self.claim = JobClaim(self.topic, name, os.path.abspath(self.directory), self.generation)
+        self.claim.take()
+        reached("claimed")
+
+    def _run(self, shape: JobShape | None, *, once: bool, fresh: bool, savepoint: Savepoint | None) -> None:
         error: Exception | None = None
         try:
-            self._take_reports(shape, fresh=fresh)
-            write_shape(self._directory, check_fit(self._directory, shape))
+            if shape is None:
+                assert self._errand is not None
+                self._errand.begin()
+                shape = self._shape()
+                if savepoint is not None and read_shape(self.directory) is None:
+                    savepoint.restore(self.directory, shape)
+                self._check(shape, fresh=False)
+            else:
+                self._finish_switch()
+                self.limit(NO_LIMITS)
+            self._take_reports(shape, fresh=fresh, savepoint=savepoint if self._errand is None else None)
+            write_shape(self.directory, check_fit(self.directory, shape))
             self._work(once=once)
         except Py4JError as caught:
             error = BatchError(f"job {self._job}: Spark has ended: {str(caught).splitlines()[0]}")
@@ -138,11 +238,21 @@ class JobRun:
             raise
         finally:
             self._report_end(error)
+            if self._errand is not None:
+                self._errand.end()
+
+    def _finish_switch(self) -> None:
+        """The process of a generation that has become current runs as the job's: nothing is left to do of the switch."""
+        known = self._generations()
+        if known.current != self.generation:
+            raise StreamError(f"job {self._job} has just switched to generation {known.current}: start it again")
+        if known.is_switch_open:
+            self.topic.write({generations_key(self._job): encode_generations(replace(known, reprocessing=None))})
 
     def _work(self, *, once: bool) -> None:
         failure: Exception | None = None
         try:
-            for stage in stages(self._queries) if once else [self._queries]:
+            for stage in stages(self.queries) if once else [self.queries]:
                 for query in stage:
                     self._start(query, once=once)
                 self._watch()
@@ -152,34 +262,79 @@ class JobRun:
             failure = self._end()
         if failure is not None:
             raise failure
+        if once and not self._stopped.is_set():
+            self._settled = self.furthest() == nearest_of(self._checkpoints())
 
-    def _take_reports(self, shape: JobShape, *, fresh: bool) -> None:
+    def limit(self, limits: StreamLimits) -> None:
+        """From now on the queries read within these limits; those that begin, from its starts. StreamError."""
+        if not self._limits_file:
+            return
+        try:
+            if limits == NO_LIMITS:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._limits_file)
+            else:
+                write_limits(self._limits_file, limits)
+        except OSError as error:
+            raise StreamError(f"{self._limits_file}: cannot be written: {(error.strerror or str(error)).lower()}") from error
+
+    def rest(self) -> Rest:
+        """Reached when the queries have nothing to do within their limits."""
+        return Rest([each.started for each in self._running])
+
+    def furthest(self) -> dict[str, dict[str, int]]:
+        """Up to where the queries read: of each partition the one that is furthest."""
+        return furthest_of(self._checkpoints())
+
+    def is_level(self, ends: Positions) -> bool:
+        """Whether all queries stand at these offsets, of the topics that they read."""
+        return is_at(self.furthest(), ends) and is_at(nearest_of(self._checkpoints()), ends)
+
+    def reports(self) -> list[QueryReport]:
+        """How far the queries are."""
+        with self._lock:
+            return self._newest_reports()
+
+    def become_current(self, claim: JobClaim) -> None:
+        """Continue as the job's process, by this claim; the one under which it ran beside the job is given up."""
+        with self._lock:
+            beside, self.claim = self.claim, claim
+            claim.write(self._newest_reports())
+            beside.abandon()
+            self._is_beside = False
+
+    def _checkpoints(self) -> list[Checkpoint]:
+        return [self._checkpoint(query.name) for query in self.queries]
+
+    def _take_reports(self, shape: JobShape, *, fresh: bool, savepoint: Savepoint | None) -> None:
         """Continue the counts of the process before. CheckpointError if its checkpoint is not the one that is here.
 
-        A start that is refused reports them as they were, so that the next one is checked against the same checkpoints. `fresh` sets the
-        checkpoints aside, those of queries that the job has no longer too, and begins to count.
+        A start that is refused reports them as they were, so that the next one is checked against the same checkpoints. `fresh` and a
+        savepoint set the checkpoints aside, those of queries that the job has no longer too, and begin to count.
         """
-        before = {} if self._claim.before is None else {each.name: each for each in self._claim.before.queries}
-        self._reports |= {query.name: before[query.name] for query in self._queries if query.name in before}
-        if fresh:
-            check_fit(self._directory, shape, fresh=True)
-            had = read_shape(self._directory)
+        before = {} if self.claim.before is None else {each.name: each for each in self.claim.before.queries}
+        self._reports |= {query.name: before[query.name] for query in self.queries if query.name in before}
+        if fresh or savepoint is not None:
+            check_fit(self.directory, shape, fresh=True)
+            had = read_shape(self.directory)
             names = {*self._reports, *(() if had is None else had.queries)}
-            if folder := set_aside(self._directory, names):
-                log.info("job %s: its checkpoints are in %s now; it begins with new ones", self._job, folder)
-            for output in (output for query in self._queries for output in query.outputs):
+            if folder := set_aside(self.directory, names):
+                log.info("job %s: its checkpoints are in %s now; it begins with others", self._job, folder)
+            for output in (output for query in self.queries for output in query.outputs):
                 if isinstance(output, ThroughOutput):
                     output.empty()
+            if savepoint is not None:
+                savepoint.restore(self.directory, shape)
         else:
-            for query in self._queries:
-                self._check(self._reports[query.name])
-        for query in self._queries:
+            for query in self.queries:
+                self._check_run(self._reports[query.name])
+        for query in self.queries:
             known = self._reports[query.name]
             if known.run != self._checkpoint(query.name).run_id():
                 known = QueryReport(query.name)
-            self._reports[query.name] = replace(known, outputs=tuple(each.place for each in query.outputs))
+            self._reports[query.name] = replace(known, outputs=tuple(each.place for each in query.written))
 
-    def _check(self, known: QueryReport) -> None:
+    def _check_run(self, known: QueryReport) -> None:
         """CheckpointError if a query's outputs were written with a checkpoint that is not here, or that was further."""
         checkpoint = self._checkpoint(known.name)
         here = checkpoint.run_id()
@@ -187,10 +342,10 @@ class JobRun:
         ways = "or run with --fresh, which begins again and writes to the outputs again what they have already"
         if known.run is not None and known.run != here:
             what = "there is none" if here is None else f"there is the one with id {here}"
-            assert self._claim.before is not None
+            assert self.claim.before is not None
             raise CheckpointError(
                 f"{where}: its batches up to {known.batch} were written with the checkpoint of id {known.run} in "
-                f"{self._claim.before.directory}; in {self._directory} {what}. Bring that checkpoint back; {ways}"
+                f"{self.claim.before.directory}; in {self.directory} {what}. Bring that checkpoint back; {ways}"
             )
         newest = checkpoint.newest()
         if known.batch is not None and (newest is None or known.batch > newest):
@@ -201,15 +356,15 @@ class JobRun:
             )
 
     def _checkpoint(self, query: str) -> Checkpoint:
-        return Checkpoint(os.path.join(self._directory, query))
+        return Checkpoint(os.path.join(self.directory, query))
 
     def _start(self, query: JobQuery, *, once: bool) -> None:
         checkpoint = self._checkpoint(query.name)
         late = LateRows(self._spark, query.late)
-        sink = BatchSink(self._job, query.name, query.outputs, late, checkpoint, self._claim.confirm, self._announce)
+        sink = BatchSink(self._job, query.name, query.outputs, late, checkpoint, self._confirm, self._announce)
         writer = (
             query.frame.writeStream.foreachBatch(sink)
-            .queryName(f"{self._job}/{query.name}")
+            .queryName(f"{self.claim.job}/{query.name}")
             .outputMode(query.mode)
             .option("checkpointLocation", f"file://{os.path.abspath(checkpoint.directory)}")
         )
@@ -219,11 +374,14 @@ class JobRun:
             raise StreamError(f"job {self._job}, query {query.name}: Spark does not run it: {str(error).splitlines()[0]}") from error
         self._running.append(_Running(query, sink, started, self._reports[query.name]))
 
+    def _confirm(self) -> None:
+        self.claim.confirm()
+
     def _announce(self, query: str, run: str) -> None:
         """From now on the query has batches by this checkpoint."""
         with self._lock:
             self._reports[query] = replace(self._reports[query], run=run)
-            self._claim.write(list(self._reports.values()))
+            self.claim.write(list(self._reports.values()), answer=self._answer)
 
     def _watch(self) -> None:
         """Until all queries have ended, or one has failed, or an order to stop has come."""
@@ -233,36 +391,74 @@ class JobRun:
             for each in ended:
                 if (failure := each.failure()) is not None:
                     raise self._described(each, failure)
+            if self._settling is not None and self._settling.step():
+                self._settled = True
+                return
             if len(ended) == len(self._running):
                 return
+            if self._errand is not None:
+                self._errand.look()
             if time.monotonic() >= due:
                 self._report()
                 due = time.monotonic() + REPORT_S
 
     def _report(self) -> None:
         try:
-            if self._write():
-                log.info("job %s: an order to stop has come", self._job)
-                self._stopped.set()
+            order = self._write()
         except WorldError as error:
             log.warning("job %s: its state was not reported: %s; trying again", self._job, error)
+            return
+        if order is None:
+            return
+        match order.kind:
+            case OrderKind.STOP:
+                log.info("job %s: an order to stop has come", self._job)
+                self._stopped.set()
+            case OrderKind.SETTLE:
+                if self._settling is None and not self._is_beside:
+                    log.info("job %s: an order to settle has come", self._job)
+                    self._settling = _Settling(self)
+            case OrderKind.SWITCH:
+                if self._errand is not None:
+                    self._errand.switch()
+            case OrderKind.SAVEPOINT:
+                if self._answer is None or self._answer.order_ms != order.at_ms:
+                    self._answer = OrderAnswer(order.at_ms, self._savepoint(order.to or ""))
+                    self._write()
 
-    def _write(self, state: JobState = JobState.RUNNING, error: str | None = None) -> bool:
+    def _savepoint(self, to: str) -> str | None:
+        """Make a savepoint between two batches of each query; why it was not made."""
+        try:
+            with contextlib.ExitStack() as held:
+                written = {each.query.name: held.enter_context(each.sink.held(BATCH_END_S)) for each in self._running}
+                for each in self._running:
+                    self._checkpoint(each.query.name).wait_committed(written[each.query.name])
+                write_savepoint(to, self._job, self.generation, self.directory, self.reports())
+        except MoldauError as error:
+            log.warning("job %s: there is no savepoint %s: %s", self._job, to, error)
+            return str(error)
+        log.info("job %s: its savepoint is in %s", self._job, to)
+        return None
+
+    def _write(self, state: JobState = JobState.RUNNING, error: str | None = None) -> JobOrder | None:
         with self._lock:
-            for each in self._running:
-                each.update()
-                self._reports[each.query.name] = replace(each.report, run=self._reports[each.query.name].run)
-            return self._claim.write(list(self._reports.values()), state, error)
+            return self.claim.write(self._newest_reports(), state, error, settled=self._settled, answer=self._answer)
+
+    def _newest_reports(self) -> list[QueryReport]:
+        for each in self._running:
+            each.update()
+            self._reports[each.query.name] = replace(each.report, run=self._reports[each.query.name].run)
+        return list(self._reports.values())
 
     def _end(self) -> Exception | None:
         """Stop what runs at the end of its batch; why such a batch has failed. One that is interrupted has not."""
         failure: Exception | None = None
         for each in self._running:
-            if not each.sink.stop(_BATCH_END_S):
+            if not each.sink.stop(BATCH_END_S):
                 log.warning(
                     "query %s: its batch takes longer than %d s, and is interrupted; the next start repeats it",
                     each.query.name,
-                    _BATCH_END_S,
+                    BATCH_END_S,
                 )
             elif failure is None and each.sink.failure is not None:
                 failure = self._described(each, each.sink.failure)
@@ -283,6 +479,27 @@ class JobRun:
             return failure
         number = "" if running.report.batch is None else f" after batch {running.report.batch}"
         return BatchError(f"job {self._job}, query {running.query.name}, failed{number}: {cause_of(failure)}")
+
+
+class _Settling:
+    """Brings the queries of a run to the same offsets, in two steps."""
+
+    def __init__(self, run: JobRun) -> None:
+        self._run = run
+        self._is_frozen = False
+        run.limit(StreamLimits(ends={topic: {} for topic in run.topics}))
+        self._rest = run.rest()
+
+    def step(self) -> bool:
+        """Whether they stand there."""
+        if not self._rest.is_reached:
+            return False
+        if self._is_frozen:
+            return True
+        self._is_frozen = True
+        self._run.limit(StreamLimits(ends=self._run.furthest()))
+        self._rest = self._run.rest()
+        return False
 
 
 def cause_of(error: BaseException) -> str:

@@ -13,7 +13,8 @@ from moldau.lake.writing.producing import BatchSender, DeliveryError, PartitionB
 from moldau.model.errors import ErrorCode, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import RecordBatchBuilder, iterate
-from moldau.streams.reports import JobReport, StopOrder, decode_key, decode_order, decode_report
+from moldau.streams.generations import JobGenerations, decode_generations
+from moldau.streams.reports import JobOrder, JobReport, decode_key, decode_order, decode_report
 from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
@@ -31,22 +32,28 @@ class StateBoard:
 
     def __init__(self) -> None:
         self._processes: dict[str, dict[str, JobReport]] = {}
-        self.orders: dict[str, StopOrder] = {}
+        self._generations: dict[str, JobGenerations] = {}
+        self.orders: dict[str, JobOrder] = {}
         """By job."""
 
     def take(self, key: bytes | None, value: bytes | None) -> None:
         """The next record. One that cannot be read is passed over, with a line in the log."""
         try:
-            job, instance = decode_key(key or b"")
-            if instance is None:
-                self.orders.pop(job, None)
+            found = decode_key(key or b"")
+            if found.is_generations:
+                if value is None:
+                    self._generations.pop(found.job, None)
+                else:
+                    self._generations[found.job] = decode_generations(value)
+            elif found.instance is None:
+                self.orders.pop(found.job, None)
                 if value is not None:
-                    self.orders[job] = decode_order(value)
-                return
-            processes = self._processes.setdefault(job, {})
-            processes.pop(instance, None)
-            if value is not None:
-                processes[instance] = decode_report(value)
+                    self.orders[found.job] = decode_order(value)
+            else:
+                processes = self._processes.setdefault(found.job, {})
+                processes.pop(found.instance, None)
+                if value is not None:
+                    processes[found.instance] = decode_report(value)
         except ValueError as error:
             log.warning("record of %s cannot be read: %s", STATE.topic, error)
 
@@ -58,6 +65,10 @@ class StateBoard:
     def process_of(self, job: str) -> JobReport | None:
         """The process that took the job over last."""
         return max(self._processes.get(job, {}).values(), key=lambda each: each.epoch, default=None)
+
+    def generations_of(self, job: str) -> JobGenerations:
+        """Which generation of a job's checkpoints and outputs is the current one."""
+        return self._generations.get(job, JobGenerations())
 
     def processes(self, job: str) -> list[JobReport]:
         """All that have a record."""

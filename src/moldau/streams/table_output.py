@@ -8,7 +8,7 @@ was not made, for a driver that died, are orphans until `remove_orphans`.
 import json
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from moldau.lake.tables.opening import FORMATS, check_place, format_named, open_
 from moldau.lake.tables.rewriting import fit, widen
 from moldau.lake.tables.schemas import evolve, storable_schema
 from moldau.streams.errors import CheckpointError, StreamError
+from moldau.streams.generations import name_in
 from moldau.streams.outputs import BatchNumber
 from moldau.streams.points import reached
 
@@ -64,6 +65,10 @@ class TableOutput:
     def place(self) -> str:
         """Where it is."""
         return f"table {self.path}"
+
+    def of_generation(self, number: int) -> "TableOutput":
+        """The table of a generation."""
+        return self if number == 1 else replace(self, path=name_in(self.path, number), writers={})
 
     def check(self, frame: Any) -> None:
         """The columns can be stored, and the table, if it exists, takes them."""

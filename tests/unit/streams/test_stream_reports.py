@@ -9,15 +9,19 @@ from moldau.streams.operator import job_document
 from moldau.streams.progress import METRIC, after_batch
 from moldau.streams.reports import (
     InputCounts,
+    JobOrder,
     JobReport,
     JobState,
+    OrderAnswer,
+    OrderKind,
     QueryReport,
-    StopOrder,
+    StateKey,
     decode_key,
     decode_order,
     decode_report,
     encode_order,
     encode_report,
+    generations_key,
     order_key,
     process_key,
 )
@@ -64,10 +68,13 @@ REPORT = JobReport(
 
 
 def test_records_come_back_as_they_were() -> None:
-    assert decode_report(encode_report(REPORT)) == REPORT
-    assert decode_order(encode_order(StopOrder("a1", 7))) == StopOrder("a1", 7)
-    assert decode_key(process_key("flights", "a1")) == ("flights", "a1")
-    assert decode_key(order_key("flights")) == ("flights", None)
+    for report in (REPORT, replace(REPORT, generation=2, settled=True, answer=OrderAnswer(7, "the disk is full"))):
+        assert decode_report(encode_report(report)) == report
+    for order in (JobOrder("a1", 7), JobOrder("a1", 7, OrderKind.SAVEPOINT, "/copies/1")):
+        assert decode_order(encode_order(order)) == order
+    assert decode_key(process_key("flights", "a1")) == StateKey("flights", "a1")
+    assert decode_key(order_key("flights")) == StateKey("flights", is_order=True)
+    assert decode_key(generations_key("flights")) == StateKey("flights", is_generations=True)
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"version":2}', b'{"version":1}'])
@@ -88,8 +95,8 @@ def test_the_board_has_the_process_that_took_over_last(caplog: pytest.LogCapture
     assert len(caplog.records) == 2
     board.take(process_key("flights", "b2"), None)
     assert board.process_of("flights") == REPORT
-    board.take(order_key("flights"), encode_order(StopOrder("a1", 7)))
-    assert board.orders == {"flights": StopOrder("a1", 7)}
+    board.take(order_key("flights"), encode_order(JobOrder("a1", 7)))
+    assert board.orders == {"flights": JobOrder("a1", 7)}
     board.take(order_key("flights"), None)
     assert (board.orders, board.jobs, board.process_of("other")) == ({}, ["flights"], None)
 

@@ -23,6 +23,8 @@ BEFORE = JobReport("flights", "a1", "host", 17, "", 1, 1000, 5000, JobState.STOP
 class PretendedClaim:
     """Keeps what is reported."""
 
+    job = "flights"
+
     def __init__(self) -> None:
         self.before: JobReport | None = BEFORE
         self.states: list[JobState] = []
@@ -34,16 +36,15 @@ class PretendedClaim:
     def confirm(self) -> None:
         """Nor takes it over."""
 
-    def write(self, queries: list[QueryReport], state: JobState = JobState.RUNNING, error: str | None = None) -> bool:
+    def write(self, queries: list[QueryReport], state: JobState = JobState.RUNNING, error: str | None = None, **_: object) -> None:
         self.states.append(state)
         self.queries = tuple(queries)
-        return False
 
 
 @pytest.fixture
 def claim(monkeypatch: pytest.MonkeyPatch) -> PretendedClaim:
     made = PretendedClaim()
-    monkeypatch.setattr(runner, "StateTopic", Mock())
+    monkeypatch.setattr(runner, "StateTopic", Mock(return_value=Mock(exists=lambda: False)))
     monkeypatch.setattr(runner, "JobClaim", lambda *_: made)
     monkeypatch.setattr(runner, "inputs_of", lambda _: ("topics moldau, subscribe flights",))
     monkeypatch.setattr(runner, "operators_of", lambda _: ())
@@ -58,7 +59,9 @@ def job(claim: PretendedClaim, tmp_path: Path) -> Job:
     """Makes a run of the job whose one query writes `frame`."""
 
     def make(frame: Any = None, name: str = "flights") -> JobRun:
-        query = JobQuery("counts", frame, (Mock(place="topic counts"),), "append", "0 seconds")
+        output = Mock(place="topic counts")
+        output.of_generation.return_value = output
+        query = JobQuery("counts", frame, (output,), "append", "0 seconds")
         return JobRun(name, "", str(tmp_path), SimpleNamespace(version="4.3.0"), [query])
 
     return make

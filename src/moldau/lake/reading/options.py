@@ -197,7 +197,7 @@ _ALIASES = {"kafka.group.id": "groupId", "kafka.isolation.level": "isolationLeve
 """Other names for options of ours: those that the connector hands on to Kafka's consumer."""
 NAMES = (
     BOOTSTRAP, "kafka.client.id", *_SUBSCRIPTIONS, *_STARTS, *_ENDS, _STRATEGY, *_NUMBERS, "maxTriggerDelay", "includeHeaders",
-    "failOnDataLoss", "isolationLevel", "groupId", "watermarkColumn", *AVRO_NAMES, *_ALIASES,
+    "failOnDataLoss", "isolationLevel", "groupId", "watermarkColumn", "limitsFile", *AVRO_NAMES, *_ALIASES,
 )  # fmt: skip
 """Every option there is."""
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
@@ -269,6 +269,8 @@ class ReadOptions:
     """The group that a stream, or a load after its table, commits to; a batch read commits nothing."""
     watermark_column: bool = False
     """Whether a stream has the column of its watermark (`moldau.lake.reading.watermark`)."""
+    limits_file: str | None = None
+    """Where a stream finds how far it may read now (`moldau.lake.reading.limits`)."""
     avro: AvroOptions | None = None
     """How values are decoded; None: not at all."""
 
@@ -309,6 +311,7 @@ def parse_options(given: Mapping[str, str], use: OptionScope = OptionScope.BATCH
         isolation_level=_isolation_level(options),
         group_id=_group_id(options),
         watermark_column=flag(options, "watermarkColumn", default=False),
+        limits_file=options.get("limitsFile"),
         avro=parse_avro(options, only_topic(subscription)),
     )
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from moldau.lake.reading.cluster_log import KnownTopic
+from moldau.lake.reading.limits import read_limits
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, OptionError, plan_ranges, resolve, split_ranges
 from moldau.lake.reading.options import PartitionAssignment, Pattern, ReadOptions, TopicNames
 from moldau.model.identity import TopicPartition
@@ -228,6 +229,8 @@ class StreamPlanner:
         partitions = partitions_of(options, self._log)
         bounds = ReadBounds(self._log, partitions)
         offsets = resolve(options.starting_name, options.starting, partitions, bounds.lookup)
+        limits = read_limits(options.limits_file)
+        offsets = {partition: limits.start(partition, offset) for partition, offset in offsets.items()}
         for partition, offset in offsets.items():
             first, last = bounds.firsts[partition], bounds.lasts[partition]
             if not first <= offset <= last:
@@ -247,12 +250,14 @@ class StreamPlanner:
         topics, present = self._look(now_ms)
         self.newest = present
         kept = self._checked(start, present, topics)
-        ends = dict(self._upto(present).offsets)
+        limits = read_limits(self._options.limits_file)
+        ends = limits.limit(self._upto(present).offsets, kept.offsets)
         starts = self._starts(kept, ends)
         for partition, start_of in starts.items():
             ends[partition] = max(ends[partition], min(start_of, present.offsets.get(partition, start_of)))
         count = waiting(starts, ends)
-        if patient and self._target is None and self._options.min_offsets_per_trigger and self._patience.waits(count, now_ms):
+        patient = patient and self._target is None and not limits.ends
+        if patient and self._options.min_offsets_per_trigger and self._patience.waits(count, now_ms):
             return start
         if most is not None:
             ends = admitted(starts, ends, most)

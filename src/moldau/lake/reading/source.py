@@ -213,9 +213,10 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _tell_group(self, reached: "StreamOffsets") -> None:
         """Commit the offsets to the group, for people to see the lag: nothing is read from it, and a query does not fail for it."""
+        from moldau.lake.reading.limits import read_limits
         from moldau.model.errors import MoldauError
 
-        if self.options.group_id is None or reached == self._committed:
+        if self.options.group_id is None or reached == self._committed or not read_limits(self.options.limits_file).group:
             return
         planner = self._plans()
         assert self._source is not None

@@ -1,0 +1,75 @@
+"""Where a stream begins and how far it reads, in a file that may change while it runs (option ``limitsFile``).
+
+::
+
+    {"starts": {"flights": {"0": 23}}, "ends": {"flights": {"0": 50, "1": 17}}, "group": false}
+
+A topic under `ends` is read up to there; of its partitions that are not named nothing is read. A topic that is not there is read without
+a limit. A missing file has none. The stream's process reads it before each batch that it plans.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from moldau.lake.reading.offsets import OptionError
+from moldau.model.identity import TopicPartition
+
+PartitionOffsets = Mapping[str, Mapping[str, int]]
+"""By topic and partition, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """What a file of limits has."""
+
+    starts: PartitionOffsets = field(default_factory=dict)
+    """Where a stream without a checkpoint begins, instead of where its options say."""
+    ends: PartitionOffsets = field(default_factory=dict)
+    group: bool = True
+    """Whether the offsets are committed to the group."""
+
+    def start(self, partition: TopicPartition, otherwise: int) -> int:
+        """Where the partition begins."""
+        return self.starts.get(partition.topic, {}).get(str(partition.partition), otherwise)
+
+    def limit(self, ends: Mapping[TopicPartition, int], reached: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The ends of a batch within the limits; a partition that must not be read stays where it is, or is left out."""
+        limited: dict[TopicPartition, int] = {}
+        for partition, end in ends.items():
+            if partition.topic not in self.ends:
+                limited[partition] = end
+                continue
+            most = self.ends[partition.topic].get(str(partition.partition))
+            if most is not None:
+                limited[partition] = min(end, most)
+            elif partition in reached:
+                limited[partition] = reached[partition]
+        return limited
+
+
+NO_LIMITS = StreamLimits()
+
+
+def read_limits(path: str | None) -> StreamLimits:
+    """The limits of now. OptionError for a file that cannot be read."""
+    if path is None:
+        return NO_LIMITS
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        return StreamLimits(found.get("starts", {}), found.get("ends", {}), bool(found.get("group", True)))
+    except FileNotFoundError:
+        return NO_LIMITS
+    except (OSError, ValueError, AttributeError) as error:
+        raise OptionError("limitsFile", f"{path} cannot be read: {error}") from error
+
+
+def write_limits(path: str, limits: StreamLimits) -> None:
+    """Whole, or as before. OSError."""
+    descriptor, partial = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.")
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump({"starts": limits.starts, "ends": limits.ends, "group": limits.group}, file)
+    os.replace(partial, path)

@@ -1,0 +1,78 @@
+"""Bringing the queries of a job to the same offsets, with all that the watermark there gives in their outputs.
+
+A query that is stopped at a batch's end has not always written what its last batch's watermark closes: Spark does that in the batch after
+it, which needs no new records. So the queries are limited (`moldau.lake.reading.limits`) to what they have, first each to its own place,
+then all to that of the one which is furthest, and at each step they run until they have nothing to do.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from moldau.streams.checkpoints import Checkpoint, Positions
+from moldau.streams.reports import QueryReport
+
+
+class Rest:
+    """Waits, in a thread, until queries have nothing to do. One that ends has nothing to do; whoever started it sees why."""
+
+    def __init__(self, queries: Sequence[Any]) -> None:
+        self._queries = queries
+        self._reached = threading.Event()
+        threading.Thread(target=self._wait, name="moldau-stream-rest", daemon=True).start()
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether they have."""
+        return self._reached.is_set()
+
+    def _wait(self) -> None:
+        for query in self._queries:
+            try:
+                query.processAllAvailable()
+            except (Py4JError, PySparkException):
+                continue  # it has failed, which its own status has
+        self._reached.set()
+
+
+def furthest_of(checkpoints: Iterable[Checkpoint]) -> dict[str, dict[str, int]]:
+    """By topic and partition the furthest offset that any of the queries has planned to read up to."""
+    return _merged([each.furthest(newest) for each in checkpoints if (newest := each.newest()) is not None], max)
+
+
+def nearest_of(checkpoints: Iterable[Checkpoint]) -> dict[str, dict[str, int]]:
+    """By topic and partition the offset that all of the queries have planned to read up to."""
+    return _merged([each.batch(newest).ends for each in checkpoints if (newest := each.newest()) is not None], min)
+
+
+def _merged(positions: Iterable[Positions], of_two: Any) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for each in positions:
+        for topic, partitions in each.items():
+            of_topic = found.setdefault(topic, {})
+            for partition, offset in partitions.items():
+                of_topic[partition] = of_two(offset, of_topic.get(partition, offset))
+    return found
+
+
+def merged_positions(positions: Iterable[Positions]) -> dict[str, dict[str, int]]:
+    """By topic and partition the greatest offset."""
+    return _merged(positions, max)
+
+
+def nearest_positions(reports: Iterable[QueryReport]) -> dict[str, dict[str, int]]:
+    """By topic and partition the offset up to which all queries have written."""
+    return _merged([each.positions for each in reports], min)
+
+
+def is_at(here: Positions, there: Positions) -> bool:
+    """Whether the topics that both have are at the same offsets."""
+    return all(here[topic].get(partition) == offset for topic, of in there.items() if topic in here for partition, offset in of.items())
+
+
+def has_reached(here: Positions, ends: Positions) -> bool:
+    """Whether no partition of a topic that both have is before the end."""
+    return all(here[topic].get(partition, 0) >= offset for topic, of in ends.items() if topic in here for partition, offset in of.items())
