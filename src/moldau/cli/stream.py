@@ -5,7 +5,8 @@ import click
 from moldau.cli.application import LazyCommand, LazyGroup
 
 COMMANDS = {
-    "run": LazyCommand("moldau.cli.stream_run", "run", "Run the job of a Python file until Ctrl-C, or once."),
+    "run": LazyCommand("moldau.cli.stream_run", "run", "Run the job of a Python file, or a topology of jobs, until Ctrl-C, or once."),
+    "check": LazyCommand("moldau.cli.stream_check", "check", "Look for mistakes in a job or a topology, without running it."),
     "status": LazyCommand("moldau.cli.stream_status", "status", "Show how jobs stand: lag, watermark, state, late rows."),
     "stop": LazyCommand("moldau.cli.stream_stop", "stop", "Stop a job's process, on whatever host, at the end of its batch."),
 }

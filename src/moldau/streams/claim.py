@@ -70,6 +70,10 @@ class JobClaim:
         """What was reported last."""
         return self._report
 
+    def look(self) -> None:
+        """Read the last report of the job, and take nothing."""
+        self.before = self._topic.read().process_of(self._report.job) if self._topic.exists() else None
+
     def take(self) -> None:
         """Become the job's process. JobTakenError if another one runs it, or takes it over at the same time.
 

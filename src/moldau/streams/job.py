@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.streams.errors import StreamError
 from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, read_topic
+from moldau.streams.names import NAME, parse_job_name
 from moldau.streams.outputs import Output, TopicOutput, columns_of
 from moldau.streams.runner import JobQuery, JobRun
 from moldau.streams.session import configured, session
@@ -16,7 +17,6 @@ from moldau.streams.table_output import TableOutput
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _BROKERS = "127.0.0.1:9092"
 _MODES = ("append", "update")
 
@@ -42,9 +42,7 @@ class StreamJob:
         settings: Mapping[str, str] | None = None,
         task_tries: int = 4,
     ) -> None:
-        if _NAME.fullmatch(name) is None:
-            raise ValueError(f"a job's name has up to 100 letters, digits, '.', '_' and '-', the first a letter or digit; not {name!r}")
-        self.name = name
+        self.name = parse_job_name(name)
         self.directory = directory
         self.brokers = brokers or os.environ.get("MOLDAU_BOOTSTRAP") or _BROKERS
         self.registry = registry or os.environ.get("MOLDAU_REGISTRY")
@@ -145,11 +143,15 @@ class StreamJob:
             raise ValueError(f"{output.place}: the DataFrame is no stream: begin with job.topic(...)")
         if mode not in _MODES:
             raise ValueError(f"{output.place}: mode is append or update, not {mode!r}")
-        if query is not None and _NAME.fullmatch(query) is None:
+        if query is not None and NAME.fullmatch(query) is None:
             raise ValueError(f"{output.place}: a query's name has letters, digits, '.', '_' and '-', not {query!r}")
         if any(each.place == output.place for _, _, each, _ in self._outputs):
             raise ValueError(f"job {self.name} writes to {output.place} already")
         self._outputs.append((frame, mode, output, query))
+
+    def input_topics(self) -> list[str]:
+        """The topics that it reads, each once."""
+        return list(dict.fromkeys(each.topic for each in self._inputs))
 
     def queries(self) -> list[JobQuery]:
         """One for each DataFrame that is written. ValueError."""
@@ -179,6 +181,13 @@ class StreamJob:
             self._running.run(once=once, fresh=fresh)
         finally:
             self._running = None
+
+    def check(self) -> None:
+        """All that `run` looks at before it begins: queries, checkpoints, outputs. Nothing is written. Errors as those of `run`."""
+        queries = self.queries()
+        if not queries:
+            raise StreamError(f"job {self.name} writes nothing: call to_topic or to_table")
+        JobRun(self.name, self.brokers, self.directory, self.spark, queries).check()
 
     def stop(self) -> None:
         """Stop at the end of the batch that is being written; from any thread, or a signal handler. Does not wait."""

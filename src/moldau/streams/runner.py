@@ -95,6 +95,24 @@ class JobRun:
         """Stop at the end of the batch that is being written. Does not wait."""
         self._stopped.set()
 
+    def check(self) -> None:
+        """What `run` compares before it begins, of checkpoints, outputs and the last report; the job is not claimed, nothing is written.
+
+        CheckpointError, StreamError, WorldError, PeerError.
+        """
+        try:
+            check_fit(self._directory, JobShape(self._job, self._spark.version, {query.name: query.shape() for query in self._queries}))
+            for query in self._queries:
+                for output in query.outputs:
+                    output.check(query.frame)
+            self._claim.look()
+            before = () if self._claim.before is None else self._claim.before.queries
+            for known in before:
+                if known.name in self._reports:
+                    self._check(known)
+        finally:
+            self._topic.close()
+
     def run(self, *, once: bool, fresh: bool) -> None:
         """Until all that there is now is written (`once`), or until it is stopped.
 
