@@ -103,8 +103,9 @@ TASK_TRIES = 4
     help="If more of a topic's records are dead letters, report it, and with --once end with exit code 5. The load is committed.",
 )
 @click.option("--compact", is_flag=True, help="Put the small files of days or hours that are over together.")
-@click.option("--cores", type=click.IntRange(1, 256), default=2, show_default=True, help="For Spark.")
-@click.option("--memory", metavar="SIZE", type=TEXT, default="1g", show_default=True, help="For Spark's Java process.")
+@click.option("--master", metavar="URL", type=TEXT, help="spark://HOST:PORT of a Spark cluster.  [default: Spark on this host]")
+@click.option("--cores", type=click.IntRange(1, 256), default=2, show_default=True, help="For Spark; of a cluster, of all its workers.")
+@click.option("--memory", metavar="SIZE", type=TEXT, default="1g", show_default=True, help="For each Java process of Spark.")
 @click.option(
     "--work-dir",
     metavar="DIR",
@@ -190,12 +191,14 @@ def _run(jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions) 
     """The exit code. Spark is started when there is something to load; its directory stays if it did not start, for its log is there."""
     from moldau.lake.loading.checks import check_jobs, check_work_directory
     from moldau.lake.loading.errors import LoadError
-    from moldau.lake.session import LazySpark, SessionError, check_memory, check_spark, start_tasks
+    from moldau.lake.session import LazySpark, SessionError, check_master, check_memory, check_spark, start_tasks
 
-    try:
-        check_memory(given["memory"])
-    except SessionError as error:
-        raise click.UsageError(f"--memory: {error}") from error
+    for option, check in (("memory", check_memory), ("master", check_master)):
+        try:
+            if given[option] is not None:
+                check(given[option])
+        except SessionError as error:
+            raise click.UsageError(f"--{option}: {error}") from error
     try:
         check_spark(given["memory"])
         check_work_directory(given["work_dir"] and str(given["work_dir"]))
@@ -203,7 +206,14 @@ def _run(jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions) 
     except (SessionError, LoadError) as error:
         raise click.ClickException(str(error)) from error
     waiting = _print_waiting(jobs, loads, once=_interval_s(given) is None)
-    start = partial(start_tasks, f"moldau load {jobs.name}", cores=given["cores"], memory=given["memory"], task_tries=TASK_TRIES)
+    start = partial(
+        start_tasks,
+        f"moldau load {jobs.name}",
+        master=given["master"],
+        cores=given["cores"],
+        memory=given["memory"],
+        task_tries=TASK_TRIES,
+    )
     work_dir = None if given["work_dir"] is None else str(given["work_dir"])
     spark = LazySpark(lambda processes: start(directory=processes.directory, processes=processes), work_dir, prefix="moldau-load-")
     progress = LoadProgress(lambda: "starting Spark" if spark.is_starting else f"loading{waiting}" if spark.is_running else "")

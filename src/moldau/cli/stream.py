@@ -5,7 +5,8 @@ import click
 from moldau.cli.application import LazyCommand, LazyGroup
 
 COMMANDS = {
-    "run": LazyCommand("moldau.cli.stream_run", "run", "Run the job of a Python file until Ctrl-C, or once."),
+    "run": LazyCommand("moldau.cli.stream_run", "run", "Run the job of a Python file, or a topology of jobs, until Ctrl-C, or once."),
+    "check": LazyCommand("moldau.cli.stream_check", "check", "Look for mistakes in a job or a topology, without running it."),
     "status": LazyCommand("moldau.cli.stream_status", "status", "Show how jobs stand: lag, watermark, state, late rows."),
     "reprocess": LazyCommand("moldau.cli.stream_reprocess", "reprocess", "Make a job's outputs again from long ago, and switch to them."),
     "switch": LazyCommand("moldau.cli.stream_reprocess", "switch", "Switch to what reprocessing has made, when it has caught up."),

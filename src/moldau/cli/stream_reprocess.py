@@ -8,7 +8,7 @@ from moldau.cli.exit_codes import DONE
 from moldau.cli.interruptions import Interruptions
 from moldau.cli.options import SECONDS, TEXT, TIME, ExistingPath, bootstrap_option
 from moldau.cli.output import say
-from moldau.cli.stream_run import finished, loaded
+from moldau.cli.stream_run import failing, loaded
 from moldau.model.extras import require
 
 _FORMS = "earliest, a time (2013-07-02, 30d), or offsets as JSON"
@@ -42,11 +42,8 @@ def reprocess(
     with Interruptions() as interruptions:
         found = loaded(file, job)
         interruptions.on_stop = found.stop
-
-        def run() -> None:
+        with failing(found.name):
             found.reprocess(start, origin=origin, savepoint=savepoint, switch=switch, once=once, fresh=fresh, whole=whole, tell=say)
-
-        finished(found, run)
         interruptions.done = True
     say(f"job {found.name}: stopped" if interruptions.requested or not once else f"job {found.name}: done")
     click.get_current_context().exit(DONE)

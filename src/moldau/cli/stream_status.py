@@ -8,6 +8,7 @@ import click
 from moldau.cli.exit_codes import FAILED, NO_PROCESS
 from moldau.cli.options import TEXT, bootstrap_option, timeout_option
 from moldau.cli.output import counted, human_bytes, print_json, print_table, say
+from moldau.cli.stream_topology import is_topology, opened
 
 _COLUMNS = ("job", "state", "query", "batch", "took", "lag", "time", "watermark", "state rows", "state size", "late", "process")
 _NUMERIC = ("batch", "took", "lag", "time", "state rows", "state size", "late")
@@ -15,12 +16,12 @@ _DROP = ("process", "state size", "took", "batch", "watermark")
 
 
 @click.command("status")
-@click.argument("job", metavar="[JOB]", required=False, type=TEXT)
+@click.argument("job", metavar="[JOB|TOPOLOGY]", required=False, type=TEXT)
 @bootstrap_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @timeout_option(10.0)
 def status(job: str | None, bootstrap: str, as_json: bool, timeout: float) -> None:
-    """Show JOB, or all jobs that have run at this cluster.
+    """Show JOB, the jobs of a TOPOLOGY (TOML) at its brokers, or all jobs that have run at this cluster.
 
     Lag is of now: records of the topics after what is written, and in time the age of the newest record that was read. The watermark is of
     the last batch. Late rows came after it and were dropped. They are counted as Spark counts, since the job's first start, as are records
@@ -33,15 +34,21 @@ def status(job: str | None, bootstrap: str, as_json: bool, timeout: float) -> No
     require("lake", "the status of stream jobs")
     from moldau.streams.operator import SILENT, StreamOperator
 
-    operator = StreamOperator(bootstrap, timeout_s=timeout)
+    topology = opened(job) if job is not None and is_topology(job) else None
+    operator = StreamOperator(bootstrap if topology is None else topology.bootstrap, timeout_s=timeout)
     try:
-        documents = [operator.status(name) for name in ([job] if job is not None else operator.jobs())]
+        known = [job] if job is not None and topology is None else operator.jobs()
+        names = known if topology is None else [each.name for each in topology.jobs]
+        documents = [operator.status(name) for name in names if name in known]
     finally:
         operator.close()
     if as_json:
-        print_json(documents if job is None else documents[0])
+        print_json(documents if job is None or topology is not None else documents[0])
     else:
         _print(documents, bootstrap)
+        for name in names:
+            if name not in known:
+                say(f"job {name}: has never run")
     states = {each["state"] for each in documents}
     if "failed" in states:
         click.get_current_context().exit(FAILED)

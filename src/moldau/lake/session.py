@@ -1,4 +1,5 @@
-"""Spark sessions on this machine: quiet, on the loopback interface, in UTC; started at the first use where a command may not need one.
+"""Spark sessions: quiet, on this machine and its loopback interface, or tasks on a standalone cluster; started at the first use where a
+command may not need one.
 
 py4j and pyspark print a traceback, from whichever thread it happens in, where a connection to Java is cut: after Ctrl-C, with which we end
 Java at once, it would stand where a user looks for what the command did. A Java that ends by itself is reported as before.
@@ -9,8 +10,10 @@ import logging
 import os
 import re
 import shutil
+import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from typing import Any
 
 from moldau.lake.spark_processes import SparkProcesses
 from moldau.model.extras import require
+from moldau.model.host_port import Address, parse_host_port
 
 
 class _CutConnections(logging.Filter):
@@ -47,9 +51,15 @@ def silence_accumulators(server: Any, processes: SparkProcesses) -> None:
     server.handle_error = handle_error
 
 
+log = logging.getLogger(__name__)
+
 MEMORY_MIN_MB = 512
 """Spark refuses to start with less than some 450 MiB of heap."""
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+_STANDALONE = "spark://"
+_CONNECT_S = 5.0
+_LOOK_S = 0.05
+_WAITING_LINE_S = 30.0
 _MEMORY = re.compile(r"([1-9][0-9]{0,8})([kmgt])b?", re.IGNORECASE)
 _MB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 
@@ -74,10 +84,48 @@ def check_memory(memory: str) -> None:
         raise SessionError(f"Spark needs at least {MEMORY_MIN_MB}m of memory, not {memory}")
 
 
+def check_master(url: str) -> None:
+    """`url` is that of a standalone cluster. SessionError."""
+    try:
+        parse_master(url)
+    except ValueError as error:
+        raise SessionError(str(error)) from error
+
+
+def parse_master(url: str) -> str:
+    """``spark://HOST:PORT``, with several masters ``spark://HOST:PORT,HOST:PORT``: the same. ValueError."""
+    try:
+        if not url.startswith(_STANDALONE):
+            raise ValueError("it does not begin with spark://")
+        if not all(each.host and each.port for each in _masters(url)):
+            raise ValueError("each master has a host and a port above 0")
+    except ValueError as error:
+        raise ValueError(f"{url!r} is no Spark cluster, spark://HOST:PORT: {error}") from error
+    return url
+
+
+def _masters(url: str) -> list[Address]:
+    return [Address(*parse_host_port(each)) for each in url.removeprefix(_STANDALONE).split(",")]
+
+
+def _check_reachable(url: str) -> None:
+    """A master answers: Spark itself would try for a minute. SessionError."""
+    problems = []
+    for address in _masters(url):
+        try:
+            socket.create_connection(address, timeout=_CONNECT_S).close()
+        except OSError as error:
+            problems.append(f"{address}: {(error.strerror or str(error)).lower()}")
+        else:
+            return
+    raise SessionError(f"no master of {url} answers: {'; '.join(problems)}")
+
+
 def start_spark(
     name: str,
     directory: str,
     *,
+    master: str | None = None,
     cores: int = 2,
     memory: str = "1g",
     settings: dict[str, str] | None = None,
@@ -88,17 +136,19 @@ def start_spark(
 
     The Python tasks run with this interpreter, so that they find what it finds. A task that fails is run up to `task_tries` times. None of
     its `processes` outlives this one; a caller that passes them ends them; otherwise they end with this process.
+
+    With a `master` the tasks run on the workers of this standalone cluster, on `cores` of all together; each executor has `memory`, as the
+    Java process of this host. It returns when the first executor runs: until a worker is free that takes a while, with a line in the log.
     """
     check_spark(memory)
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(f"local[{cores},{task_tries}]").appName(name)
-    for key, value in {**_settings(directory, cores, memory), **(settings or {})}.items():
+    builder = SparkSession.builder.master(master or f"local[{cores},{task_tries}]").appName(name)
+    for key, value in {**_settings(directory, master, cores, memory, task_tries), **(settings or {})}.items():
         builder = builder.config(key, value)
     with _starting(directory, processes) as found:
         spark = builder.getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
-        silence_accumulators(spark.sparkContext._accumulatorServer, found)
+        _prepare(spark.sparkContext, found, master, memory)
     return spark
 
 
@@ -114,19 +164,44 @@ class TaskSession:
 
 
 def start_tasks(
-    name: str, directory: str, *, cores: int = 2, memory: str = "1g", task_tries: int = 1, processes: SparkProcesses | None = None
+    name: str,
+    directory: str,
+    *,
+    master: str | None = None,
+    cores: int = 2,
+    memory: str = "1g",
+    task_tries: int = 1,
+    processes: SparkProcesses | None = None,
 ) -> TaskSession:
     """As `start_spark`, in half the time: without SQL, with only the quick compiler of a Java that has little to do. SessionError."""
     check_spark(memory)
     from pyspark import SparkConf, SparkContext
 
-    settings = {"spark.driver.defaultJavaOptions": _QUICK_COMPILER, **_settings(directory, cores, memory)}
+    settings = {"spark.driver.defaultJavaOptions": _QUICK_COMPILER, **_settings(directory, master, cores, memory, task_tries)}
     with _starting(directory, processes) as found:
-        conf = SparkConf().setMaster(f"local[{cores},{task_tries}]").setAppName(name).setAll(list(settings.items()))
+        conf = SparkConf().setMaster(master or f"local[{cores},{task_tries}]").setAppName(name).setAll(list(settings.items()))
         context = SparkContext.getOrCreate(conf)
-        context.setLogLevel("ERROR")
-        silence_accumulators(context._accumulatorServer, found)
+        _prepare(context, found, master, memory)
     return TaskSession(context)
+
+
+def _prepare(context: Any, processes: SparkProcesses, master: str | None, memory: str) -> None:
+    """What each Spark of ours needs when it has started."""
+    context.setLogLevel("ERROR")
+    silence_accumulators(context._accumulatorServer, processes)
+    if master is not None:
+        _wait_for_executor(context, master, memory)
+
+
+def _wait_for_executor(context: Any, master: str, memory: str) -> None:
+    """Until a worker has given one. Py4JError if Java ends."""
+    tracker = context._jsc.sc().statusTracker()
+    line_at = time.monotonic() + _WAITING_LINE_S
+    while len(tracker.getExecutorInfos()) < 2:  # the driver is one of them
+        if time.monotonic() >= line_at:
+            line_at += _WAITING_LINE_S
+            log.warning("no worker of %s has a free core and %s of memory; waiting for one", master, memory)
+        time.sleep(_LOOK_S)
 
 
 @contextmanager
@@ -171,11 +246,16 @@ def _first_error(path: str) -> str:
     return errors[0] if errors else lines[-1] if lines else ""
 
 
-def _settings(directory: str, cores: int, memory: str) -> dict[str, str]:
+def _settings(directory: str, master: str | None, cores: int, memory: str, task_tries: int) -> dict[str, str]:
+    """Of our Java process, and of where its tasks run. The address at which the workers of a cluster find it is Spark's own choice."""
+    if master is None:
+        place = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    else:
+        _check_reachable(master)
+        place = {"spark.cores.max": str(cores), "spark.executor.memory": memory, "spark.task.maxFailures": str(task_tries)}
     return {
+        **place,
         "spark.driver.memory": memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(cores),
@@ -200,8 +280,6 @@ def _errors_to(path: str) -> Iterator[None]:
         os.close(saved)
         os.close(log)
 
-
-log = logging.getLogger(__name__)
 
 Start = Callable[[SparkProcesses], Any]
 

@@ -78,6 +78,10 @@ class JobClaim:
         """The name that is claimed: of a generation beside the current one `JOB@N`."""
         return self._report.job
 
+    def look(self) -> None:
+        """Read the last report of the job, and take nothing."""
+        self.before = self._topic.read().process_of(self._report.job) if self._topic.exists() else None
+
     def take(self) -> None:
         """Become the job's process. JobTakenError if another one runs it, or takes it over at the same time.
 

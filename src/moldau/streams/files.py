@@ -1,7 +1,12 @@
-"""The job that a Python file makes, for ``moldau stream run``."""
+"""The jobs that Python files make, for ``moldau stream``."""
 
+import os
 import runpy
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
+from moldau.model.errors import MoldauError
 from moldau.streams.errors import StreamError
 from moldau.streams.job import StreamJob
 
@@ -9,14 +14,51 @@ RUN_NAME = "moldau_stream"
 """`__name__` of the file: it makes its job, and does not run it."""
 
 
+class JobFileError(StreamError):
+    """A file that raises an error; the message has file, line and error."""
+
+
 def load_job(path: str, name: str | None = None) -> StreamJob:
-    """The job that the variables of a file have; with several the one of this name. StreamError, and whatever the file raises."""
-    made = runpy.run_path(path, run_name=RUN_NAME)
+    """The job that the variables of a file have; with several the one of this name. JobFileError for what the file raises, StreamError."""
+    try:
+        made = runpy.run_path(path, run_name=RUN_NAME)
+    except (MoldauError, KeyboardInterrupt):
+        raise
+    except (Exception, SystemExit) as error:
+        first = str(error).splitlines()[0] if str(error) else ""
+        raise JobFileError(f"{path}{_line(error, path)}: {type(error).__name__}: {first}") from error
     jobs = list({id(each): each for each in made.values() if isinstance(each, StreamJob)}.values())
     if name is not None:
-        jobs = [each for each in jobs if each.name == name]
+        jobs = [each for each in jobs if each.name == name] or _misnamed(path, name, jobs)
     if not jobs:
-        raise StreamError(f"{path}: makes no StreamJob" + (f" of the name {name}" if name else " that a variable of the file has"))
+        raise StreamError(f"{path}: makes no StreamJob that a variable of the file has")
     if len(jobs) > 1:
         raise StreamError(f"{path}: makes the jobs {', '.join(each.name for each in jobs)}: name one with --job")
     return jobs[0]
+
+
+def _misnamed(path: str, name: str, jobs: list[StreamJob]) -> list[StreamJob]:
+    if not jobs:
+        return jobs
+    raise StreamError(f"{path}: makes no job {name}, but {', '.join(each.name for each in jobs)}")
+
+
+def _line(error: BaseException, path: str) -> str:
+    """Where the file has raised it: the last of its lines in the traceback."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == path]
+    return f":{frames[-1].lineno}" if frames else ""
+
+
+@contextmanager
+def variables(given: Mapping[str, str]) -> Iterator[None]:
+    """With these in the environment of this process."""
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

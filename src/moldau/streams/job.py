@@ -14,6 +14,7 @@ from moldau.streams.compacted import CompactedStore, compacted_store
 from moldau.streams.errors import StreamError
 from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, pinned, read_topic
 from moldau.streams.late import LateOutput, late_output
+from moldau.streams.names import NAME, parse_job_name
 from moldau.streams.outputs import Output, TopicOutput, columns_of
 from moldau.streams.runner import JobQuery, JobRun
 from moldau.streams.session import configured, session
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _BROKERS = "127.0.0.1:9092"
 _MODES = ("append", "update")
 
@@ -54,9 +54,7 @@ class StreamJob:
         settings: Mapping[str, str] | None = None,
         task_tries: int = 4,
     ) -> None:
-        if _NAME.fullmatch(name) is None:
-            raise ValueError(f"a job's name has up to 100 letters, digits, '.', '_' and '-', the first a letter or digit; not {name!r}")
-        self.name = name
+        self.name = parse_job_name(name)
         self.directory = directory
         self.brokers = brokers or os.environ.get("MOLDAU_BOOTSTRAP") or _BROKERS
         self.registry = registry or os.environ.get("MOLDAU_REGISTRY")
@@ -261,10 +259,14 @@ class StreamJob:
             raise ValueError(f"{output.place}: the DataFrame is no stream: begin with job.topic(...)")
         if mode not in _MODES:
             raise ValueError(f"{output.place}: mode is append or update, not {mode!r}")
-        if query is not None and _NAME.fullmatch(query) is None:
+        if query is not None and NAME.fullmatch(query) is None:
             raise ValueError(f"{output.place}: a query's name has letters, digits, '.', '_' and '-', not {query!r}")
         self._check_place(output)
         self._outputs.append((frame, mode, output, query))
+
+    def input_topics(self) -> list[str]:
+        """The topics that it reads, each once."""
+        return list(dict.fromkeys(each.topic for each in self._inputs))
 
     def queries(self) -> list[JobQuery]:
         """One for each DataFrame that is written. ValueError."""
@@ -326,8 +328,7 @@ class StreamJob:
         queries = self.queries()
         if not queries:
             raise StreamError(f"job {self.name} writes nothing: call to_topic or to_table")
-        topics = [each.topic for each in self._inputs]
-        running = JobRun(self.name, self.brokers, self.directory, self.spark, queries, self._limits_file, topics)
+        running = JobRun(self.name, self.brokers, self.directory, self.spark, queries, self._limits_file, self.input_topics())
         self._running = running
         if self._stop_wanted:
             running.stop()
@@ -336,6 +337,11 @@ class StreamJob:
         finally:
             self._running = None
             running.close()
+
+    def check(self) -> None:
+        """All that `run` looks at before it begins: queries, checkpoints, outputs. Nothing is written. Errors as those of `run`."""
+        with self._run() as running:
+            running.check()
 
     def stop(self) -> None:
         """Stop at the end of the batch that is being written; from any thread, or a signal handler. Does not wait."""

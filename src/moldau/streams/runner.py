@@ -158,6 +158,19 @@ class JobRun:
         """Stop at the end of the batch that is being written. Does not wait."""
         self._stopped.set()
 
+    def check(self) -> None:
+        """What `run` compares before it begins, of checkpoints, outputs and the last report; the job is not claimed, nothing is written.
+
+        CheckpointError, StreamError, WorldError, PeerError.
+        """
+        self.enter(self._generations().current)
+        self._check(self._shape(), fresh=False)
+        self.claim = self._new_claim(self._job)
+        self.claim.look()
+        for known in () if self.claim.before is None else self.claim.before.queries:
+            if known.name in self._reports:
+                self._check_run(known)
+
     def run(self, *, once: bool, fresh: bool, savepoint: str | None = None) -> None:
         """Until all that there is now is written (`once`), or until it is stopped.
 
@@ -170,12 +183,11 @@ class JobRun:
         shape = self._shape()
         if restored is not None:
             restored.checked(shape)
-            for output in (output for query in self.queries for output in query.outputs):
-                if isinstance(output, ThroughOutput):
-                    raise StreamError(
-                        f"topic {output.name}: has rows of the time after the savepoint, which the job would write to it again: a job with "
-                        f"rows through a topic cannot begin at a savepoint"
-                    )
+            for through in self._through:
+                raise StreamError(
+                    f"topic {through.name}: has rows of the time after the savepoint, which the job would write to it again: a job with rows "
+                    f"through a topic cannot begin at a savepoint"
+                )
         self._check(shape, fresh=fresh or restored is not None)
         self._take(self._job)
         self._run(shape, once=once, fresh=fresh, savepoint=restored)
@@ -195,6 +207,10 @@ class JobRun:
         self.limit(NO_LIMITS)
         self.topic.close()
 
+    @property
+    def _through(self) -> list[ThroughOutput]:
+        return [output for query in self.queries for output in query.outputs if isinstance(output, ThroughOutput)]
+
     def _generations(self) -> JobGenerations:
         return self.topic.read().generations_of(self._job) if self.topic.exists() else JobGenerations()
 
@@ -209,8 +225,11 @@ class JobRun:
             for late in query.late:
                 late.check()
 
+    def _new_claim(self, name: str) -> JobClaim:
+        return JobClaim(self.topic, name, os.path.abspath(self.directory), self.generation)
+
     def _take(self, name: str) -> None:
-        self.claim = JobClaim(self.topic, name, os.path.abspath(self.directory), self.generation)
+        self.claim = self._new_claim(name)
         self.claim.take()
         reached("claimed")
 
@@ -229,6 +248,8 @@ class JobRun:
                 self.limit(NO_LIMITS)
             self._take_reports(shape, fresh=fresh, savepoint=savepoint if self._errand is None else None)
             write_shape(self.directory, check_fit(self.directory, shape))
+            for through in self._through:
+                through.make()
             self._work(once=once)
         except Py4JError as caught:
             error = BatchError(f"job {self._job}: Spark has ended: {str(caught).splitlines()[0]}")
@@ -320,9 +341,8 @@ class JobRun:
             names = {*self._reports, *(() if had is None else had.queries)}
             if folder := set_aside(self.directory, names):
                 log.info("job %s: its checkpoints are in %s now; it begins with others", self._job, folder)
-            for output in (output for query in self.queries for output in query.outputs):
-                if isinstance(output, ThroughOutput):
-                    output.empty()
+            for through in self._through:
+                through.empty()
             if savepoint is not None:
                 savepoint.restore(self.directory, shape)
         else:

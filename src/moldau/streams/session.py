@@ -1,4 +1,4 @@
-"""The Spark of a job: the one of spark-submit, or one of this process, as loads start it."""
+"""The Spark of a job: the one of spark-submit, or one of this process, as loads start it, whose tasks may run on a cluster."""
 
 import atexit
 import os
@@ -14,6 +14,10 @@ _STREAMING = {
     "spark.sql.session.timeZone": "UTC",
 }
 """State in RocksDB, of which a batch stores only the changes; times in UTC."""
+
+
+MASTER_VARIABLE = "MOLDAU_SPARK_MASTER"
+"""In the environment: the Spark cluster, where `moldau stream run` is given one."""
 
 
 def is_submitted() -> bool:
@@ -36,6 +40,7 @@ def session(name: str, *, cores: int, memory: str, settings: Mapping[str, str], 
     return start_spark(
         f"moldau stream {name}",
         processes.directory,
+        master=os.environ.get(MASTER_VARIABLE) or None,
         cores=cores,
         memory=memory,
         settings=wanted,

@@ -56,20 +56,32 @@ class ThroughOutput:
         return self
 
     def check(self, frame: Any) -> None:
-        """The topic has the partitions that are wanted. It is made if it is missing: the reading query needs it."""
+        """The topic has the partitions that are wanted, or it is missing and can be made."""
         with ClusterLog(self.records.brokers, _CLIENT_ID) as source:
             wanted = self._wanted(source)
             there = source.topics([self.name]).get(self.name)
-            if there is None:
-                self._make(source, wanted)
-                there = source.topics([self.name])[self.name]
-            if wanted is not None and there.partitions != wanted:
+            if there is None and wanted is None:
+                raise StreamError(f"there is no topic {self.name} at {self.records.brokers}: name with partitions= how many it is to have")
+            if there is not None and wanted is not None and there.partitions != wanted:
                 as_many = f", as many as topic {self.partitions}" if isinstance(self.partitions, str) else ""
                 raise StreamError(
                     f"topic {self.name} has {there.partitions} partitions, and the rows are to be divided into {wanted}{as_many}: "
                     f"the same keys would be in other partitions; take another topic"
                 )
-        self.records.check(self._valued(frame))
+        if there is not None:
+            self.records.check(self._valued(frame))
+
+    def make(self) -> None:
+        """Make the topic if it is missing: the reading query needs it."""
+        with ClusterLog(self.records.brokers, _CLIENT_ID) as source:
+            wanted = self._wanted(source)
+            if wanted is None or self.name in source.topics([self.name]):
+                return
+            try:
+                Admin(source.cluster).create_topic(self.name, wanted, configs={"cleanup.policy": "delete"})
+            except RequestFailedError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
 
     def write(self, rows: Any, batch: BatchNumber) -> None:
         """In a transaction of the sink; a batch that is decided is not written again."""
@@ -88,16 +100,6 @@ class ThroughOutput:
         if other is None:
             raise StreamError(f"topic {self.name} is to have as many partitions as topic {self.partitions}, which does not exist")
         return other.partitions
-
-    def _make(self, source: ClusterLog, partitions: int | None) -> None:
-        if partitions is None:
-            raise StreamError(f"there is no topic {self.name} at {self.records.brokers}: name with partitions= how many it is to have")
-        try:
-            Admin(source.cluster).create_topic(self.name, partitions, configs={"cleanup.policy": "delete"})
-        except RequestFailedError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
-        source.cluster.forget_topic(self.name)
 
     def _valued(self, rows: Any) -> Any:
         return rows.withColumn(_VALUE, packed(self.schema))

@@ -15,10 +15,10 @@ from moldau.assembly.local_cluster.state import log_of as broker_log
 from moldau.client.admin import BROKER_DEFAULT, Admin
 from moldau.client.cluster import Cluster
 from moldau.client.errors import RequestFailedError
+from moldau.model.backoff import Backoff
 from moldau.model.errors import ErrorCode
 from moldau.model.host_port import Address
 from moldau.tiers.audit_trees import audit_trees
-from moldau.tiers.backoff import Backoff
 from moldau.tiers.child import Child
 from moldau.tiers.processes import CLUSTER_KINDS, CLUSTERS_FOLDER, MIRRORS_FOLDER, STOP_ORDER, ProcessKind, cluster_directory, mirror_file
 from moldau.tiers.processes import processes as processes_of

@@ -1,6 +1,6 @@
 """What keeps ending is started again after longer and longer pauses, with a bound; what ran long, soon."""
 
-from moldau.tiers.backoff import CALM_S, FIRST_S, LONGEST_S, Backoff
+from moldau.model.backoff import CALM_S, FIRST_S, LONGEST_S, Backoff
 
 
 def test_pauses_double_up_to_a_bound_and_begin_again_after_a_calm_time() -> None:
