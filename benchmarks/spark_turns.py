@@ -24,13 +24,13 @@ def bench_session() -> Any:
     return start_spark("bench", directory, memory="2g", settings=settings)
 
 
-def in_turn(those: Sequence[Each], work: Callable[[Each], Result], runs: int) -> list[list[Result]]:
+def in_turn(those: Sequence[Each], work: Callable[[Each], Result], runs: int, *, warm_ups: int = WARM_UPS) -> list[list[Result]]:
     """What `work` gives for each of those in each run, behind the warm-ups. Another one begins each round."""
     results: list[list[Result]] = [[] for _ in those]
-    for round_ in range(WARM_UPS + runs):
+    for round_ in range(warm_ups + runs):
         for place in range(len(those)):
             which = (round_ + place) % len(those)
             result = work(those[which])
-            if round_ >= WARM_UPS:
+            if round_ >= warm_ups:
                 results[which].append(result)
     return results

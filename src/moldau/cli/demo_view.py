@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from moldau.demo.crash import CrashReport
     from moldau.demo.report import DemoReport
     from moldau.demo.run import RunProgress
+    from moldau.demo.stream_job import StreamFigures
 
 
 class _Silent:
@@ -123,7 +124,8 @@ def print_report(report: "DemoReport", *, as_json: bool) -> None:
         click.echo(f"{verdict('complete', sys.stdout)}: nothing missing, nothing doubled, nothing changed")
     else:
         text = f"{verdict('NOT COMPLETE', sys.stderr)}: verdict of the audit: {verdict(report.verdict.value, sys.stderr)}"
-        click.echo(text if report.sound else f"{text}; {_unsound(report)}", err=True)
+        sound = report.sound and (report.stream is None or report.stream.holds)
+        click.echo(text if sound else f"{text}; {_unsound(report)}", err=True)
 
 
 def _remarks(report: "DemoReport") -> Iterator[str]:
@@ -142,6 +144,8 @@ def _remarks(report: "DemoReport") -> Iterator[str]:
         yield f"planted loss: the event of line {planted} was counted by its host as acknowledged, and never sent"
     if report.crash is not None:
         yield _crash(report.crash)
+    if report.stream is not None:
+        yield from _stream(report.stream)
     yield f"lag of group {report.lag.group}: {report.lag.before:,} before the load, {report.lag.after:,} after"
     copies = f" of {report.brokers} brokers" if report.brokers > 1 else ""
     yield f"in the log   {human_bytes(sizes.log_bytes)}{copies}"
@@ -159,7 +163,25 @@ def _crash(crash: "CrashReport") -> str:
     )
 
 
+def _stream(stream: "StreamFigures") -> Iterator[str]:
+    killed = "killed (SIGKILL) half way and resumed" if stream.kills else "not killed in this run"
+    yield (
+        f"stream job {stream.job}, {killed}: {stream.rows_in:,} rows in, {stream.windows:,} hours of airports out, "
+        f"in {stream.topic_rows:,} records of topic {stream.topic} and {stream.table_rows:,} rows of {stream.table}; "
+        f"late rows, or groups of them: {stream.late_rows:,}"
+    )
+    late = f", but for {stream.late_events:,} late events" if stream.late_events else ""
+    same = (
+        "the same in topic and table"
+        if stream.holds
+        else f"NOT the same: {stream.different:,} windows differ, {stream.doubled:,} rows twice"
+    )
+    yield f"departures and seats by hour and airport of the stream job, and of a query over the loaded table: {same}{late}"
+
+
 def _unsound(report: "DemoReport") -> str:
+    if report.sound:
+        return "the stream job's topic or table is not what a query gives"
     if not report.checksums_agree:
         return "the table is not what the audit counted"
     if not report.proof.holds:
@@ -223,5 +245,6 @@ def document(report: "DemoReport") -> dict[str, Any]:
             {"title": q.title, "sql": q.sql, "columns": list(q.columns), "rows": [list(r) for r in q.rows], "more": q.more}
             for q in report.questions
         ],
+        "stream": None if report.stream is None else {**asdict(report.stream), "holds": report.stream.holds},
         "picture": report.picture,
     }

@@ -31,6 +31,7 @@ def watch():
 """
 _START = "threading.Thread(target=watch, daemon=True).start()\n"
 _COMMAND = f'{_WATCHED}{_START}from moldau.cli.main import main\nsys.argv[0] = "moldau"\nmain()\n'
+_STREAM_JOB = f"{_WATCHED}{_START}from moldau.demo.airport_hours import main\nmain(sys.argv[1:])\n"
 _HOST = f"{_WATCHED}orders = sys.stdin.buffer.readline()\n{_START}from moldau.demo.host import run\nrun(orders)\n"
 
 
@@ -83,6 +84,11 @@ class Child:
 def command(words: Sequence[str], log: Path) -> Child:
     """``moldau WORDS`` as a child."""
     return Child(_COMMAND, words, log)
+
+
+def stream_job(words: Sequence[str], log: Path) -> Child:
+    """The stream job of the demonstration."""
+    return Child(_STREAM_JOB, words, log)
 
 
 def host(orders: bytes, log: Path) -> Child:

@@ -12,6 +12,7 @@ from moldau.audit.verdicts import Report as AuditReport
 from moldau.audit.verdicts import Verdict
 from moldau.demo.crash import CrashReport
 from moldau.demo.inputs import LINE_FIELD, BadInputLine, EventInput
+from moldau.demo.stream_job import StreamFigures
 from moldau.demo.tiers import LAKE_TIER
 from moldau.lake.reports import COMPLETENESS, EVENTS_PER_HOUR, RAW_TOPIC, raw_report
 from moldau.tracking.counts import NOTHING, Count
@@ -173,6 +174,8 @@ class DemoReport:
     """Of the broker that was killed in this run; None if there is but one broker, or this run published nothing."""
     edges: Sequence[TierEdge] = ()
     """Of the tree of tiers."""
+    stream: StreamFigures | None = None
+    """Of the stream job; None with other events than the flights."""
 
     @property
     def lake(self) -> Count:
@@ -196,8 +199,8 @@ class DemoReport:
 
     @property
     def complete(self) -> bool:
-        """Nothing missing, nothing doubled, nothing changed, by the audit and by the proof."""
-        return self.audit.complete and self.verdict is Verdict.COMPLETE and self.sound
+        """Nothing missing, nothing doubled, nothing changed, by the audit, by the proof, and in what the stream job has made."""
+        return self.audit.complete and self.verdict is Verdict.COMPLETE and self.sound and (self.stream is None or self.stream.holds)
 
 
 _ROWS_SHOWN = 6

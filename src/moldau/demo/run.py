@@ -123,6 +123,7 @@ class _Run:
         crash = self._crash(going, servers, there)
         publishing = HostPublishers(orders, self._directory, crash.progress if crash is not None else lambda _host, _sent: None)
         going.callback(publishing.stop)
+        streaming = self._stream_job(going, servers, there)
         loading = DemoLoads(spark, servers, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines, cores=options.cores)
         lag_before = group_lag(servers.bootstrap, GROUP, topic)
         arrived = servers.arrival(watch)
@@ -143,15 +144,25 @@ class _Run:
             found: tuple[AuditReport, Timeline] = self._step("compare the tiers", None, lambda: (watch.finish(servers.audit_limit_s), 0))
             return found
 
-        with ThreadPoolExecutor(1) as beside:  # the audit and the check know nothing of each other
-            comparing = beside.submit(compare)
+        def end_stream() -> Any:
+            return None if streaming is None else self._step("end the stream job", None, lambda: (streaming.finish(), 0))
+
+        with ThreadPoolExecutor(2) as beside:  # the audit, the stream job and the check know nothing of each other
+            comparing, streamed = beside.submit(compare), beside.submit(end_stream)
             self._step("compact the table", None, lambda: _no_events(loading.compact))
             table = read_table(spark, loading.job.table)
             proof = self._step("check the table", None, lambda: _with_rows(prove(spark, table, source, published.planted_lines)))
             audit, timeline = comparing.result()
+            status = streamed.result()
         for tier, name in names.items():
             progress.end(name, timeline.moments[-1][1].get(tier, 0), timeline.moments[-1][0])
         loading.set_watermark(audit)
+        if streaming is not None:
+            from moldau.demo.stream_job import compare as compare_stream
+
+            figures = self._step(
+                "compare the stream job", None, lambda: (compare_stream(spark, table, streaming, servers.bootstrap, status), 0)
+            )
         questions = self._step(
             "ask the table",
             None,
@@ -180,6 +191,7 @@ class _Run:
             picture=str(picture),
             crash=crashed,
             edges=tuple(edges_of(audit, tree)),
+            stream=figures if streaming is not None else None,
         )
         write_whole(picture, servers.picture(timeline, report))
         return report
@@ -257,6 +269,19 @@ class _Run:
         crash = BrokerCrash(servers, cluster, self._topic, to_send, mirror=servers.killed_mirror)
         going.callback(crash.stop)
         return crash
+
+    def _stream_job(self, going: ExitStack, servers: Any, there: int) -> Any:
+        """Over the flights; killed half way if most of them are still to be published."""
+        from moldau.demo.stream_job import DemoStreamJob
+
+        if self._options.file is not None:
+            return None
+        events = self._options.input.size_hint() or 0
+        job = DemoStreamJob(
+            servers, self._topic, self._directory, cores=self._options.cores, to_read=events if there * 2 < events else None
+        )  # fmt: skip
+        going.callback(job.stop)
+        return job
 
     @property
     def _planted(self) -> Path:
