@@ -25,11 +25,11 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.mark.expression import Expression
@@ -49,6 +49,9 @@ settings.load_profile("any machine")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+if TYPE_CHECKING:
+    from support.s3 import S3Server
+
 PROPERTIES = Path(__file__).parent / "property"
 THREADS_END_S = 10.0
 OF_ALL = re.compile(r"^pytestmark = (.*(?:\n .*|\n\])*)", re.MULTILINE)
@@ -57,6 +60,17 @@ _first_seen: dict[threading.Thread, str] = {}
 """Our threads, and the test during which each was seen first."""
 _workers_say: list[str] = []
 """What workers of pytest-xdist report of their threads: neither their output nor their exit status reaches the run's."""
+
+
+@pytest.fixture(scope="module")
+def s3() -> "Iterator[S3Server]":
+    """An S3 server, and the environment by which tables find it."""
+    from support.s3 import S3Server
+
+    with S3Server() as server, pytest.MonkeyPatch.context() as patched:
+        for name, value in server.variables.items():
+            patched.setenv(name, value)
+        yield server
 
 
 def _ours() -> list[threading.Thread]:

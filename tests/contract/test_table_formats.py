@@ -29,8 +29,8 @@ from moldau.lake.tables.committing import (
 )
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
 from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat, VersionTakenError
-from moldau.lake.tables.new_file import make_folder
 from moldau.lake.tables.opening import FORMATS, format_named, format_of, open_or_create, open_table, opened
+from moldau.lake.tables.places.local import LocalPlace
 from moldau.lake.tables.rewriting import compact_table, widen
 from moldau.lake.tables.schemas import evolve
 from moldau.tracking.clock import now_ms
@@ -274,7 +274,7 @@ def test_a_disk_that_does_not_take_the_commit_leaves_nothing_of_it(table: Table,
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("moldau.lake.tables.new_file.os.fsync", full)
+        patched.setattr("moldau.lake.tables.places.local.os.fsync", full)
         with pytest.raises(TableError, match=r"00000000000000000001\.json: cannot be written: no space left on device"):
             commit(table.tables, table.path, TableChange("LOAD", files, offsets={IDS[0]: 1}))
     assert (table.rows(), table.offsets()) == ([], [None, None])
@@ -349,7 +349,7 @@ def test_a_link_that_was_made_and_denied_is_a_version(table: Table, monkeypatch:
         real(*names)
         real(*names)
 
-    monkeypatch.setattr("moldau.lake.tables.new_file.os.link", twice)
+    monkeypatch.setattr("moldau.lake.tables.places.local.os.link", twice)
     assert table.load(1, offset=1) == 1
     assert (table.rows(), table.offsets()) == ([1], [1, None])
 
@@ -567,7 +567,7 @@ def test_two_writers_delete_old_versions_at_once(tmp_path: Path, monkeypatch: py
         if path.endswith(".json"):
             real(path)
 
-    monkeypatch.setattr("moldau.lake.tables.manifest.os.unlink", late)
+    monkeypatch.setattr("moldau.lake.tables.places.local.os.unlink", late)
     assert [table.load(1, offset=1), table.load(2, offset=2)] == [1, 2]
     assert table.rows() == [1, 2]
 
@@ -584,11 +584,11 @@ def test_a_damaged_manifest_is_named(tmp_path: Path, content: str) -> None:
 def test_the_folders_of_a_new_table_are_brought_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that a power failure takes back is loaded again from the beginning, and its counts would be there twice."""
     synced: list[str] = []
-    monkeypatch.setattr("moldau.lake.tables.new_file.sync", synced.append)
+    monkeypatch.setattr("moldau.lake.tables.places.local._sync", synced.append)
     (tmp_path / "there").mkdir()
-    make_folder(str(tmp_path / "there" / "a" / "b" / "_log"))
+    LocalPlace(str(tmp_path / "there" / "a" / "b")).prepare("_log")
     assert synced == [str(tmp_path / "there" / "a" / "b"), str(tmp_path / "there" / "a"), str(tmp_path / "there")]
-    make_folder(str(tmp_path / "there" / "a" / "b" / "_log"))
+    LocalPlace(str(tmp_path / "there" / "a" / "b")).prepare("_log")
     assert len(synced) == 3
 
 

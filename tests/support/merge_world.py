@@ -1,6 +1,5 @@
 """An append-only table as loads make it, without brokers; the merged table beside it as rows; and what it should be, by a plain dict."""
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from moldau.lake.tables.committing import application_id, commit
-from moldau.lake.tables.data_files import DataFile, ParquetFileWriter
+from moldau.lake.tables.data_files import DataFile, ParquetFileWriter, sync_files
 from moldau.lake.tables.format import TableChange
 from moldau.lake.tables.opening import format_named, format_of, open_or_create, opened
+from moldau.lake.tables.places.addresses import place_of
 
 DAY_MS = 86_400_000
 NOON_MS = 1_372_680_000_000
@@ -34,7 +34,7 @@ def moment(time_ms: int) -> datetime:
 class AppendedTable:
     """Takes rows with the columns `FIELDS`, and gives each the next offset of its partition."""
 
-    def __init__(self, path: Path, kind: str = "delta", fields: Any = FIELDS) -> None:
+    def __init__(self, path: Path | str, kind: str = "delta", fields: Any = FIELDS) -> None:
         self.path = str(path)
         self.tables = format_named(kind)
         self.schema = pa.schema([*fields, *PLACE, *DAYS])
@@ -73,6 +73,7 @@ class AppendedTable:
             file = ParquetFileWriter(self.path, "load-", {"event_day": day.isoformat()}, inside)
             file.write(pa.Table.from_pylist(some, inside))
             files.append(file.close())
+        sync_files(self.path, [file.path for file in files])
         return files
 
 
@@ -80,7 +81,7 @@ def rows_in(path: str | Path, version: int | None = None) -> list[Row]:
     """The rows of a table, with the columns that stand in the folders' names as text, read without the code under test."""
     found: list[Row] = []
     for file in opened(str(path), version).files():
-        found += [{**row, **file.partition} for row in pq.ParquetFile(os.path.join(path, file.path)).read().to_pylist()]
+        found += [{**row, **file.partition} for row in pq.ParquetFile(place_of(str(path)).source(file.path)).read().to_pylist()]
     return found
 
 

@@ -18,7 +18,7 @@ DAY_MS = 86_400_000
 class NumberTable:
     """A table with the columns `n` and others if wanted, by day: day 0 is the first of 1970."""
 
-    def __init__(self, kind: str, path: Path, columns: Any = None) -> None:
+    def __init__(self, kind: str, path: Path | str, columns: Any = None) -> None:
         self.tables, self.path = format_named(kind), str(path)
         self.schema = pa.schema([*(columns or COLUMNS), *TIME_FIELDS])
         open_or_create(self.tables, self.path, self.schema, [DAY], "numbers")

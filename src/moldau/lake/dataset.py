@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as pad
-from pyarrow.fs import LocalFileSystem
 
 from moldau.lake.tables.format import Snapshot, TableError
 from moldau.lake.tables.opening import check_place, opened
+from moldau.lake.tables.places.addresses import place_of
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
@@ -27,10 +27,10 @@ def scan(path: str, *, version: int | None = None) -> "Dataset":
     """
     check_place(path)
     snapshot = opened(path, version)
-    place, files, parquet = os.path.abspath(path), LocalFileSystem(), pad.ParquetFileFormat()
+    (files, root), parquet = place_of(path).file_system(), pad.ParquetFileFormat()
     guarantees = _Guarantees(path, snapshot)
     fragments = [
-        parquet.make_fragment(os.path.join(place, each.path), files, guarantees.of(each.partition.get), file_size=each.size)
+        parquet.make_fragment(os.path.join(root, each.path), files, guarantees.of(each.partition.get), file_size=each.size)
         for each in snapshot.files()
     ]
     return pad.FileSystemDataset(fragments, snapshot.schema, parquet, files)

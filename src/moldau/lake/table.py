@@ -4,16 +4,18 @@ The property ``completionWatermark`` of a table is a time in UTC (``2013-07-01T1
 sent is in the table or in its dead letters. The audit finds it, `set_watermark` stores it, `wait_until_complete` waits for it.
 """
 
-import contextlib
-import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError, set_properties
+from moldau.lake.tables.data_files import DataFile
+from moldau.lake.tables.file_rows import rows_of
 from moldau.lake.tables.format import Snapshot, TableError, TableFormat, TableMismatchError
 from moldau.lake.tables.opening import format_of, log_folder, open_table, opened
+from moldau.lake.tables.places.addresses import StoreSettings, is_address, joined, place_of
 from moldau.lake.tables.rewriting import CompactionResult, compact_table
 from moldau.lake.tables.schemas import to_json
 
@@ -100,14 +102,9 @@ class _WatchedWatermark:
         return self._found
 
     def _log_changed_ns(self) -> int | None:
-        """When a version was last made, or deleted; None if there is no table."""
+        """When a version was last made, or deleted; None if there is no table, or that is not known."""
         folder = log_folder(self._path)
-        if folder is None:
-            return None
-        try:
-            return os.stat(folder).st_mtime_ns
-        except FileNotFoundError:
-            return None
+        return None if folder is None else place_of(self._path).changed_ns(folder)
 
 
 __all__ = [
@@ -119,13 +116,16 @@ __all__ = [
 def read_table(spark: Any, path: str, version: int | None = None) -> Any:
     """A Spark DataFrame over the Parquet files of one snapshot of the table: the newest one, or `version`. TableError.
 
-    The snapshot is fixed when this is called. Files that no commit names are not read, whatever lies in the folder.
+    The snapshot is fixed when this is called. Files that no commit names are not read, whatever lies in the folder. Of a table in an object
+    store Spark's Python tasks read whole files: no column and no filter is pushed down.
     """
     from pyspark.sql.types import StructType
 
     snapshot = opened(path, version)
     schema = StructType.fromJson(to_json(snapshot.schema))
-    files = [os.path.join(path, file.path) for file in snapshot.files()]
+    if is_address(path):
+        return _read_by_tasks(spark, path, snapshot, schema)
+    files = [joined(path, file.path) for file in snapshot.files()]
     if not files:
         return spark.createDataFrame([], schema)
     setting = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -138,6 +138,29 @@ def read_table(spark: Any, path: str, version: int | None = None) -> Any:
         spark.conf.set(setting, threshold)
 
 
+def _read_by_tasks(spark: Any, path: str, snapshot: Snapshot, schema: Any) -> Any:
+    """PySpark brings no reader of object stores: each file is read by a Python task, all of its columns."""
+    files = snapshot.files()
+    if not files:
+        return spark.createDataFrame([], schema)
+    names = spark.createDataFrame([(number,) for number in range(len(files))], "number int").repartition(
+        min(len(files), _TASKS_MAX), "number"
+    )
+    read = partial(_rows_of_files, path=path, files=files, columns=snapshot.schema, settings=StoreSettings.of_driver(path))
+    return names.mapInArrow(read, schema)
+
+
+_TASKS_MAX = 200
+
+
+def _rows_of_files(batches: Iterator[Any], *, path: str, files: list[DataFile], columns: Any, settings: StoreSettings) -> Iterator[Any]:
+    settings.follow()
+    for batch in batches:
+        for number in batch.column("number").to_pylist():
+            for rows in rows_of(path, files[number], columns):
+                yield from rows.to_batches()
+
+
 def remove_orphans(path: str, older_than_h: int = 168, *, dry_run: bool = False) -> list[str]:
     """Delete data files (``.parquet``) that no version of the last `older_than_h` hours names and that are as old: what loads left that
     were killed, and what compactions have replaced. Their paths. A reader of an older version may still want the latter: do not choose the
@@ -148,17 +171,9 @@ def remove_orphans(path: str, older_than_h: int = 168, *, dry_run: bool = False)
         raise TableError(f"{path}: there is no table")
     before_s = time.time() - older_than_h * 3600
     known = tables.named_since(path, before_s)
-    found = []
-    for folder, folders, names in os.walk(path):
-        folders[:] = [each for each in folders if not each.startswith("_")]
-        for name in names:
-            file = os.path.relpath(os.path.join(folder, name), path)
-            if name.endswith(".parquet") and file not in known:
-                with contextlib.suppress(FileNotFoundError):  # a load that failed has deleted it
-                    if os.stat(os.path.join(path, file)).st_mtime <= before_s:
-                        found.append(file)
+    place = place_of(path)
+    old = [each for each in place.walk() if each.name.endswith(".parquet") and each.name not in known and each.changed_s <= before_s]
+    found = sorted(each.name for each in old)
     if not dry_run:
-        for file in found:
-            with contextlib.suppress(FileNotFoundError):  # another repair was faster
-                os.unlink(os.path.join(path, file))
-    return sorted(found)
+        place.delete(found)
+    return found

@@ -9,6 +9,7 @@ from moldau.audit.missing import Guids
 from moldau.lake.loading.job import DEAD_LETTERS_FOLDER
 from moldau.lake.tables.format import TableError
 from moldau.lake.tables.opening import format_of, open_table
+from moldau.lake.tables.places.addresses import is_address, place_of
 
 
 class NoTableError(TableError):
@@ -21,7 +22,7 @@ def check_directory(directory: str, topic: str, *, counted: bool) -> None:
     if format_of(path) or format_of(dead_letters):
         return
     is_table = format_of(directory) is not None
-    if counted or is_table or not os.path.isdir(directory):
+    if counted or is_table or not (is_address(directory) or os.path.isdir(directory)):
         above = f"; {directory} is a table itself, give the directory that it is in" if is_table else ""
         raise NoTableError(f"no table of topic {topic} at {path}{above}")
 
@@ -48,6 +49,6 @@ def _paths(directory: str, topic: str) -> tuple[str, str]:
 def _batches(path: str, column: str) -> Any:
     snapshot = open_table(path)
     for file in snapshot.files() if snapshot is not None else ():
-        with pq.ParquetFile(os.path.join(path, file.path)) as parquet:
+        with pq.ParquetFile(place_of(path).source(file.path)) as parquet:
             if column in parquet.schema_arrow.names:
                 yield from parquet.iter_batches(columns=[column])

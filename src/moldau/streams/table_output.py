@@ -20,6 +20,7 @@ from moldau.lake.tables.committing import LoadConflictError, LoadedOffset, Table
 from moldau.lake.tables.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS, DataFile, PartitionWriter, files_of
 from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat
 from moldau.lake.tables.opening import FORMATS, check_place, format_named, open_or_create
+from moldau.lake.tables.places.addresses import NO_SETTINGS, StoreSettings
 from moldau.lake.tables.rewriting import fit, widen
 from moldau.lake.tables.schemas import evolve, storable_schema
 from moldau.streams.errors import CheckpointError, StreamError
@@ -112,8 +113,8 @@ class TableOutput:
             )
             writer = self.writers.setdefault(batch.writer, TableWriter(batch.writer))
             commit(tables, self.path, change, base=base, before=[LoadedOffset(name, had)], writer=writer)
-        except BaseException:
-            discard(tables, self.path, files_of(self.path, batch.job, load))
+        except BaseException as error:
+            discard(tables, self.path, files_of(self.path, batch.job, load), error)
             raise
         reached("table committed")
 
@@ -165,6 +166,7 @@ class TableOutput:
             load=load,
             columns=columns,
             none_ms=batch.planned.time_ms,
+            settings=StoreSettings.of_driver(self.path),
         )
         reports = rows.withColumn(_TIME, time).mapInArrow(run, _REPORT).collect()
         return [DataFile(each.path, json.loads(each.partition), each.size, each.rows, each.statistics) for each in reports]
@@ -199,11 +201,22 @@ def _input_of(tables: TableFormat, path: str, base: Snapshot, batch: BatchNumber
     )
 
 
-def write_rows(batches: Iterator[Any], *, directory: str, prefix: str, by: str, load: str, columns: Any, none_ms: int) -> Iterator[Any]:
+def write_rows(
+    batches: Iterator[Any],
+    *,
+    directory: str,
+    prefix: str,
+    by: str,
+    load: str,
+    columns: Any,
+    none_ms: int,
+    settings: StoreSettings = NO_SETTINGS,
+) -> Iterator[Any]:
     """What Spark calls in a task: the rows go into files, and what comes out are the files. A row without a time has `none_ms`.
 
     FileError; a task that fails leaves no files.
     """
+    settings.follow()
     writer = PartitionWriter(directory, prefix, by, load)
     try:
         for batch in batches:

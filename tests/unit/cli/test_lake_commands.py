@@ -58,7 +58,7 @@ def test_a_table_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["wait", "s3://bucket/table", "--until", "1h"], 1, "tables lie in directories of this machine"),
+        (["wait", "gs://bucket/table", "--until", "1h"], 1, "tables lie in directories of this machine"),
         (["wait", "lake", "--until", "noon"], 2, "'noon' is not a time"),
         (["wait", "lake"], 2, "Missing option '--until'"),
         (["doctor", "nowhere"], 1, "Error: nowhere: there is no table"),

@@ -114,8 +114,8 @@ def test_what_cannot_be_scanned_is_named(kind: str, tmp_path: Path) -> None:
     for version in (7, -1):
         with pytest.raises(TableError, match=f"{table.path}: there is no version {version}, the newest is 1"):
             scan(table.path, version=version)
-    with pytest.raises(TableError, match="s3://bucket/table: tables lie in directories of this machine"):
-        scan("s3://bucket/table")
+    with pytest.raises(TableError, match="gs://bucket/table: tables lie in directories of this machine"):
+        scan("gs://bucket/table")
     with pytest.raises(TableError, match="inside _delta_log"):
         scan(str(tmp_path / "table" / "_delta_log"))
 

@@ -3,11 +3,9 @@
 Memory is that of the snapshot's list of files; the log is listed and read a file at a time.
 """
 
-import contextlib
 import math
-import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -18,6 +16,7 @@ from moldau.lake.table import remove_orphans
 from moldau.lake.tables.data_files import DataFile
 from moldau.lake.tables.format import TableError
 from moldau.lake.tables.opening import check_place, format_of, log_folder, opened
+from moldau.lake.tables.places.addresses import place_of
 from moldau.lake.tables.rewriting import FILE_BYTES_TARGET, LATENESS, small_file_groups
 
 
@@ -45,7 +44,7 @@ def examine(path: str, limits: Limits | None = None, *, now: datetime | None = N
         resized=lying.resized,
         small=_small(files, limits, now),
         unneeded=_unneeded(path, lying, hours_of(limits)),
-        log=_log(path, table_id, list_log(folder), limits, now, is_delta=tables.name == "delta"),
+        log=_log(path, table_id, list_log(path, folder), limits, now, is_delta=tables.name == "delta"),
         footers=read_footers(path, sampled(files, limits.footers), schema),
     )
 
@@ -69,38 +68,23 @@ def _compare(path: str, files: Sequence[DataFile]) -> _Lying:
     named = {file.path: file for file in files}
     resized: list[tuple[DataFile, int]] = []
     others: dict[str, int] = {}
-    for file_path, size in _walk(path):
-        file = named.pop(file_path, None)
+    place = place_of(path)
+    for found in place.walk():
+        file = named.pop(found.name, None)
         if file is None:
-            others[file_path] = size
-        elif file.size != size:
-            resized.append((file, size))
+            others[found.name] = found.size
+        elif file.size != found.size:
+            resized.append((file, found.size))
     missing = []
     for file in named.values():  # a walk does not follow links to folders
         try:
-            size = os.stat(os.path.join(path, file.path)).st_size
+            size = place.state(file.path).size
         except (FileNotFoundError, NotADirectoryError):
             missing.append(file)
         else:
             if file.size != size:
                 resized.append((file, size))
     return _Lying(missing, resized, others)
-
-
-def _walk(path: str, below: str = "") -> Iterator[tuple[str, int]]:
-    """Path below the table and size of each file, but for folders and files whose names begin with an underscore."""
-    folders = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(path, below)) as entries:
-        for entry in entries:
-            if entry.name.startswith("_"):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(os.path.join(below, entry.name))
-                continue
-            with contextlib.suppress(FileNotFoundError):
-                yield os.path.join(below, entry.name), entry.stat().st_size
-    for folder in folders:
-        yield from _walk(path, folder)
 
 
 def _small(files: Sequence[DataFile], limits: Limits, now: datetime) -> SmallFiles | None:

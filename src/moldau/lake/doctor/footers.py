@@ -4,7 +4,6 @@ A footer costs a look at the disk, so of many files some are read, spread evenly
 narrower number, is no finding: readers fill it, and widen it.
 """
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from moldau.lake.doctor.facts import FooterFacts
 from moldau.lake.tables.data_files import DataFile
 from moldau.lake.tables.format import TableMismatchError
+from moldau.lake.tables.places.addresses import place_of
 from moldau.lake.tables.schemas import evolve, storable_schema
 
 _THREADS = 4
@@ -50,7 +50,7 @@ def read_footers(path: str, files: Sequence[DataFile], schema: Any) -> FooterFac
     read = 0
     seen: dict[Any, tuple[tuple[str, ...], str | None]] = {}
     with ThreadPoolExecutor(_THREADS) as pool:
-        for file, footer in zip(files, pool.map(lambda each: _footer(os.path.join(path, each.path)), files), strict=True):
+        for file, footer in zip(files, pool.map(lambda each: _footer(path, each.path), files), strict=True):
             if footer is None:
                 continue
             read += 1
@@ -74,9 +74,9 @@ def _note(found: dict[str, Any], path: str, value: Any) -> None:
         found[path] = value
 
 
-def _footer(path: str) -> _Footer | None:
+def _footer(path: str, name: str) -> _Footer | None:
     try:
-        metadata = pq.read_metadata(path)
+        metadata = pq.read_metadata(place_of(path).source(name))
         return _Footer(rows=metadata.num_rows, schema=metadata.schema.to_arrow_schema())
     except FileNotFoundError:
         return None

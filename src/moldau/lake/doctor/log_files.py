@@ -8,7 +8,6 @@ counts are not stays, and all after it.
 
 import contextlib
 import json
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,8 @@ import pyarrow.parquet as pq
 
 from moldau.lake.loading.audit import FOLDER as NOTES
 from moldau.lake.loading.counts import COUNTS_KEY
+from moldau.lake.tables.places.addresses import place_of
+from moldau.lake.tables.places.place import FileState, Place
 
 _VERSION = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
@@ -26,25 +27,16 @@ _LEFTOVER = re.compile(r"_moldau_[0-9a-f]{32}\.tmp")
 
 
 @dataclass(frozen=True, slots=True)
-class LogFile:
-    """One file of the folder."""
-
-    name: str
-    size: int
-    changed_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class LogListing:
     """All files of the folder, and what they are by their names."""
 
-    folder: str
+    place: Place
     files: int
     bytes: int
-    versions: Mapping[int, LogFile]
-    checkpoints: Mapping[int, Sequence[LogFile]]
+    versions: Mapping[int, FileState]
+    checkpoints: Mapping[int, Sequence[FileState]]
     """By version; a checkpoint may have several parts."""
-    temporary: Sequence[LogFile]
+    temporary: Sequence[FileState]
     """Versions that are being made, or whose writers died."""
 
     @property
@@ -53,31 +45,27 @@ class LogListing:
         return max(self.checkpoints, default=None)
 
 
-def list_log(folder: str) -> LogListing:
-    """The files of a folder of versions. OSError."""
+def list_log(path: str, folder: str) -> LogListing:
+    """The files of the folder of versions of the table at `path`. OSError."""
+    place = place_of(path)
     files = size = 0
-    versions: dict[int, LogFile] = {}
-    parts: dict[tuple[int, int], list[LogFile]] = defaultdict(list)
-    temporary: list[LogFile] = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            try:
-                state = entry.stat()
-            except FileNotFoundError:  # a writer has just deleted it
-                continue
-            file = LogFile(entry.name, state.st_size, state.st_mtime)
-            files, size = files + 1, size + file.size
-            if found := _VERSION.fullmatch(entry.name):
-                versions[int(found[1])] = file
-            elif found := _CHECKPOINT.fullmatch(entry.name):
-                parts[int(found[1]), int(found[2] or 1)].append(file)
-            elif _LEFTOVER.fullmatch(entry.name):
-                temporary.append(file)
+    versions: dict[int, FileState] = {}
+    parts: dict[tuple[int, int], list[FileState]] = defaultdict(list)
+    temporary: list[FileState] = []
+    for file in place.states(folder):
+        files, size = files + 1, size + file.size
+        name = file.name.removeprefix(f"{folder}/")
+        if found := _VERSION.fullmatch(name):
+            versions[int(found[1])] = file
+        elif found := _CHECKPOINT.fullmatch(name):
+            parts[int(found[1]), int(found[2] or 1)].append(file)
+        elif _LEFTOVER.fullmatch(name):
+            temporary.append(file)
     checkpoints = {version: found for (version, count), found in sorted(parts.items()) if len(found) == count}
-    return LogListing(folder, files, size, dict(sorted(versions.items())), checkpoints, temporary)
+    return LogListing(place, files, size, dict(sorted(versions.items())), checkpoints, temporary)
 
 
-def old_versions(listing: LogListing, kept_since_s: float) -> list[tuple[int, LogFile]]:
+def old_versions(listing: LogListing, kept_since_s: float) -> list[tuple[int, FileState]]:
     """Versions and checkpoints, the oldest first, that no reader of a version needs which was the newest since then."""
     if not listing.versions:
         return []
@@ -98,7 +86,7 @@ def first_unpublished(path: str, table_id: str, listing: LogListing, versions: I
     if not audited:
         return None
     for version in sorted(set(versions) & set(listing.versions)):
-        words = _words(os.path.join(listing.folder, listing.versions[version].name))
+        words = _words(listing.place, listing.versions[version].name)
         job = words.get("moldau.job")
         if words.get(COUNTS_KEY):
             published = [audited[key] for key in ((job, words.get("moldau.topic")), (job, None)) if key in audited]
@@ -110,24 +98,22 @@ def first_unpublished(path: str, table_id: str, listing: LogListing, versions: I
 def _audited(path: str, table_id: str) -> dict[tuple[Any, Any], int]:
     """By job and topic up to which version the counts are published; -1 where there is a tier and none is yet."""
     found: dict[tuple[Any, Any], int] = {}
-    folder = os.path.join(path, NOTES)
+    place = place_of(path)
     with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(folder):
+        for name in place.names(NOTES):
             if name.startswith(("published-", "tier-")) and name.endswith(".json"):
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                    with open(os.path.join(folder, name), encoding="utf-8") as file:
-                        note = json.load(file)
+                    note = json.loads(place.read(f"{NOTES}/{name}"))
                     if note["table"] == table_id:
                         key = (note["job"], note.get("topic"))
                         found[key] = max(int(note.get("version", -1)), found.get(key, -1))
     return found
 
 
-def _words(path: str) -> Mapping[str, Any]:
+def _words(place: Place, name: str) -> Mapping[str, Any]:
     """Of a version that is ours: they are its first line."""
     with contextlib.suppress(OSError, ValueError):
-        with open(path, encoding="utf-8") as file:
-            found = json.loads(file.readline()).get("commitInfo")
+        found = json.loads(place.read(name).partition(b"\n")[0]).get("commitInfo")
         if isinstance(found, dict):
             return found
     return {}
@@ -137,15 +123,14 @@ def tombstone_times_ms(listing: LogListing) -> Iterator[int]:
     """When each file was removed whose entry readers still read: in the newest checkpoint, and in the versions after it. OSError."""
     newest = listing.checkpoint
     for part in () if newest is None else listing.checkpoints[newest]:
-        with pq.ParquetFile(os.path.join(listing.folder, part.name)) as file:
+        with pq.ParquetFile(listing.place.source(part.name)) as file:
             for batch in file.iter_batches(columns=["remove.path", "remove.deletionTimestamp"]):
                 yield from (row["remove"].get("deletionTimestamp") or 0 for row in batch.to_pylist() if _is_removal(row))
-    for version, log_file in listing.versions.items():
-        if newest is None or version > newest:
-            with contextlib.suppress(FileNotFoundError), open(os.path.join(listing.folder, log_file.name), encoding="utf-8") as text:
-                for line in text:
-                    if '"remove"' in line[:16]:
-                        yield json.loads(line)["remove"].get("deletionTimestamp") or 0
+    after = [each.name for version, each in listing.versions.items() if newest is None or version > newest]
+    for _, content in listing.place.read_all(after):
+        for line in content.splitlines():
+            if b'"remove"' in line[:16]:
+                yield json.loads(line)["remove"].get("deletionTimestamp") or 0
 
 
 def _is_removal(row: Mapping[str, Any]) -> bool:

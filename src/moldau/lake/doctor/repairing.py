@@ -6,8 +6,6 @@ a checkpoint repeats what versions say; files are deleted that are older than th
 that cannot be made is reported with its reason, and the next one is tried.
 """
 
-import contextlib
-import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -73,10 +71,10 @@ def _make_checkpoint(path: str) -> str:
 
 def _delete_versions(path: str, limits: Limits, now: datetime) -> str:
     """The oldest first: whatever ends this, what is left is a log without a gap."""
-    listing = list_log(_folder(path))
+    listing = list_log(path, _folder(path))
     found, _ = removable_versions(path, opened(path).id, listing, limits, now)
     for name, _ in found:
-        _unlink(os.path.join(listing.folder, name))
+        listing.place.delete([name])
     return f"{counted(len(found), 'file')} of versions deleted, {sum(size for _, size in found):,} bytes"
 
 
@@ -85,10 +83,9 @@ def _delete_unneeded(path: str, limits: Limits) -> str:
 
 
 def _delete_leftovers(path: str, now: datetime) -> str:
-    listing = list_log(_folder(path))
+    listing = list_log(path, _folder(path))
     found = leftover_files(listing, now)
-    for name, _ in found:
-        _unlink(os.path.join(listing.folder, name))
+    listing.place.delete(name for name, _ in found)
     return f"{counted(len(found), 'file')} deleted, {sum(size for _, size in found):,} bytes"
 
 
@@ -97,8 +94,3 @@ def _folder(path: str) -> str:
     if folder is None:
         raise TableError(f"{path}: the table was deleted")
     return folder
-
-
-def _unlink(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):  # another repair, or deltalake, was faster
-        os.unlink(path)

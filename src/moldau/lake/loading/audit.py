@@ -12,7 +12,6 @@ each guid once. A note beside the table has the newest version whose counts were
 
 import json
 import logging
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from moldau.lake.loading.counts import COUNTS_KEY, aside_from_json, counts_from_
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.format import TableCommit, TableFormat
+from moldau.lake.tables.places.addresses import absolute, place_of
 from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, certainly_counts, ensure_audit_topic
@@ -50,7 +50,7 @@ class Claim:
 
 def owner_of(job: LoadJob, table_id: str) -> str:
     """The owner of counts, as it is published. The last word identifies it; the others are for people."""
-    return f"job {job.name}, table {os.path.abspath(job.table)}, id {table_id}"
+    return f"job {job.name}, table {absolute(job.table)}, id {table_id}"
 
 
 def check_unclaimed(job: LoadJob, cluster: Cluster) -> None:
@@ -106,8 +106,7 @@ def _check_no_auditor(job: LoadJob, found: TierCounts) -> None:
 def claimed(job: LoadJob, table_id: str) -> Claim | None:
     """The claim that is noted beside the table; None if there is none for this job, table and tier."""
     try:
-        with open(_claim_file(job), encoding="utf-8") as file:
-            note = json.load(file)
+        note = json.loads(place_of(job.table).read(_claim_file(job)))
         if (note["job"], note["topic"], note["tier"], note["table"]) != (job.name, job.topic, job.tier, table_id):
             return None
         return Claim(str(note["epoch"]), str(note["audit"]), {int(number): int(offset) for number, offset in note["positions"].items()})
@@ -149,17 +148,13 @@ def _publish_claim(job: LoadJob, table_id: str) -> None:
 
 def _claim_file(job: LoadJob) -> str:
     name = blake2b(json.dumps([job.name, job.topic]).encode(), digest_size=8).hexdigest()
-    return os.path.join(job.table, FOLDER, f"tier-{name}.json")
+    return f"{FOLDER}/tier-{name}.json"
 
 
 def _note_claim(job: LoadJob, table_id: str, claim: Claim) -> None:
-    path = _claim_file(job)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    new = f"{path}.{os.getpid()}.new"
-    with open(new, "w", encoding="utf-8") as file:
-        words = {"job": job.name, "topic": job.topic, "tier": job.tier, "table": table_id}
-        json.dump({**words, "epoch": claim.epoch, "audit": claim.audit_id, "positions": claim.positions}, file)
-    os.replace(new, path)
+    words = {"job": job.name, "topic": job.topic, "tier": job.tier, "table": table_id}
+    note = {**words, "epoch": claim.epoch, "audit": claim.audit_id, "positions": claim.positions}
+    place_of(job.table).put(_claim_file(job), json.dumps(note).encode())
 
 
 log = logging.getLogger(__name__)
@@ -263,7 +258,7 @@ def _publish(job: LoadJob, records: list[AuditRecord]) -> None:
 
 def _file(job: LoadJob, of: str) -> str:
     name = blake2b(of.encode(), digest_size=8).hexdigest()
-    return os.path.join(job.table, FOLDER, f"published-{name}.json")
+    return f"{FOLDER}/published-{name}.json"
 
 
 def _files(job: LoadJob) -> tuple[str, str]:
@@ -275,8 +270,7 @@ def _noted(job: LoadJob, table_id: str, epoch: str) -> int:
     """Up to which version all counts are published; -1 if that is not known."""
     for path in _files(job):
         try:
-            with open(path, encoding="utf-8") as file:
-                note = json.load(file)
+            note = json.loads(place_of(job.table).read(path))
             known = (note["table"], note["tier"], note["job"], note.get("topic", job.topic), note.get("epoch", ""))
             if known == (table_id, job.tier, job.name, job.topic, epoch):
                 return int(note["version"])
@@ -286,10 +280,5 @@ def _noted(job: LoadJob, table_id: str, epoch: str) -> int:
 
 
 def _note(job: LoadJob, table_id: str, version: int, epoch: str) -> None:
-    path = _files(job)[0]
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    new = f"{path}.{os.getpid()}.new"
-    with open(new, "w", encoding="utf-8") as file:
-        words = {"table": table_id, "job": job.name, "topic": job.topic, "tier": job.tier, "version": version}
-        json.dump({**words, "epoch": epoch} if epoch else words, file)
-    os.replace(new, path)
+    words = {"table": table_id, "job": job.name, "topic": job.topic, "tier": job.tier, "version": version}
+    place_of(job.table).put(_files(job)[0], json.dumps({**words, "epoch": epoch} if epoch else words).encode())

@@ -12,7 +12,8 @@ from moldau.lake.reading.offsets import EARLIEST, LATEST
 from moldau.lake.reading.options import ISOLATION_LEVELS
 from moldau.lake.tables.committing import application_id
 from moldau.lake.tables.format import TableError
-from moldau.lake.tables.opening import check_place, format_named
+from moldau.lake.tables.opening import check_place, format_named, place_at
+from moldau.lake.tables.places.addresses import is_address
 from moldau.model.errors import StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.near_names import did_you_mean
@@ -47,9 +48,14 @@ def check_directory(path: str) -> None:
     """A table can be made there. LoadError has why not, and what to do."""
     try:
         check_place(path)
-        check_usable(os.path.abspath(path), "a directory of tables", "--to", room_bytes=ROOM_BYTES)
+        if is_address(path):
+            place_at(path).check()
+        else:
+            check_usable(os.path.abspath(path), "a directory of tables", "--to", room_bytes=ROOM_BYTES)
     except (TableError, StorageError) as error:
         raise LoadError(str(error)) from error
+    except OSError as error:
+        raise LoadError(f"{path}: no table can be made there: {error.strerror or error}") from error
 
 
 def check_work_directory(path: str | None) -> None:

@@ -84,9 +84,9 @@ def commit_both(planned: Plan, written: WrittenFiles, writer: TableWriter, sourc
         reached("driver: dead letters committed")
         reached("driver: table about to be committed")
         version = commit_events(planned, written, writer, source)
-    except (TableError, MoldauError):
+    except (TableError, MoldauError) as error:
         for path, files in left:
-            discard(planned.tables, path, [file.path for file in files])
+            discard(planned.tables, path, [file.path for file in files], error)
         raise
     reached("driver: table committed")
     return version

@@ -30,7 +30,8 @@ from moldau.lake.loading.json_events import is_readable, is_time
 from moldau.lake.merging.options import LOG, RECORD_KEY, TOMBSTONE, TOMBSTONES, MergeOptions
 from moldau.lake.reading.options import ISOLATION_LEVELS
 from moldau.lake.tables.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS
-from moldau.lake.tables.opening import FORMATS
+from moldau.lake.tables.opening import FORMATS, log_folder
+from moldau.lake.tables.places.addresses import is_address, joined, one_in_the_other
 from moldau.lake.tables.schemas import from_json
 from moldau.model.near_names import did_you_mean
 from moldau.model.topic_names import matches
@@ -131,7 +132,7 @@ class LoadJob:
             f"incompatible events stop the load or are dead letters, not {self.on_incompatible!r}",
         )
         must(
-            not _one_in_the_other(self.table, self.dead_letters),
+            not one_in_the_other(self.table, self.dead_letters),
             f"the table and the dead letters are two tables, and neither lies in the other: {self.table}, {self.dead_letters}",
         )
         must(
@@ -147,7 +148,7 @@ class LoadJob:
             MergeOptions(self.keys, self.merge_order, self.deletes)
             for path in (self.table, self.dead_letters):
                 must(
-                    not _one_in_the_other(self.merged, path),
+                    not one_in_the_other(self.merged, path),
                     f"the merged table is a table of its own, and no other lies in it: {self.merged}, {path}",
                 )
         must(self.time is None or self.columns is not None, "only JSON events have a column for their time: Avro events have a header")
@@ -209,11 +210,6 @@ class LoadJob:
         kept = [pa.field(f"_{name}", kind) for name, kind in self.headers.items()]
         records = [pa.field(name, kind) for name, kind in (*RECORD_COLUMNS, *self.kept_of_records)]
         return pa.schema([*columns, *records, *kept, *TIME_FIELDS])
-
-
-def _one_in_the_other(one: str, other: str) -> bool:
-    paths = [os.path.abspath(one), os.path.abspath(other)]
-    return os.path.commonpath(paths) in paths
 
 
 def dead_letter_schema() -> Any:
@@ -301,8 +297,8 @@ class LoadJobs:
         values = {name: getattr(self, name) for name in shared}
         values |= {
             "topic": topic,
-            "table": os.path.join(self.directory, topic),
-            "dead_letters": os.path.join(self.directory, DEAD_LETTERS_FOLDER, topic),
+            "table": joined(self.directory, topic),
+            "dead_letters": joined(self.directory, DEAD_LETTERS_FOLDER, topic),
             "group_id": self.group_id or f"moldau-load-{self.name}",
         }
         values |= self.settings.get(topic, {})
@@ -311,7 +307,7 @@ class LoadJobs:
         if not values["keys"]:
             values |= {"merged": None, "merge_order": LOG, "deletes": None}
         elif self.merged is not None:
-            values["merged"] = os.path.join(self.merged, topic)
+            values["merged"] = joined(self.merged, topic)
         return LoadJob(**values)
 
     def jobs(self, existing: Iterable[str]) -> list[LoadJob]:
@@ -325,7 +321,11 @@ class LoadJobs:
     def missing(self, existing: Iterable[str]) -> list[str]:
         """Topics that are named and neither exist nor have a table from when they did."""
         there = set(existing)
-        return [topic for topic in self.topics if topic not in there and not os.path.exists(os.path.join(self.directory, topic))]
+        return [topic for topic in self.topics if topic not in there and not _is_there(joined(self.directory, topic))]
+
+
+def _is_there(path: str) -> bool:
+    return log_folder(path) is not None if is_address(path) else os.path.exists(path)
 
 
 _OTHER_NAMES = {"to": "directory", "bootstrap": "bootstrap_servers"}

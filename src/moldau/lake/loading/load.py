@@ -34,6 +34,7 @@ from moldau.lake.reading.options import ISOLATION_LEVELS, ReadOptions, TopicName
 from moldau.lake.tables.committing import LoadConflictError, TableWriter, discard
 from moldau.lake.tables.data_files import FileError, files_of
 from moldau.lake.tables.format import TableError
+from moldau.lake.tables.places.addresses import StoreSettings
 from moldau.model.errors import MoldauError
 
 if TYPE_CHECKING:
@@ -201,6 +202,7 @@ def _run_tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bo
         held=planned.held or {},
         load_id=load_id,
         options=options,
+        settings=StoreSettings.of_driver(job.table, job.dead_letters),
         orders=points.orders(),
     )
     shares = share_out(planned.ranges, task_count(planned.ranges, context.defaultParallelism, job.writers))

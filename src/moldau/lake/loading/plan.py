@@ -1,7 +1,6 @@
 """Step 1 of a load: what it will read and how, fixed on the driver before anything is done."""
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetR
 from moldau.lake.tables.committing import LoadedOffset, TopicOwner, application_id, progress
 from moldau.lake.tables.format import Snapshot, TableFormat
 from moldau.lake.tables.opening import format_named
+from moldau.lake.tables.places.addresses import place_of
 from moldau.model.identity import TopicPartition
 from moldau.tracking.clock import now_ms
 
@@ -200,7 +200,7 @@ def _held(
     found: dict[int, set[int]] = {partition: set() for partition in ahead}
     first: tuple[int, int, str] | None = None
     for file in dead_letters.files():
-        table = pq.read_table(os.path.join(job.dead_letters, file.path), columns=columns, filters=mine, partitioning=None)
+        table = pq.read_table(place_of(job.dead_letters).source(file.path), columns=columns, filters=mine, partitioning=None)
         for partition, offset, reason in zip(*(table.column(name).to_pylist() for name in columns[2:]), strict=True):
             found[partition].add(offset)
             if ahead[partition].start <= offset < ahead[partition].end and (first is None or (partition, offset) < first[:2]):

@@ -23,6 +23,7 @@ from moldau.lake.reading.options import ReadOptions
 from moldau.lake.reading.row_shape import record_batches
 from moldau.lake.reading.tasks import reads
 from moldau.lake.tables.data_files import DataFile, PartitionWriter
+from moldau.lake.tables.places.addresses import NO_SETTINGS, StoreSettings
 from moldau.lake.tables.rewriting import fit
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class TaskOrder:
     load_id: str
     """In the names of all files."""
     options: ReadOptions
+    settings: StoreSettings = NO_SETTINGS
+    """Of the object store that the table is in."""
     orders: points.Orders = points.NO_ORDERS
     seen_ms: int | None = None
     """When the load was planned: latencies are to then."""
@@ -74,6 +77,7 @@ class TaskReport:
 def run_tasks(shares: Iterator[list[OffsetRange]], order: TaskOrder) -> Iterator[TaskReport]:
     """What Spark calls in its Python process, with one share."""
     points.follow(order.orders)
+    order.settings.follow()
     for share in shares:
         points.reached("task: begun")
         skipped: list[OffsetRange] = []

@@ -10,13 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from moldau.lake.tables.data_files import FileError
+from moldau.lake.tables.places.addresses import place_of
 
 BYTES_MAX = 32 << 20
 """Of rows in memory; dividing them by bucket takes twice as much again."""
 
 
 class BucketRows:
-    """Takes rows in any order, then gives those of one bucket after the other. `directory` is where the file is, if there is one."""
+    """Takes rows in any order, then gives those of one bucket after the other.
+
+    The file, if there is one, is beside the table at `directory`, or where temporary files are if that is in an object store.
+    """
 
     def __init__(self, directory: str, schema: Any) -> None:
         self._directory = directory
@@ -79,7 +83,7 @@ class BucketRows:
     def _write(self) -> None:
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115  # closed by `__exit__`
+                self._file = tempfile.TemporaryFile(dir=place_of(self._directory).scratch)  # noqa: SIM115  # closed by `__exit__`
             for bucket, rows in self._divided():
                 start = self._file.seek(0, 2)
                 with pa.ipc.new_stream(self._file, self._schema) as writer:

@@ -7,7 +7,6 @@ a merge that dies has changed nothing, the next one starts from the same version
 """
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 
 from moldau.lake.merging.bucket_rows import BucketRows
-from moldau.lake.merging.file_rows import MissingFileError, rows_of
 from moldau.lake.merging.keys import bucket_numbers
 from moldau.lake.merging.options import (
     BUCKET,
@@ -38,8 +36,10 @@ from moldau.lake.points import reached
 from moldau.lake.table import COMPLETION_WATERMARK
 from moldau.lake.tables.committing import LoadConflictError, LoadedOffset, commit, discard
 from moldau.lake.tables.data_files import DataFile, ParquetFileWriter, sync_files
+from moldau.lake.tables.file_rows import MissingFileError, rows_of
 from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat
-from moldau.lake.tables.opening import format_named, format_of, open_or_create
+from moldau.lake.tables.opening import check_place, format_named, format_of, open_or_create
+from moldau.lake.tables.places.addresses import one_in_the_other
 from moldau.lake.tables.rewriting import fit
 from moldau.lake.tables.schemas import evolve
 from moldau.tracking.clock import now_ms
@@ -130,7 +130,7 @@ def merge_table(
             continue
         newest = tables.open(merged) if done.changed and done.version % EVERY_VERSIONS == 0 else None
         if newest is not None:
-            remove_replaced(merged, [file.path for file in newest.files()], keep, now / 1000)
+            remove_replaced(tables, merged, [file.path for file in newest.files()], keep, now / 1000)
         return done
     raise LoadConflictError(f"{merged}: other merges were faster {TRIES} times in a row")
 
@@ -187,8 +187,8 @@ class _Merge:
         try:
             removed, buckets = self._write(new, schema, old, rewrite_all=rewrite_all)
             version = self._commit(new, schema, removed)
-        except Exception:
-            discard(self._tables, self._merged, [file.path for file in self._written])
+        except Exception as error:
+            discard(self._tables, self._merged, [file.path for file in self._written], error)
             raise
         gone = {file.path for file in removed}
         kept = [file for files in old.values() for file in files if file.path not in gone]
@@ -314,8 +314,8 @@ class _Merge:
 
 
 def _check_places(appended: str, merged: str) -> None:
-    one, other = os.path.abspath(appended), os.path.abspath(merged)
-    if os.path.commonpath([one, other]) in (one, other):
+    check_place(merged)
+    if one_in_the_other(appended, merged):
         raise MergeError(f"{merged}: the merged table is a table of its own: neither may lie in the other, as with {appended}")
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moldau.lake.tables.data_files import remove_files
-from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat, VersionTakenError
+from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat, UnansweredCommitError, VersionTakenError
 
 _CLAIM = "claim"
 
@@ -178,9 +178,11 @@ def check(tables: TableFormat, path: str, base: Snapshot, before: Sequence[Loade
     _check_offsets(tables, path, snapshot, before, {}, writer)
 
 
-def discard(tables: TableFormat, path: str, files: Iterable[str]) -> None:
+def discard(tables: TableFormat, path: str, files: Iterable[str], because: BaseException | None = None) -> None:
     """Remove data files below `path` whose commit was refused, or never tried. Those that the newest version names stay, whatever
-    answer its writer had."""
+    answer its writer had; all stay if there was no answer, since their version may still appear."""
+    if isinstance(because, UnansweredCommitError):
+        return
     try:
         snapshot = tables.open(path)
     except TableError:

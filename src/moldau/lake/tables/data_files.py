@@ -4,18 +4,16 @@ A task keeps the rows of a table partition together until it ends, so that it le
 `BUFFERED_BYTES_MAX` it writes its fullest partitions, each as a row group, and keeps their files open. Of more than `OPEN_FILES_MAX` open
 ones it ends the one that was written to longest ago: rows that come for that partition later get another file.
 
-Files get unique names. They are synced, names included, before the task reports them: after a power failure a table never
-knows a file that the disk does not. They are synced together, from several threads, because a file system then settles many in one go.
+Files get unique names. They are durable, names included, before the task reports them: after a power failure a table never
+knows a file that the disk, or the object store, does not. They are brought there together, many in one go.
 Until a commit names a file it belongs to no table version; a writer that knows that none will removes it.
 """
 
 import contextlib
 import json
-import os
 import re
 import uuid
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -27,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from moldau.lake.points import reached
+from moldau.lake.tables.places.addresses import joined, place_of
 
 _STRING_MAX = 32
 _LAST = datetime.max.replace(tzinfo=UTC) - timedelta(milliseconds=1)
@@ -146,7 +145,6 @@ PARTITIONINGS: Mapping[str, tuple[str, ...]] = {"day": (DAY,), "hour": (DAY, HOU
 TIME_FIELDS = (pa.field(DAY, pa.date32()), pa.field(HOUR, pa.int32()))
 _MS_PER_HOUR = 3_600_000
 _SLOT_MS = {"day": 24 * _MS_PER_HOUR, "hour": _MS_PER_HOUR}
-_SYNC_THREADS = 16
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -262,13 +260,13 @@ class ParquetFileWriter:
     def __init__(self, directory: str, start: str, partition: Mapping[str, str | None], schema: Any) -> None:
         folder = "/".join(f"{name}={value}" for name, value in partition.items())
         self._path = f"{folder}/{start}{uuid.uuid4().hex}.parquet"
-        self._full = os.path.join(directory, self._path)
+        self._full = joined(directory, self._path)
+        self._place = place_of(directory)
         self._partition = partition
         self._statistics = FileStatistics()
         self._writer: Any = None
         try:
-            os.makedirs(os.path.dirname(self._full), exist_ok=True)
-            self._file = open(self._full, "xb")  # noqa: SIM115  # closed by `close`
+            self._file = self._place.create(self._path)
         except OSError as error:
             raise self._failure(error) from error
         try:
@@ -290,7 +288,7 @@ class ParquetFileWriter:
         try:
             self._writer.close()
             size = self._file.tell()
-            self._file.close()
+            self._place.end(self._path, self._file)
         except OSError as error:
             self.discard()
             raise self._failure(error) from error
@@ -302,9 +300,7 @@ class ParquetFileWriter:
             with contextlib.suppress(OSError, pa.ArrowException):
                 self._writer.close()
             self._writer.is_open = False  # it would try once more when it is forgotten
-        with contextlib.suppress(OSError):
-            self._file.close()
-        _remove(self._full)
+        self._place.abandon(self._path, self._file)
 
     def _failure(self, error: OSError) -> FileError:
         return FileError(f"{self._full}: cannot be written: {(error.strerror or str(error)).lower()}")
@@ -312,16 +308,17 @@ class ParquetFileWriter:
 
 def remove_files(directory: str, paths: Iterable[str]) -> None:
     """Remove files below `directory` that no commit names. An error leaves one as an orphan."""
+    place = place_of(directory)
     for path in paths:
-        _remove(os.path.join(directory, path))
+        with contextlib.suppress(OSError):
+            place.delete([path])
 
 
 def files_of(directory: str, prefix: str, load: str) -> list[str]:
     """The files that tasks of a load have left below `directory`, relative to it."""
-    start, found = _start(prefix, load), []
-    for folder, folders, names in os.walk(directory):
-        folders[:] = [each for each in folders if not each.startswith("_")]
-        found += [os.path.relpath(os.path.join(folder, name), directory) for name in names if name.startswith(start)]
+    start, found = _start(prefix, load), list[str]()
+    with contextlib.suppress(OSError):
+        found += [each.name for each in place_of(directory).walk() if each.name.rpartition("/")[2].startswith(start)]
     return found
 
 
@@ -329,27 +326,9 @@ def _start(prefix: str, load: str) -> str:
     return f"{_UNFIT_FOR_NAMES.sub('-', prefix)}-{load}"
 
 
-def _remove(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
-
-
 def sync_files(directory: str, paths: list[str]) -> None:
-    """Bring files below `directory`, and their names, to disk. FileError."""
-    folders = sorted({os.path.dirname(path) for path in paths})
-    above = sorted({os.path.dirname(folder) for folder in folders})
-    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
-        for names in (paths, folders, above, [""]):
-            for _ in pool.map(_sync, [os.path.join(directory, name) for name in names]):
-                pass
-
-
-def _sync(path: str) -> None:
+    """Make files below `directory`, and their names, durable. FileError."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        place_of(directory).settle(paths)
     except OSError as error:
-        raise FileError(f"{path}: cannot be brought to disk: {(error.strerror or str(error)).lower()}") from error
+        raise FileError(f"{error.filename or directory}: cannot be brought to disk: {(error.strerror or str(error)).lower()}") from error

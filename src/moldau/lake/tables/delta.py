@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import math
-import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -31,11 +31,11 @@ from moldau.lake.tables.format import (
     TableCommit,
     TableError,
     VersionsDeletedError,
-    VersionTakenError,
     no_version,
 )
-from moldau.lake.tables.new_file import make_folder, put_new
+from moldau.lake.tables.places.addresses import is_address, place_of, unfit
 from moldau.lake.tables.schemas import from_json, to_json
+from moldau.lake.tables.version_file import commit_id, dumped, make_version, name_of, numbers_in, prepare
 from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
@@ -45,14 +45,20 @@ CHECKPOINT_INTERVAL = 50
 """Versions between two checkpoints."""
 _UNFIT = frozenset("%?#\\")
 _READER, _WRITER = 1, 2
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def uri_of(path: str) -> str:
-    """The path of a directory as deltalake takes it. ValueError for a character that deltalake 1.6 takes for something else even so."""
+    """The address of a table as deltalake takes it. ValueError for a character that deltalake 1.6 takes for something else even so."""
+    if is_address(path):
+        problem = unfit(path)
+        if problem is not None:
+            raise ValueError(problem)
+        return path.rstrip("/")
     absolute = Path(path).absolute()
-    unfit = sorted(_UNFIT & set(str(absolute)))
-    if unfit:
-        raise ValueError(f"{absolute}: there can be no Delta table at a path with {' '.join(unfit)}")
+    strange = sorted(_UNFIT & set(str(absolute)))
+    if strange:
+        raise ValueError(f"{absolute}: there can be no Delta table at a path with {' '.join(strange)}")
     return absolute.as_uri()
 
 
@@ -122,7 +128,7 @@ def _partition_text(value: Any) -> str | None:
 
 
 class DeltaFormat:
-    """Delta tables on a file system of this machine."""
+    """Delta tables."""
 
     name = "delta"
     words_kept = None
@@ -142,6 +148,8 @@ class DeltaFormat:
             if version is not None and newest is not None and not 0 <= version <= newest.version:
                 raise no_version(path, version, newest.version) from None
             raise TableError(f"{path}: {error}") from error
+        except OSError as error:  # of an object store
+            raise TableError(f"{path}: cannot be read: {_one_line(error)}") from error
         protocol = snapshot.table.protocol()
         if protocol.min_reader_version > _READER:
             features = f" with {', '.join(sorted(protocol.reader_features))}" if protocol.reader_features else ""
@@ -153,7 +161,7 @@ class DeltaFormat:
 
     def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
         """Make version 0."""
-        make_folder(os.path.join(path, LOG))
+        prepare(path, LOG)
         metadata = {
             "id": str(uuid.uuid4()),
             "description": description,
@@ -198,10 +206,12 @@ class DeltaFormat:
     def application_ids(self, path: str) -> set[str]:
         """Those in the existing log files and checkpoints; deltalake returns only one whose name it is given."""
         found = {each["appId"] for _, actions in self._logged(path, -1, "txn") for each in actions}
-        for file in Path(path, LOG).glob("*.checkpoint*.parquet"):
-            with contextlib.suppress(FileNotFoundError):  # it was just deleted
-                rows = pq.ParquetFile(file).read(columns=["txn.appId"])
-                found |= {row["txn"]["appId"] for row in rows.to_pylist() if row.get("txn") is not None}
+        place = place_of(path)
+        for name in place.names(LOG):
+            if ".checkpoint" in name and name.endswith(".parquet"):
+                with contextlib.suppress(FileNotFoundError):  # it was just deleted
+                    rows = pq.ParquetFile(place.source(f"{LOG}/{name}")).read(columns=["txn.appId"])
+                    found |= {row["txn"]["appId"] for row in rows.to_pylist() if row.get("txn") is not None}
         return found - {None}
 
     def commits(self, path: str, after: int) -> Iterator[TableCommit]:
@@ -213,8 +223,7 @@ class DeltaFormat:
         """What each version changed, by its file in the log."""
         for number in range(after + 1, until + 1):
             try:
-                with open(_log_file(path, number), encoding="utf-8") as file:
-                    actions = [json.loads(line) for line in file]
+                actions = [json.loads(line) for line in place_of(path).read(name_of(LOG, number)).splitlines()]
             except FileNotFoundError:
                 raise VersionsDeletedError(f"{path}: the log of version {number} was deleted") from None
             words: Mapping[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
@@ -229,30 +238,23 @@ class DeltaFormat:
         if newest is None:
             raise TableError(f"{path}: there is no table")
         found = {file.path for file in newest.files()}
-        for number in _numbers(path):
-            with contextlib.suppress(FileNotFoundError), open(_log_file(path, number), encoding="utf-8") as file:
-                if os.fstat(file.fileno()).st_mtime >= time_s:
-                    removals = (json.loads(line)["remove"] for line in file if '"remove"' in line[:16])
-                    found |= {unquote(each["path"]) for each in removals if (each.get("deletionTimestamp") or math.inf) >= time_s * 1000}
+        place = place_of(path)
+        young = [each.name for each in place.states(LOG) if each.changed_s >= time_s and _is_version(each.name)]
+        for _, content in place.read_all(sorted(young)):
+            removals = (json.loads(line)["remove"] for line in content.splitlines() if b'"remove"' in line[:16])
+            found |= {unquote(each["path"]) for each in removals if (each.get("deletionTimestamp") or math.inf) >= time_s * 1000}
         return found
 
     def _logged(self, path: str, after: int, kind: str) -> Iterator[tuple[int, list[Any]]]:
         """The actions of one kind in each log file above `after` that is still there, oldest first."""
-        for number in _numbers(path):
-            if number > after:
-                try:
-                    with open(_log_file(path, number), encoding="utf-8") as file:
-                        found = [action for line in file if (action := json.loads(line).get(kind)) is not None]
-                except FileNotFoundError:
-                    continue  # it was just deleted
-                yield number, found
+        place = place_of(path)
+        numbers = [number for number in numbers_in(place.names(LOG, f"{max(after, 0):020d}")) if number > after]
+        for name, content in place.read_all(name_of(LOG, number) for number in numbers):
+            found = [action for line in content.splitlines() if (action := json.loads(line).get(kind)) is not None]
+            yield int(name[-25:-5]), found
 
     def _write(self, path: str, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
-        content = "".join(json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)
-        try:
-            put_new(_log_file(path, version), content.encode())
-        except FileExistsError:
-            raise VersionTakenError(f"{path}: version {version} exists already") from None
+        make_version(path, LOG, version, "".join(f"{dumped(action)}\n" for action in actions))
 
     def _checkpoint(self, path: str) -> None:
         """Readers do well without it: an error is no failure of the commit."""
@@ -275,14 +277,13 @@ def make_checkpoint(path: str) -> int:
     return int(table.version())
 
 
-def _numbers(path: str) -> list[int]:
-    """Of the versions whose files in the log are still there."""
-    names = os.listdir(os.path.join(path, LOG))
-    return sorted(int(name[:20]) for name in names if name[20:] == ".json" and name[:20].isdecimal())
+def _is_version(name: str) -> bool:
+    return bool(numbers_in([name.rpartition("/")[2]]))
 
 
-def _log_file(path: str, version: int) -> str:
-    return os.path.join(path, LOG, f"{version:020d}.json")
+def _one_line(error: Exception) -> str:
+    """deltalake draws a tree, in colours."""
+    return " ".join(_COLOURS.sub("", str(error)).split()).rpartition("↳ ")[2]
 
 
 def _added(action: Mapping[str, Any]) -> DataFile:
@@ -308,4 +309,4 @@ def _metadata(base: DeltaSnapshot, change: TableChange) -> dict[str, Any]:
 
 def _commit_info(operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     info = {"timestamp": now_ms(), "operation": operation, "engineInfo": f"moldau/{__version__}"}
-    return {"commitInfo": {**info, **metadata}}
+    return {"commitInfo": {**info, **metadata, "txnId": commit_id()}}

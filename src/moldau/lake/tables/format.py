@@ -24,6 +24,10 @@ class VersionTakenError(TableError):
     """Another writer has made this version meanwhile; nothing was changed. Only `committing` sees it."""
 
 
+class UnansweredCommitError(TableError):
+    """The store did not answer: the version may be there, now or in a moment, or not. Files that it may name must stay."""
+
+
 class VersionsDeletedError(TableError):
     """Versions that are needed are no longer kept in the table's log."""
 
@@ -122,8 +126,8 @@ class TableFormat(Protocol):
         """Make version 0, without rows. VersionTakenError if another writer was faster."""
 
     def put(self, path: str, base: Snapshot, change: TableChange) -> int:
-        """Make the version after `base`; its number. It is on disk then. VersionTakenError if another was faster; TableError for a disk
-        that does not take it. Either way nothing has changed."""
+        """Make the version after `base`; its number. It is durable then. VersionTakenError if another was faster; TableError for a disk
+        that does not take it. Either way nothing has changed. UnansweredCommitError for a store that did not answer."""
 
     def application_ids(self, path: str) -> set[str]:
         """All application ids that the table has a version of."""

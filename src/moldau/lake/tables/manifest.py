@@ -8,7 +8,6 @@ below it without a gap: a file further down was made by a writer that slept whil
 
 import contextlib
 import json
-import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -25,13 +24,15 @@ from moldau.lake.tables.format import (
     VersionTakenError,
     no_version,
 )
-from moldau.lake.tables.new_file import make_folder, put_new
+from moldau.lake.tables.places.addresses import joined, place_of
 from moldau.lake.tables.schemas import from_json, to_json
+from moldau.lake.tables.version_file import commit_id, dumped, make_version, name_of, numbers_in, prepare
 from moldau.tracking.clock import now_ms
 
 FOLDER = "_manifests"
 VERSIONS_KEPT = 200
 _ROWS_CHANGE = "rowsChange"
+_COMMIT_ID = "txnId"
 _SAME_ROWS = ("OPTIMIZE", "WIDEN COLUMNS")
 """Operations of versions that do not say whether rows change: those that older releases made."""
 _NAMES = ("version", "id", "schema", "partitionColumns", "properties", "offsets", "files", "commit")
@@ -59,7 +60,7 @@ class ManifestSnapshot:
 
 
 class ManifestFormat:
-    """Folders of Parquet files on a file system of this machine."""
+    """Folders of Parquet files."""
 
     name = "parquet"
 
@@ -83,11 +84,11 @@ class ManifestFormat:
 
     def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
         """Make version 0."""
-        make_folder(os.path.join(path, FOLDER))
+        prepare(path, FOLDER)
         self._write(path, {
             "version": 0, "id": str(uuid.uuid4()), "description": description, "schema": to_json(schema),
             "partitionColumns": list(partition_columns), "properties": {}, "offsets": {}, "files": [],
-            "commit": {"operation": "CREATE TABLE"},
+            "commit": {"operation": "CREATE TABLE", _COMMIT_ID: commit_id()},
         })  # fmt: skip
 
     def put(self, path: str, base: Snapshot, change: TableChange) -> int:
@@ -102,7 +103,13 @@ class ManifestFormat:
             "properties": dict(old["properties"] if change.properties is None else change.properties),
             "offsets": {**old["offsets"], **change.offsets},
             "files": [each for each in old["files"] if each["path"] not in gone] + [asdict(file) for file in change.adds],
-            "commit": {"operation": change.operation, "timestamp": now_ms(), _ROWS_CHANGE: change.rows_change, **change.metadata},
+            "commit": {
+                "operation": change.operation,
+                "timestamp": now_ms(),
+                _ROWS_CHANGE: change.rows_change,
+                **change.metadata,
+                _COMMIT_ID: commit_id(),
+            },
         }
         version = base.version + 1
         self._write(path, new)
@@ -169,19 +176,23 @@ class ManifestFormat:
     def _numbers(self, path: str) -> list[int]:
         """Of all files that look like versions."""
         try:
-            names = os.listdir(os.path.join(path, FOLDER))
+            return numbers_in(place_of(path).names(FOLDER))
         except FileNotFoundError:
             return []
-        return sorted(int(name[:20]) for name in names if name[20:] == ".json" and name[:20].isdecimal())
+        except OSError as error:
+            raise TableError(f"{path}: cannot be looked at: {error.strerror or error}") from error
 
     def _content(self, path: str, version: int) -> dict[str, Any]:
         """The content of the file of a version. FileNotFoundError; TableError for a damaged one."""
-        name = self._file(path, version)
-        with open(name, encoding="utf-8") as file:
-            try:
-                content = json.load(file)
-            except ValueError as error:
-                raise TableError(f"{name}: no manifest: {error}") from None
+        name = joined(path, name_of(FOLDER, version))
+        try:
+            content = json.loads(place_of(path).read(name_of(FOLDER, version)))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise TableError(f"{name}: cannot be read: {error.strerror or error}") from error
+        except ValueError as error:
+            raise TableError(f"{name}: no manifest: {error}") from None
         missing = [each for each in _NAMES if not isinstance(content, dict) or each not in content]
         if missing:
             raise TableError(f"{name}: no manifest: {missing[0]} is missing")
@@ -190,13 +201,7 @@ class ManifestFormat:
     def _delete(self, path: str, version: int) -> None:
         """Delete the file of a version that is not needed; another writer may have done it, and after an error the next one does it."""
         with contextlib.suppress(OSError):
-            os.unlink(self._file(path, version))
-
-    def _file(self, path: str, version: int) -> str:
-        return os.path.join(path, FOLDER, f"{version:020d}.json")
+            place_of(path).delete([name_of(FOLDER, version)])
 
     def _write(self, path: str, content: Mapping[str, Any]) -> None:
-        try:
-            put_new(self._file(path, content["version"]), json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode())
-        except FileExistsError:
-            raise VersionTakenError(f"{path}: version {content['version']} exists already") from None
+        make_version(path, FOLDER, content["version"], dumped(content))

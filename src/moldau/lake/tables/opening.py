@@ -1,17 +1,16 @@
 """The formats of tables by name, each loaded when it is used, and how a table at a path is found, opened and made."""
 
 import contextlib
-import os
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from moldau.lake.tables.format import Snapshot, TableError, TableFormat, VersionTakenError
+from moldau.lake.tables.places.addresses import absolute, is_address, place_of, unfit
+from moldau.lake.tables.places.place import Place
 
 FORMATS = ("delta", "parquet")
 _FOLDERS = ("_delta_log", "_manifests")
 """Where the versions of each lie, below the table."""
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def format_named(name: str) -> TableFormat:
@@ -28,17 +27,26 @@ def format_named(name: str) -> TableFormat:
 
 
 def format_of(path: str) -> TableFormat | None:
-    """The format of the table at `path`; None if there is none."""
-    for name, folder in zip(FORMATS, _FOLDERS, strict=True):
-        if os.path.isdir(os.path.join(path, folder)):
-            return format_named(name)
-    return None
+    """The format of the table at `path`; None if there is none. TableError."""
+    folder = log_folder(path)
+    return None if folder is None else format_named(FORMATS[_FOLDERS.index(folder)])
 
 
 def log_folder(path: str) -> str | None:
-    """Where the versions of the table at `path` lie; None if there is none."""
-    folders = (os.path.join(path, folder) for folder in _FOLDERS)
-    return next(filter(os.path.isdir, folders), None)
+    """Where the versions of the table at `path` lie, below it; None if there is none. TableError."""
+    place = place_at(path)
+    try:
+        return next(filter(place.has_folder, _FOLDERS), None)
+    except OSError as error:
+        raise TableError(f"{path}: cannot be looked at: {error.strerror or error}") from error
+
+
+def place_at(path: str) -> Place:
+    """The place of a table. TableError for an address that nothing can be read from."""
+    try:
+        return place_of(path)
+    except ValueError as error:
+        raise TableError(str(error)) from None
 
 
 def open_table(path: str, version: int | None = None) -> Snapshot | None:
@@ -56,11 +64,12 @@ def opened(path: str, version: int | None = None) -> Snapshot:
 
 
 def check_place(path: str) -> None:
-    """TableError for an address, since tables lie in directories, and for a directory among the versions of another table."""
-    if _ADDRESS.match(path):
-        raise TableError(f"{path}: tables lie in directories of this machine; this is an address, which nothing here can write to")
+    """TableError for an address of another kind than ``s3://``, and for a place among the versions of another table."""
+    problem = unfit(path) if is_address(path) else None
+    if problem is not None:
+        raise TableError(problem)
     for folder in _FOLDERS:
-        if folder in os.path.abspath(path).split(os.sep):
+        if folder in absolute(path).split("/"):
             raise TableError(f"{path}: inside {folder}, where the versions of another table lie")
 
 

@@ -9,7 +9,6 @@ two do not conflict; of two compactions at once the second gives its part up. Th
 until `remove_orphans`.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from moldau.lake.tables.committing import LoadConflictError, commit, discard
 from moldau.lake.tables.data_files import DAY, HOUR, DataFile, FileError, ParquetFileWriter, sync_files
 from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat
 from moldau.lake.tables.opening import format_of
+from moldau.lake.tables.places.addresses import place_of
 from moldau.lake.tables.schemas import SchemaEvolution
 
 
@@ -112,7 +112,7 @@ def _row_groups(directory: str, files: Sequence[DataFile], columns: Any) -> Iter
     pending: list[Any] = []
     count = 0
     for each in files:
-        with pq.ParquetFile(os.path.join(directory, each.path)) as file:
+        with pq.ParquetFile(place_of(directory).source(each.path)) as file:
             for batch in file.iter_batches(ROWS_AT_ONCE):
                 pending.append(fit(pa.Table.from_batches([batch]), columns))
                 count += batch.num_rows
@@ -132,8 +132,8 @@ def widen(tables: TableFormat, path: str, snapshot: Snapshot, evolution: SchemaE
         metadata = {"moldau.widened": list(evolution.widened)}
         change = TableChange("WIDEN COLUMNS", wider, files, evolution.schema, metadata=metadata, rows_change=False)
         return commit(tables, path, change, base=snapshot, only_on_base=True)
-    except (TableError, FileError, OSError):
-        discard(tables, path, [file.path for file in wider])
+    except (TableError, FileError, OSError) as error:
+        discard(tables, path, [file.path for file in wider], error)
         raise
 
 
@@ -188,8 +188,8 @@ def _commit(tables: TableFormat, path: str, snapshot: Snapshot, groups: Sequence
         reached("compaction: files written")
         old = [file for group in groups for file in group]
         version = commit(tables, path, TableChange("OPTIMIZE", new, old, rows_change=False), base=snapshot)
-    except (TableError, FileError, OSError):
-        discard(tables, path, [file.path for file in new])
+    except (TableError, FileError, OSError) as error:
+        discard(tables, path, [file.path for file in new], error)
         raise
     reached("compaction: committed")
     return version

@@ -205,7 +205,7 @@ def test_a_repair_that_dies_at_old_versions_leaves_no_gap(tmp_path: Path, monkey
         deleted.append(path)
         real(path)
 
-    monkeypatch.setattr("moldau.lake.doctor.repairing.os.unlink", dying)
+    monkeypatch.setattr("moldau.lake.tables.places.local.os.unlink", dying)
     later = NOW + timedelta(days=60)
     (done,) = repaired(table, now=later)
     monkeypatch.undo()

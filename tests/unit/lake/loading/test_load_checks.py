@@ -70,7 +70,7 @@ def test_a_full_disk_is_told_before_anything_is_started(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("s3://bucket/lake", "s3://bucket/lake: tables lie in directories of this machine; this is an address"),
+        ("gs://bucket/lake", "gs://bucket/lake: tables lie in directories of this machine or at s3://BUCKET/PREFIX"),
         ("file:///tmp/lake", "file:///tmp/lake: tables lie in directories"),
         ("orders/_delta_log/lake", "orders/_delta_log/lake: inside _delta_log, where the versions of another table lie"),
     ],

@@ -1,6 +1,5 @@
 """Rows of data files, with the columns of the table that stand in the folders' names."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,21 +8,22 @@ import pyarrow.parquet as pq
 
 from moldau.lake.tables.data_files import DataFile
 from moldau.lake.tables.format import TableError
+from moldau.lake.tables.places.addresses import joined, place_of
 from moldau.lake.tables.rewriting import fit
 
 ROWS_AT_ONCE = 100_000
 
 
 class MissingFileError(TableError):
-    """A data file that a version names is no longer on the disk."""
+    """A data file that a version names is no longer there."""
 
 
 def rows_of(directory: str, file: DataFile, columns: Any) -> Iterator[Any]:
     """The rows of a file, `ROWS_AT_ONCE` or fewer at a time, with exactly these columns. MissingFileError; TableError for a damaged one."""
-    path = os.path.join(directory, file.path)
+    path = joined(directory, file.path)
     inside = pa.schema([each for each in columns if each.name not in file.partition])
     try:
-        with pq.ParquetFile(path) as parquet:
+        with pq.ParquetFile(place_of(directory).source(file.path)) as parquet:
             for batch in parquet.iter_batches(ROWS_AT_ONCE):
                 rows = fit(pa.Table.from_batches([batch]), inside)
                 yield pa.table([_column(rows, each, file) for each in columns], schema=columns)
