@@ -7,9 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moldau.changelog import arrivals
 from moldau.changelog.envelope import ChangeRecord, decode_change, encode_change
 from moldau.changelog.errors import RecordError
+from moldau.changelog.row_records import table_record
 from moldau.changelog.values import Change, Commit, Op, Table
+from moldau.model.identity import TopicPartition
+from moldau.protocol.records.record import Record
 
 VALUES: st.SearchStrategy[Any] = st.one_of(
     st.none(),
@@ -56,6 +60,14 @@ def test_a_change_is_read_back_as_it_was_written(
     assert typed(found.change.after) == typed(change.after)
     assert typed(found.change.before) == typed(change.before)
     assert (found.shard, found.epoch, found.commit, found.index, found.key_columns) == (3, 2, number, index, tuple(row))
+    for offset, each in enumerate(records):
+        taken = table_record(TopicPartition("shop.t", 3), "t", Record(offset, 0, 0, *each, []))
+        if isinstance(taken, arrivals.Tombstone):
+            assert (taken.offset, typed(taken.key)) == (1, typed(key))
+        else:
+            assert taken._replace(change=taken.change._replace(key=(), after=None)) == (0, 2, number, Change("t", op, (), None, None))
+            assert typed(taken.change.key) == typed(key)
+            assert typed(taken.change.after) == typed(change.after)
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -77,3 +89,26 @@ def test_hostile_records_are_refused_with_their_place_or_read(key: Any, value: A
     written = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in (key, value)]
     with suppress(RecordError):
         decode_change("shop.t", 3, 9, *written)
+    with suppress(RecordError):
+        table_record(TopicPartition("shop.t", 3), "t", Record(9, 0, 0, written[0], written[1], []))
+
+
+@given(key=JSON, value=JSON, op=st.sampled_from("crudtmx"), commit=st.integers(-1, 2), is_ours=st.booleans())
+def test_a_replica_takes_of_any_record_what_the_whole_envelope_says(key: Any, value: Any, op: str, commit: int, is_ours: bool) -> None:
+    """Or both refuse it."""
+    import json
+
+    source = {"changelog": "shop", "table": "t", "epoch": 1, "commit": commit} if is_ours else {"commit": commit}
+    written = [json.dumps(each).encode() for each in (key, {"op": op, "after": value, "source": source})]
+    taken: Any = None
+    with suppress(RecordError):
+        taken = table_record(TopicPartition("shop.t", 3), "t", Record(9, 0, 0, written[0], written[1], []))
+    whole: Any = None
+    with suppress(RecordError):
+        whole = decode_change("shop.t", 3, 9, *written)
+    if isinstance(whole, ChangeRecord) and whole.commit == 0:
+        assert taken is None, "a change of no commit"
+    elif isinstance(whole, ChangeRecord):
+        assert typed(tuple(taken)) == typed((9, whole.epoch, whole.commit, whole.change._replace(before=None)))
+    else:
+        assert taken is None

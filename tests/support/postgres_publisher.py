@@ -1,17 +1,24 @@
-"""A process that publishes a database of PostgreSQL until it is killed: CONNINFO BOOTSTRAP CHANGELOG TABLE..."""
+"""A process that publishes a database of PostgreSQL until it is killed: CONNINFO BOOTSTRAP CHANGELOG TABLE...
 
+`MOLDAU_TEST_REPUBLISH` in its environment is when it publishes all of it again: never, lost, now.
+"""
+
+import os
 import sys
 import threading
 import time
 
 from moldau.changelog.postgres.published_keys import PublishedKeys
-from moldau.changelog.postgres.source import PostgresSource, SourceState
+from moldau.changelog.postgres.source import Choices, PostgresSource, Republish, SourceState
 from moldau.changelog.publisher import Publisher
+
+REPUBLISH = "MOLDAU_TEST_REPUBLISH"
 
 
 def main(conninfo: str, bootstrap: str, changelog: str, *tables: str) -> None:
     publisher = Publisher(bootstrap, changelog, transaction_timeout_ms=20_000)
-    source = PostgresSource(conninfo, tables, publisher, PublishedKeys(bootstrap, changelog, 0))
+    choices = Choices(republish=Republish[os.environ.get(REPUBLISH, "never").upper()])
+    source = PostgresSource(conninfo, tables, publisher, PublishedKeys(bootstrap, changelog, 0), choices)
     print("runs", flush=True)
     threading.Thread(target=tell_streaming, args=(source,), daemon=True).start()
     source.run(threading.Event())

@@ -1,5 +1,6 @@
 """A publisher writes each commit whole, once and in order; it finds where the log ends, and fences the one before."""
 
+import secrets
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -111,6 +112,15 @@ def test_nothing_is_published_of_a_commit_that_cannot_be_written(broker: Broker,
     found = read_log(broker.bootstrap_servers, changelog, "items")
     found.check()
     assert found.all_changes() == [good]
+
+
+def test_a_record_that_the_brokers_refuse_ends_its_commit_at_once(broker: Broker, changelog: str) -> None:
+    large = Change("items", Op.CREATE, (3,), None, {"id": 3, "price": secrets.token_bytes(50_000)})
+    with Publisher(broker.bootstrap_servers, changelog, topic_configs={"max.message.bytes": "10000"}) as publisher:
+        with pytest.raises(ChangelogError, match=r"shard 0, commit 1 cannot be published: .*MSG_SIZE_TOO_LARGE"):
+            publisher.publish([commit(1, large)], TABLES)
+        publisher.publish([commit(1, Change("items", Op.CREATE, (1,), None, row(1)))], TABLES)
+    read_log(broker.bootstrap_servers, changelog, "items").check()
 
 
 def test_the_last_commit_is_found_before_much_that_was_aborted(broker: Broker, changelog: str) -> None:

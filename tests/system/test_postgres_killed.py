@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from moldau.testing.broker import Broker
 from support import postgres_publisher
 from support.postgres import PostgresServer
 from support.postgres_changelog import PublishedDatabase
+from support.postgres_load import SCHEMA, Load
 from support.sizes import sized
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
@@ -28,10 +28,6 @@ SEED = 29
 ROWS = 8_000
 POINTS = ("commit: half sent", "commit: sent", "commit: published", "publisher: started")
 LIMIT_S = 60.0
-SCHEMA = """
-CREATE TABLE items (id integer PRIMARY KEY, name text, stock integer);
-CREATE TABLE moves (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item integer, by integer);
-"""
 
 
 @pytest.fixture
@@ -40,36 +36,6 @@ def database() -> Iterator[PublishedDatabase]:
         database = PublishedDatabase(server, broker.bootstrap_servers, "killed", SCHEMA, ["items", "moves"])
         yield database
         database.close()
-
-
-class Load:
-    """Transactions that change an item and add a move; some of them delete items, or change their keys."""
-
-    def __init__(self, database: PublishedDatabase) -> None:
-        self._database = database
-        self._chosen = random.Random(SEED)
-        self._done = threading.Event()
-        self.transactions = 0
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        with self._database.server.connect(self._database.name) as connection:
-            while not self._done.is_set():
-                item, by = self._chosen.randrange(ROWS), self._chosen.randrange(-5, 6)
-                with connection.transaction():
-                    connection.execute("UPDATE items SET stock = stock + %s WHERE id = %s", [by, item])
-                    connection.execute("INSERT INTO moves (item, by) VALUES (%s, %s)", [item, by])
-                    if self.transactions % 10 == 0:
-                        connection.execute("DELETE FROM items WHERE id = %s", [self._chosen.randrange(ROWS)])
-                    if self.transactions % 15 == 0:
-                        connection.execute("UPDATE items SET id = id + 1000000 WHERE id = %s", [self._chosen.randrange(ROWS)])
-                self.transactions += 1
-                self._done.wait(0.002)
-
-    def stop(self) -> None:
-        self._done.set()
-        self._thread.join()
 
 
 def run_until_killed(database: PublishedDatabase, kill: int, chosen: random.Random) -> None:
@@ -95,7 +61,7 @@ def run_until_killed(database: PublishedDatabase, kill: int, chosen: random.Rand
 def test_the_log_has_every_transaction_once_whatever_the_publisher_dies_of(database: PublishedDatabase, tmp_path: Path) -> None:
     chosen = random.Random(SEED)
     database.execute(f"INSERT INTO items SELECT number, 'item ' || number, 0 FROM generate_series(0, {ROWS - 1}) number")
-    load = Load(database)
+    load = Load(database, ROWS, SEED)
     try:
         for kill in range(KILLS):
             run_until_killed(database, kill, chosen)

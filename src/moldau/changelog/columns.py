@@ -6,7 +6,7 @@ What JSON holds is written as it is. Every other value is an object with one mem
 import json
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -70,28 +70,39 @@ def from_json(found: Any) -> Value:
 
 def row_text(row: Row) -> str:
     """The JSON of a row. TypeError names the column."""
+    return _filled(row_format(tuple(row)), row, row.values())
+
+
+def key_text(columns: Sequence[str], key: Key, form: str | None = None) -> str:
+    """The JSON of the columns of a primary key, in its order. TypeError names the column; ValueError for another number of values.
+
+    `form`: the `row_format` of the columns, if it is known.
+    """
+    if len(columns) != len(key):
+        raise ValueError(f"a key of {len(key)} values, and the primary key is {', '.join(columns)}")
+    return _filled(row_format(tuple(columns)) if form is None else form, columns, key)
+
+
+@lru_cache(maxsize=1024)
+def row_format(columns: tuple[str, ...]) -> str:
+    """The JSON of a row with these columns, with a ``%s`` in the place of each value."""
+    return "{" + ",".join([f"{_text(name)}:".replace("%", "%%") + "%s" for name in columns]) + "}"
+
+
+def _filled(form: str, columns: Iterable[str], values: Collection[Value]) -> str:
     try:
-        return "{" + ",".join([_name_text(name) + value_text(value) for name, value in row.items()]) + "}"
-    except TypeError:
-        for name, value in row.items():
-            _named(to_json, name, value)
-        raise
-
-
-def key_text(columns: Sequence[str], key: Key) -> str:
-    """The JSON of the columns of a primary key, in its order. TypeError names the column; ValueError for another number of values."""
-    return row_text(dict(zip(columns, key, strict=True)))
+        return form % tuple([_TEXTS[type(value)](value) for value in values])
+    except KeyError:
+        return form % tuple([_named(value_text, name, value) for name, value in zip(columns, values, strict=True)])
 
 
 def value_text(value: Value) -> str:
     """The JSON of a value. TypeError."""
-    text = _TEXTS.get(type(value))
-    return _text(to_json(value)) if text is None else text(value)
+    return _TEXTS.get(type(value), _object_text)(value)
 
 
-@lru_cache(maxsize=4096)
-def _name_text(name: str) -> str:
-    return f"{_text(name)}:"
+def _object_text(value: Value) -> str:
+    return _text(to_json(value))
 
 
 def row_from_json(found: Mapping[str, Any]) -> Row:
@@ -151,5 +162,10 @@ _TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
     float: _float_text,
     bool: lambda value: "true" if value else "false",
     type(None): lambda _: "null",
+    bytes: _object_text,
+    Decimal: lambda value: f'{{"decimal":"{value}"}}',
+    date: _object_text,
+    time: _object_text,
+    datetime: _object_text,
 }
-"""Of what is most frequent; the same texts as those of `to_json`."""
+"""The same texts as those of `to_json`, which also takes classes that are derived from these."""

@@ -3,10 +3,9 @@
 import json
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from moldau.changelog.columns import key_text, row_from_json, row_text
+from moldau.changelog.columns import key_text, row_format, row_from_json, row_text
 from moldau.changelog.debezium import UNAVAILABLE, Schema, fields_of, unwrapped, value_of
 from moldau.changelog.errors import ChangelogError, RecordError, ValueRefusedError
 from moldau.changelog.naming import table_of
@@ -17,6 +16,7 @@ KeyValue = tuple[bytes, bytes | None]
 UNKNOWN: Final = 0
 """Instead of a commit's number or epoch, in records of a source that has none."""
 _text: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_LETTERS: Final = {op: op.value for op in Op}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REFUSED = {
     "t": "the table was truncated in the source, and which rows that removed cannot be said from the log: begin a new changelog",
@@ -74,35 +74,45 @@ class TableRecord(NamedTuple):
 
 def encode_change(changelog: str, commit: Commit, index: int, change: Change, table: Table) -> list[KeyValue]:
     """The records of the change with this index in a commit: its envelope, and after a deletion a tombstone. ValueRefusedError."""
-    try:
-        key = _encoded(key_text(table.key, change.key))
-        before = "null" if change.before is None else row_text(change.before)
-        after = "null" if change.after is None else row_text(change.after)
-    except (TypeError, ValueError) as error:
-        raise ValueRefusedError(
-            f"changelog {changelog}, shard {commit.shard}, commit {commit.number}: table {change.table}, key {change.key}: {error}"
-        ) from error
-    source = _source(changelog, commit.shard, commit.epoch, commit.number, change.table, commit.time_ms)
-    value = f'{{"op":"{change.op.value}","before":{before},"after":{after},{source},"total_order":{index + 1}}}}}'
-    records: list[KeyValue] = [(key, _encoded(value))]
-    if change.op is Op.DELETE:
-        records.append((key, None))
-    return records
+    encoder = ChangeEncoder(changelog, commit, table)
+    key, value = encoder.encode(index, change)
+    return [(key, value)] if change.op is not Op.DELETE else [(key, value), (key, None)]
 
 
-@lru_cache(maxsize=64)
-def _source(changelog: str, shard: int, epoch: int, commit: int, table: str, time_ms: int) -> str:
-    """What the envelopes of a commit's changes of a table have in common, up to the place of each."""
-    source = {
-        "connector": "moldau",
-        "changelog": changelog,
-        "shard": shard,
-        "epoch": epoch,
-        "commit": commit,
-        "table": table,
-        "ts_ms": time_ms,
-    }
-    return f'"source":{_text(source)},"ts_ms":{time_ms},"transaction":{{"id":"{shard}:{commit}"'
+class ChangeEncoder:
+    """Of the changes of one table in one commit, whose envelopes have most in common."""
+
+    def __init__(self, changelog: str, commit: Commit, table: Table) -> None:
+        self._subject = f"changelog {changelog}, shard {commit.shard}, commit {commit.number}: table {table.name}"
+        self._key = tuple(table.key)
+        self._key_format = row_format(self._key)
+        source = {
+            "connector": "moldau",
+            "changelog": changelog,
+            "shard": commit.shard,
+            "epoch": commit.epoch,
+            "commit": commit.number,
+            "table": table.name,
+            "ts_ms": commit.time_ms,
+        }
+        self._rest = (
+            f'"source":{_text(source)},"ts_ms":{commit.time_ms},"transaction":{{"id":"{commit.shard}:{commit.number}","total_order":'
+        )
+
+    def encode(self, index: int, change: Change) -> tuple[bytes, bytes]:
+        """Key and envelope of the change with this index in the commit. ValueRefusedError."""
+        _, op, values, before, after = change
+        try:
+            key = key_text(self._key, values, self._key_format)
+            before_text = "null" if before is None else row_text(before)
+            after_text = "null" if after is None else row_text(after)
+        except (TypeError, ValueError) as error:
+            raise ValueRefusedError(f"{self._subject}, key {values}: {error}") from error
+        value = f'{{"op":"{_LETTERS[op]}","before":{before_text},"after":{after_text},{self._rest}{index + 1}}}}}'
+        try:
+            return key.encode(), value.encode()
+        except UnicodeEncodeError:
+            return _encoded(key), _encoded(value)
 
 
 def encode_commit(changelog: str, commit: Commit, counts: Mapping[str, int]) -> KeyValue:

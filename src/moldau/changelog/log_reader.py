@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from moldau.changelog import envelope
-from moldau.changelog.arrivals import ChangeRecord, CommitRecord, CommitRecords, Ends, TableDefinition, TableRecord, TableRecords, Tombstone
-from moldau.changelog.errors import RecordError
+from moldau.changelog.arrivals import CommitRecord, CommitRecords, Ends, TableDefinition, TableRecord, TableRecords
 from moldau.changelog.naming import commits_topic, table_of
+from moldau.changelog.row_records import table_record
 from moldau.client.cluster import Cluster
 from moldau.client.fetched_batches import VisibleBatches, checked_batches
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchedBatches, FetchLimits
@@ -86,7 +86,7 @@ class LogReader:
         found: list[TableRecord] = []
         table, next_offset = table_of(where.topic).table, offset
         for records, after in _visible(where, fetched, offset):
-            found += [_table_record(where, table, record) for record in records if record.offset >= offset]
+            found += [table_record(where, table, record) for record in records if record.offset >= offset]
             next_offset = after
         return TableRecords(where.topic, found, next_offset, at_end=next_offset >= fetched.high_watermark)
 
@@ -109,16 +109,6 @@ def _visible(where: TopicPartition, fetched: FetchedBatches, offset: int) -> Ite
     for header, batch in checked_batches(where, fetched, offset):
         shown = visible.shows(header, batch)
         yield iterate(batch, max_decompressed_bytes=_BATCH_BYTES_MAX, with_headers=False) if shown else (), header.last_offset + 1
-
-
-def _table_record(where: TopicPartition, table: str, record: "Record") -> TableRecord:
-    found = envelope.decode_change(*where, record.offset, record.key, record.value)
-    if isinstance(found, envelope.Tombstone):
-        return Tombstone(record.offset, found.key)
-    if found.commit == envelope.UNKNOWN:
-        raise RecordError(*where, record.offset, "the change has no number of a commit: it was not written by a publisher of a changelog")
-    change = found.change
-    return ChangeRecord(record.offset, found.epoch, found.commit, change if change.table == table else change._replace(table=table))
 
 
 def _commit_record(where: TopicPartition, record: "Record") -> CommitRecord | TableDefinition:

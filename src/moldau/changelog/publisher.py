@@ -12,14 +12,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from moldau.changelog.defined_tables import defined_tables
-from moldau.changelog.envelope import CommitRecord, encode_change, encode_commit, encode_table
+from moldau.changelog.envelope import ChangeEncoder, CommitRecord, encode_commit, encode_table
 from moldau.changelog.errors import ChangelogError, CommitTooLongError, PublisherFencedError, SequenceError
 from moldau.changelog.last_commit import last_commit
 from moldau.changelog.naming import check_changelog, check_shard, commits_topic, table_topic, transactional_id
 from moldau.changelog.points import reached
 from moldau.changelog.topics import ensure_topics
-from moldau.changelog.values import Commit, Table
+from moldau.changelog.values import Commit, Op, Table
 from moldau.client.failures import ClientError, FencedError, SendError, TransactionAbortedError
+from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from moldau.client.cluster import Cluster
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 3
 """Of a transaction that brokers abort."""
+_REFUSALS: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.POLICY_VIOLATION)
+"""Of a record, which the next attempt would meet again."""
 
 
 class Publisher:
@@ -133,8 +136,8 @@ class Publisher:
                 raise PublisherFencedError(self.changelog, self.shard, self.commit) from error
             except TransactionAbortedError as error:
                 self._undecided = None
-                refused = error.__cause__
-                if isinstance(refused, SendError) and not refused.retriable:
+                refused = error.__cause__ if isinstance(error.__cause__, SendError) else error
+                if error.code in _REFUSALS:
                     raise ChangelogError(f"{self._subject(commits)} cannot be published: {refused}") from error
                 if attempt == _ATTEMPTS:
                     raise
@@ -153,7 +156,7 @@ class Publisher:
         with producer.transaction():
             for table in written.values():
                 key, value = encode_table(self.changelog, self.shard, table)
-                producer.send(self._commits, value, key=key, partition=self.shard)
+                producer.post(self._commits, self.shard, key, value)
             for commit in commits:
                 record = self._send(producer, commit, tables)
             reached("commit: sent")
@@ -163,18 +166,23 @@ class Publisher:
 
     def _send(self, producer: "Producer", commit: Commit, tables: Mapping[str, Table]) -> CommitRecord:
         counts: dict[str, int] = {}
+        encoders: dict[str, tuple[ChangeEncoder, str]] = {}
+        post, shard = producer.post, self.shard
         for index, change in enumerate(commit.changes):
-            table = tables.get(change.table)
-            if table is None:
-                raise ChangelogError(f"{self._subject([commit])}: a change of table {change.table}, which is not known")
-            topic = self._topics[change.table]
-            for key, value in encode_change(self.changelog, commit, index, change, table):
-                producer.send(topic, value, key=key, partition=self.shard)
-            counts[change.table] = counts.get(change.table, 0) + 1
+            name = change.table
+            if name not in encoders:
+                if name not in tables:
+                    raise ChangelogError(f"{self._subject([commit])}: a change of table {name}, which is not known")
+                encoders[name], counts[name] = (ChangeEncoder(self.changelog, commit, tables[name]), self._topics[name]), 0
+            encoder, topic = encoders[name]
+            key, value = encoder.encode(index, change)
+            post(topic, shard, key, value)
+            if change.op is Op.DELETE:
+                post(topic, shard, key, None)
+            counts[name] += 1
             if index == 1:
                 reached("commit: half sent")
-        key, value = encode_commit(self.changelog, commit, counts)
-        producer.send(self._commits, value, key=key, partition=self.shard)
+        post(self._commits, shard, *encode_commit(self.changelog, commit, counts))
         return CommitRecord(commit.shard, commit.epoch, commit.number, commit.time_ms, counts, commit.source)
 
     def _check_time(self, commits: Sequence[Commit], open_s: float, error: FencedError) -> None:

