@@ -185,8 +185,8 @@ class JobRun:
             restored.checked(shape)
             for through in self._through:
                 raise StreamError(
-                    f"topic {through.name}: has rows of the time after the savepoint, which the job would write to it again: a job with rows "
-                    f"through a topic cannot begin at a savepoint"
+                    f"topic {through.name}: has rows of the time after the savepoint, which the job would write to it again: "
+                    f"a job with rows through a topic cannot begin at a savepoint"
                 )
         self._check(shape, fresh=fresh or restored is not None)
         self._take(self._job)
