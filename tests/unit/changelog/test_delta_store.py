@@ -95,6 +95,18 @@ def test_tables_that_others_have_compacted_are_those_of_the_last_batch(tmp_path:
     assert [row["id"] for row in rows(tmp_path, "accounts")] == [0, 2, 3, 4, 9]
 
 
+def test_a_store_keeps_its_tables_in_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch leaves one; those that are named by a position stay readable."""
+    monkeypatch.setattr(DeltaStore, "maintained_every", 4)
+    store = opened(tmp_path)
+    for number in range(10):
+        store.apply(0, put(ACCOUNTS, account(number)), POSITION)
+        assert len(DeltaTable(tmp_path / "accounts").file_uris()) <= 4
+        assert [row["id"] for row in rows(tmp_path, "accounts", versions(tmp_path)["accounts"])] == [*range(number + 1)]
+    again = opened(tmp_path)
+    assert again.checksum(0, "accounts", WHOLE).rows == 10
+
+
 def test_a_second_process_that_writes_the_store_ends(tmp_path: Path) -> None:
     first, second = opened(tmp_path), opened(tmp_path)
     first.apply(0, put(ACCOUNTS, account(1, "ann")), POSITION)

@@ -24,7 +24,7 @@ from moldau.changelog import positions
 from moldau.changelog.row_hash import checksum_of
 from moldau.changelog.store import WHOLE, Checksum, KeyRange, Position, StoreError
 from moldau.changelog.stores.column_types import fits
-from moldau.changelog.stores.delta_table import StoredTable, batch_properties
+from moldau.changelog.stores.delta_table import KEPT_HOURS, StoredTable, batch_properties
 from moldau.changelog.stores.folding import FoldedRow, folded
 from moldau.changelog.values import Change, Key, Row, Table
 
@@ -47,6 +47,8 @@ class DeltaStore:
 
     portion = 50_000
     """So many changes are one commit of a table, at most."""
+    maintained_every = 200
+    """Batches; each leaves files in the tables that it changes."""
 
     def __init__(self, path: str | Path, *, sharded: bool = False) -> None:
         self.sharded = sharded
@@ -181,6 +183,16 @@ class DeltaStore:
             write_deltalake(self._positions, table, mode="overwrite", commit_properties=batch_properties(batch))
         self._rows = rows
         self._failed = False
+        if batch % self.maintained_every == 0:
+            self._maintain()
+
+    def _maintain(self) -> None:
+        for name, known in self._tables.items():
+            with self._errors(name):
+                known.maintain()
+        with self._errors(positions.TABLE):
+            assert self._positions is not None, "prepared"
+            self._positions.vacuum(KEPT_HOURS, dry_run=False)
 
     def checksum(self, shard: int, table: str, rows: KeyRange = WHOLE) -> Checksum:
         """Over a range."""

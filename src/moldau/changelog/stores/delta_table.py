@@ -38,6 +38,7 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", tz="UTC"),
 }
+KEPT_HOURS: Final = 7 * 24
 _FEATURES: Final = frozenset({"timestampNtz"})
 """That a reader of its tables has to know."""
 _COMPARED: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
@@ -156,6 +157,12 @@ class StoredTable:
     def clear(self, shard: int, batch: int) -> None:
         """Delete the rows of a shard."""
         self.delta.delete(f"{SHARD_COLUMN} = {shard}" if self.sharded else None, commit_properties=batch_properties(batch))
+
+    def maintain(self) -> None:
+        """Make few files of many, and remove those that no version of the last week needs."""
+        self.delta.optimize.compact()
+        self.delta.vacuum(KEPT_HOURS, dry_run=False)
+        self.open()
 
     def rows(self, shard: int, rows: KeyRange) -> Iterator[tuple[Key, Row]]:
         """Of a range, in any order. ValueError for a range over decimals, which are text, in another order."""
