@@ -127,7 +127,7 @@ def test_a_database_is_published_and_replicated_by_processes_and_waited_for(brok
     assert f"Error: {copy}: after 0.2 s commit 1000 of shard 0 is not there: it is following, at commit" in late.output
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "postgresql", "delta"])
 def test_a_replica_once_is_compared_and_what_differs_is_named(
     broker: Broker, changelog: str, source: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:

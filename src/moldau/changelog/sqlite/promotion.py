@@ -4,8 +4,9 @@
 2. The replica applies all up to that commit.
 3. Its database becomes a source in the next epoch, and publishes a first commit, without changes.
 
-If the former source publishes between 1 and 3, its commit is in the log and acknowledged: the first commit of the new epoch is refused, the
-database becomes a replica again, and all begins again. If the process dies in between, the next promotion continues.
+If the former source starts again between 1 and 3, it fences this one, and step 3 is repeated. If it has published, its commit is in the log
+and acknowledged: the first commit of the new epoch is refused, the database becomes a replica again, and all begins again. If the process
+dies in between, the next promotion continues.
 """
 
 import logging
@@ -13,7 +14,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from moldau.changelog.errors import SequenceError
+from moldau.changelog.errors import PublisherFencedError, SequenceError
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.replica import Replica
 from moldau.changelog.sqlite.connecting import connect, writing
@@ -42,7 +43,8 @@ def promote(
     """The number of the first commit of the new epoch, which is in the log. After that the database is opened with `Store` or `Source`.
 
     `path` is a replica that no process runs. `timeout_s`: for applying what it lacks. `tables` are published by it, None: all whose names
-    do not begin with an underscore. NotAppliedError, SourceError, SequenceError, ReplicaError, WorldError, PeerError.
+    do not begin with an underscore. NotAppliedError, SourceError, ReplicaError, WorldError, PeerError; SequenceError,
+    PublisherFencedError where another publisher starts again and again.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         if _pending(path, changelog, shard) is None:
@@ -60,11 +62,12 @@ def promote(
                 path, bootstrap_servers, changelog, shard, shards=shards, tables=tables, promoted_after=last, address=address, **options
             ) as source:
                 return source.publish()
-        except SequenceError as error:
+        except (PublisherFencedError, SequenceError) as error:
             if attempt == _ATTEMPTS:
                 raise
             log.warning("promotion begins again: changelog=%s shard=%d database=%s reason=%s", changelog, shard, os.fspath(path), error)
-            _withdraw(path, changelog, shard)
+            if isinstance(error, SequenceError):
+                _withdraw(path, changelog, shard)
     raise AssertionError("the last attempt returns or raises")
 
 
