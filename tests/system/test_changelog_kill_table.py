@@ -1,6 +1,6 @@
-"""The publisher of a database of PostgreSQL and a replica of it are killed in turn under load, at random and at named points, 6 times, 100 in
-torture size, while the log is compacted all the time; between that the server is restarted, crashes, and its slot is dropped. In the end the
-replica is what the database is, and the log has each row once (mission I5).
+"""A publisher of PostgreSQL and a replica are killed in turn under load, at random and at named points, 6 times, 100 in torture size, while
+the log is compacted all the time; between that the server is restarted, crashes, and its slot is dropped. In the end the replica is what the
+database is, and the log has each row once (mission I5).
 """
 
 import os
