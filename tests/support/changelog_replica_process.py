@@ -9,6 +9,7 @@ import threading
 from moldau.changelog.machine import Limits
 from moldau.changelog.replica import Replica
 from moldau.changelog.store import ReplicaStore
+from moldau.changelog.stores.delta import DeltaStore
 from moldau.changelog.stores.duckdb import DuckdbStore
 from moldau.changelog.stores.sqlite import SqliteStore
 
@@ -17,7 +18,13 @@ LIMITS = Limits(memory_changes_max=200, apply_changes_max=50)
 
 
 def store_of(kind: str, path: str) -> ReplicaStore:
-    return DuckdbStore(path, sharded=True) if kind == "duckdb" else SqliteStore(path, sharded=True)
+    match kind:
+        case "delta":
+            return DeltaStore(path, sharded=True)
+        case "duckdb":
+            return DuckdbStore(path, sharded=True)
+        case _:
+            return SqliteStore(path, sharded=True)
 
 
 def main(bootstrap: str, changelog: str, kind: str, path: str) -> None:

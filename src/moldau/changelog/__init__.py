@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from moldau.changelog.checksums import Difference, compare
     from moldau.changelog.replica import Lag, Replica
     from moldau.changelog.store import Phase, Position, ReplicaStore, StoreError
+    from moldau.changelog.stores.delta import DeltaStore
     from moldau.changelog.stores.dictionary import DictionaryStore
     from moldau.changelog.stores.duckdb import DuckdbStore
     from moldau.changelog.stores.sqlite import SqliteStore
 
 _HOMES = {
+    "DeltaStore": "moldau.changelog.stores.delta",
     "DictionaryStore": "moldau.changelog.stores.dictionary",
     "Difference": "moldau.changelog.checksums",
     "DuckdbStore": "moldau.changelog.stores.duckdb",
@@ -30,6 +32,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "DeltaStore",
     "DictionaryStore",
     "Difference",
     "DuckdbStore",
@@ -47,4 +50,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return load(__name__, name, _HOMES[name], "changelog")
+    return load(__name__, name, _HOMES[name], "lake" if name == "DeltaStore" else "changelog")

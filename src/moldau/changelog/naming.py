@@ -11,6 +11,8 @@ from moldau.model.topic_names import LENGTH_MAX, NAME_RULE, is_allowed
 
 COMMITS: Final = "_commits"
 """Instead of a table's name: the topic of commits."""
+ADDRESS: Final = "address"
+"""In the `source` of a commit: where the store that has made it is reached, as the store itself says."""
 _CHANGELOG = re.compile(r"[a-zA-Z0-9-][a-zA-Z0-9_-]{0,99}")
 _CHANGELOG_RULE: Final = "a changelog's name has 1 to 100 letters (a-z, A-Z), digits, '_' and '-', and does not begin with '_'"
 

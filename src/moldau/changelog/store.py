@@ -75,6 +75,12 @@ class ReplicaStore(Protocol):
         """Whether tables have the column `_shard`, and so rows of several shards."""
         ...
 
+    def look(self, changelog: str, tables: Sequence[Table] = ()) -> Mapping[int, Position]:
+        """Instead of `prepare`: for reading only, nothing is made. Positions by shard, none where the store is no replica. `sharded`
+        becomes what these tables are.
+        """
+        ...
+
     def prepare(self, changelog: str, tables: Sequence[Table]) -> None:
         """Make what is missing of tables and of the table of positions; columns that a table has got since are added.
 

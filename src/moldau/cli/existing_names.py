@@ -33,6 +33,18 @@ def topic_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     return _answers(ctx, incomplete, ask)
 
 
+def changelog_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Changelogs that begin with `incomplete`."""
+    from moldau.changelog.naming import COMMITS
+
+    end = f".{COMMITS}"
+
+    def ask(cluster: "Cluster") -> list[str]:
+        return [topic.name.removesuffix(end) for topic in cluster.topics(internal=False) if topic.name.endswith(end)]
+
+    return _answers(ctx, incomplete, ask)
+
+
 def group_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """Groups that begin with `incomplete`."""
     from moldau.client.groups import Groups

@@ -5,9 +5,10 @@ FAILED = 1
 WRONG_USE = 2
 """Arguments or settings that are not valid; click's own code."""
 UNDECIDED = 3
-"""Of an audit: nothing is known to be missing or doubled, but not all of it is known yet; of a table: it is not complete up to then."""
+"""Of an audit: nothing is known to be missing or doubled, but not all of it is known yet; of a table: it is not complete up to then;
+of a replica: it does not have a commit, or has changed while it was compared."""
 MISSING_OR_DOUBLED = 4
-"""Of an audit: a loss or a duplication."""
+"""Of an audit: a loss or a duplication. Of a replica: rows that differ."""
 DEAD_LETTERS = 5
 """Of a load: everything is loaded, and more records were put aside than are allowed."""
 PARTITION_HALTED = 6

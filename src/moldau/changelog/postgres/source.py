@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, Protocol
 
 from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.errors import PublisherFencedError
+from moldau.changelog.naming import ADDRESS
 from moldau.changelog.postgres.batch import Batch
 from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
 from moldau.changelog.postgres.lsn import lsn_of, lsn_text
@@ -113,6 +114,8 @@ class Choices(NamedTuple):
     """Set REPLICA IDENTITY FULL for the tables, so that changes come with the row before them."""
     as_text: Sequence[str] = ()
     """TABLE.COLUMN of columns whose values are published as text, whatever their type is."""
+    address: str = ""
+    """Where the database is reached: commits have it, and `moldau.changelog.masters` finds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,7 @@ class PostgresSource:
             if found is not None and found.commit > (0 if last is None else last.commit):
                 raise PublisherFencedError(self._publisher.changelog, self._publisher.shard, 0 if last is None else last.commit)
             standing = self._check_place(publication, last)
-            self._origin = publication.origin()
+            self._origin = {**publication.origin(), **({ADDRESS: self._choices.address} if self._choices.address else {})}
             if standing.state is SlotState.READY:
                 assert last is not None
                 self._lsn = lsn_of(str(last.source[LSN]))

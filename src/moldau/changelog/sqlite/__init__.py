@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.model.extras import load
 
 if TYPE_CHECKING:
+    from moldau.changelog.sqlite.promotion import promote
     from moldau.changelog.sqlite.source import Source
     from moldau.changelog.sqlite.store import Store, WriteTransaction
 
@@ -15,9 +16,10 @@ _HOMES = {
     "Source": "moldau.changelog.sqlite.source",
     "Store": "moldau.changelog.sqlite.store",
     "WriteTransaction": "moldau.changelog.sqlite.store",
+    "promote": "moldau.changelog.sqlite.promotion",
 }
 
-__all__ = ["Source", "Store", "WriteTransaction"]
+__all__ = ["Source", "Store", "WriteTransaction", "promote"]
 
 
 def __getattr__(name: str) -> Any:

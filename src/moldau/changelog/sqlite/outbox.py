@@ -70,9 +70,11 @@ def sealed_commits(database: sqlite3.Connection, after: int, limit: int) -> list
     return [Sealed(*row) for row in rows]
 
 
-def commit_of(database: sqlite3.Connection, state: State, sealed: Sealed, schemas: Mapping[int, Registered]) -> Commit:
-    """The commit, whose changes are read from the outbox each time that they are iterated over."""
-    source: dict[str, str | int] = {STORE: state.store}
+def commit_of(
+    database: sqlite3.Connection, state: State, sealed: Sealed, schemas: Mapping[int, Registered], source: Mapping[str, str | int] = {}
+) -> Commit:
+    """The commit, whose changes are read from the outbox each time that they are iterated over. Its `source` has more than that."""
+    source = {STORE: state.store, **source}
     if sealed.reading:
         source[READING] = sealed.reading
     return Commit(state.shard, sealed.epoch, sealed.number, sealed.time_ms, OutboxChanges(database, sealed, schemas), source)

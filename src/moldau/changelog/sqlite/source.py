@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.errors import PublisherFencedError, SequenceError
+from moldau.changelog.naming import ADDRESS
 from moldau.changelog.points import reached
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.sqlite.connecting import connect, schema_version, writing
@@ -39,8 +40,9 @@ class Source:
     """The database at `path` as `shard` of a changelog with so many `shards`. Any thread may use it; calls wait for each other.
 
     `tables`: which are published, None: all whose names do not begin with an underscore. They are prepared at once, so that from then on
-    the changes of all writers are in the outbox. `promoted_after`: of a replica, the log's last commit, which it has applied. `options` are
-    those of a `Publisher`. SourceError, ChangelogError.
+    the changes of all writers are in the outbox. `promoted_after`: of a replica, the log's last commit, which it has applied. `address` is
+    where the database's service is reached: commits have it, and `moldau.changelog.masters` finds it. `options` are those of a `Publisher`.
+    SourceError, ChangelogError.
     """
 
     def __init__(
@@ -52,11 +54,13 @@ class Source:
         *,
         tables: Sequence[str] | None = None,
         promoted_after: CommitRecord | None = None,
+        address: str = "",
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         **options: Any,
     ) -> None:
         self._publisher = Publisher(bootstrap_servers, changelog, shard, **options)
         self._database = connect(path, busy_timeout_s)
+        self._address = {ADDRESS: address} if address else {}
         self._lock = threading.RLock()
         self._version = -1
         self._schemas: dict[int, Registered] = {}
@@ -192,7 +196,9 @@ class Source:
         found = self._next_commits()
         self._follow_schema()
         if found:
-            self._publisher.publish([commit_of(self._database, self._state, each, self._schemas) for each in found], self._tables)
+            self._publisher.publish(
+                [commit_of(self._database, self._state, each, self._schemas, self._address) for each in found], self._tables
+            )
             if found[-1].last_id - found[0].after_id >= _ROWS_MAX:
                 self._forget()
         rows = is_reading(self._database) and publish_next_rows(self._database)

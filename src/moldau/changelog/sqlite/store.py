@@ -48,7 +48,8 @@ class WriteTransaction:
 
 
 class Store:
-    """The database at `path`; arguments and `options` are those of a `Source`. Any thread may use it: transactions wait for each other, and so do publications.
+    """The database at `path`; arguments and `options` are those of a `Source`. Any thread may use it: transactions wait for each other, and
+    so do publications.
 
     Threads that publish at the same time share transactions of the log: the first one publishes what all have committed.
     """

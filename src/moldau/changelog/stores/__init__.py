@@ -1,1 +1,1 @@
-"""Stores of replicas: a dict, SQLite, DuckDB. They keep the contract of `moldau.changelog.store.ReplicaStore`."""
+"""Stores of replicas: a dict, SQLite, DuckDB, Delta tables. They keep the contract of `moldau.changelog.store.ReplicaStore`."""

@@ -3,7 +3,7 @@
 DuckDB is made for large statements: rows go in as lists, a portion of changes in one statement, and commits are applied many at a time.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -13,25 +13,11 @@ from typing import Any, Final
 import duckdb
 
 from moldau.changelog.store import StoreError
+from moldau.changelog.stores.column_types import fits
 from moldau.changelog.stores.sql import SqlTable, listed, quoted
 from moldau.changelog.stores.sql_store import KeyedValues, SqlStore
 from moldau.changelog.values import Table, Value
 
-_CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
-    "any": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "real": (float,),
-    "text": (str,),
-    "bytes": (bytes,),
-    "decimal": (Decimal, int, float),
-    "date": (date,),
-    "time": (time,),
-    "timestamp": (datetime,),
-    "timestamptz": (datetime,),
-}
-"""What a column takes. DuckDB would convert other values, and the replica would differ from the source."""
-_INTEGERS: Final = 2**63
 _ROWS: Final = 1_000
 """Read at once."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -131,10 +117,10 @@ class DuckdbStore(SqlStore[_DuckdbTable]):
         """Of each column its values."""
         lists = []
         for place, name in enumerate(names):
-            kind, classes = known.columns[name], _CLASSES[known.columns[name]]
+            kind = known.columns[name]
             for key, values in rows:
                 value = values[place]
-                if value is not None and not _fits(kind, classes, value):
+                if not fits(kind, value):
                     reason = f"column {name} is {kind}, and cannot have {value!r}"
                     raise StoreError(f"{self.subject(known.table.name, key)}: {reason}", retriable=False)
             lists.append([_to_sql(kind, values[place]) for _, values in rows])
@@ -156,20 +142,6 @@ class DuckdbStore(SqlStore[_DuckdbTable]):
     def close(self) -> None:
         """Close the database."""
         self._database.close()
-
-
-def _fits(kind: str, classes: tuple[type, ...], value: Value) -> bool:
-    if not isinstance(value, classes) or isinstance(value, bool) != (kind == "boolean"):
-        return False
-    match kind:
-        case "integer":
-            return isinstance(value, int) and -_INTEGERS <= value < _INTEGERS
-        case "date":
-            return not isinstance(value, datetime)
-        case "timestamp" | "timestamptz":
-            return isinstance(value, datetime) and (value.tzinfo is None) == (kind == "timestamp")
-        case _:
-            return True
 
 
 def _to_sql(kind: str, value: Value) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from moldau.changelog import positions
 from moldau.changelog.points import reached
 from moldau.changelog.row_hash import checksum_of
-from moldau.changelog.store import WHOLE, Checksum, KeyRange, Position, StoreError
+from moldau.changelog.store import SHARD_COLUMN, WHOLE, Checksum, KeyRange, Position, StoreError
 from moldau.changelog.stores.folding import PORTION, folded
 from moldau.changelog.stores.sql import SqlTable, listed, quoted
 from moldau.changelog.values import Change, Key, Row, Table, Value
@@ -90,6 +90,16 @@ class SqlStore(ABC, Generic[T]):
         return name.lower()
 
     # What they do alike
+
+    def look(self, changelog: str, tables: Sequence[Table] = ()) -> Mapping[int, Position]:
+        """See ReplicaStore."""
+        self._changelog = changelog
+        with self.reading(), self.errors():
+            known = [self.table(table) for table in tables]
+            self.sharded = any(SHARD_COLUMN in self.found(each)[0] for each in known)
+            self._tables = {table.name: self.table(table) for table in tables}
+            is_replica = bool(self.found(self.table(Table(positions.TABLE, positions.COLUMNS, positions.KEY)))[0])
+        return self.positions() if is_replica else {}
 
     def prepare(self, changelog: str, tables: Sequence[Table]) -> None:
         """Make tables, and columns that they have got."""

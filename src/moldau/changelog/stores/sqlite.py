@@ -4,12 +4,12 @@ Decimals, dates and times are text; a point in time is text in UTC. A decimal's 
 """
 
 import logging
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
-from pathlib import Path
 from typing import Any, Final
 
 from moldau.changelog.sqlite.layout import is_source, remove
@@ -44,12 +44,18 @@ class SqliteStore(SqlStore[SqlTable]):
     }
     failures = (sqlite3.Error, OverflowError, UnicodeError, ValueError)
 
-    def __init__(self, path: str | Path, *, sharded: bool = False) -> None:
-        super().__init__(f"SQLite store {path}", sharded=sharded)
+    def __init__(self, path: str | os.PathLike[str], *, sharded: bool = False) -> None:
+        super().__init__(f"SQLite store {os.fspath(path)}", sharded=sharded)
         with self.errors():
-            self._database = sqlite3.connect(str(path), timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database = sqlite3.connect(os.fspath(path), timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA synchronous = NORMAL")
+
+    def prepare(self, changelog: str, tables: Sequence[Table]) -> None:
+        """Make tables, and columns that they have got. The first call makes the write-ahead log."""
+        if not self._changelog:
+            with self.errors():
+                self._database.execute("PRAGMA journal_mode = WAL")
+        super().prepare(changelog, tables)
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Sequence[tuple[Any, ...]]:
         """See SqlStore."""

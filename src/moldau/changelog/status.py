@@ -1,0 +1,101 @@
+"""How a changelog stands: of each shard its master and what the log has, and of replicas how far they are."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from moldau.changelog.masters import Master, masters
+from moldau.changelog.naming import COMMITS, table_of
+from moldau.changelog.places import StorePlace, open_store
+from moldau.changelog.store import Phase, Position
+from moldau.client.admin import Admin
+from moldau.client.partition_requests import EARLIEST, LATEST
+from moldau.model.errors import MoldauError
+from moldau.model.identity import TopicPartition
+
+if TYPE_CHECKING:
+    from moldau.client.cluster import Cluster
+
+
+class TableSize(NamedTuple):
+    """Of a table's topic in one shard."""
+
+    offsets: int
+    """From the first to the end; compaction leaves gaps."""
+    size_bytes: int | None
+    """On the disk of the leader; None where brokers do not say it."""
+
+
+class ShardStatus(NamedTuple):
+    """Of a shard."""
+
+    master: Master
+    tables: Mapping[str, TableSize]
+
+
+class ReplicaStatus(NamedTuple):
+    """Of a shard in a store."""
+
+    place: str
+    shard: int
+    position: Position
+    commits: int
+    """In the log and not applied; while it is loading, those that have come since it began."""
+    seconds: float
+    """Between the last commit that is applied and the last one in the log, as the source made them."""
+
+
+class StoreFailure(NamedTuple):
+    """A store that cannot be looked at, or is no replica of the changelog."""
+
+    place: str
+    error: str
+
+
+def shard_statuses(cluster: "Cluster", changelog: str) -> list[ShardStatus]:
+    """Of all shards. MissingTopicError, WorldError, PeerError."""
+    every = masters(cluster, changelog)
+    topics = {
+        table_of(topic.name).table: topic.name
+        for topic in cluster.topics(internal=False)
+        if topic.name.startswith(f"{changelog}.") and topic.name != f"{changelog}.{COMMITS}"
+    }
+    sizes = Admin(cluster).partition_sizes(topics.values())
+    partitions = [TopicPartition(topic, master.shard) for topic in topics.values() for master in every]
+    starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
+
+    def size(where: TopicPartition) -> TableSize:
+        return TableSize(ends[where].offset - starts[where].offset, sizes.get(where))
+
+    return [
+        ShardStatus(master, {table: size(TopicPartition(topic, master.shard)) for table, topic in sorted(topics.items())})
+        for master in every
+    ]
+
+
+def replica_statuses(changelog: str, every: Iterable[Master], place: StorePlace) -> list[ReplicaStatus] | StoreFailure:
+    """Of the shards that a store has."""
+    try:
+        positions = stored_positions(changelog, place)
+    except MoldauError as error:
+        return StoreFailure(place.text, str(error))
+    if not positions:
+        return StoreFailure(place.text, f"no replica of changelog {changelog}: it has no position")
+    known = {master.shard: master for master in every}
+    return [_replica_status(place.text, shard, position, known.get(shard)) for shard, position in sorted(positions.items())]
+
+
+def stored_positions(changelog: str, place: StorePlace) -> Mapping[int, Position]:
+    """Of the store, whether or not a replica runs; by shard. PlaceError, StoreError."""
+    store = open_store(place, must_exist=True)
+    try:
+        return store.look(changelog)
+    finally:
+        store.close()
+
+
+def _replica_status(place: str, shard: int, position: Position, master: Master | None) -> ReplicaStatus:
+    commits = 0 if master is None else max(0, master.commit - position.commit)
+    is_behind = commits > 0 and master is not None and position.phase is Phase.FOLLOWING
+    seconds = max(0, master.time_ms - position.commit_ms) / 1000 if is_behind and master is not None else 0.0
+    return ReplicaStatus(place, shard, position, commits, seconds)

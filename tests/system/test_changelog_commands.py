@@ -1,0 +1,246 @@
+"""`moldau changelog`: a database is published, replicated, waited for, compared and promoted by commands, with a real broker and stores."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from moldau.changelog import SqliteStore
+from moldau.changelog.errors import PublisherFencedError
+from moldau.changelog.sqlite import Store
+from moldau.changelog.store import WHOLE
+from moldau.cli.application import application
+from moldau.testing.broker import Broker
+from support.postgres import PostgresServer
+
+pytestmark = pytest.mark.system
+
+NUMBERS = count(1)
+LIMIT_S = 60.0
+SCHEMA = """
+CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT);
+CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT);
+"""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def changelog() -> str:
+    return f"shop{next(NUMBERS)}"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source.db"
+    with sqlite3.connect(path) as database:
+        database.executescript(SCHEMA)
+        database.executemany("INSERT INTO orders VALUES (?, ?)", [(number, f"item {number}") for number in range(100)])
+    database.close()
+    return path
+
+
+def moldau(broker: Broker, *words: str) -> Result:
+    return CliRunner().invoke(application, ["changelog", *words], env={"MOLDAU_BOOTSTRAP": broker.bootstrap_servers})
+
+
+def succeeded(broker: Broker, *words: str) -> str:
+    done = moldau(broker, *words)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@contextmanager
+def running(broker: Broker, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """The command as a process that says what it does; ended by SIGTERM, after which it has to end well."""
+    environment = {**os.environ, "MOLDAU_BOOTSTRAP": broker.bootstrap_servers, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "moldau", "changelog", *words, "--log-level", "error"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert "until Ctrl-C" in line, (line, process.communicate(timeout=LIMIT_S))
+            yield process
+            process.send_signal(signal.SIGTERM)
+            output, errors = process.communicate(timeout=LIMIT_S)
+            assert (process.returncode, errors) == (0, ""), output
+        finally:
+            process.kill()
+
+
+def shard_with_rows(broker: Broker, changelog: str, rows: int) -> dict[str, Any]:
+    """The status of shard 0 when all rows that its source had at first are in the log, and so many changes of orders."""
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        done = moldau(broker, "status", changelog, "--json")
+        (shard,) = [{}] if done.exit_code else json.loads(done.output)["shards"]
+        if shard and shard["commit"] and shard["complete"] and shard["tables"].get("orders", {"offsets": 0})["offsets"] >= rows:
+            return dict(shard)
+    raise AssertionError(f"it is not published: {done.output}")
+
+
+def write(path: Path, *statements: str) -> None:
+    with sqlite3.connect(path, timeout=30) as database:
+        for statement in statements:
+            database.execute(statement)
+    database.close()
+
+
+def test_a_database_is_published_and_replicated_by_processes_and_waited_for(broker: Broker, changelog: str, source: Path) -> None:
+    """A write is read in the replica as soon as `wait` has returned; status has the master, the sizes and the lag."""
+    copy = f"sqlite:///{source.parent}/copy.db"
+    with running(broker, "publish", changelog, "--from", f"sqlite:///{source}", "--address", "node1:7001"):
+        assert "shard 0 is at commit 1" not in moldau(broker, "status", changelog).output
+        while not json.loads(succeeded(broker, "status", changelog, "--json"))["shards"][0]["complete"]:
+            pass
+        with running(broker, "replicate", changelog, "--to", copy):
+            write(source, "INSERT INTO orders VALUES (1000, 'tea')")
+            shard = shard_with_rows(broker, changelog, 102)
+            said = succeeded(broker, "wait", changelog, "--in", copy, "--commit", str(shard["commit"]))
+            assert said.startswith(f"{copy}: shard 0 is at commit ")
+    document = json.loads(succeeded(broker, "status", changelog, "--json", "--replica", copy))
+    (shard,) = document["shards"]
+    (replica,) = document["replicas"]
+    assert (shard["shard"], shard["epoch"], shard["master"], shard["complete"]) == (0, 1, "node1:7001", True)
+    assert shard["tables"]["orders"]["bytes"] > 0
+    assert (replica["store"], replica["phase"]) == (copy, "following")
+    shown = succeeded(broker, "status", changelog, "--replica", copy)
+    assert "node1:7001" in shown
+    assert "following" in shown
+    late = moldau(broker, "wait", changelog, "--in", copy, "--commit", "1000", "--timeout", "0.2")
+    assert late.exit_code == 3
+    assert f"Error: {copy}: after 0.2 s commit 1000 of shard 0 is not there: it is following, at commit" in late.output
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "postgresql", "delta"])
+def test_a_replica_once_is_compared_and_what_differs_is_named(
+    broker: Broker, changelog: str, source: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """In each store; the lag is that of the log."""
+    if kind == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        name = f"copy_{next(NUMBERS)}"
+        server.create(name)
+        place = f"postgresql://moldau@127.0.0.1:{server.port}/{name}"
+    else:
+        place = str(source.parent / "copy") if kind == "delta" else f"{kind}:///{source.parent}/copy.{kind}"
+    master = f"sqlite:///{source}"
+    succeeded(broker, "publish", changelog, "--from", master, "--once")
+    assert succeeded(broker, "replicate", changelog, "--to", place, "--once").startswith(
+        f"changelog {changelog}, shard 0: following, commit "
+    )
+    equal = succeeded(broker, "compare", changelog, master, place)
+    assert ": equal: " in equal
+    assert "orders (100 rows)" in equal
+    write(
+        source, "UPDATE orders SET item = 'rice' WHERE id = 7", "DELETE FROM orders WHERE id = 8", "INSERT INTO orders VALUES (500, 'new')"
+    )
+    found = moldau(broker, "compare", changelog, master, place)
+    assert found.exit_code == 4
+    assert "shard 0, table orders, key 7: item is 'rice' in the source, 'item 7' in the replica\n" in found.output
+    assert "shard 0, table orders, key 8: only in the replica\n" in found.output
+    assert "shard 0, table orders, key 500: missing in the replica\n" in found.output
+    document = json.loads(moldau(broker, "compare", changelog, master, place, "--json").output)
+    assert {(each["kind"], *each["key"]) for each in document["differences"]} == {("different", 7), ("extra", 8), ("missing", 500)}
+    succeeded(broker, "publish", changelog, "--from", master, "--once")
+    (replica,) = json.loads(succeeded(broker, "status", changelog, "--json", "--replica", place))["replicas"]
+    assert replica["commits_behind"] == 1
+    succeeded(broker, "replicate", changelog, "--to", place, "--once")
+    succeeded(broker, "compare", changelog, master, place)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+def test_postgresql_is_published_by_a_process(broker: Broker, changelog: str, postgres: PostgresServer, tmp_path: Path) -> None:
+    name = f"source_{next(NUMBERS)}"
+    postgres.create(name)
+    place, copy = f"postgresql://moldau@127.0.0.1:{postgres.port}/{name}", f"sqlite:///{tmp_path}/copy.db"
+    with postgres.connect(name) as connection:
+        connection.execute("CREATE TABLE orders (id integer PRIMARY KEY, item text)")
+        connection.execute("INSERT INTO orders VALUES (1, 'tea')")
+        with running(broker, "publish", changelog, "--from", place, "--table", "orders"):
+            shard_with_rows(broker, changelog, 1)
+            succeeded(broker, "replicate", changelog, "--to", copy, "--once")
+            succeeded(broker, "compare", changelog, place, copy)
+        connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+
+
+def test_a_replica_is_promoted_and_the_former_master_is_fenced(broker: Broker, changelog: str, source: Path) -> None:
+    """It publishes in the next epoch, under its address; the former master becomes a replica of it."""
+    copy = source.parent / "copy.db"
+    with Store(source, broker.bootstrap_servers, changelog, address="node1") as master:
+        master.publish()
+        succeeded(broker, "replicate", changelog, "--to", f"sqlite:///{copy}", "--once")
+        with master.transaction() as transaction:
+            transaction.execute("INSERT INTO orders VALUES (1000, 'acknowledged')")
+        master.publish()
+        said = succeeded(broker, "promote", changelog, f"sqlite:///{copy}", "--address", "node2")
+        (shard,) = json.loads(succeeded(broker, "status", changelog, "--json"))["shards"]
+        assert (shard["epoch"], shard["master"]) == (2, "node2")
+        assert said == f"changelog {changelog}, shard 0: sqlite:///{copy} is the master, from commit {shard['commit']} on\n"
+        with master.transaction() as transaction:
+            transaction.execute("INSERT INTO orders VALUES (1001, 'never acknowledged')")
+        with pytest.raises(PublisherFencedError):
+            master.publish()
+    assert succeeded(broker, "promote", changelog, f"sqlite:///{copy}") == said, "what has ended may be repeated"
+    write(copy, "INSERT INTO orders VALUES (1002, 'new')")
+    succeeded(broker, "publish", changelog, "--from", f"sqlite:///{copy}", "--once", "--address", "node2")
+    refused = moldau(broker, "publish", changelog, "--from", f"sqlite:///{source}", "--once")
+    assert refused.exit_code == 1
+    assert "another replica was promoted; make this database again as a replica of it" in refused.output
+    succeeded(broker, "replicate", changelog, "--to", f"sqlite:///{source}", "--once", "--begin-again")
+    succeeded(broker, "compare", changelog, f"sqlite:///{copy}", f"sqlite:///{source}")
+    store = SqliteStore(source)
+    (position,) = store.look(changelog).values()
+    store.look(changelog, list(position.tables.values()))
+    assert [key for key, _ in store.rows(0, "orders", WHOLE)][100:] == [(1000,), (1002,)]
+    store.close()
+
+
+def test_mistakes_are_one_line(broker: Broker, changelog: str, source: Path) -> None:
+    at = f"sqlite:///{source}"
+    nothing = f"changelog {changelog}: nothing is published: topic {changelog}._commits does not exist"
+    missing = source.parent / "no.db"
+    for words, code, problem in (
+        (("status", changelog), 1, nothing),
+        (("replicate", changelog, "--to", "sqlite:///x.db", "--once"), 1, nothing),
+        (("publish", changelog, "--from", "duckdb:///x.db"), 2, "only SQLite and PostgreSQL can be published"),
+        (("publish", changelog, "--from", "postgresql://h/d"), 2, "which tables of PostgreSQL are published has to be said: --table TABLE"),
+        (("publish", changelog, "--from", at, "--as-text", "a.b"), 2, "--republish and --as-text are for PostgreSQL"),
+        (("publish", changelog, "--from", f"sqlite:///{missing}"), 1, f"sqlite:///{missing}: there is no such file"),
+        (("replicate", changelog, "--to", "mysql://h/d"), 2, "'mysql://h/d' is not the address of a store"),
+        (("wait", changelog, "--commit", "1", "--in", f"sqlite:///{missing}"), 1, f"sqlite:///{missing}: there is no such file"),
+        (("compare", changelog, at, at), 1, f"{at}: it has no position of changelog {changelog}, shard 0"),
+        (("promote", changelog, "duckdb:///x.db"), 2, "only a replica in SQLite can be promoted"),
+    ):
+        done = moldau(broker, *words)
+        assert (done.exit_code, problem in done.output) == (code, True), done.output
+        assert not missing.exists()
+    succeeded(broker, "publish", changelog, "--from", at, "--once")
+    no_replica = moldau(broker, "status", changelog, "--replica", at)
+    assert no_replica.exit_code == 1
+    assert f"Error: {at}: no replica of changelog {changelog}: it has no position\n" in no_replica.output
+    other = moldau(broker, "replicate", changelog, "--to", "sqlite:///x.db", "--shard", "3")
+    assert (other.exit_code, f"changelog {changelog} has shards 0 to 0" in other.output) == (2, True)
+    as_it_was = sqlite3.connect(source)
+    assert as_it_was.execute("SELECT count(*) FROM sqlite_master WHERE name = '_moldau_positions'").fetchone() == (0,)
+    as_it_was.close()
