@@ -27,6 +27,7 @@ SECTIONS: dict[str, list[str]] = {
     "transactions": ["transactions.py", *SCALE, *RUNS, *FILE],
     "changelog": ["changelog.py", *SCALE, *RUNS, *FILE],
     "changelog_postgres": ["changelog_postgres.py", *SCALE, *RUNS, *FILE],
+    "changelog_memory": ["changelog_memory.py", *SCALE, *FILE],
     "groups": ["groups.py", *RUNS, *FILE],
     "heartbeats": ["heartbeats.py", *RUNS, *FILE],
     "cluster_start": ["cluster_start.py", *RUNS, *FILE],
@@ -41,6 +42,7 @@ SECTIONS: dict[str, list[str]] = {
     "auditor": ["auditor.py", *SCALE, *RUNS, *FILE],
     "spark_read": ["spark_read.py", *SCALE, *RUNS, *FILE],
     "load_tables": ["load_tables.py", *SCALE, *RUNS, *FILE],
+    "lake_merge": ["lake_merge.py", *SCALE, *RUNS, *FILE],
     "spark_write": ["spark_write.py", *SCALE, *RUNS, *FILE],
 }
 

@@ -1,22 +1,27 @@
-"""The publisher of a database of PostgreSQL and a replica of it are killed in turn under load, at random and at named points, 6 times, 100 in
-torture size, while the log is compacted all the time; between that the server is restarted, crashes, and its slot is dropped. In the end the
-replica is what the database is, and the log has each row once (mission I5).
+"""A publisher of PostgreSQL and a replica are killed in turn under load, at any moment and at named points, 6 times, 100 in torture size,
+while the log is compacted all the time; between that the server is restarted, crashes, and its slot is dropped. In the end the replica is
+what the database is, and the log has each row once (mission I5).
 """
 
+import itertools
 import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from moldau.changelog.points import DIE_AFTER, DIE_AT
+from moldau.changelog.postgres.slots import READING
 from moldau.changelog.postgres.source import Choices, Republish
 from moldau.changelog.postgres.store import PostgresStore
 from moldau.changelog.publisher import Publisher
@@ -39,50 +44,54 @@ ROWS: Final = 2_000
 LARGE: Final = 500
 LARGE_EVERY: Final = 300
 LIMIT_S: Final = 120.0
+POLL_S: Final = 0.1
 SOURCE_POINTS: Final = ("commit: half sent", "commit: sent", "commit: published", "publisher: started")
 REPLICA_POINTS: Final = ("replica: rows written", "replica: applied", "replica: fetched", "replica: spilled", "replica: prepared")
-ONCE: Final = ("publisher: started", "replica: cleared", "replica: prepared", "replica: spilled")
+SELDOM: Final = ("publisher: started", "replica: cleared", "replica: prepared", "replica: spilled")
 """Points that a process reaches seldom."""
 
 
 class Victim:
-    """A process that is started again after each kill."""
+    """A process that is started again after each kill; it is killed first at the point `first`. Outside of `strike` it runs."""
 
-    def __init__(self, command: Sequence[str], points: Sequence[str], chosen: random.Random, first: str | None = None) -> None:
+    def __init__(self, command: Sequence[str], points: Sequence[str], chosen: random.Random, first: str) -> None:
         self._command = [sys.executable, *command]
-        self._points, self._chosen = points, chosen
+        self._points, self._chosen = itertools.cycle(points), chosen
+        self._named = itertools.cycle([True, False])
         self.environment: dict[str, str] = {}
-        self.kills = 0
         self.killed_at: Counter[str] = Counter()
-        self.start(first)
+        self._die_at(first)
+        self.start()
 
-    def start(self, point: str | None) -> None:
-        """It dies at this point by itself; None: by a signal."""
-        self._point = point
-        ordered: Mapping[str, str] = {}
-        if point is not None:
-            ordered = {DIE_AT: point, DIE_AFTER: "1" if point in ONCE else str(self._chosen.randrange(1, 20))}
+    def start(self, ordered: Mapping[str, str] | None = None) -> None:
         path = os.pathsep.join(filter(None, sys.path))
-        environment = {**os.environ, "PYTHONPATH": path, **self.environment, **ordered}
+        environment = {**os.environ, "PYTHONPATH": path, **self.environment, **(ordered or {})}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=self._errors, env=environment)
 
-    def wait_killed(self) -> None:
-        """It is dead; nothing else has ended it."""
+    def strike(self) -> None:
+        """A kill at any moment; every other time another one at a named point, each in its turn."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(self._chosen.uniform(0.1, 1.5))
+        self.process.kill()
+        self._check_killed("any moment")
+        if next(self._named):
+            self._die_at(next(self._points))
+        self.start()
+
+    def _die_at(self, point: str) -> None:
+        self.start({DIE_AT: point, DIE_AFTER: "1" if point in SELDOM else str(self._chosen.randrange(1, 20))})
         try:
-            self.process.wait(LIMIT_S if self._point else self._chosen.uniform(0.1, 1.5))
+            self.process.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
-            assert self._point is None, f"it has not reached {self._point}"
             self.process.kill()
+            raise AssertionError(f"it has not reached {point}: {self.failure()}") from None
+        self._check_killed(point)
+
+    def _check_killed(self, point: str) -> None:
         error = self.failure()
         assert self.process.returncode == -signal.SIGKILL, error
-        self.kills += 1
-        self.killed_at[self._point or "any"] += 1
-
-    def kill_and_start(self) -> None:
-        """The next kill; after every other start it is at a named point, each in its turn."""
-        self.wait_killed()
-        self.start(self._points[self.kills // 2 % len(self._points)] if self.kills % 2 else None)
+        self.killed_at[point] += 1
 
     def failure(self) -> str:
         """What a process that has ended has said."""
@@ -105,16 +114,26 @@ def database() -> Iterator[PublishedDatabase]:
         database.close()
 
 
+def restart(database: PublishedDatabase, how: signal.Signals) -> None:
+    """The server."""
+    database.server.restart(how)
+    database.reopen()
+
+
 def drop_slot(database: PublishedDatabase, source: Victim) -> None:
     """The publisher that comes next names it and ends; the one after that publishes all of the database again."""
+    end = time.monotonic() + LIMIT_S
+    while (last := Publisher(database.bootstrap, database.name).look()) is None or READING in last.source:
+        assert time.monotonic() < end, "the rows that were there are not all in the log"
+        time.sleep(POLL_S)
     source.end()
     database.wait_slot_free()
     database.execute(f"SELECT pg_drop_replication_slot('moldau_{database.name}')")
-    source.start(None)
+    source.start()
     assert f"replication slot moldau_{database.name} is missing" in source.failure()
     assert source.process.returncode == 1
     source.environment = {postgres_publisher.REPUBLISH: "lost"}
-    source.start(None)
+    source.start()
 
 
 def checksums(store: ReplicaStore, log: ChangelogLog) -> dict[str, Checksum]:
@@ -132,19 +151,20 @@ def test_a_replica_is_what_its_source_is_whatever_dies(database: PublishedDataba
     load = Load(database, ROWS, SEED, large_every=LARGE_EVERY, large=LARGE)
     publisher = [postgres_publisher.__file__, database.conninfo, bootstrap, name, *database.tables]
     source = Victim(publisher, SOURCE_POINTS, chosen, "publisher: started")
-    source.kill_and_start()
     replica = Victim([changelog_replica_process.__file__, bootstrap, name, "sqlite", str(path)], REPLICA_POINTS, chosen, "replica: cleared")
+    faults = deque([
+        (KILLS // 3, partial(restart, database, signal.SIGINT)),
+        (KILLS // 2, partial(drop_slot, database, source)),
+        (KILLS * 2 // 3, partial(restart, database, signal.SIGQUIT)),
+    ])  # fmt: skip
     try:
-        for kill in range(1, KILLS):
-            (replica if kill % 2 else source).kill_and_start()
-            if kill == KILLS // 3:
-                database.server.restart()
-                database.reopen()
-            if kill == KILLS // 2:
-                drop_slot(database, source)
-            if kill == KILLS * 2 // 3:
-                database.server.restart(signal.SIGQUIT)
-                database.reopen()
+        for victim in itertools.cycle([source, replica]):
+            kills = source.killed_at.total() + replica.killed_at.total()
+            while faults and kills >= faults[0][0]:
+                faults.popleft()[1]()
+            if kills >= KILLS:
+                break
+            victim.strike()
     finally:
         load.stop()
         for each in (source, replica):
@@ -152,7 +172,7 @@ def test_a_replica_is_what_its_source_is_whatever_dies(database: PublishedDataba
     with database.published(Choices(republish=Republish.LOST)) as running:
         running.wait_published()
     log = read_log(bootstrap, name, *database.tables)
-    print(f"{source.kills} kills of the source {dict(source.killed_at)}, {replica.kills} of the replica {dict(replica.killed_at)}")
+    print(f"kills of the source {dict(source.killed_at)}, of the replica {dict(replica.killed_at)}")
     print(f"{load.transactions} transactions, {log.commits[-1].commit} commits, {len(log.commits)} left in the log")
     if TORTURE:
         assert len(log.commits) < log.commits[-1].commit, "nothing was compacted"

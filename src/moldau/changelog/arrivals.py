@@ -14,6 +14,8 @@ class ChangeRecord(NamedTuple):
     epoch: int
     commit: int
     change: Change
+    size: int = 0
+    """Of the record, in bytes."""
 
 
 class Tombstone(NamedTuple):

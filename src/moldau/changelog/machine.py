@@ -17,7 +17,7 @@ store is loading, too, though it is at a commit.
 A commit that lacks changes which the log does not have, a number that is left out, and a tombstone without its deletion show that
 compaction has passed the replica: it has to load again (`Reload`), from its stored position on.
 
-**Memory.** A shard holds about `memory_changes_max` changes. Then only topics are read that the next commit lacks changes of, and what is
+**Memory.** A shard holds about `memory_changes_max` changes, or records of `memory_bytes_max`. Then only topics are read that the next commit lacks changes of, and what is
 here of that commit is spilled to a file. So a commit may be larger than memory; one of more than `commit_changes_max` changes is refused.
 """
 
@@ -59,6 +59,7 @@ class Limits:
     """Of one shard."""
 
     memory_changes_max: int = 50_000
+    memory_bytes_max: int = 64 << 20
     apply_changes_max: int = 5_000
     """Commits are applied together, in one transaction of the store, until they have so many changes."""
     commit_records_max: int = 10_000
@@ -159,10 +160,14 @@ class ShardMachine:
                 return self._wanted_commits() | {topic: self._queues[topic].next_offset for topic in self._wanted_tables()}
 
     def _wanted_tables(self) -> Iterable[str]:
-        if self.held < self._limits.memory_changes_max:
+        if not self._is_full():
             return self._queues
         record = self._records[0] if self._records else None
         return [queue.topic for queue in self._lacking(record)] if isinstance(record, CommitRecord) else ()
+
+    def _is_full(self) -> bool:
+        held_bytes = sum(queue.held_bytes for queue in self._queues.values())
+        return self.held >= self._limits.memory_changes_max or held_bytes >= self._limits.memory_bytes_max
 
     def _wanted_commits(self) -> dict[str, int]:
         return {self._commits: self._commits_offset} if len(self._records) < self._limits.commit_records_max else {}
@@ -404,7 +409,7 @@ class ShardMachine:
 
     def _spill(self) -> list[Effect]:
         record = self._records[0] if self._records else None
-        if not isinstance(record, CommitRecord) or self.held < self._limits.memory_changes_max:
+        if not isinstance(record, CommitRecord) or not self._is_full():
             return []
         spilled = [change for queue in self._queues.values() for change in queue.spill(record.number)]
         return [Spill(spilled)] if spilled else []

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+QUEUE: Final[Mapping[str, Any]] = {"queue.buffering.max.kbytes": 64 << 10}
+"""What librdkafka holds of a transaction before the brokers have it."""
 _ATTEMPTS: Final = 3
 """Of a transaction that brokers abort."""
 _REFUSALS: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.POLICY_VIOLATION)
@@ -96,7 +98,7 @@ class Publisher:
             compression="lz4",
             transactional_id=transactional_id(self.changelog, self.shard),
             transaction_timeout_ms=self._transaction_timeout_ms,
-            settings=self._settings,
+            settings={**QUEUE, **(self._settings or {})},
         )
         try:
             producer.init_transactions()

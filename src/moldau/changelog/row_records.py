@@ -62,7 +62,7 @@ def table_record(where: TopicPartition, table: str, record: "Record") -> TableRe
     source = found.source
     if source.commit == envelope.UNKNOWN or (after is None) != (found.op is Op.DELETE):
         return _whole(where, table, record)
-    return ChangeRecord(record.offset, source.epoch, source.commit, Change(table, found.op, columns, None, after))
+    return ChangeRecord(record.offset, source.epoch, source.commit, Change(table, found.op, columns, None, after), len(key) + len(value))
 
 
 def _row(found: dict[str, _Json]) -> Row:
@@ -76,4 +76,5 @@ def _whole(where: TopicPartition, table: str, record: "Record") -> TableRecord:
         return Tombstone(record.offset, found.key)
     if found.commit == envelope.UNKNOWN:
         raise RecordError(*where, record.offset, "the change has no number of a commit: it was not written by a publisher of a changelog")
-    return ChangeRecord(record.offset, found.epoch, found.commit, found.change._replace(table=table, before=None))
+    size = len(record.key or b"") + len(record.value or b"")
+    return ChangeRecord(record.offset, found.epoch, found.commit, found.change._replace(table=table, before=None), size)

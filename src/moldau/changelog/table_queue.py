@@ -25,6 +25,7 @@ class TableQueue:
         self._spilled_from = 0
         """The offset of the first of them."""
         self._waiting: deque[ChangeRecord] = deque()
+        self._held_bytes = 0
         self._counts: dict[int, int] = {}
         self._deleted: Key | None = None
         """The key, if the last record was a deletion."""
@@ -40,6 +41,11 @@ class TableQueue:
         return len(self._waiting)
 
     @property
+    def held_bytes(self) -> int:
+        """Of their records."""
+        return self._held_bytes
+
+    @property
     def position(self) -> int:
         """The first offset that is not applied."""
         if self._first_tombstone is not None:
@@ -51,6 +57,7 @@ class TableQueue:
     def append(self, record: ChangeRecord) -> None:
         """Queue a change."""
         self._waiting.append(record)
+        self._held_bytes += record.size
         self._counts[record.commit] = self._counts.get(record.commit, 0) + 1
         self.saw(record)
 
@@ -105,5 +112,7 @@ class TableQueue:
     def _remove(self, number: int) -> Sequence[Change]:
         changes = []
         while self._waiting and self._waiting[0].commit <= number:
-            changes.append(self._waiting.popleft().change)
+            record = self._waiting.popleft()
+            self._held_bytes -= record.size
+            changes.append(record.change)
         return changes

@@ -126,6 +126,25 @@ def test_the_broker_stands_beside_kafka(tmp_path: Path) -> None:
     assert len(rows) == 4
 
 
+def test_changelogs_and_merges_stand_beside_their_targets(tmp_path: Path) -> None:
+    rows = printed(
+        tmp_path,
+        {
+            "system": "moldau", "test": "changelog-postgres-stream", "summary": True, "rate": figure(25_283),
+            "publisher_cpu_us": figure(28.2), "replica_cpu_us": figure(46.0),
+        },
+        {"system": "moldau", "test": "changelog-memory-sqlite", "summary": True, "changes": 1_000_000, "replica_mb": figure(90.0)},
+        {"system": "moldau", "test": "make log", "summary": True, "rows": 2_000_000, "rows_per_s": figure(400_000)},
+    )  # fmt: skip
+    assert rows[2:] == [
+        ["PostgreSQL into a replica in SQLite: changes/s", "25,280", "≥ 20,000", "met"],
+        ["of that, the publisher: processor time of a change, µs", "28.2", "≤ 45", "met"],
+        ["of that, the replica: processor time of a change, µs", "46", "≤ 45", "falls short"],
+        ["the same: replica in SQLite, MB", "90", "≤ 256", "met"],
+        ["a merged table made of 2,000,000 rows, whole process: rows/s", "400,000", "", ""],
+    ]
+
+
 def test_every_section_is_a_command_that_takes_the_options_it_is_given() -> None:
     for name, (program, *options) in SECTIONS.items():
         text = (BENCHMARKS / program).read_text()

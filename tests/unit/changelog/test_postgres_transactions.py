@@ -11,6 +11,7 @@ from moldau.changelog.postgres.pgoutput import UNCHANGED, Begin, Column, Columns
 from moldau.changelog.postgres.tables import TableName, name_of
 from moldau.changelog.postgres.text_values import TYPES, parser_of, type_of
 from moldau.changelog.postgres.transactions import NewView, Transaction, Transactions, Truncated
+from moldau.changelog.spill import SpilledChanges
 from moldau.changelog.values import Change, Op, Row, Table
 
 OID = 16_400
@@ -189,3 +190,31 @@ def test_types_without_one_of_our_own_are_text() -> None:
     assert {type_of(oid) for oid in (25, 1043, 2950, 114, 3802, 1186, 1007, 16_500)} == {"text"}
     assert type_of(1700) == "decimal"
     assert all(parser_of(kind) for kind in TYPES.values())
+
+
+def test_a_transaction_beyond_its_bounds_is_in_a_file_and_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the number of changes, and by their bytes; a TRUNCATE in it deletes what is in the file too."""
+    for bound, size in (("MEMORY_CHANGES", 0), ("MEMORY_BYTES", 10)):
+        with monkeypatch.context() as patched:
+            patched.setattr("moldau.changelog.postgres.transactions." + bound, 20)
+            made = transactions()
+            for number in range(50):
+                made.take(Insert(OID, [b"%d" % number, b"x", None]), size)
+            found = made.take(CommitEnd(100, 108, 0), size)
+            assert isinstance(found, Transaction)
+            assert isinstance(found.changes, SpilledChanges)
+            assert list(found.changes) == [Change("items", Op.CREATE, (number,), None, row(number)) for number in range(50)]
+            assert found.size == 51 * size
+            found.close()
+            made.take(Begin(200, 0, 8))
+            for number in range(50):
+                made.take(Insert(OID, [b"%d" % number, b"x", None]), size)
+            truncated = made.take(Truncate((OID,)))
+            assert isinstance(truncated, Truncated)
+            made.delete_rows(truncated.tables[0], {})
+            found = made.take(CommitEnd(100, 108, 0), size)
+            assert isinstance(found, Transaction)
+            assert [each.op for each in found.changes] == [Op.CREATE] * 50 + [Op.DELETE] * 50
+            found.close()
+            made.take(Begin(300, 0, 9))
+            assert changes(made) == [], "nothing of the one before"

@@ -206,6 +206,18 @@ def test_a_commit_beyond_memory_is_spilled_and_only_what_it_lacks_is_read() -> N
     assert (applied([effect]), effect.position.offsets[ITEMS_TOPIC]) == ([(6, [4, 5])], 25)
 
 
+def test_a_commit_whose_records_are_larger_than_memory_is_spilled() -> None:
+    machine = following(memory_bytes_max=1000)
+    machine.step(commits(commit(10, 6, items=3)), 0)
+    assert machine.step(items(put(20, 6)._replace(size=999)), 0) == []
+    assert machine.wanted() == {COMMITS: 11, ITEMS_TOPIC: 21, NOTES_TOPIC: 30}
+    (spill,) = machine.step(items(put(21, 6)._replace(size=1)), 0)
+    assert isinstance(spill, Spill)
+    (effect,) = machine.step(items(put(22, 6)._replace(size=999)), 0)
+    assert isinstance(effect, Apply)
+    assert machine.step(notes(put(30, 7, table="notes")._replace(size=999)), 0) == [], "what was applied does not count"
+
+
 def test_a_table_that_gets_a_column_is_prepared_before_its_commit() -> None:
     machine = following()
     wider = ITEMS._replace(columns={"id": "integer", "name": "text"})

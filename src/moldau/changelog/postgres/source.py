@@ -238,6 +238,7 @@ class PostgresSource:
             self._stream(connection, stop)
         finally:
             connection.close()
+            self._transactions.close()
 
     def _check_place(self, publication: Publication, last: CommitRecord | None) -> Standing:
         """How the slot stands to the log. SlotLostError where nothing may be published."""
@@ -345,10 +346,12 @@ class PostgresSource:
         message = None if received.data is None else decode(received.data)
         if isinstance(message, Relation):
             self._publish(batch)  # with the tables as they were
-        match self._transactions.take(message):
+        match self._transactions.take(message, 0 if received.data is None else len(received.data)):
             case Transaction() as transaction:
                 if transaction.changes and transaction.end_lsn > self._lsn:
                     batch.add(transaction)
+                else:
+                    transaction.close()
                 self._follow(batch, transaction.end_lsn)
             case NewView(view):
                 with self._publication.opened() as publication:
@@ -394,6 +397,8 @@ class PostgresSource:
         self._publisher.publish(commits, self._transactions.tables())
         self._count(commits)
         self._lsn = transactions[-1].end_lsn
+        for transaction in transactions:
+            transaction.close()
 
     def _mark(self, received: Received, batch: Batch) -> bool:
         """Publish a commit without changes, so that the server need not keep its log from the last one on, nor wait for it to shut down."""

@@ -1,13 +1,22 @@
-"""Puts messages of a stream together to transactions: what comes between a begin and its commit, with the rows' values."""
+"""Puts messages of a stream together to transactions: what comes between a begin and its commit, with the rows' values.
+
+The server sends a transaction when it is committed, as a whole. What is in memory of one is bounded; the rest goes to a file.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 from moldau.changelog.postgres.errors import StreamError, TableError
 from moldau.changelog.postgres.pgoutput import Begin, CommitEnd, Delete, Insert, Message, Relation, Truncate, Update
 from moldau.changelog.postgres.tables import TableName, TableView
+from moldau.changelog.spill import SpilledChanges
 from moldau.changelog.values import Change, Key, Op, Table
+
+MEMORY_CHANGES: Final = 20_000
+MEMORY_BYTES: Final = 16 << 20
+"""Of messages, whose changes are in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +26,13 @@ class Transaction:
     changes: Sequence[Change]
     end_lsn: int
     time_ms: int
+    size: int = 0
+    """Of its messages, in bytes."""
+
+    def close(self) -> None:
+        """It is published: remove the file that a large one is in."""
+        if isinstance(self.changes, SpilledChanges):
+            self.changes.close()
 
 
 class NewView(NamedTuple):
@@ -42,6 +58,9 @@ class Transactions:
         self._as_text: Final = as_text
         self._views: dict[int, TableView] = {}
         self._changes: list[Change] = []
+        self._held_bytes = self._size = 0
+        self._spilled: SpilledChanges | None = None
+        """Those before."""
         self.is_open = False
         """Between a begin and its commit."""
 
@@ -49,8 +68,11 @@ class Transactions:
         """As the stream has named them so far."""
         return {view.table.name: view.table for view in self._views.values()}
 
-    def take(self, message: Message | None) -> Found:
-        """The next message. TableError, StreamError."""
+    def take(self, message: Message | None, size: int = 0) -> Found:
+        """The next message, of so many bytes. TableError, StreamError; OSError where there is no room for a file."""
+        self._held_bytes += size
+        if len(self._changes) >= MEMORY_CHANGES or self._held_bytes >= MEMORY_BYTES:
+            self._spill()
         match message:
             case Insert(relation, new):
                 view = self._view(relation)
@@ -64,20 +86,42 @@ class Transactions:
                 key = view.key_in(old) if before is None else view.key_of(before)
                 self._changes.append(Change(view.table.name, Op.DELETE, key, before, None))
             case Begin():
-                self._changes, self.is_open = [], True
+                self._begin()
+                self.is_open = True
             case CommitEnd(_, end_lsn, time_us):
-                changes, self._changes, self.is_open = self._changes, [], False
-                return Transaction(changes, end_lsn, time_us // 1000)
+                if self._spilled is not None:
+                    self._spill()
+                found = Transaction(self._spilled or self._changes, end_lsn, time_us // 1000, self._size + self._held_bytes)
+                self._begin()
+                return found
             case Relation():
                 return self._relation(message)
             case Truncate(relations):
                 return Truncated([self._view(relation) for relation in relations])
         return None
 
+    def close(self) -> None:
+        """Nothing more comes: forget the open transaction."""
+        if self._spilled is not None:
+            self._spilled.close()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._changes, self._spilled, self.is_open = [], None, False
+        self._held_bytes = self._size = 0
+
+    def _spill(self) -> None:
+        if self._changes:
+            self._spilled = self._spilled or SpilledChanges()
+            self._spilled.extend(self._changes)
+            self._changes = []
+        self._size += self._held_bytes
+        self._held_bytes = 0
+
     def delete_rows(self, view: TableView, keys: Mapping[str, Key]) -> None:
         """A table was truncated, which had rows with these keys, by their records' keys, when the open transaction began."""
         left = dict(keys)
-        for change in self._changes:
+        for change in chain(self._spilled or (), self._changes):
             if change.table == view.table.name:
                 if change.after is None:
                     left.pop(view.record_key(change.key), None)
