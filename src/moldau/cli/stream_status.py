@@ -24,8 +24,9 @@ def status(job: str | None, bootstrap: str, as_json: bool, timeout: float) -> No
     """Show JOB, the jobs of a TOPOLOGY (TOML) at its brokers, or all jobs that have run at this cluster.
 
     Lag is of now: records of the topics after what is written, and in time the age of the newest record that was read. The watermark is of
-    the last batch. Late rows came after it and were dropped. They are counted as Spark counts, since the job's first start, as are records
-    whose time was replaced, and those that were left out because they cannot be decoded.
+    the last batch. Late rows came after it and were dropped, as Spark counts them: rows that a task has aggregated before are one. Below
+    the table are the records of each topic that were late, those whose time was replaced, and those that cannot be decoded. All counts
+    are since the job's first start.
 
     Exit codes: 0 all run, or were stopped; 1 a job has failed; 7 a process that was running reports nothing.
     """
@@ -57,6 +58,8 @@ def status(job: str | None, bootstrap: str, as_json: bool, timeout: float) -> No
 
 
 def _print(documents: list[dict[str, Any]], bootstrap: str) -> None:
+    from moldau.streams.progress import lateness
+
     if not documents:
         say(f"no job has run at {bootstrap}")
         return
@@ -72,10 +75,13 @@ def _print(documents: list[dict[str, Any]], bootstrap: str) -> None:
                 for name, what in (
                     ("ahead", "too far ahead, and have the time of the log"),
                     ("without_time", "without a time, and have the time of the log"),
-                    ("undecodable", "that cannot be decoded, and were left out"),
+                    ("undecodable", "that cannot be decoded, and were left out or put aside"),
                 ):
                     if counts[name]:
                         say(f"job {each['job']}, topic {topic}: {counted(counts[name], 'record')} {what}")
+                if counts["late"]:
+                    by = lateness(counts["latest_ms"])
+                    say(f"job {each['job']}, topic {topic}: {counted(counts['late'], 'record')} that came late, the latest by {by}")
 
 
 def _cells(document: dict[str, Any], query: dict[str, Any] | None) -> list[object]:

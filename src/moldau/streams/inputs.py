@@ -188,13 +188,13 @@ def _avro(reader: Any, given: TopicInput, dead_letters: str) -> tuple[Any, Any]:
     reader = reader.options(format="avro", registry=given.registry, kafkaColumns=",".join(_RECORD))
     if given.schema is not None:
         reader = reader.option("readerSchema", given.schema)
+    if given.undecodable != STOP:
+        reader = reader.option("mode", "PERMISSIVE")  # rows, to be counted
     if given.undecodable == DEAD_LETTERS:
         reader = reader.option("deadLetterPath", dead_letters)
-    elif given.undecodable == SKIP:
-        reader = reader.option("mode", "PERMISSIVE")
     rows = reader.load()
     _check_names(given, [name for name in rows.columns if not name.startswith("_")])
-    return rows, functions.col(_ERROR).isNotNull() if given.undecodable == SKIP else functions.lit(False)
+    return rows, functions.lit(False) if given.undecodable == STOP else functions.col(_ERROR).isNotNull()
 
 
 def _check_names(given: TopicInput, names: list[str]) -> None:

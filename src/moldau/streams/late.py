@@ -141,7 +141,7 @@ def late_output(
     choose: Callable[[Any], Any] | None,
 ) -> LateOutput:
     """The late rows of the input `of` of a DataFrame, which may be left out if it has one. ValueError."""
-    numbers = counted_inputs(frame, METRIC)
+    numbers = {name: of_plan for name, of_plan in counted_inputs(frame, METRIC).items() if name in inputs}
     names = ", ".join(numbers) or "no topic of the job"
     if of is None and len(numbers) != 1:
         raise ValueError(f"{output.place}: the DataFrame reads {names}: name with of= the topic whose late rows are meant")

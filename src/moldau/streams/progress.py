@@ -47,7 +47,7 @@ def late_rows(progress: Mapping[str, Any]) -> int:
 def late_lines(progress: Mapping[str, Any]) -> list[str]:
     """What the log says of the late rows of a batch."""
     found = [
-        f"{counts[LATE]} records of topic {name.removeprefix(METRIC)} were late, the latest by {lateness(counts[LATEST_MS])}"
+        f"topic {name.removeprefix(METRIC)}: {counts[LATE]} records were late, the latest by {lateness(counts[LATEST_MS])}"
         for name, counts in (progress.get("observedMetrics") or {}).items()
         if name.startswith(METRIC) and counts.get(LATE)
     ]

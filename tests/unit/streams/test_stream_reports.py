@@ -39,7 +39,15 @@ PROGRESS: dict[str, Any] = {
     ],
     "eventTime": {"watermark": "2013-01-01T00:00:00.000Z"},
     "observedMetrics": {
-        METRIC + "flights": {"rows": 10, "ahead": 1, "without_time": None, "undecodable": 2, "newest_ms": 1000},
+        METRIC + "flights": {
+            "rows": 10,
+            "ahead": 1,
+            "without_time": None,
+            "undecodable": 2,
+            "newest_ms": 1000,
+            "late": 3,
+            "latest_ms": 500,
+        },
         "another": {"rows": 99},
     },
 }
@@ -50,9 +58,9 @@ def test_batches_add_up() -> None:
     once = after_batch(QueryReport("counts"), PROGRESS)
     assert (once.batch, once.batch_ms, once.batch_rows, once.state_rows, once.state_bytes, once.late_rows) == (3, 400, 10, 6, 110, 3)
     assert once.positions == {"flights": {"0": 23}}
-    assert once.inputs == {"flights": InputCounts(10, 1, 0, 2, 1000)}
+    assert once.inputs == {"flights": InputCounts(10, 1, 0, 2, 1000, 3, 500)}
     assert (once.watermark_ms, once.finished_ms) == (1356998400000, 1795942800400)
-    empty = {"rows": 0, "ahead": None, "without_time": None, "undecodable": None, "newest_ms": None}
+    empty = {"rows": 0, "ahead": None, "without_time": None, "undecodable": None, "newest_ms": None, "late": None, "latest_ms": None}
     twice = after_batch(once, {**PROGRESS, "batchId": 4, "eventTime": {}, "observedMetrics": {METRIC + "flights": empty}})
     assert (twice.batch, twice.late_rows, twice.watermark_ms) == (4, 6, once.watermark_ms)
     assert twice.inputs == once.inputs

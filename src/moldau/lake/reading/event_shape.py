@@ -184,8 +184,7 @@ class EventMaker:
                 f"{self._wanted.topic}-{self._wanted.partition}: offset {columns.offset[row]}: {reason}; "
                 "mode=PERMISSIVE would read it as nulls, deadLetterPath put it aside"
             )
-        if bad and self._mode == DEAD_LETTERS:
-            assert self._file is not None
+        if bad and self._file is not None:
             self._file.add(columns, bad)
         batch, kept = decoded.batch, None
         if decoded.rejected:

@@ -122,6 +122,7 @@ class AvroOptions:
     reader_schema: str | None
     mode: str
     dead_letter_path: str | None
+    """Where values that cannot be decoded are put; in PERMISSIVE mode they are rows as well."""
     record_columns: tuple[str, ...]
     """Those of RECORD_COLUMNS that are made."""
 
@@ -144,9 +145,10 @@ def parse_avro(options: Mapping[str, str], only_topic: str | None) -> AvroOption
     if _DEAD_LETTERS in options:
         if path is None:
             raise OptionError(_DEAD_LETTERS, "is empty")
-        if _MODE in options:
-            raise OptionError(_DEAD_LETTERS, f"cannot be given together with {_MODE}: dead letters are put aside in no other mode")
-        mode = DEAD_LETTERS
+        if _MODE in options and mode != PERMISSIVE:
+            raise OptionError(_DEAD_LETTERS, f"cannot be given together with {_MODE}={mode}: the read does not fail for them")
+        if _MODE not in options:
+            mode = DEAD_LETTERS
     return AvroOptions(
         registry=options[_REGISTRY].strip(),
         subject=None if given == _SCHEMA else options.get(_SUBJECT, f"{only_topic}-value"),
