@@ -39,6 +39,9 @@ class MemoryRegistry:
     def latest(self, subject: str) -> SubjectVersion:
         return self.versions[subject][-1]
 
+    def version(self, subject: str, version: int) -> SubjectVersion:
+        return self.versions[subject][version - 1]
+
     def referenced(self, schema: RegisteredSchema | SubjectVersion) -> list[SubjectVersion]:
         found: list[SubjectVersion] = []
         for each in schema.references:

@@ -23,8 +23,7 @@ from moldau.registry.wire import WireFormatError, unframe
 if TYPE_CHECKING:
     from moldau.model.identity import TopicPartition
     from moldau.protocol.records.batch import Columns
-    from moldau.registry.client import RegisteredSchema, RegistryClient, SubjectVersion
-    from moldau.registry.schemas.language import ResolvedReference
+    from moldau.registry.client import RegisteredSchema, RegistryClient
 
 ToJson = Callable[[memoryview], str]
 """From what follows the schema id; raises what it likes for bytes that are none."""
@@ -181,63 +180,17 @@ def _finite(value: Any) -> Any:
 
 
 def _protobuf(schema: "RegisteredSchema", registry: "RegistryClient") -> ToJson:
-    from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.json_format import MessageToJson
     from google.protobuf.message_factory import GetMessageClass
 
-    from moldau.registry.schemas.protobuf.language import ProtobufLanguage
+    from moldau.registry.schemas.protobuf.messages import message_at, message_path, schema_file
 
-    files = ProtobufLanguage().parse(schema.text, _resolved(schema, registry), stored=True).files
-    pool = DescriptorPool()
-    for file in files:
-        pool.Add(file)
-    root = pool.FindFileByName(files[-1].name)
+    file = schema_file(schema, registry)
 
     def to_json(body: memoryview) -> str:
-        path, position = _message_path(body)
-        messages = list(root.message_types_by_name.values())
-        found = None
-        for index in path:
-            if not 0 <= index < len(messages):
-                raise UndecodableValueError(f"the schema has no message {'.'.join(map(str, path))}")
-            found = messages[index]
-            messages = found.nested_types
-        message = GetMessageClass(found).FromString(bytes(body[position:]))
-        text: str = MessageToJson(message, preserving_proto_field_name=True, indent=None, ensure_ascii=False, descriptor_pool=pool)
+        path, position = message_path(body)
+        message = GetMessageClass(message_at(file, path)).FromString(bytes(body[position:]))
+        text: str = MessageToJson(message, preserving_proto_field_name=True, indent=None, ensure_ascii=False, descriptor_pool=file.pool)
         return _compact(json.loads(text))
 
     return to_json
-
-
-def _message_path(body: memoryview) -> tuple[list[int], int]:
-    """Which message of the schema it is, by index, and within that; [0] is written as a single 0. And where the message begins."""
-    from moldau.protocol.varint import read_varint
-
-    data = bytes(body[:64])
-    count, position = read_varint(data, 0)
-    if not count:
-        return [0], position
-    if not 0 < count <= len(data):
-        raise UndecodableValueError(f"{count} message indexes")
-    path = []
-    for _ in range(count):
-        index, position = read_varint(data, position)
-        path.append(index)
-    return path, position
-
-
-def _resolved(schema: "RegisteredSchema", registry: "RegistryClient") -> "list[ResolvedReference]":
-    """All that the schema imports, directly or not, by the names that it is imported under."""
-    from moldau.registry.schemas.language import ResolvedReference
-
-    found: dict[str, ResolvedReference] = {}
-
-    def visit(each: "RegisteredSchema | SubjectVersion") -> None:
-        for reference in each.references:
-            if reference.name not in found:
-                version = registry.version(reference.subject, reference.version)
-                found[reference.name] = ResolvedReference(*reference, version.text)
-                visit(version)
-
-    visit(schema)
-    return list(found.values())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from moldau.lake.reading.watermark import COLUMN as WATERMARK
+from moldau.streams.dead_letters import with_dead_letters
 from moldau.streams.json_values import CORRUPT, is_corrupt, json_event, json_schema
 from moldau.streams.progress import AHEAD, LATE, LATEST_MS, METRIC, NEWEST_MS, ROWS, UNDECODABLE, WITHOUT_TIME
 
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 EVENT_TIME: Final = "event_time"
+FORMATS: Final = ("bytes", "json", "avro", "protobuf", "tracked")
 LATE_MS: Final = "_late_ms"
 """Of late rows, where they are written: how long before the watermark they were."""
-FORMATS: Final = ("bytes", "json", "avro", "tracked")
 STOP, SKIP, DEAD_LETTERS = "stop", "skip", "dead-letters"
 _RECORD = ("topic", "partition", "offset", "timestamp", "key")
 _BYTES = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 _DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day|week)s?")
 _UNIT_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
-_GIVEN, _ERROR, _EVENT = "_given_time", "_error", "_event"
+_GIVEN, _ERROR, _EVENT, _VALUE = "_given_time", "_error", "_event", "_value"
 _TIMES = ("timestamp", "timestamp_ntz", "date")
 _OF_STREAMS = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "limitsfile")
 """Options of the source that a batch has not."""
@@ -83,11 +84,12 @@ class TopicInput:
             "format json needs the schema of its objects: schema='carrier string, at timestamp'",
         )
         must(self.format != "bytes" or self.schema is None, "format bytes has no schema: decode the column value")
-        must(not self.is_avro or self.registry is not None, f"format {self.format} needs a schema registry: StreamJob(registry=...)")
+        must(not self.is_decoded or self.registry is not None, f"format {self.format} needs a schema registry: StreamJob(registry=...)")
         must(
-            self.is_avro or self.undecodable != DEAD_LETTERS,
-            f"records of format {self.format} are skipped, or stop the job; Avro has dead letters",
+            self.format != "bytes" or self.undecodable != DEAD_LETTERS,
+            "records of format bytes are not decoded: there are no dead letters",
         )
+        must(self.format != "protobuf" or self.schema is None, "the columns of Protobuf values are those of the registry's latest schema")
         must(self.schema is None or not self.is_avro or isinstance(self.schema, str), "the schema of Avro values is its text")
         must(self.records_max is None or self.records_max > 0, f"a batch reads at least one record, not {self.records_max}")
         for what in ("delay", "future"):
@@ -95,8 +97,13 @@ class TopicInput:
 
     @property
     def is_avro(self) -> bool:
-        """Whether the source decodes the values."""
+        """Whether the values are Avro."""
         return self.format in ("avro", "tracked")
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether the source decodes the values, by a registry's schemas."""
+        return self.is_avro or self.format == "protobuf"
 
     @property
     def counted_as(self) -> str:
@@ -114,7 +121,7 @@ def read_topic(spark: Any, given: TopicInput, *, brokers: str, group: str, dead_
     if given.records_max is not None:
         reader = reader.option("maxOffsetsPerTrigger", given.records_max)
     reader = reader.options(**given.options)
-    rows, undecodable = _avro(reader, given, dead_letters) if given.is_avro else _raw(reader, given, WATERMARK)
+    rows, undecodable = _registered(reader, given, dead_letters) if given.is_decoded else _raw(reader, given, dead_letters, WATERMARK)
     return _timed(rows, given, undecodable)
 
 
@@ -135,7 +142,7 @@ def read_range(spark: Any, given: TopicInput, *, brokers: str, starts: Offsets, 
         .options(**{name: value for name, value in given.options.items() if name.lower() not in _OF_STREAMS})
     )
     given = replace(given, undecodable=SKIP)  # what stops a job has stopped it before, and what was put aside is
-    rows, undecodable = _avro(reader, given, "") if given.is_avro else _raw(reader, given)
+    rows, undecodable = _registered(reader, given, "") if given.is_decoded else _raw(reader, given, "")
     now = functions.timestamp_millis(functions.lit(time_ms))
     rows, _ = _with_event_time(rows.filter(~undecodable), given, now)
     return rows.drop(_GIVEN, _ERROR)
@@ -157,7 +164,7 @@ def pinned(given: TopicInput) -> TopicInput:
     return given if latest.references else replace(given, schema=latest.text)
 
 
-def _raw(reader: Any, given: TopicInput, *beside: str) -> tuple[Any, Any]:
+def _raw(reader: Any, given: TopicInput, dead_letters: str, *beside: str) -> tuple[Any, Any]:
     """Rows, and which of them cannot be decoded. `beside` are columns of numbers that the source has."""
     from pyspark.sql import functions
 
@@ -167,25 +174,32 @@ def _raw(reader: Any, given: TopicInput, *beside: str) -> tuple[Any, Any]:
     assert given.schema is not None
     schema = json_schema(given.schema)
     _check_names(given, schema.names)
+    put_aside = [functions.col("value").alias(_VALUE)] if given.undecodable == DEAD_LETTERS else []
     rows = records.select(
+        *put_aside,
         json_event(functions.col("value"), schema).alias(_EVENT),
         (functions.col("value").isNotNull()).alias(_ERROR),
         *(functions.col(name).alias(f"_{name}") for name in _RECORD),
         *beside,
     )
     rows = rows.select(
+        *(_VALUE for _ in put_aside),
         *(functions.col(f"{_EVENT}.`{name}`") for name in schema.names),
         *(f"_{name}" for name in _RECORD),
         *beside,
         (functions.col(_ERROR) & is_corrupt(functions.col(_EVENT))).alias(_ERROR),
     )
+    if put_aside:
+        rows = with_dead_letters(rows, dead_letters, value=_VALUE, error=_ERROR)
     return rows, functions.col(_ERROR)
 
 
-def _avro(reader: Any, given: TopicInput, dead_letters: str) -> tuple[Any, Any]:
+def _registered(reader: Any, given: TopicInput, dead_letters: str) -> tuple[Any, Any]:
     from pyspark.sql import functions
 
-    reader = reader.options(format="avro", registry=given.registry, kafkaColumns=",".join(_RECORD))
+    reader = reader.options(
+        format="protobuf" if given.format == "protobuf" else "avro", registry=given.registry, kafkaColumns=",".join(_RECORD)
+    )
     if given.schema is not None:
         reader = reader.option("readerSchema", given.schema)
     if given.undecodable != STOP:
@@ -198,7 +212,7 @@ def _avro(reader: Any, given: TopicInput, dead_letters: str) -> tuple[Any, Any]:
 
 
 def _check_names(given: TopicInput, names: list[str]) -> None:
-    reserved = {EVENT_TIME, WATERMARK, LATE_MS, CORRUPT, _GIVEN, _ERROR, _EVENT, *(f"_{name}" for name in _RECORD)}
+    reserved = {EVENT_TIME, WATERMARK, LATE_MS, CORRUPT, _GIVEN, _ERROR, _EVENT, _VALUE, *(f"_{name}" for name in _RECORD)}
     for name in names:
         if name.lower() in reserved:
             raise ValueError(f"topic {given.topic}: a field of its events has the name {name}, which is a column of every input")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from moldau.streams.avro_values import AvroValues
 from moldau.streams.compacted import CompactedStore, compacted_store
 from moldau.streams.errors import StreamError
 from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, pinned, read_topic
@@ -182,14 +183,33 @@ class StreamJob:
         mode: str = "append",
         query: str | None = None,
         options: Mapping[str, str] | None = None,
+        format: str = "json",  # noqa: A002  # Spark's word
+        subject: str | None = None,
+        schema: str | None = None,
     ) -> None:
         """Write the rows to a topic: `key` names the columns of the key, `value` the one of the value; without it all are a JSON object.
 
-        `mode` is `append`, which gives a window's row when the watermark has passed its end, or `update`. Outputs of one DataFrame are
-        one query, named after the first of them or by `query`.
+        With `format="avro"` all are an Avro value, by the schema of the columns, by `schema`, or with `schema="latest"` by the latest of
+        `subject` (TOPIC-value). `mode` is `append`, which gives a window's row when the watermark has passed its end, or `update`. Outputs
+        of one DataFrame are one query, named after the first of them or by `query`. ValueError.
         """
-        output = TopicOutput(topic, self.brokers, columns_of(key), value, headers, tuple((options or {}).items()))
+        avro = self._avro_values(topic, format, subject, schema, value)
+        output = TopicOutput(topic, self.brokers, columns_of(key), value, headers, tuple((options or {}).items()), avro)
         self._add(frame, mode, output, query)
+
+    def _avro_values(self, topic: str, kind: str, subject: str | None, schema: str | None, value: str | None) -> AvroValues | None:
+        def must(fine: bool, problem: str) -> None:
+            if not fine:
+                raise ValueError(f"topic {topic}: {problem}")
+
+        must(kind in ("json", "avro"), f"rows are written as json or avro, not as {kind!r}")
+        if kind == "json":
+            must(subject is None and schema is None, "only values in Avro have a subject and a schema: format='avro'")
+            return None
+        must(value is None, "a value that is a column already is not written as Avro")
+        must(self.registry is not None, "format avro needs a schema registry: StreamJob(registry=...)")
+        assert self.registry is not None
+        return AvroValues(self.registry, subject or f"{topic}-value", topic, schema)
 
     def to_table(
         self,

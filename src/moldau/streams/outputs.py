@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.streams.avro_values import AvroValues, arrow_columns, with_value
 from moldau.streams.errors import StreamError
 from moldau.streams.generations import name_in
 from moldau.streams.points import reached
@@ -51,7 +52,7 @@ class Output(Protocol):
         """Write the rows of a batch, unless they are there already."""
 
 
-_KEY, _VALUE, _HEADERS, _PARTITION = "key", "value", "headers", "partition"
+_KEY, _VALUE, _HEADERS, _EVENT = "key", "value", "headers", "event"
 _TEXT = ("string", "binary")
 
 
@@ -69,6 +70,8 @@ class TopicOutput:
     """A column of headers, as the source has them."""
     options: tuple[tuple[str, str], ...] = ()
     """Others of the sink."""
+    avro: AvroValues | None = None
+    """How all columns are the value in Avro; None: not at all."""
 
     @property
     def name(self) -> str:
@@ -89,7 +92,11 @@ class TopicOutput:
         with ClusterLog(self.brokers, "moldau-stream") as source:
             if self.topic not in source.topics([self.topic]):
                 raise StreamError(f"there is no topic {self.topic} at {self.brokers}: moldau topic create {self.topic} makes it")
-        self._records(frame)
+        fields = self._fields(frame)
+        if self.avro is None:
+            self._records(frame)
+        else:
+            self.avro.check(arrow_columns(frame, fields))
 
     def write(self, rows: Any, batch: BatchNumber) -> None:
         """In a transaction of the sink; a batch that is decided is not written again."""
@@ -107,28 +114,30 @@ class TopicOutput:
         ).save()
         reached("topic written")
 
-    def _records(self, frame: Any) -> Any:
-        """The columns that the sink takes. StreamError."""
-        from pyspark.sql import functions
-
-        kinds = {each.name: each.dataType.simpleString() for each in frame.schema.fields}
+    def _fields(self, frame: Any) -> tuple[str, ...]:
+        """The columns of a value that is made of all. StreamError for a column that is named and is not there, or of another type."""
+        kinds = dict(frame.dtypes)
         for name in (*self.key, *(each for each in (self.value, self.headers) if each is not None)):
             if name not in kinds:
                 raise StreamError(f"topic {self.topic}: there is no column {name}; there are {', '.join(kinds)}")
         if self.value is not None and kinds[self.value] not in _TEXT:
             raise StreamError(f"topic {self.topic}: the value's column {self.value} is {kinds[self.value]}, not string or binary")
-        columns = [key_text(frame, self.key).alias(_KEY)] if self.key else []
-        fields = [name for name in kinds if name != self.headers]
-        columns.append(
-            (
-                functions.col(self.value)
-                if self.value is not None
-                else functions.to_json(functions.struct(*fields), {"ignoreNullFields": "false"})
-            ).alias(_VALUE)
-        )
+        return tuple(name for name in kinds if name != self.headers)
+
+    def _records(self, frame: Any) -> Any:
+        """The columns that the sink takes. StreamError."""
+        from pyspark.sql import functions
+
+        fields = self._fields(frame)
+        beside = [key_text(frame, self.key).alias(_KEY)] if self.key else []
         if self.headers is not None:
-            columns.append(functions.col(self.headers).alias(_HEADERS))
-        return frame.select(*columns)
+            beside.append(functions.col(self.headers).alias(_HEADERS))
+        if self.value is not None:
+            return frame.select(*beside, functions.col(self.value).alias(_VALUE))
+        if self.avro is None:
+            return frame.select(*beside, functions.to_json(functions.struct(*fields), {"ignoreNullFields": "false"}).alias(_VALUE))
+        event = functions.struct(*fields).alias(_EVENT)
+        return with_value(frame.select(*beside, event), self.avro, _EVENT, _VALUE)
 
 
 def key_text(frame: Any, key: Sequence[str]) -> Any:

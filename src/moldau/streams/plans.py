@@ -127,6 +127,12 @@ def _other(node: Any) -> dict[str, str]:
     return {"rows": _text(node.schema().toDDL())}
 
 
+def _with_state(node: Any) -> dict[str, str]:
+    """Of `transformWithState`: its state variables are known to Spark alone, which compares them before the first batch."""
+    keys = _items(node.child().output())[: node.groupingAttributesLen()]
+    return {"keys": ", ".join(_expression(each, None) for each in keys), "time": node.timeMode().toString(), **_other(node)}
+
+
 _STATEFUL: dict[str, Callable[[Any], dict[str, str]]] = {
     "Aggregate": _aggregate,
     "Distinct": _other,
@@ -137,6 +143,6 @@ _STATEFUL: dict[str, Callable[[Any], dict[str, str]]] = {
     "FlatMapGroupsWithState": _other,
     "FlatMapGroupsInPandasWithState": _other,
     "TransformWithState": _other,
-    "TransformWithStateInPySpark": _other,
+    "TransformWithStateInPySpark": _with_state,
 }
 """Nodes of plans that keep state, where they are over a stream."""

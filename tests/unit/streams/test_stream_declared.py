@@ -15,12 +15,12 @@ from moldau.streams.runner import cause_of
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"format": "xml"}, "format is bytes, json, avro or tracked, not 'xml'"),
+        ({"format": "xml"}, "format is bytes, json, avro, protobuf or tracked, not 'xml'"),
         ({"format": "json"}, "format json needs the schema of its objects"),
         ({"schema": "a int"}, "format bytes has no schema: decode the column value"),
         ({"format": "avro"}, "format avro needs a schema registry"),
         ({"undecodable": "ignore"}, "undecodable is stop, skip or dead-letters, not 'ignore'"),
-        ({"undecodable": "dead-letters"}, "records of format bytes are skipped, or stop the job"),
+        ({"undecodable": "dead-letters"}, "records of format bytes are not decoded: there are no dead letters"),
         ({"delay": "ten minutes"}, "delay is a time such as '10 minutes' or '1 hour', not 'ten minutes'"),
         ({"future": "1 month"}, "future is a time such as"),
         ({"records_max": 0}, "a batch reads at least one record, not 0"),

@@ -1,4 +1,4 @@
-"""The columns of ``format=avro``: the fields of decoded events, on request those of their records, and what becomes of a value that fails.
+"""The columns of ``format=avro`` and ``protobuf``: the fields of events, on request those of their records, and what fails to decode.
 
 The file's name has the range, so that a task that is run again writes the same file again, whole, under the same name. A reader of the
 folder finds each record once, unless two queries with overlapping ranges put them in the same place.
@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -19,13 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.sql.types import StructType
 
-from moldau.lake.avro.columns import NULL_VALUE, AvroColumns, latest_schema
+from moldau.lake.avro.columns import NULL_VALUE, AvroColumns, DecodedBatch, latest_schema
 from moldau.lake.avro.schemas import AvroText
 from moldau.lake.avro.types import arrow_schema
 from moldau.lake.reading.columns import RecordColumns
 from moldau.lake.reading.offsets import OffsetRange, OptionError
-from moldau.lake.reading.options import DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions, ReadOptions
+from moldau.lake.reading.options import AVRO, DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions, ReadOptions
 from moldau.lake.reading.row_shape import ARROW_TYPES, chosen_columns, record_column, row_steps, spark_schema
+from moldau.model.extras import require
+from moldau.registry.client import RegistryClient, SubjectVersion
 
 _RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
 SCHEMA = pa.schema([*((name, ARROW_TYPES[name]) for name in _RECORD), ("error", pa.string())])
@@ -80,6 +82,20 @@ ERROR = "_error"
 """The column with the reason, in PERMISSIVE mode, why a value could not be decoded."""
 
 
+class EventDecoder(Protocol):
+    """Makes columns of values: `AvroColumns`, or `ProtobufColumns`."""
+
+    def decode(self, values: Any) -> DecodedBatch:
+        """RegistryError, RegistryUnavailableError."""
+
+    def close(self) -> None:
+        """Close the connection to the registry."""
+
+
+Reader = AvroText | SubjectVersion
+"""What the columns are of: the reader's schema of Avro, or the version of a subject that was the latest, of Protobuf."""
+
+
 class MalformedEventError(RuntimeError):
     """A value that cannot be decoded, in FAILFAST mode; the message names topic, partition, offset and schema id."""
 
@@ -89,7 +105,9 @@ class EventShape:
     """Decoded events. `columns` names those that are made, in order."""
 
     avro: AvroOptions
-    reader: AvroText
+    reader: Reader
+    events: Any
+    """Arrow schema of all fields of the events."""
     columns: tuple[str, ...]
 
     @property
@@ -113,29 +131,37 @@ class EventShape:
         if self.avro.dead_letter_path is not None:
             file = DeadLetterFile(self.avro.dead_letter_path, wanted, topic_id)
         schema = self._arrow_schema()
-        return EventMaker(wanted, self.avro.mode, _decoder(self.avro.registry, self.reader, events), schema, file)
+        return EventMaker(wanted, self.avro.mode, _decoder(self.avro, self.reader, events), schema, file)
 
     def _record_columns(self) -> frozenset[str]:
         return frozenset(f"_{name}" for name in self.avro.record_columns) & frozenset(self.columns)
 
     def _arrow_schema(self) -> Any:
-        every = all_columns(self.avro, arrow_schema(self.reader))
+        every = all_columns(self.avro, self.events)
         return pa.schema([every.field(name) for name in self.columns])
 
 
 def plan_event_shape(options: ReadOptions, avro: AvroOptions) -> EventShape:
-    """All columns there are now. RegistryError, RegistryUnavailableError, AvroSchemaError, OptionError."""
-    from moldau.registry.client import RegistryClient
-
+    """All columns there are now. RegistryError, RegistryUnavailableError, AvroSchemaError, ProtobufSchemaError, OptionError; MissingExtraError."""
     if options.include_headers:
-        raise OptionError("includeHeaders", "cannot be given together with format=avro: name headers in kafkaColumns")
+        raise OptionError("includeHeaders", f"cannot be given together with format={avro.language}: name headers in kafkaColumns")
+    reader: Reader
     if avro.reader_schema is not None:
         reader = AvroText(avro.reader_schema)
     else:
         assert avro.subject is not None
         with RegistryClient(avro.registry) as registry:
-            reader = latest_schema(registry, avro.subject)
-    return EventShape(avro, reader, tuple(all_columns(avro, arrow_schema(reader)).names))
+            reader = latest_schema(registry, avro.subject) if avro.language == AVRO else registry.latest(avro.subject)
+    if isinstance(reader, AvroText):
+        events = arrow_schema(reader)
+    else:
+        require("registry", "format=protobuf")
+        from moldau.lake.protobuf import ProtobufColumns
+
+        decoder = ProtobufColumns(avro.registry, reader, message=avro.message)
+        events = decoder.schema
+        decoder.close()
+    return EventShape(avro, reader, events, tuple(all_columns(avro, events).names))
 
 
 def all_columns(avro: AvroOptions, events: Any) -> Any:
@@ -150,24 +176,32 @@ def all_columns(avro: AvroOptions, events: Any) -> Any:
     return pa.schema([*events, *beside])
 
 
-_decoders: dict[tuple[str, AvroText, tuple[str, ...]], AvroColumns] = {}
+_decoders: dict[tuple[str, Reader, str | None, tuple[str, ...]], EventDecoder] = {}
 """Decoders of this process: a schema is asked for once, not once a task."""
 _DECODERS_MAX = 20
 
 
-def _decoder(registry: str, reader: AvroText, columns: tuple[str, ...]) -> AvroColumns:
-    key = (registry, reader, columns)
+def _decoder(avro: AvroOptions, reader: Reader, columns: tuple[str, ...]) -> EventDecoder:
+    key = (avro.registry, reader, avro.message, columns)
     if key not in _decoders:
         if len(_decoders) >= _DECODERS_MAX:
             _decoders.pop(next(iter(_decoders))).close()
-        _decoders[key] = AvroColumns(registry, reader_schema=reader, columns=columns)
+        _decoders[key] = _made(avro, reader, columns)
     return _decoders[key]
+
+
+def _made(avro: AvroOptions, reader: Reader, columns: tuple[str, ...]) -> EventDecoder:
+    if isinstance(reader, AvroText):
+        return AvroColumns(avro.registry, reader_schema=reader, columns=columns)
+    from moldau.lake.protobuf import ProtobufColumns
+
+    return ProtobufColumns(avro.registry, reader, message=avro.message, columns=columns)
 
 
 class EventMaker:
     """Makes rows of the events of one range."""
 
-    def __init__(self, wanted: OffsetRange, mode: str, decoder: AvroColumns, schema: Any, file: DeadLetterFile | None) -> None:
+    def __init__(self, wanted: OffsetRange, mode: str, decoder: EventDecoder, schema: Any, file: DeadLetterFile | None) -> None:
         self._wanted = wanted
         self._mode = mode
         self._decoder = decoder

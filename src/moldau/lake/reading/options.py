@@ -103,8 +103,9 @@ def choice(options: Mapping[str, str], name: str, choices: Iterable[str], defaul
 
 
 _FORMAT, _REGISTRY, _SUBJECT, _SCHEMA, _MODE = "format", "registry", "subject", "readerSchema", "mode"
-_DEAD_LETTERS, _KAFKA_COLUMNS = "deadLetterPath", "kafkaColumns"
-AVRO_NAMES = (_FORMAT, _REGISTRY, _SUBJECT, _SCHEMA, _MODE, _DEAD_LETTERS, _KAFKA_COLUMNS)
+_DEAD_LETTERS, _KAFKA_COLUMNS, _MESSAGE = "deadLetterPath", "kafkaColumns", "message"
+AVRO_NAMES = (_FORMAT, _REGISTRY, _SUBJECT, _SCHEMA, _MODE, _DEAD_LETTERS, _KAFKA_COLUMNS, _MESSAGE)
+AVRO, PROTOBUF = "avro", "protobuf"
 FAILFAST, PERMISSIVE, DEAD_LETTERS = "FAILFAST", "PERMISSIVE", "dead letters"
 """What becomes of a value that cannot be decoded: it fails the read; it is a row of nulls with its error; it is put aside."""
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "headers")
@@ -125,17 +126,25 @@ class AvroOptions:
     """Where values that cannot be decoded are put; in PERMISSIVE mode they are rows as well."""
     record_columns: tuple[str, ...]
     """Those of RECORD_COLUMNS that are made."""
+    language: str = AVRO
+    message: str | None = None
+    """Of Protobuf the full name of the message; None: the first one of the schema."""
 
 
 def parse_avro(options: Mapping[str, str], only_topic: str | None) -> AvroOptions | None:
     """The options for decoding; None for ``format=bytes``. OptionError."""
-    if choice(options, _FORMAT, ("bytes", "avro"), "bytes") == "bytes":
+    language = choice(options, _FORMAT, ("bytes", AVRO, PROTOBUF), "bytes")
+    if language == "bytes":
         for name in AVRO_NAMES[1:]:
             if name in options:
-                raise OptionError(name, "has no meaning without format=avro")
+                raise OptionError(name, "has no meaning without format=avro or format=protobuf")
         return None
     if not options.get(_REGISTRY, "").strip():
-        raise OptionError(_REGISTRY, "is needed for format=avro: the URL of a schema registry")
+        raise OptionError(_REGISTRY, f"is needed for format={language}: the URL of a schema registry")
+    if language == AVRO and _MESSAGE in options:
+        raise OptionError(_MESSAGE, "has no meaning without format=protobuf")
+    if language == PROTOBUF and _SCHEMA in options:
+        raise OptionError(_SCHEMA, "has no meaning with format=protobuf: the columns are those of the latest schema of subject")
     _check_url(options[_REGISTRY])
     given = one_of(options, (_SUBJECT, _SCHEMA))
     if given is None and only_topic is None:
@@ -156,6 +165,8 @@ def parse_avro(options: Mapping[str, str], only_topic: str | None) -> AvroOption
         mode=mode,
         dead_letter_path=path,
         record_columns=_record_columns(options.get(_KAFKA_COLUMNS, "false")),
+        language=language,
+        message=options.get(_MESSAGE, "").strip() or None,
     )
 
 

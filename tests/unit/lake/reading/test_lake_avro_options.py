@@ -33,8 +33,10 @@ def test_what_is_told() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"format": "json"}, "option format: is bytes or avro, not 'json'"),
-        ({"registry": "r:1"}, "option registry: has no meaning without format=avro"),
+        ({"format": "json"}, "option format: is bytes or avro or protobuf, not 'json'"),
+        ({"registry": "r:1"}, "option registry: has no meaning without format=avro or format=protobuf"),
+        ({"format": "avro", "registry": "r:1", "message": "M"}, "option message: has no meaning without format=protobuf"),
+        ({"format": "protobuf", "registry": "r:1", "readerSchema": "x"}, "option readerSchema: has no meaning with format=protobuf"),
         ({"mode": "FAILFAST"}, "option mode: has no meaning without format=avro"),
         ({"format": "avro"}, "option registry: is needed for format=avro"),
         ({"format": "avro", "registry": "ftp://r"}, "option registry: 'ftp://r' is not a registry's URL"),

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from moldau.lake.avro.columns import AvroColumns
 from moldau.lake.avro.schemas import AvroText
+from moldau.lake.avro.types import arrow_schema
 from moldau.lake.reading.columns import RecordColumns
 from moldau.lake.reading.event_shape import DeadLetterFile, EventMaker, EventShape, MalformedEventError, all_columns, local_directory
 from moldau.lake.reading.offsets import OffsetRange, OptionError
@@ -95,7 +96,7 @@ def test_or_is_put_aside_in_a_file_of_its_range(tmp_path: Path) -> None:
 
 
 def test_columns_are_chosen_by_name() -> None:
-    shape = EventShape(options(PERMISSIVE), AvroText(SCHEMA), ("n", "s", "_offset", "_key", "_error"))
+    shape = EventShape(options(PERMISSIVE), AvroText(SCHEMA), arrow_schema(SCHEMA), ("n", "s", "_offset", "_key", "_error"))
     assert shape.spark_schema().simpleString() == "struct<n:int,s:string,_offset:bigint,_key:binary,_error:string>"
     assert shape.fields == ("value", "key")
     chosen = shape.chosen(StructType().add("_error", "string").add("s", "string"))

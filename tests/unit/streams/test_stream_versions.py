@@ -1,0 +1,88 @@
+"""The version of a store is noted once for a batch, whichever task comes first; queries run in the order in which they feed each other."""
+
+import json
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from moldau.streams import runner
+from moldau.streams.errors import CheckpointError
+from moldau.streams.lookups import key_rows
+from moldau.streams.runner import JobQuery, stages
+from moldau.streams.versions import TaskBatch, noted
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Of a job with one query, in its second generation too."""
+    for place, run in (("counts", "r1"), ("@2/counts", "r2")):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "metadata").write_text(json.dumps({"id": run}))
+    return tmp_path
+
+
+def test_the_first_task_notes_the_version_and_all_others_read_it(directory: Path) -> None:
+    """Of many at once each is given the same one; a batch that is run again too; the next batch has its own."""
+    found: list[Any] = []
+    gate = threading.Barrier(8)
+
+    def task(number: int) -> None:
+        gate.wait()
+        found.append(noted(str(directory), "planes", TaskBatch("r1", 17), lambda: {"version": number}))
+
+    threads = [threading.Thread(target=task, args=(number,)) for number in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len({each["version"] for each in found}) == 1
+    again = noted(str(directory), "planes", TaskBatch("r1", 17), lambda: pytest.fail("it is noted already"))
+    assert again == found[0]
+    assert noted(str(directory), "planes", TaskBatch("r1", 18), lambda: {"version": 99}) == {"version": 99}
+    assert noted(str(directory), "airports", TaskBatch("r1", 17), lambda: {"offsets": {"0": 3}}) == {"offsets": {"0": 3}}
+    assert noted(str(directory), "planes", TaskBatch("r2", 17), lambda: {"version": 1}) == {"version": 1}
+    folder = directory / "counts" / "versions"
+    assert sorted(each.name for each in folder.iterdir()) == ["17-airports.json", "17-planes.json", "18-planes.json"]
+    assert (directory / "@2" / "counts" / "versions" / "17-planes.json").exists()
+    noted(str(directory), "planes", TaskBatch("r1", 217), lambda: {"version": 100})
+    assert not (folder / "17-planes.json").exists(), "notes of the last 200 batches are kept"
+
+
+def test_what_is_wrong_with_notes_is_named(directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="has no checkpoint of id r9; all processes of Spark have to see the directory"):
+        noted(str(directory), "planes", TaskBatch("r9", 1), dict)
+    with pytest.raises(CheckpointError, match="cannot be read by a task: no such file or directory"):
+        noted(str(tmp_path / "elsewhere"), "planes", TaskBatch("r1", 1), dict)
+    (directory / "counts" / "versions").mkdir()
+    (directory / "counts" / "versions" / "3-planes.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"3-planes\.json: the version of the batch cannot be noted or read"):
+        noted(str(directory), "planes", TaskBatch("r1", 3), dict)
+
+
+def test_rows_are_found_by_one_key_or_several() -> None:
+    """A key that is null, or not there, has no row."""
+    assert key_rows({"a": 0, "b": 1}, [pa.array(["b", None, "c", "a", "b"])]).to_pylist() == [1, None, None, 0, 1]
+    pairs = [pa.array(["a", "a", None]), pa.array([1, 2, 1])]
+    assert key_rows({("a", 1): 7, ("b", 2): 8}, pairs).to_pylist() == [7, None, None]
+
+
+def test_queries_that_feed_others_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the topics of their outputs; those that feed each other in a circle run together."""
+
+    def query(name: str, reads: str, *writes: str) -> JobQuery:
+        outputs = tuple(SimpleNamespace(name=each, place=f"topic {each}") for each in writes)
+        return JobQuery(name, reads, outputs, "append", "")
+
+    monkeypatch.setattr(runner, "inputs_of", lambda frame: tuple(f"topics, moldau, subscribe {each}" for each in frame.split()))
+
+    def names(*queries: JobQuery) -> list[list[str]]:
+        return [[each.name for each in stage] for stage in stages(queries)]
+
+    last, first, between = query("last", "b", "c"), query("first", "in", "a"), query("between", "in a", "b", "d")
+    assert names(last, first, between) == [["first"], ["between"], ["last"]]
+    assert names(first, query("other", "in", "x")) == [["first", "other"]]
+    assert names(first, query("round", "q", "p"), query("about", "p", "q")) == [["first"], ["round", "about"]]
