@@ -9,7 +9,7 @@ from moldau.streams.errors import StreamError
 from moldau.streams.files import load_job
 from moldau.streams.inputs import TopicInput
 from moldau.streams.job import StreamJob
-from moldau.streams.runner import cause_of
+from moldau.streams.errors import cause_of
 
 
 @pytest.mark.parametrize(
