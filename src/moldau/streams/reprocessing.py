@@ -213,7 +213,7 @@ class JobReprocessing:
         self._claim.switch({generations_key(self._job): encode_generations(switched)}, self._plan.number, directory)
         reached("switched")
         self._stage = Stage.DONE
-        self._run.become_current(self._claim)
+        self._run.become_current(self._claim, settled=self._once)
         reached("switch reported")
         self._topic.write({generations_key(self._job): encode_generations(replace(switched, reprocessing=None))})
         for each in switched.places:

@@ -264,9 +264,10 @@ class JobRun:
         with self._lock:
             return self._newest_reports()
 
-    def become_current(self, claim: JobClaim) -> None:
-        """Continue as the job's process, by this claim; the one under which it ran beside the job is given up."""
+    def become_current(self, claim: JobClaim, *, settled: bool) -> None:
+        """Continue as the job's process, by this claim; the one as `JOB@N` is given up. `settled`: it reads no more."""
         with self._lock:
+            self._settled = settled
             beside, self._claim = self._claim, claim
             claim.write(self._newest_reports())
             beside.abandon()
