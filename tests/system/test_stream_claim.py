@@ -80,7 +80,8 @@ def test_a_process_that_is_silent_is_replaced_and_fenced_if_it_was_only_slow(bro
     assert hands.now >= 10, "it was waited for"
     assert other.before is not None
     assert [each.batch for each in other.before.queries] == [7]
-    for act in (slow.confirm, lambda: slow.write([])):
+    acts: tuple[Callable[[], object], ...] = (slow.confirm, lambda: slow.write([]))
+    for act in acts:
         with pytest.raises(JobFencedError, match=r"job slow was taken over by process .*, since .* UTC; this is process"):
             act()
     other.write([])
@@ -195,7 +196,7 @@ def test_a_process_of_a_former_generation_writes_nothing(broker: Broker, claim: 
     switching.write([QueryReport("counts", run="s", batch=3)], JobState.STOPPED)
     late = claim("switched")
     late.take()
-    with pytest.raises(JobFencedError, match="job switched has switched to generation 2; this is process .* of generation 1, which stops"):
+    with pytest.raises(JobFencedError, match=r"job switched has switched to generation 2; this is process .* of generation 1, which stops"):
         late.write([])
 
 

@@ -66,6 +66,8 @@ def _print(documents: list[dict[str, Any]], bootstrap: str) -> None:
     rows = [_cells(each, query) for each in documents for query in each["queries"] or [None]]
     print_table(_COLUMNS, rows, numeric=_NUMERIC, drop=_DROP)
     for each in documents:
+        if each["generation"] > 1 and "@" not in each["job"]:
+            say(f"job {each['job']}: generation {each['generation']}")
         if each["error"]:
             say(f"job {each['job']} failed {each['reported_s_ago']:.0f} s ago: {each['error']}")
         elif each["state"] == "silent":

@@ -84,6 +84,23 @@ class Checkpoint:
         """The number of the newest batch that is done; None before the first."""
         return self._newest("commits")
 
+    def is_complete(self) -> bool:
+        """Whether the watermark that the newest batch gave is the one with which it ran: no later batch closes windows without new records.
+
+        Of a query that keeps state; False while a batch is not done.
+        """
+        number = self.newest()
+        if number is None:
+            return True
+        text = self._read(os.path.join("commits", str(number)))
+        if text is None:
+            return False
+        try:
+            after = int(json.loads(text.splitlines()[1])["nextBatchWatermarkMs"])
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise CheckpointError(f"{self.directory}: the note of batch {number} cannot be read: {error}") from error
+        return after <= self.batch(number).watermark_ms
+
     def newest(self) -> int | None:
         """The number of the newest batch that has a plan; None before the first."""
         return self._newest("offsets")

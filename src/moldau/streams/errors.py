@@ -21,3 +21,16 @@ class CheckpointError(StreamError):
 
 class BatchError(StreamError):
     """A batch that could not be computed or written; the message names query and number."""
+
+
+def cause_of(error: BaseException) -> str:
+    """The innermost reason in what Spark has made of an error: the last line of Python's traceback that is one."""
+    text = str(error)
+    lines = [
+        line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "Caused by", "..."))
+    ]
+    for line in reversed(lines[-200:]):
+        name, _, message = line.partition(": ")
+        if message and name.rpartition(".")[2].endswith(("Error", "Exception")) and " " not in name:
+            return f"{name.rpartition('.')[2]}: {message}"
+    return lines[0] if lines else repr(error)

@@ -30,7 +30,7 @@ from moldau.streams.places import Places
 from moldau.streams.points import reached
 from moldau.streams.reports import JobOrder, JobReport, JobState, OrderKind, encode_order, generations_key, order_key
 from moldau.streams.runner import JobRun
-from moldau.streams.settling import Rest, has_reached, merged_positions, nearest_positions
+from moldau.streams.settling import Rest, has_reached, merged_positions, nearest_positions, new_round
 from moldau.streams.state_topic import StateBoard, StateTopic
 from moldau.tracking.clock import now_ms
 
@@ -77,6 +77,7 @@ class JobReprocessing:
         self._ordered: JobReport | None = None
         self._claim: JobClaim | None = None
         self._rest: Rest | None = None
+        self._has_round = False
 
     def begin(self) -> None:
         """Write down what is made, and make its topics."""
@@ -120,15 +121,16 @@ class JobReprocessing:
     def _follow(self) -> None:
         old = self._found()
         there, here = self._positions(old), self._run.reports()
-        if any(each.batch is None for each in here) or not has_reached(nearest_positions(here), self._ends):
+        if any(each.batch is None for each in (*here, *old.queries)) or not has_reached(nearest_positions(here), self._ends):
             return
-        if there == self._ends or self._monotonic() - self._ends_s <= CLOSE_S:
+        is_read = all(self._ends.values())  # at first there may be no positions, and a limit that reads nothing
+        if is_read and (there == self._ends or self._monotonic() - self._ends_s <= CLOSE_S):
             if not self._is_close:
                 self._is_close = True
                 then = "" if self._is_wanted else "; it follows, until the order to switch"
                 self._tell(f"job {self._name}: has caught up with job {self._job}{then}")
                 reached("caught up")
-            if self._is_wanted and all(each.batch is not None for each in old.queries):
+            if self._is_wanted:
                 self._order(old)
                 return
         if there != self._ends:
@@ -192,6 +194,11 @@ class JobReprocessing:
         self._report(JobState.RUNNING)
         if not self._rest.is_reached:
             return
+        if not self._has_round and not self._run.is_complete():
+            self._has_round = True
+            self._limit(self._ends, new_round())
+            self._rest = self._run.rest()
+            return
         if not self._run.is_level(self._ends) and not self._whole:
             raise StreamError(
                 f"job {self._name}: stands at {self._run.furthest()}, and job {self._job} at {self._ends}: it began after that"
@@ -206,7 +213,7 @@ class JobReprocessing:
         self._claim.switch({generations_key(self._job): encode_generations(switched)}, self._plan.number, directory)
         reached("switched")
         self._stage = Stage.DONE
-        self._run.become_current(self._claim)
+        self._run.become_current(self._claim, settled=self._once)
         reached("switch reported")
         self._topic.write({generations_key(self._job): encode_generations(replace(switched, reprocessing=None))})
         for each in switched.places:
@@ -223,9 +230,9 @@ class JobReprocessing:
         if state is JobState.STOPPED or now_ms() - self._claim.report.at_ms >= REPORT_S * 1000:
             self._claim.write(self._old.queries, state, settled=self._old.settled)
 
-    def _limit(self, ends: Positions) -> None:
+    def _limit(self, ends: Positions, in_round: str = "") -> None:
         self._ends, self._ends_s = ends, self._monotonic()
-        self._run.limit(StreamLimits(self._plan.starts, ends, group=False))
+        self._run.limit(StreamLimits(self._plan.starts, ends, group=False, round=in_round))
 
     def _found(self) -> JobReport:
         found = self._topic.read().process_of(self._job)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -17,7 +17,7 @@ from moldau.model.errors import MoldauError, WorldError
 from moldau.streams.batches import BatchSink
 from moldau.streams.checkpoints import Checkpoint, Positions
 from moldau.streams.claim import REPORT_S, JobClaim
-from moldau.streams.errors import BatchError, CheckpointError, StreamError
+from moldau.streams.errors import BatchError, CheckpointError, StreamError, cause_of
 from moldau.streams.generations import JobGenerations, beside_name, directory_in, encode_generations
 from moldau.streams.late import LateOutput, LateRows
 from moldau.streams.outputs import Output
@@ -26,10 +26,13 @@ from moldau.streams.points import reached
 from moldau.streams.progress import after_batch, late_lines
 from moldau.streams.reports import JobOrder, JobState, OrderAnswer, OrderKind, QueryReport, generations_key
 from moldau.streams.savepoints import Savepoint, write_savepoint
-from moldau.streams.settling import Rest, furthest_of, is_at, nearest_of
+from moldau.streams.settling import Rest, Settling, furthest_of, is_at, nearest_of, new_round
 from moldau.streams.shape import JobShape, QueryShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.state_topic import StateTopic
 from moldau.streams.through import ThroughOutput
+
+if TYPE_CHECKING:
+    from moldau.streams.reprocessing import JobReprocessing
 
 log = logging.getLogger(__name__)
 
@@ -101,22 +104,6 @@ class _Running:
         return error
 
 
-class Errand(Protocol):
-    """What a run does beside running: the one of a generation beside the current one follows that, and takes its place."""
-
-    def begin(self) -> None:
-        """Under the claim, before the job's outputs and checkpoints are looked at."""
-
-    def look(self) -> None:
-        """Again and again while the queries run."""
-
-    def switch(self) -> None:
-        """An order to switch has come."""
-
-    def end(self) -> None:
-        """The queries have ended."""
-
-
 class JobRun:
     """Runs a job in this process. Another thread may `stop` it."""
 
@@ -137,22 +124,29 @@ class JobRun:
         self.topics = topics
         """Those of the inputs."""
         self._stopped = threading.Event()
-        self.topic = StateTopic(brokers)
+        self._topic = StateTopic(brokers)
         self._lock = threading.Lock()
         self._running: list[_Running] = []
         self._settled = False
         self._answer: OrderAnswer | None = None
-        self._settling: _Settling | None = None
-        self._errand: Errand | None = None
+        self._ordered_ms = 0
+        self._settling: Settling | None = None
+        self._errand: JobReprocessing | None = None
         self._is_beside = False
-        self.enter(1)
+        self._enter(1, job)
 
-    def enter(self, generation: int) -> None:
-        """Run this generation of the job: its checkpoints and outputs. Before the run."""
+    @property
+    def queries(self) -> Sequence[JobQuery]:
+        """Those of the generation that it runs."""
+        return self._queries
+
+    def _enter(self, generation: int, name: str) -> None:
+        """Run this generation of the job: its checkpoints and outputs, under this name."""
         self.generation = generation
-        self.directory = directory_in(self._base, generation)
-        self.queries = [each.of_generation(generation) for each in self._given]
-        self._reports = {query.name: QueryReport(query.name) for query in self.queries}
+        self._directory = directory_in(self._base, generation)
+        self._queries = [each.of_generation(generation) for each in self._given]
+        self._claim = JobClaim(self._topic, name, os.path.abspath(self._directory), generation)
+        self._reports = {query.name: QueryReport(query.name) for query in self._queries}
 
     def stop(self) -> None:
         """Stop at the end of the batch that is being written. Does not wait."""
@@ -163,13 +157,12 @@ class JobRun:
 
         CheckpointError, StreamError, WorldError, PeerError.
         """
-        self.enter(self._generations().current)
-        self._check(self._shape(), fresh=False)
-        self.claim = self._new_claim(self._job)
-        self.claim.look()
-        for known in () if self.claim.before is None else self.claim.before.queries:
+        self._enter(self._generations().current, self._job)
+        self._check_shape(self._shape(), fresh=False)
+        self._claim.look()
+        for known in () if self._claim.before is None else self._claim.before.queries:
             if known.name in self._reports:
-                self._check_run(known)
+                self._check(known)
 
     def run(self, *, once: bool, fresh: bool, savepoint: str | None = None) -> None:
         """Until all that there is now is written (`once`), or until it is stopped.
@@ -178,7 +171,7 @@ class JobRun:
         start from a savepoint, with its checkpoints.
         JobTakenError, CheckpointError, StreamError before anything is written; BatchError, JobFencedError, WorldError, PeerError.
         """
-        self.enter(self._generations().current)
+        self._enter(self._generations().current, self._job)
         restored = None if savepoint is None else Savepoint.read(savepoint, self._job)
         shape = self._shape()
         if restored is not None:
@@ -188,49 +181,45 @@ class JobRun:
                     f"topic {through.name}: has rows of the time after the savepoint, which the job would write to it again: "
                     f"a job with rows through a topic cannot begin at a savepoint"
                 )
-        self._check(shape, fresh=fresh or restored is not None)
-        self._take(self._job)
+        self._check_shape(shape, fresh=fresh or restored is not None)
+        self._take()
         self._run(shape, once=once, fresh=fresh, savepoint=restored)
 
-    def run_beside(self, generation: int, errand: Errand, savepoint: str | None = None) -> None:
+    def run_beside(self, generation: int, errand: "JobReprocessing", savepoint: str | None = None) -> None:
         """Run this generation beside the current one, until `errand` or another thread stops it. Errors as those of `run`."""
-        self.enter(generation)
+        self._enter(generation, beside_name(self._job, generation))
         self._errand, self._is_beside = errand, True
         restored = None if savepoint is None else Savepoint.read(savepoint, self._job)
         if restored is not None:
             restored.checked(self._shape())
-        self._take(beside_name(self._job, generation))
+        self._take()
         self._run(None, once=False, fresh=False, savepoint=restored)
 
     def close(self) -> None:
         """Close the connections; no limit is left."""
         self.limit(NO_LIMITS)
-        self.topic.close()
+        self._topic.close()
 
     @property
     def _through(self) -> list[ThroughOutput]:
-        return [output for query in self.queries for output in query.outputs if isinstance(output, ThroughOutput)]
+        return [output for query in self._queries for output in query.outputs if isinstance(output, ThroughOutput)]
 
     def _generations(self) -> JobGenerations:
-        return self.topic.read().generations_of(self._job) if self.topic.exists() else JobGenerations()
+        return self._topic.read().generations_of(self._job) if self._topic.exists() else JobGenerations()
 
     def _shape(self) -> JobShape:
-        return JobShape(self._job, self._spark.version, {query.name: query.shape() for query in self.queries})
+        return JobShape(self._job, self._spark.version, {query.name: query.shape() for query in self._queries})
 
-    def _check(self, shape: JobShape, *, fresh: bool) -> None:
-        check_fit(self.directory, shape, fresh=fresh)
-        for query in self.queries:
+    def _check_shape(self, shape: JobShape, *, fresh: bool) -> None:
+        check_fit(self._directory, shape, fresh=fresh)
+        for query in self._queries:
             for output in query.outputs:
                 output.check(query.frame)
             for late in query.late:
                 late.check()
 
-    def _new_claim(self, name: str) -> JobClaim:
-        return JobClaim(self.topic, name, os.path.abspath(self.directory), self.generation)
-
-    def _take(self, name: str) -> None:
-        self.claim = self._new_claim(name)
-        self.claim.take()
+    def _take(self) -> None:
+        self._claim.take()
         reached("claimed")
 
     def _run(self, shape: JobShape | None, *, once: bool, fresh: bool, savepoint: Savepoint | None) -> None:
@@ -240,14 +229,16 @@ class JobRun:
                 assert self._errand is not None
                 self._errand.begin()
                 shape = self._shape()
-                if savepoint is not None and read_shape(self.directory) is None:
-                    savepoint.restore(self.directory, shape)
-                self._check(shape, fresh=False)
+                if savepoint is not None and read_shape(self._directory) is None:
+                    savepoint.restore(self._directory, shape)
+                self._check_shape(shape, fresh=False)
             else:
                 self._finish_switch()
                 self.limit(NO_LIMITS)
+                if once and savepoint is None and not fresh and not self.is_complete():  # it was stopped before it closed windows
+                    self.limit(StreamLimits(round=new_round()))
             self._take_reports(shape, fresh=fresh, savepoint=savepoint if self._errand is None else None)
-            write_shape(self.directory, check_fit(self.directory, shape))
+            write_shape(self._directory, check_fit(self._directory, shape))
             for through in self._through:
                 through.make()
             self._work(once=once)
@@ -268,12 +259,12 @@ class JobRun:
         if known.current != self.generation:
             raise StreamError(f"job {self._job} has just switched to generation {known.current}: start it again")
         if known.is_switch_open:
-            self.topic.write({generations_key(self._job): encode_generations(replace(known, reprocessing=None))})
+            self._topic.write({generations_key(self._job): encode_generations(replace(known, reprocessing=None))})
 
     def _work(self, *, once: bool) -> None:
         failure: Exception | None = None
         try:
-            for stage in stages(self.queries) if once else [self.queries]:
+            for stage in stages(self._queries) if once else [self._queries]:
                 for query in stage:
                     self._start(query, once=once)
                 self._watch()
@@ -284,7 +275,7 @@ class JobRun:
         if failure is not None:
             raise failure
         if once and not self._stopped.is_set():
-            self._settled = self.furthest() == nearest_of(self._checkpoints())
+            self._settled = self.furthest() == nearest_of(self._checkpoints()) and self.is_complete()
 
     def limit(self, limits: StreamLimits) -> None:
         """From now on the queries read within these limits; those that begin, from its starts. StreamError."""
@@ -311,21 +302,26 @@ class JobRun:
         """Whether all queries stand at these offsets, of the topics that they read."""
         return is_at(self.furthest(), ends) and is_at(nearest_of(self._checkpoints()), ends)
 
+    def is_complete(self) -> bool:
+        """Whether the outputs have all that the watermarks give."""
+        return all(self._checkpoint(query.name).is_complete() for query in self._queries if query.shape().operators)
+
     def reports(self) -> list[QueryReport]:
         """How far the queries are."""
         with self._lock:
             return self._newest_reports()
 
-    def become_current(self, claim: JobClaim) -> None:
-        """Continue as the job's process, by this claim; the one under which it ran beside the job is given up."""
+    def become_current(self, claim: JobClaim, *, settled: bool) -> None:
+        """Continue as the job's process, by this claim; the one as `JOB@N` is given up. `settled`: it reads no more."""
         with self._lock:
-            beside, self.claim = self.claim, claim
+            self._settled = settled
+            beside, self._claim = self._claim, claim
             claim.write(self._newest_reports())
             beside.abandon()
             self._is_beside = False
 
     def _checkpoints(self) -> list[Checkpoint]:
-        return [self._checkpoint(query.name) for query in self.queries]
+        return [self._checkpoint(query.name) for query in self._queries]
 
     def _take_reports(self, shape: JobShape, *, fresh: bool, savepoint: Savepoint | None) -> None:
         """Continue the counts of the process before. CheckpointError if its checkpoint is not the one that is here.
@@ -333,28 +329,28 @@ class JobRun:
         A start that is refused reports them as they were, so that the next one is checked against the same checkpoints. `fresh` and a
         savepoint set the checkpoints aside, those of queries that the job has no longer too, and begin to count.
         """
-        before = {} if self.claim.before is None else {each.name: each for each in self.claim.before.queries}
-        self._reports |= {query.name: before[query.name] for query in self.queries if query.name in before}
+        before = {} if self._claim.before is None else {each.name: each for each in self._claim.before.queries}
+        self._reports |= {query.name: before[query.name] for query in self._queries if query.name in before}
         if fresh or savepoint is not None:
-            check_fit(self.directory, shape, fresh=True)
-            had = read_shape(self.directory)
+            check_fit(self._directory, shape, fresh=True)
+            had = read_shape(self._directory)
             names = {*self._reports, *(() if had is None else had.queries)}
-            if folder := set_aside(self.directory, names):
+            if folder := set_aside(self._directory, names):
                 log.info("job %s: its checkpoints are in %s now; it begins with others", self._job, folder)
             for through in self._through:
                 through.empty()
             if savepoint is not None:
-                savepoint.restore(self.directory, shape)
+                savepoint.restore(self._directory, shape)
         else:
-            for query in self.queries:
-                self._check_run(self._reports[query.name])
-        for query in self.queries:
+            for query in self._queries:
+                self._check(self._reports[query.name])
+        for query in self._queries:
             known = self._reports[query.name]
             if known.run != self._checkpoint(query.name).run_id():
                 known = QueryReport(query.name)
             self._reports[query.name] = replace(known, outputs=tuple(each.place for each in query.written))
 
-    def _check_run(self, known: QueryReport) -> None:
+    def _check(self, known: QueryReport) -> None:
         """CheckpointError if a query's outputs were written with a checkpoint that is not here, or that was further."""
         checkpoint = self._checkpoint(known.name)
         here = checkpoint.run_id()
@@ -362,10 +358,10 @@ class JobRun:
         ways = "or run with --fresh, which begins again and writes to the outputs again what they have already"
         if known.run is not None and known.run != here:
             what = "there is none" if here is None else f"there is the one with id {here}"
-            assert self.claim.before is not None
+            assert self._claim.before is not None
             raise CheckpointError(
                 f"{where}: its batches up to {known.batch} were written with the checkpoint of id {known.run} in "
-                f"{self.claim.before.directory}; in {self.directory} {what}. Bring that checkpoint back; {ways}"
+                f"{self._claim.before.directory}; in {self._directory} {what}. Bring that checkpoint back; {ways}"
             )
         newest = checkpoint.newest()
         if known.batch is not None and (newest is None or known.batch > newest):
@@ -376,7 +372,7 @@ class JobRun:
             )
 
     def _checkpoint(self, query: str) -> Checkpoint:
-        return Checkpoint(os.path.join(self.directory, query))
+        return Checkpoint(os.path.join(self._directory, query))
 
     def _start(self, query: JobQuery, *, once: bool) -> None:
         checkpoint = self._checkpoint(query.name)
@@ -384,7 +380,7 @@ class JobRun:
         sink = BatchSink(self._job, query.name, query.outputs, late, checkpoint, self._confirm, self._announce)
         writer = (
             query.frame.writeStream.foreachBatch(sink)
-            .queryName(f"{self.claim.job}/{query.name}")
+            .queryName(f"{self._claim.job}/{query.name}")
             .outputMode(query.mode)
             .option("checkpointLocation", f"file://{os.path.abspath(checkpoint.directory)}")
         )
@@ -395,13 +391,13 @@ class JobRun:
         self._running.append(_Running(query, sink, started, self._reports[query.name]))
 
     def _confirm(self) -> None:
-        self.claim.confirm()
+        self._claim.confirm()
 
     def _announce(self, query: str, run: str) -> None:
         """From now on the query has batches by this checkpoint."""
         with self._lock:
             self._reports[query] = replace(self._reports[query], run=run)
-            self.claim.write(list(self._reports.values()), answer=self._answer)
+            self._claim.write(list(self._reports.values()), answer=self._answer)
 
     def _watch(self) -> None:
         """Until all queries have ended, or one has failed, or an order to stop has come."""
@@ -412,7 +408,7 @@ class JobRun:
                 if (failure := each.failure()) is not None:
                     raise self._described(each, failure)
             if self._settling is not None and self._settling.step():
-                self._settled = True
+                self._settled = self.is_complete()
                 return
             if len(ended) == len(self._running):
                 return
@@ -437,32 +433,34 @@ class JobRun:
             case OrderKind.SETTLE:
                 if self._settling is None and not self._is_beside:
                     log.info("job %s: an order to settle has come", self._job)
-                    self._settling = _Settling(self)
+                    self._settling = Settling(self)
             case OrderKind.SWITCH:
                 if self._errand is not None:
                     self._errand.switch()
             case OrderKind.SAVEPOINT:
-                if self._answer is None or self._answer.order_ms != order.at_ms:
-                    self._answer = OrderAnswer(order.at_ms, self._savepoint(order.to or ""))
-                    self._write()
+                if self._ordered_ms != order.at_ms:
+                    self._ordered_ms = order.at_ms
+                    threading.Thread(target=self._make_savepoint, args=(order,), name="moldau-stream-savepoint", daemon=True).start()
 
-    def _savepoint(self, to: str) -> str | None:
-        """Make a savepoint between two batches of each query; why it was not made."""
+    def _make_savepoint(self, order: JobOrder) -> None:
+        """Copy between two batches of each query, beside the thread that reports; the next report has the answer."""
+        error: str | None = None
         try:
             with contextlib.ExitStack() as held:
                 written = {each.query.name: held.enter_context(each.sink.held(BATCH_END_S)) for each in self._running}
                 for each in self._running:
                     self._checkpoint(each.query.name).wait_committed(written[each.query.name])
-                write_savepoint(to, self._job, self.generation, self.directory, self.reports())
-        except MoldauError as error:
-            log.warning("job %s: there is no savepoint %s: %s", self._job, to, error)
-            return str(error)
-        log.info("job %s: its savepoint is in %s", self._job, to)
-        return None
+                write_savepoint(order.to or "", self._job, self.generation, self._directory, self.reports())
+        except MoldauError as failure:
+            error = str(failure)
+            log.warning("job %s: there is no savepoint %s: %s", self._job, order.to, error)
+        else:
+            log.info("job %s: its savepoint is in %s", self._job, order.to)
+        self._answer = OrderAnswer(order.at_ms, error)
 
     def _write(self, state: JobState = JobState.RUNNING, error: str | None = None) -> JobOrder | None:
         with self._lock:
-            return self.claim.write(self._newest_reports(), state, error, settled=self._settled, answer=self._answer)
+            return self._claim.write(self._newest_reports(), state, error, settled=self._settled, answer=self._answer)
 
     def _newest_reports(self) -> list[QueryReport]:
         for each in self._running:
@@ -499,40 +497,6 @@ class JobRun:
             return failure
         number = "" if running.report.batch is None else f" after batch {running.report.batch}"
         return BatchError(f"job {self._job}, query {running.query.name}, failed{number}: {cause_of(failure)}")
-
-
-class _Settling:
-    """Brings the queries of a run to the same offsets, in two steps."""
-
-    def __init__(self, run: JobRun) -> None:
-        self._run = run
-        self._is_frozen = False
-        run.limit(StreamLimits(ends={topic: {} for topic in run.topics}))
-        self._rest = run.rest()
-
-    def step(self) -> bool:
-        """Whether they stand there."""
-        if not self._rest.is_reached:
-            return False
-        if self._is_frozen:
-            return True
-        self._is_frozen = True
-        self._run.limit(StreamLimits(ends=self._run.furthest()))
-        self._rest = self._run.rest()
-        return False
-
-
-def cause_of(error: BaseException) -> str:
-    """The innermost reason in what Spark has made of an error: the last line of Python's traceback that is one."""
-    text = str(error)
-    lines = [
-        line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "Caused by", "..."))
-    ]
-    for line in reversed(lines[-200:]):
-        name, _, message = line.partition(": ")
-        if message and name.rpartition(".")[2].endswith(("Error", "Exception")) and " " not in name:
-            return f"{name.rpartition('.')[2]}: {message}"
-    return lines[0] if lines else repr(error)
 
 
 def _plain(progress: Any) -> dict[str, Any]:

@@ -6,14 +6,19 @@ then all to that of the one which is furthest, and at each step they run until t
 """
 
 import threading
+import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from moldau.lake.reading.limits import StreamLimits
 from moldau.streams.checkpoints import Checkpoint, Positions
 from moldau.streams.reports import QueryReport
+
+if TYPE_CHECKING:
+    from moldau.streams.runner import JobRun
 
 
 class Rest:
@@ -36,6 +41,36 @@ class Rest:
             except (Py4JError, PySparkException):
                 continue  # it has failed, which its own status has
         self._reached.set()
+
+
+class Settling:
+    """Brings the queries of a run to the same offsets. One that began without new records has one more batch, which closes windows."""
+
+    def __init__(self, run: "JobRun") -> None:
+        self._run = run
+        self._step = 0
+        run.limit(StreamLimits(ends={topic: {} for topic in run.topics}))
+        self._rest = run.rest()
+
+    def step(self) -> bool:
+        """Whether they stand there."""
+        if not self._rest.is_reached:
+            return False
+        self._step += 1
+        ends = self._run.furthest()
+        if self._step == 1:
+            self._run.limit(StreamLimits(ends=ends))
+        elif self._step == 2 and not self._run.is_complete():
+            self._run.limit(StreamLimits(ends=ends, round=new_round()))
+        else:
+            return True
+        self._rest = self._run.rest()
+        return False
+
+
+def new_round() -> str:
+    """A round of limits that was not there before."""
+    return uuid.uuid4().hex[:8]
 
 
 def furthest_of(checkpoints: Iterable[Checkpoint]) -> dict[str, dict[str, int]]:

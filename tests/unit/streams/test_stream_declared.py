@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from moldau.streams.errors import StreamError
+from moldau.streams.errors import StreamError, cause_of
 from moldau.streams.files import load_job
 from moldau.streams.inputs import TopicInput
 from moldau.streams.job import StreamJob
-from moldau.streams.runner import cause_of
 
 
 @pytest.mark.parametrize(

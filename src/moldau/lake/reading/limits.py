@@ -2,10 +2,11 @@
 
 ::
 
-    {"starts": {"flights": {"0": 23}}, "ends": {"flights": {"0": 50, "1": 17}}, "group": false}
+    {"starts": {"flights": {"0": 23}}, "ends": {"flights": {"0": 50, "1": 17}}, "group": false, "round": "a1"}
 
 A topic under `ends` is read up to there; of its partitions that are not named nothing is read. A topic that is not there is read without
-a limit. A missing file has none. The stream's process reads it before each batch that it plans.
+a limit. A missing file has none. With another `round` than before there is one more batch, if only an empty one. The stream's process reads
+the file before each batch that it plans.
 """
 
 import json
@@ -30,6 +31,8 @@ class StreamLimits:
     ends: PartitionOffsets = field(default_factory=dict)
     group: bool = True
     """Whether the offsets are committed to the group."""
+    round: str = ""
+    """Stands in the offsets of batches."""
 
     def start(self, partition: TopicPartition, otherwise: int) -> int:
         """Where the partition begins."""
@@ -49,6 +52,11 @@ class StreamLimits:
                 limited[partition] = reached[partition]
         return limited
 
+    def round_after(self, ids: Mapping[str, str], name: str) -> dict[str, str]:
+        """The round of the batch after the one with these ids, under `name`."""
+        now = self.round or ids.get(name, "")
+        return {name: now} if now else {}
+
 
 NO_LIMITS = StreamLimits()
 
@@ -60,7 +68,7 @@ def read_limits(path: str | None) -> StreamLimits:
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
-        return StreamLimits(found.get("starts", {}), found.get("ends", {}), bool(found.get("group", True)))
+        return StreamLimits(found.get("starts", {}), found.get("ends", {}), bool(found.get("group", True)), str(found.get("round", "")))
     except FileNotFoundError:
         return NO_LIMITS
     except (OSError, ValueError, AttributeError) as error:
@@ -71,5 +79,5 @@ def write_limits(path: str, limits: StreamLimits) -> None:
     """Whole, or as before. OSError."""
     descriptor, partial = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.")
     with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump({"starts": limits.starts, "ends": limits.ends, "group": limits.group}, file)
+        json.dump({"starts": limits.starts, "ends": limits.ends, "group": limits.group, "round": limits.round}, file)
     os.replace(partial, path)

@@ -155,7 +155,8 @@ class BatchDelay:
         return False
 
 
-_ID = "id"
+_ID, _ROUND = "id", ""
+"""Beside the partitions of a topic, its id; beside the topics, the round of the stream's limits, if it ever had one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,8 @@ class StreamOffsets:
         for topic, entries in nested.items():
             if topic in self.ids:
                 entries[_ID] = self.ids[topic]
+        if _ROUND in self.ids:
+            nested[_ROUND] = {_ID: self.ids[_ROUND]}
         return nested
 
     @classmethod
@@ -261,7 +264,7 @@ class StreamPlanner:
             return start
         if most is not None:
             ends = admitted(starts, ends, most)
-        end = StreamOffsets(ends, {topic: known.id for topic, known in topics.items()})
+        end = StreamOffsets(ends, {topic: known.id for topic, known in topics.items()} | limits.round_after(start.ids, _ROUND))
         self._planned = end
         return end
 
