@@ -52,12 +52,12 @@ def kill_a_worker(cluster: SparkCluster, process: "subprocess.Popen[str]", begun
 
 def test_a_submitted_job_survives_the_end_of_a_worker(cluster: SparkCluster, broker: Broker, tmp_path: Path) -> None:
     """`spark-submit` of the file that `moldau stream run` takes: the counts in topic and table are those of all events."""
-    batches = 40 if LONG else _BATCHES
+    batches = 20 if LONG else _BATCHES
     source, sink = (broker.create_topic(broker.unique_topic(name), 2) for name in ("in", "out"))
     sent, table = events(0, batches * _PER_BATCH), tmp_path / "lake" / sink
     send(broker.bootstrap_servers, source, sent)
     driver = cluster.submit(stream_jobs.__file__, broker.bootstrap_servers, str(tmp_path), source, sink, "--once")
-    for _ in range(4 if LONG else 1):
+    for _ in range(3 if LONG else 1):
         had = len(in_table(table))
         kill_a_worker(cluster, driver, lambda had=had: len(in_table(table)) > had)  # type: ignore[misc]
     end(driver)

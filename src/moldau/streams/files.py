@@ -29,7 +29,7 @@ def load_job(path: str, name: str | None = None) -> StreamJob:
         raise JobFileError(f"{path}{_line(error, path)}: {type(error).__name__}: {first}") from error
     jobs = list({id(each): each for each in made.values() if isinstance(each, StreamJob)}.values())
     if name is not None:
-        jobs = [each for each in jobs if each.name == name] or _misnamed(path, name, jobs)
+        return _named(path, name, jobs)
     if not jobs:
         raise StreamError(f"{path}: makes no StreamJob that a variable of the file has")
     if len(jobs) > 1:
@@ -37,10 +37,14 @@ def load_job(path: str, name: str | None = None) -> StreamJob:
     return jobs[0]
 
 
-def _misnamed(path: str, name: str, jobs: list[StreamJob]) -> list[StreamJob]:
-    if not jobs:
-        return jobs
-    raise StreamError(f"{path}: makes no job {name}, but {', '.join(each.name for each in jobs)}")
+def _named(path: str, name: str, jobs: list[StreamJob]) -> StreamJob:
+    found = [each for each in jobs if each.name == name]
+    if not found:
+        others = f"; it makes {', '.join(each.name for each in jobs)}" if jobs else ""
+        raise StreamError(f"{path}: makes no StreamJob of the name {name}{others}")
+    if len(found) > 1:
+        raise StreamError(f"{path}: makes {len(found)} jobs of the name {name}")
+    return found[0]
 
 
 def _line(error: BaseException, path: str) -> str:

@@ -12,9 +12,9 @@ from moldau.model.toml_table import Table, kind_of, parse_document, read_documen
 from moldau.streams.names import parse_job_name
 from moldau.topology.file import parse_name
 
-_SERVERS: Final = "bootstrap.servers"
+_BOOTSTRAP: Final = "bootstrap"
 _REGISTRY: Final = "registry"
-_MASTER: Final = "spark.master"
+_MASTER: Final = "master"
 _ENVIRONMENT: Final = "environment"
 BOOTSTRAP_VARIABLE, REGISTRY_VARIABLE = "MOLDAU_BOOTSTRAP", "MOLDAU_REGISTRY"
 
@@ -58,10 +58,10 @@ def parse_stream_topology(text: str, file: str) -> StreamTopology:
 
 
 def _topology(root: Table) -> StreamTopology:
-    root.only("name", _SERVERS, _REGISTRY, _MASTER, _ENVIRONMENT, "jobs")
-    if _SERVERS not in root:
-        root.fail(_SERVERS, "is missing; it is the addresses of the cluster's brokers, HOST:PORT")
-    bootstrap = root.parsed(_SERVERS, _addresses)
+    root.only("name", _BOOTSTRAP, _REGISTRY, _MASTER, _ENVIRONMENT, "jobs")
+    if _BOOTSTRAP not in root:
+        root.fail(_BOOTSTRAP, "is missing; it is the addresses of the cluster's brokers, HOST:PORT")
+    bootstrap = root.parsed(_BOOTSTRAP, _addresses)
     registry = root.text(_REGISTRY) if _REGISTRY in root else None
     common = _variables(root.table(_ENVIRONMENT))
     common[BOOTSTRAP_VARIABLE] = bootstrap
@@ -95,7 +95,7 @@ def _variables(table: Table) -> dict[str, str]:
         if not isinstance(value, str):
             table.fail(name, f"must be a text, not {kind_of(value)}")
         if name in (BOOTSTRAP_VARIABLE, REGISTRY_VARIABLE):
-            table.fail(name, f"is given by the key {_SERVERS if name == BOOTSTRAP_VARIABLE else _REGISTRY}")
+            table.fail(name, f"is given by the key {_BOOTSTRAP if name == BOOTSTRAP_VARIABLE else _REGISTRY}")
         found[name] = value
     return found
 
