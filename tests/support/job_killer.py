@@ -24,7 +24,7 @@ from support.server import ServerProcess
 from support.spark import short_lived
 from support.stream_jobs import in_table, in_topic, send
 
-_LIMIT_S = 300.0
+_LIMIT_S = 900.0
 _LOOK_S = 0.01
 _MOMENT_S = 1.0
 """A kill comes at a random moment of so long after a batch has begun."""

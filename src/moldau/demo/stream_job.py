@@ -22,7 +22,7 @@ from moldau.model.errors import ErrorCode, MoldauError
 from moldau.streams.errors import StreamError
 from moldau.streams.operator import StreamOperator
 
-_LIMIT_S = 180.0
+_LIMIT_S = 600.0
 _LOOK_S = 0.3
 _STOP_S = 60.0
 _PARTITIONS = 3
