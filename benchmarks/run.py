@@ -42,6 +42,7 @@ SECTIONS: dict[str, list[str]] = {
     "spark_read": ["spark_read.py", *SCALE, *RUNS, *FILE],
     "load_tables": ["load_tables.py", *SCALE, *RUNS, *FILE],
     "spark_write": ["spark_write.py", *SCALE, *RUNS, *FILE],
+    "streams": ["streams.py", *SCALE, *RUNS, *FILE],
 }
 
 
