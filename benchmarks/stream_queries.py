@@ -14,6 +14,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+import pandas
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
 from moldau.streams import StreamJob, windows
 from moldau.streams.session import configured
 from moldau.tracking.producer import text_bytes, time_bytes
@@ -40,6 +43,24 @@ TOPIC_SINKS = ("distinct", "counter")
 def value_of(prefix: bytes, when_ms: int, number: int) -> bytes:
     """An event of 150 bytes, framed as the registry has it."""
     return b"".join((prefix, time_bytes(when_ms), _AIRPORTS[number % AIRPORTS], time_bytes(number), _REMARK))
+
+
+class AirportCounter(StatefulProcessor):
+    """How many events an airport has had."""
+
+    def init(self, handle: Any) -> None:
+        """One number for each key."""
+        self._count = handle.getValueState("count", "events long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  # Spark's names
+        """The sum so far."""
+        had = self._count.get()
+        count = (had[0] if had is not None else 0) + sum(len(each) for each in rows)
+        self._count.update((count,))
+        yield pandas.DataFrame({"airport": [key[0]], "events": [count]})
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class StreamBench:
@@ -131,36 +152,6 @@ class StreamBench:
         """Events by airport, by a Python function with state."""
         grouped = self.topic("departures").select("airport", "number").groupBy("airport")
         return grouped.transformWithStateInPandas(AirportCounter(), "airport string, events long", "Update", "None")
-
-
-def counter_class() -> Any:
-    """Where Spark is there."""
-    import pandas
-    from pyspark.sql.streaming import StatefulProcessor
-
-    class Counter(StatefulProcessor):
-        """How many events an airport has had."""
-
-        def init(self, handle: Any) -> None:
-            """One number for each key."""
-            self._count = handle.getValueState("count", "events long")
-
-        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  # Spark's names
-            """The sum so far."""
-            had = self._count.get()
-            count = (had[0] if had is not None else 0) + sum(len(each) for each in rows)
-            self._count.update((count,))
-            yield pandas.DataFrame({"airport": [key[0]], "events": [count]})
-
-        def close(self) -> None:
-            """Nothing is open."""
-
-    return Counter
-
-
-def AirportCounter() -> Any:  # noqa: N802  # as a class
-    """A new one."""
-    return counter_class()()
 
 
 def main() -> None:
