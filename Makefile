@@ -31,8 +31,8 @@ check-types:
 	$(BIN)/mypy
 
 check-style:
-	$(BIN)/ruff format --check src tests benchmarks tools
-	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools examples
+	$(BIN)/ruff check src tests benchmarks tools examples
 	$(BIN)/python tools/check_sets.py
 	$(BIN)/python tools/check_circles.py
 	$(BIN)/lint-imports

@@ -2,8 +2,8 @@
 
     python benchmarks/ratios.py FILE...
 
-Six tables: the broker beside Apache Kafka, three brokers beside three of Apache Kafka, mirrors beside MirrorMaker 2, Spark's source and
-sink beside Spark's own Kafka connector, commands beside kcat, and what has no rival.
+Seven tables: the broker beside Apache Kafka, three brokers beside three of Apache Kafka, mirrors beside MirrorMaker 2, Spark's source and
+sink beside Spark's own Kafka connector, stream jobs beside the same queries over that, commands beside kcat, and what has no rival.
 """
 
 import json
@@ -18,6 +18,7 @@ from command_rows import command_rows
 from mirror_rows import mirror_rows
 from row import Row, Summary
 from spark_rows import spark_rows
+from stream_rows import stream_rows
 
 
 def summaries(paths: Iterable[Path]) -> list[Summary]:
@@ -39,6 +40,7 @@ def tables(lines: list[Summary]) -> str:
         table(("three brokers, three replicas of which one may fail, acks all", "Moldau", "Kafka", "ratio", "target"), cluster_rows(lines)),
         table(("mirrors: 2 M messages, four partitions, a broker on each side", "Moldau", "MM2", "ratio", "target"), mirror_rows(lines)),
         table(("Spark, two tasks, two partitions", "Moldau", "connector", "ratio", "target"), spark_rows(lines)),
+        table(("stream jobs, two cores, beside plain sinks", "Moldau", "connector", "ratio", "target"), stream_rows(lines)),
         table(("command, its start included", "Moldau", "kcat", "ratio", "target"), command_rows(lines)),
         table(("without a rival", "Moldau", "target"), alone_rows(lines)),
     )

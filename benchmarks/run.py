@@ -44,6 +44,7 @@ SECTIONS: dict[str, list[str]] = {
     "load_tables": ["load_tables.py", *SCALE, *RUNS, *FILE],
     "lake_merge": ["lake_merge.py", *SCALE, *RUNS, *FILE],
     "spark_write": ["spark_write.py", *SCALE, *RUNS, *FILE],
+    "streams": ["streams.py", *SCALE, *RUNS, *FILE],
 }
 
 

@@ -14,10 +14,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+import pandas
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
 from moldau.streams import StreamJob, windows
 from moldau.streams.session import configured
 from moldau.tracking.producer import text_bytes, time_bytes
-from spark_rows import CONNECTOR
 
 MOLDAU = "moldau"
 BEGIN_MS, SPAN_MS = 1_356_998_400_000, 86_400_000
@@ -33,6 +35,7 @@ SCHEMA = json.dumps({
 _REMARK = text_bytes("r" * 120)
 _AIRPORTS = [text_bytes(f"A{number:03}") for number in range(AIRPORTS)]
 QUERIES = ("counts", "join", "distinct", "counter")
+_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 TOPIC_SINKS = ("distinct", "counter")
 """These write to a topic, the others files."""
 
@@ -42,11 +45,29 @@ def value_of(prefix: bytes, when_ms: int, number: int) -> bytes:
     return b"".join((prefix, time_bytes(when_ms), _AIRPORTS[number % AIRPORTS], time_bytes(number), _REMARK))
 
 
+class AirportCounter(StatefulProcessor):
+    """How many events an airport has had."""
+
+    def init(self, handle: Any) -> None:
+        """One number for each key."""
+        self._count = handle.getValueState("count", "events long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  # Spark's names
+        """The sum so far."""
+        had = self._count.get()
+        count = (had[0] if had is not None else 0) + sum(len(each) for each in rows)
+        self._count.update((count,))
+        yield pandas.DataFrame({"airport": [key[0]], "events": [count]})
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class StreamBench:
     """The queries of one system. Each round has names, topics and directories of its own."""
 
     def __init__(self, spark: Any, bootstrap: str, registry: str, system: str, space: Path, batch_rows: int | None) -> None:
-        self.spark, self.bootstrap, self.registry = configured(spark), bootstrap, registry
+        self.spark, self.bootstrap, self.registry = spark, bootstrap, registry
         self.system, self.space, self.batch_rows = system, space, batch_rows
         self.trigger: str | None = None
         self._job: StreamJob | None = None
@@ -54,6 +75,7 @@ class StreamBench:
 
     def start(self, query: str, name: str) -> None:
         """Prepare the query under this name: what has run under it before is continued."""
+        configured(self.spark)
         if self.system == MOLDAU:
             self._job = StreamJob(
                 name, brokers=self.bootstrap, registry=self.registry, directory=str(self.space / name), spark=self.spark
@@ -66,6 +88,7 @@ class StreamBench:
             else:
                 self._job.to_table(frame, str(self.space / f"{name}-table"), mode=mode, time=None if query == "counts" else "event_time")
             return
+        self.spark.conf.unset(_FILES)  # Spark's own
         writer = frame.writeStream.queryName(name).outputMode(mode).option("checkpointLocation", str(self.space / name))
         if query in TOPIC_SINKS:
             key = "string(number)" if query == "distinct" else "airport"
@@ -131,36 +154,6 @@ class StreamBench:
         return grouped.transformWithStateInPandas(AirportCounter(), "airport string, events long", "Update", "None")
 
 
-def counter_class() -> Any:
-    """Where Spark is there."""
-    import pandas
-    from pyspark.sql.streaming import StatefulProcessor
-
-    class Counter(StatefulProcessor):
-        """How many events an airport has had."""
-
-        def init(self, handle: Any) -> None:
-            """One number for each key."""
-            self._count = handle.getValueState("count", "events long")
-
-        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  # Spark's names
-            """The sum so far."""
-            had = self._count.get()
-            count = (had[0] if had is not None else 0) + sum(len(each) for each in rows)
-            self._count.update((count,))
-            yield pandas.DataFrame({"airport": [key[0]], "events": [count]})
-
-        def close(self) -> None:
-            """Nothing is open."""
-
-    return Counter
-
-
-def AirportCounter() -> Any:  # noqa: N802  # as a class
-    """A new one."""
-    return counter_class()()
-
-
 def main() -> None:
     """One query in a Spark of this process, to the end of what there is; counts of its last batch as JSON."""
     from spark_turns import bench_session
@@ -174,5 +167,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    assert CONNECTOR != MOLDAU
     main()

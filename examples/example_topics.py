@@ -8,8 +8,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 def ensure_topic(bootstrap: str, topic: str) -> bool:
     """Create the topic, with one partition; False if it was there."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     try:
-        AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, 1)])[topic].result()
+        admin.create_topics([NewTopic(topic, 1)])[topic].result()
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise

@@ -11,9 +11,9 @@ import json
 import random
 from datetime import UTC, datetime, timedelta
 
+from example_topics import ensure_topic, print_rows, produce
 from pyspark.sql import functions
 
-from example_topics import ensure_topic, print_rows, produce
 from moldau.streams import StreamJob, windows
 
 BEGIN = datetime(2026, 1, 5, 8, tzinfo=UTC)

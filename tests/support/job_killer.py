@@ -22,9 +22,9 @@ from support import killed_jobs
 from support.killed_jobs import JOBS, Result, Topics, last_events, table_of, without_last
 from support.server import ServerProcess
 from support.spark import short_lived
-from support.stream_jobs import in_table, in_topic, send
+from support.stream_jobs import Event, in_table, in_topic, send
 
-_LIMIT_S = 300.0
+_LIMIT_S = 900.0
 _LOOK_S = 0.01
 _MOMENT_S = 1.0
 """A kill comes at a random moment of so long after a batch has begun."""
@@ -145,7 +145,7 @@ class JobUnderFire:
         self._send(*self._job.hour(self._hours))
         self._hours += 1
 
-    def _send(self, *values: "list[killed_jobs.Event]") -> None:
+    def _send(self, *values: list[Event]) -> None:
         for topic, each in zip((self.topics.source, self.topics.other), values, strict=True):
             send(self._server.bootstrap, topic, each)
 

@@ -78,8 +78,9 @@ def demo(
     Three data centres are started by `moldau tiers up` on free ports: a cluster in each, mirrors that merge them into an aggregate of three
     brokers, an offline copy of it, a schema registry, and an auditor of each cluster. A host in each data centre publishes tracked Avro
     events, and a load streams the copy into a Delta table by day; all of them publish their counts. Half way a mirror and a broker are
-    killed (SIGKILL), and start again. The report is the audit's of the whole tree, beside an independent check in Spark SQL, with a picture
-    of it. Run it again: nothing is added. Kill it anywhere and run it again: the table has every event once.
+    killed (SIGKILL), and start again; so is a stream job, which counts departures by airport and hour. The report is the audit's of the
+    whole tree, beside an independent check in Spark SQL, with a picture of it. Run it again: nothing is added. Kill it anywhere and run it
+    again: the table has every event once.
 
     With --small all of it is at one cluster.
 

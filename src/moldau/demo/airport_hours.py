@@ -17,6 +17,8 @@ NAME = "airport-hours"
 DELAY = "120 days"
 LENGTH = "1 hour"
 TIME = "header.time"
+RECORDS_MAX = 60_000
+"""Of a batch: the flights are six, so that the job can be killed half way."""
 SETTINGS = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.adaptive.enabled": "false",
@@ -72,7 +74,9 @@ def airport_hours(
 def main(arguments: Sequence[str]) -> None:
     """As a process, until it is stopped."""
     topic, brokers, registry, directory, table, cores = arguments
-    airport_hours(topic, brokers=brokers, registry=registry, directory=directory, table=table, cores=int(cores)).main([])
+    airport_hours(
+        topic, brokers=brokers, registry=registry, directory=directory, table=table, cores=int(cores), records_max=RECORDS_MAX
+    ).main([])
 
 
 if __name__ == "__main__":

@@ -161,7 +161,9 @@ class _Run:
             from moldau.demo.stream_job import compare as compare_stream
 
             figures = self._step(
-                "compare the stream job", None, lambda: (compare_stream(spark, table, streaming, servers.bootstrap, status), 0)
+                "compare the stream job",
+                None,
+                lambda: (compare_stream(spark, table, streaming.table, servers.bootstrap, status, streaming.kills), 0),
             )
         questions = self._step(
             "ask the table",

@@ -11,9 +11,13 @@ from moldau.lake.spark_processes import SparkProcesses
 _STREAMING = {
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     "spark.sql.session.timeZone": "UTC",
 }
-"""State in RocksDB, of which a batch stores only the changes; times in UTC."""
+"""State in RocksDB, of which a batch stores only the changes; times in UTC. Spark's usual manager of checkpoint files starts a process
+(`readlink`) for each of them in a local directory, several in a batch."""
 
 
 MASTER_VARIABLE = "MOLDAU_SPARK_MASTER"
