@@ -9,17 +9,21 @@ from typing import Any
 
 import pytest
 
+from moldau.lake.dataset import scan
+from moldau.lake.loading.checks import check_directory
 from moldau.lake.loading.errors import LoadError, TaskError
 from moldau.lake.loading.load import load
 from moldau.lake.points import DIE_AT, DIE_ONCE, DRIVER_POINTS, TASK_POINTS, on_point
 from moldau.lake.table import read_table, remove_orphans
 from moldau.lake.tables.committing import LoadConflictError
 from moldau.lake.tables.opening import opened
+from moldau.streams import StreamJob
 from moldau.testing.broker import Broker
 from support.load_world import Killed, LoadWorld
 from support.s3 import S3Server, objects
 from support.sizes import TORTURE
 from support.spark import short_lived, spark_session
+from support.stream_jobs import SCHEMA, events, send
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -123,8 +127,17 @@ def test_a_command_loads_and_spark_reads(broker: Broker, s3: S3Server) -> None:
     assert "hidden" not in unknown.stderr
 
 
-def test_a_bucket_that_is_not_there_is_one_line(broker: Broker, s3: S3Server) -> None:
-    from moldau.lake.loading.checks import check_directory
-
+def test_a_bucket_that_is_not_there_is_one_line(s3: S3Server) -> None:
     with pytest.raises(LoadError, match=r"^s3://no-such-bucket/lake: no table can be made there: .*: NoSuchBucket: "):
         check_directory("s3://no-such-bucket/lake")
+
+
+def test_a_stream_job_writes_a_table_over_two_starts(broker: Broker, s3: S3Server, tmp_path: Path) -> None:
+    source = broker.create_topic(broker.unique_topic("in"), 2)
+    table, flights = f"{s3.bucket()}/flights", events(0, 40)
+    for some in (flights[:25], flights[25:]):
+        send(broker.bootstrap_servers, source, some)
+        job = StreamJob(source, brokers=broker.bootstrap_servers, directory=str(tmp_path / "job"), spark=spark_session())
+        job.to_table(job.topic(source, format="json", schema=SCHEMA, time="at"), table, time="at")
+        job.run(once=True)
+    assert sorted(scan(table).to_table(columns=["number"])["number"].to_pylist()) == list(range(40))
