@@ -21,6 +21,7 @@ from moldau.client import Producer
 from moldau.client.cluster import Cluster
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.opening import open_table
+from moldau.lake.tables.places.addresses import joined, place_of
 from moldau.registry.client import RegistryClient
 from moldau.testing.broker import Broker
 from moldau.tracking.producer import TrackerProducer
@@ -57,7 +58,7 @@ class State:
 class LoadWorld:
     """Events are numbered in `n`; every tenth record is none."""
 
-    def __init__(self, broker: Broker, directory: Path, **job: Any) -> None:
+    def __init__(self, broker: Broker, directory: Path | str, **job: Any) -> None:
         self.broker = broker
         self.topic = broker.create_topic(broker.unique_topic("load"), PARTITIONS)
         self.published = self.spoilt = 0
@@ -65,8 +66,8 @@ class LoadWorld:
             name="test",
             bootstrap_servers=broker.bootstrap_servers,
             topic=self.topic,
-            table=str(directory / self.topic),
-            dead_letters=str(directory / "dead-letters" / self.topic),
+            table=joined(str(directory), self.topic),
+            dead_letters=joined(str(directory), "dead-letters", self.topic),
             registry=broker.registry_url,
             tier="lake",
             group_id=f"group of {self.topic}",
@@ -117,7 +118,7 @@ class LoadWorld:
         snapshot = open_table(path)
         found: list[Row] = []
         for file in snapshot.files() if snapshot is not None else ():
-            table = pq.read_table(Path(path, file.path), partitioning=None)
+            table = pq.read_table(place_of(path).source(file.path), partitioning=None)
             found += [{**row, **file.partition} for row in (table.select(columns) if columns else table).to_pylist()]
         return found
 

@@ -9,6 +9,7 @@ import click
 from moldau.cli.exit_codes import FAILED
 from moldau.cli.options import parse_duration_ms
 from moldau.cli.output import counted, human_bytes, print_json, say
+from moldau.cli.storage_options import storage_option
 from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
@@ -66,9 +67,11 @@ class Retention(click.ParamType[timedelta]):
     show_default=True,
     help="Read the footers of so many data files, spread over the table.",
 )
+@storage_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def doctor(table: str, repair: bool, retention: timedelta, log_retention: timedelta, small_files: int, footers: int, as_json: bool) -> None:
-    """Look at TABLE, a directory, without Spark and while loads run: missing, damaged and small files, its log, and what nothing needs.
+    """Look at TABLE, a directory or s3://BUCKET/PREFIX, without Spark and while loads run: missing, damaged and small files, its
+    log, and what nothing needs.
 
     Each finding has what it costs and what helps. Exit code 1 for errors and warnings, with --repair for those that are left; 0 if there
     are only notices, or nothing. docs/lake.md has all checks.

@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
-from moldau.cli.options import TEXT, ExistingPath
+from moldau.cli.options import TEXT
 from moldau.cli.output import counted, print_json, say
+from moldau.cli.storage_options import TablePath, storage_option
 from moldau.model.extras import MissingExtraError
 
 
 @click.command("merge")
-@click.argument("appended", type=ExistingPath(file_okay=False))
+@click.argument("appended", type=TablePath())
 @click.argument("merged", type=click.Path(file_okay=False))
 @click.option("--key", "keys", metavar="COLUMN", type=TEXT, multiple=True, help="A key column, as often as needed. Only for a new table.")
 @click.option("--order", metavar="log|time:COLUMN", type=TEXT, default="log", show_default=True, help="Which row is the newest.")
@@ -26,6 +27,7 @@ from moldau.model.extras import MissingExtraError
     "--keep", metavar="HOURS", type=click.FloatRange(0), default=3.0, show_default=True, help="For readers, of files that were replaced."
 )
 @click.option("--remake", is_flag=True, help="Make the table again from all rows, with other options if there are any.")
+@storage_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def merge(appended: str, merged: str, as_json: bool, horizon: float | None, keep: float, **options: Any) -> None:
     """Bring MERGED, a table with one row for each key, forward to the newest version of APPENDED, a table that a load has made.

@@ -8,6 +8,7 @@ import click
 from moldau.cli.exit_codes import UNDECIDED
 from moldau.cli.options import SECONDS, TIME
 from moldau.cli.output import print_json, say
+from moldau.cli.storage_options import storage_option
 from moldau.model.extras import MissingExtraError
 
 
@@ -15,9 +16,10 @@ from moldau.model.extras import MissingExtraError
 @click.argument("table", metavar="TABLE")
 @click.option("--until", metavar="TIME", type=TIME, required=True, help="Up to when: 2013-07-02, 2013-07-02T10:00Z, 1h (an hour ago).")
 @click.option("--timeout", metavar="SECONDS", type=SECONDS, default=600.0, show_default=True, help="Wait so long at most: 90, 5m, 1h.")
+@storage_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def wait(table: str, until: int, timeout: float, as_json: bool) -> None:
-    """Wait until every event before TIME that any producer has sent is in TABLE, a directory, or in its dead letters.
+    """Wait until every event before TIME that any producer has sent is in TABLE, a directory or s3://BUCKET/PREFIX, or in its dead letters.
 
     That is decided by the audit, and `moldau load` keeps it in the table; docs/audit.md has how. The table need not exist yet. Exit codes:
     0 it is complete up to then, 3 it is not after --timeout, 1 it cannot be read.

@@ -25,6 +25,7 @@ from moldau.cli.options import (
     registry_source,
 )
 from moldau.cli.output import counted, say
+from moldau.cli.storage_options import storage_option
 from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ TASK_TRIES = 4
 @registry_option("The schema registry of Avro events.")
 @click.option("--topics", metavar="A,B", type=TEXT, help="Topics to load, separated by commas.")
 @click.option("--pattern", metavar="REGEX", type=TEXT, help="Load all topics whose whole name matches; new ones are found as they come.")
-@click.option("--to", metavar="DIR", type=click.Path(file_okay=False), help="Where the tables are: DIR/TOPIC.")
+@click.option(
+    "--to", metavar="DIR", type=click.Path(file_okay=False), help="Where the tables are: DIR/TOPIC; a directory, or s3://BUCKET/PREFIX."
+)
 @click.option("--name", metavar="NAME", type=TEXT, help="The job's name; the tables keep their offsets under it.")
 @click.option("--partition", type=click.Choice(["day", "hour"]), help="Of the tables, by the events' time in UTC.  [default: day]")
 @click.option("--table-format", type=click.Choice(["delta", "parquet"]), help="parquet: with a manifest of its own.  [default: delta]")
@@ -102,6 +105,7 @@ TASK_TRIES = 4
     show_default=True,
     help="If more of a topic's records are dead letters, report it, and with --once end with exit code 5. The load is committed.",
 )
+@storage_option
 @click.option("--compact", is_flag=True, help="Put the small files of days or hours that are over together.")
 @click.option("--master", metavar="URL", type=TEXT, help="spark://HOST:PORT of a Spark cluster.  [default: Spark on this host]")
 @click.option("--cores", type=click.IntRange(1, 256), default=2, show_default=True, help="For Spark; of a cluster, of all its workers.")
