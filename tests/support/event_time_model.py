@@ -5,7 +5,6 @@ leaves rows out: that of the batch before. After each batch the watermark is `de
 than before. When there is nothing to read and the watermark has moved, there is one batch without rows.
 """
 
-import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,8 @@ Window = tuple[int, int]
 """From this minute to before that one."""
 Closed = tuple[int, int, str, int]
 """A window, its key, and how many rows it has."""
+EPOCH = -22_616_640
+"""1970, where a watermark is before there is one; minutes are those since 2013."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Sessions:
 class EventTimeModel:
     kind: Sliding | Sessions
     delay: int
-    ends: float = -math.inf
-    drops: float = -math.inf
+    ends: int = EPOCH
+    drops: int = EPOCH
     open: Counter[tuple[int, int, str]] = field(default_factory=Counter)
     closed: list[Closed] = field(default_factory=list)
     late: list[tuple[int, str, int]] = field(default_factory=list)
@@ -64,7 +65,7 @@ class EventTimeModel:
     def batch(self, rows: Sequence[Row]) -> None:
         for minute, key in rows:
             if minute <= self.drops:
-                self.late.append((minute, key, int(self.drops) - minute))
+                self.late.append((minute, key, self.drops - minute))
             taken = [window for window in self.kind.windows(minute) if window[1] > self.drops]
             if not taken:
                 self.dropped.append((minute, key))

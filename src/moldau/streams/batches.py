@@ -14,7 +14,7 @@ from typing import Any
 from moldau.lake.reading.watermark import PROPERTY
 from moldau.streams.checkpoints import Checkpoint
 from moldau.streams.errors import BatchError
-from moldau.streams.late import LateRows
+from moldau.streams.late import LateRows, late_watermark_ms
 from moldau.streams.outputs import BatchNumber, Output
 from moldau.streams.points import reached
 
@@ -88,7 +88,7 @@ class BatchSink:
         reached("batch begun")
         batch = BatchNumber(self._job, self._query, self._run, number, self._checkpoint.batch(number))
         before = self._checkpoint.batch(number - 1) if number else None
-        rows.sparkSession.sparkContext.setLocalProperty(PROPERTY, str(before.watermark_ms if before is not None else 0))
+        rows.sparkSession.sparkContext.setLocalProperty(PROPERTY, str(late_watermark_ms(before)))
         if len(self._outputs) == 1:
             self._outputs[0].write(rows, batch)
         else:

@@ -20,7 +20,7 @@ from moldau.streams.checkpoints import PlannedBatch
 from moldau.streams.errors import BatchError
 from moldau.streams.inputs import EVENT_TIME, LATE_MS, TopicInput, read_range
 from moldau.streams.outputs import BatchNumber, Output
-from moldau.streams.plans import counted_inputs
+from moldau.streams.plans import counted_inputs, first_offsets
 from moldau.streams.points import reached
 from moldau.streams.progress import LATE, METRIC
 
@@ -53,16 +53,13 @@ class LateOutput:
 
         self.output.check(self._chosen(_marked(self.frame, functions.current_timestamp())))
 
-    def write(self, spark: Any, batch: BatchNumber, before: PlannedBatch) -> None:
-        """Read what the batch has read, and write what is late of it, unless it is there already."""
+    def write(self, spark: Any, batch: BatchNumber, starts_of: Sequence[Mapping[str, Any]], watermark_ms: int) -> None:
+        """Read what the batch has read, from where it began by input, and write what is late of it, unless it is there already."""
         from pyspark.sql import functions
 
-        topic = self.given.topic
-        starts, ends = batch_range(topic, before.inputs[self.number], batch.planned.inputs[self.number])
-        if not ends:
-            return
+        starts, ends = batch_range(self.given.topic, starts_of[self.number], batch.planned.inputs[self.number])
         rows = read_range(spark, self.given, brokers=self.brokers, starts=starts, ends=ends, time_ms=batch.planned.time_ms)
-        watermark = functions.timestamp_millis(functions.lit(before.watermark_ms))
+        watermark = functions.timestamp_millis(functions.lit(watermark_ms))
         late = _marked(rows.filter(functions.col(EVENT_TIME) <= watermark), watermark)
         self.output.write(self._chosen(late), batch)
 
@@ -96,15 +93,28 @@ class LateRows:
         self._spark, self._outputs = spark, outputs
 
     def write(self, batch: BatchNumber, before: PlannedBatch | None) -> None:
-        """After the batch's outputs. `before` is the batch before; the first has no watermark, and no late rows. WorldError, BatchError."""
-        if not self._outputs or before is None:
+        """After the batch's outputs. `before` is the batch before, None for the first, whose watermark is 1970. WorldError, BatchError."""
+        if not self._outputs:
             return
         reached("outputs written")
-        counts = observed(self._spark, batch.run, batch.number)
+        execution = self._execution(batch)
+        counts = observed(execution)
         for each in self._outputs:
             if has_late_rows(counts, each.given.counted_as):
-                each.write(self._spark, batch, before)
+                each.write(self._spark, batch, first_offsets(execution) if before is None else before.inputs, late_watermark_ms(before))
                 reached("late rows written")
+
+    def _execution(self, batch: BatchNumber) -> Any:
+        """What Spark does of the batch that the query is at. BatchError."""
+        execution = self._spark.streams.get(batch.run)._jsq.streamingQuery().lastExecution()
+        if execution.currentBatchId() != batch.number:
+            raise BatchError(f"query {batch.query} is at batch {execution.currentBatchId()}, not {batch.number}")
+        return execution
+
+
+def late_watermark_ms(before: PlannedBatch | None) -> int:
+    """The watermark by which a batch drops late rows: that of the batch before. Of the first one it is 1970, as Spark has it."""
+    return 0 if before is None else before.watermark_ms
 
 
 def has_late_rows(counts: Mapping[str, Mapping[str, Any]], name: str) -> bool:
@@ -115,14 +125,8 @@ def has_late_rows(counts: Mapping[str, Mapping[str, Any]], name: str) -> bool:
         raise BatchError(f"topic {name}: Spark has no count of the batch's late rows") from None
 
 
-def observed(spark: Any, query: str, number: int) -> dict[str, dict[str, Any]]:
-    """What a query has observed of the batch that it is at, all of whose rows are written. BatchError.
-
-    Spark reports it after the batch; here it is asked for before.
-    """
-    execution = spark.streams.get(query)._jsq.streamingQuery().lastExecution()
-    if execution.currentBatchId() != number:
-        raise BatchError(f"query {query} is at batch {execution.currentBatchId()}, not {number}")
+def observed(execution: Any) -> dict[str, dict[str, Any]]:
+    """What was observed of a batch whose rows are written. Spark reports it after the batch; here it is asked for before."""
     metrics = execution.observedMetrics()
     found: dict[str, dict[str, Any]] = {}
     names = metrics.keys().iterator()

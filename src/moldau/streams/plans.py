@@ -1,5 +1,6 @@
 """From Spark's plan of a streaming DataFrame to what a checkpoint has to fit. Looks at the plan, runs nothing."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -35,6 +36,15 @@ def counted_inputs(frame: Any, prefix: str) -> dict[str, list[int]]:
         elif node.nodeName() == "CollectMetrics" and node.name().startswith(prefix):
             found.setdefault(node.name().removeprefix(prefix), []).append(number)
     return found
+
+
+def first_offsets(execution: Any) -> list[dict[str, Any]]:
+    """Where a batch begins to read, by the number of the stream: of the first batch there is no note in a checkpoint."""
+    relations: list[Any] = []
+    for node in _nodes(execution.logical()):
+        if node.nodeName().startswith("StreamingDataSourceV2") and not any(known.equals(node) for known in relations):
+            relations.append(node)
+    return [json.loads(each.startOffset().get().json()) if each.startOffset().isDefined() else {} for each in relations]
 
 
 def operators_of(frame: Any) -> tuple[Operator, ...]:
