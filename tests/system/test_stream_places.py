@@ -53,7 +53,7 @@ def test_where_a_generation_begins(broker: Broker) -> None:
         producer.flush()
     running = {topic: {"0": 8, "1": 0}}
     for start, first in (("earliest", 0), (1_000_004, 4), (1_000_009, 8), (2_000_000, 8), ({topic: {"0": 3}}, 3), ({}, 0)):
-        assert starts_at(broker.bootstrap_servers, [topic], start, running) == {topic: {"0": first, "1": 0}}  # type: ignore[arg-type]
+        assert starts_at(broker.bootstrap_servers, [topic], start, running) == {topic: {"0": first, "1": 0}}
 
 
 def test_readers_find_the_places(broker: Broker) -> None:
