@@ -37,7 +37,7 @@ def reprocess(
     """
     if origin is not None and savepoint is not None:
         raise click.UsageError("--from and --from-savepoint exclude each other")
-    start = _start(origin or "earliest")
+    start = beginning(origin or "earliest")
     require("lake", "a stream job")
     with Interruptions() as interruptions:
         found = loaded(file, job)
@@ -49,7 +49,7 @@ def reprocess(
     click.get_current_context().exit(DONE)
 
 
-def _start(text: str) -> str | int | dict[str, dict[str, int]]:
+def beginning(text: str) -> str | int | dict[str, dict[str, int]]:
     """Where it begins. BadParameter."""
     from moldau.lake.reading.offsets import OptionError, parse_numbers
 

@@ -142,6 +142,8 @@ def positions_of(inputs: Sequence[str], of_two: Callable[[int, int], int] = min)
             continue
         topics: dict[str, dict[str, Any]] = json.loads(line)
         for topic, partitions in topics.items():
+            if not topic:
+                continue  # the round of its limits
             of_topic = found.setdefault(topic, {})
             for partition, offset in partitions.items():
                 if partition.isdecimal():

@@ -34,8 +34,8 @@ from moldau.streams.settling import Rest, has_reached, merged_positions, nearest
 from moldau.streams.state_topic import StateBoard, StateTopic
 from moldau.tracking.clock import now_ms
 
-CLOSE_S = 10.0
-"""It has caught up when it reaches in this time where the running job was."""
+CLOSE_S, CLOSE_BATCHES = 10.0, 3
+"""It has caught up when it reaches in this time where the running job was, or in that of so many batches, if they take longer."""
 _LOOK_S = 0.5
 
 
@@ -124,7 +124,8 @@ class JobReprocessing:
         if any(each.batch is None for each in (*here, *old.queries)) or not has_reached(nearest_positions(here), self._ends):
             return
         is_read = all(self._ends.values())  # at first there may be no positions, and a limit that reads nothing
-        if is_read and (there == self._ends or self._monotonic() - self._ends_s <= CLOSE_S):
+        near_s = max(CLOSE_S, CLOSE_BATCHES * max(each.batch_ms for each in (*here, *old.queries)) / 1000)
+        if is_read and (there == self._ends or self._monotonic() - self._ends_s <= near_s):
             if not self._is_close:
                 self._is_close = True
                 then = "" if self._is_wanted else "; it follows, until the order to switch"

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -17,6 +17,7 @@ from moldau.model.errors import MoldauError, WorldError
 from moldau.streams.batches import BatchSink
 from moldau.streams.checkpoints import Checkpoint, Positions
 from moldau.streams.claim import REPORT_S, JobClaim
+from moldau.streams.errand import Errand
 from moldau.streams.errors import BatchError, CheckpointError, StreamError, cause_of
 from moldau.streams.generations import JobGenerations, beside_name, directory_in, encode_generations
 from moldau.streams.late import LateOutput, LateRows
@@ -30,9 +31,6 @@ from moldau.streams.settling import Rest, Settling, furthest_of, is_at, nearest_
 from moldau.streams.shape import JobShape, QueryShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.state_topic import StateTopic
 from moldau.streams.through import ThroughOutput
-
-if TYPE_CHECKING:
-    from moldau.streams.reprocessing import JobReprocessing
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +129,7 @@ class JobRun:
         self._answer: OrderAnswer | None = None
         self._ordered_ms = 0
         self._settling: Settling | None = None
-        self._errand: JobReprocessing | None = None
+        self._errand: Errand | None = None
         self._is_beside = False
         self._enter(1, job)
 
@@ -185,7 +183,7 @@ class JobRun:
         self._take()
         self._run(shape, once=once, fresh=fresh, savepoint=restored)
 
-    def run_beside(self, generation: int, errand: "JobReprocessing", savepoint: str | None = None) -> None:
+    def run_beside(self, generation: int, errand: Errand, savepoint: str | None = None) -> None:
         """Run this generation beside the current one, until `errand` or another thread stops it. Errors as those of `run`."""
         self._enter(generation, beside_name(self._job, generation))
         self._errand, self._is_beside = errand, True
@@ -282,11 +280,7 @@ class JobRun:
         if not self._limits_file:
             return
         try:
-            if limits == NO_LIMITS:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._limits_file)
-            else:
-                write_limits(self._limits_file, limits)
+            write_limits(self._limits_file, limits)
         except OSError as error:
             raise StreamError(f"{self._limits_file}: cannot be written: {(error.strerror or str(error)).lower()}") from error
 

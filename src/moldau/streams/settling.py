@@ -8,7 +8,7 @@ then all to that of the one which is furthest, and at each step they run until t
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -16,9 +16,6 @@ from pyspark.errors import PySparkException
 from moldau.lake.reading.limits import StreamLimits
 from moldau.streams.checkpoints import Checkpoint, Positions
 from moldau.streams.reports import QueryReport
-
-if TYPE_CHECKING:
-    from moldau.streams.runner import JobRun
 
 
 class Rest:
@@ -43,10 +40,28 @@ class Rest:
         self._reached.set()
 
 
+class LimitedRun(Protocol):
+    """A run of a job, as it is settled."""
+
+    topics: Sequence[str]
+
+    def limit(self, limits: StreamLimits) -> None:
+        """From now on the queries read within these limits."""
+
+    def rest(self) -> Rest:
+        """Reached when the queries have nothing to do."""
+
+    def furthest(self) -> dict[str, dict[str, int]]:
+        """Up to where the query reads that is furthest."""
+
+    def is_complete(self) -> bool:
+        """Whether the outputs have all that the watermarks give."""
+
+
 class Settling:
     """Brings the queries of a run to the same offsets. One that began without new records has one more batch, which closes windows."""
 
-    def __init__(self, run: "JobRun") -> None:
+    def __init__(self, run: LimitedRun) -> None:
         self._run = run
         self._step = 0
         run.limit(StreamLimits(ends={topic: {} for topic in run.topics}))

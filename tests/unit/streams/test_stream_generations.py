@@ -1,7 +1,11 @@
 """Generations have names, and a record of where the outputs were and are, which a switch replaces as a whole."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from moldau.streams.checkpoints import Checkpoint
 from moldau.streams.errors import StreamError
 from moldau.streams.generations import (
     JobGenerations,
@@ -65,3 +69,24 @@ def test_positions_are_compared_by_topics_that_both_read() -> None:
         ({"flights": {"0": 5, "1": 7, "2": 1}}, False, False),
     ):
         assert (is_at(here, there), has_reached(here, there)) == (at, reached)
+
+
+def test_a_checkpoint_is_complete_when_its_last_batch_ran_with_the_watermark_that_it_gave(tmp_path: Path) -> None:
+    """Otherwise there are windows to close; a batch that is not done is not complete. The round of limits is no topic."""
+    checkpoint = Checkpoint(str(tmp_path))
+    assert checkpoint.is_complete()
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+
+    def planned_batch(number: int, watermark_ms: int) -> None:
+        words = json.dumps({"batchWatermarkMs": watermark_ms, "batchTimestampMs": 5})
+        (tmp_path / "offsets" / str(number)).write_text(f'v1\n{words}\n{{"flights":{{"0":3,"id":"9f"}},"":{{"id":"a1"}}}}')
+
+    planned_batch(0, 0)
+    assert not checkpoint.is_complete()
+    (tmp_path / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":1000}')
+    assert not checkpoint.is_complete()
+    planned_batch(1, 1000)
+    (tmp_path / "commits" / "1").write_text('v1\n{"nextBatchWatermarkMs":1000}')
+    assert checkpoint.is_complete()
+    assert checkpoint.batch(1).ends == checkpoint.furthest(1) == {"flights": {"0": 3}}

@@ -9,6 +9,7 @@ a limit. A missing file has none. With another `round` than before there is one 
 the file before each batch that it plans.
 """
 
+import contextlib
 import json
 import os
 import tempfile
@@ -76,7 +77,11 @@ def read_limits(path: str | None) -> StreamLimits:
 
 
 def write_limits(path: str, limits: StreamLimits) -> None:
-    """Whole, or as before. OSError."""
+    """Whole, or as before; no limits are no file. OSError."""
+    if limits == NO_LIMITS:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        return
     descriptor, partial = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.")
     with open(descriptor, "w", encoding="utf-8") as file:
         json.dump({"starts": limits.starts, "ends": limits.ends, "group": limits.group, "round": limits.round}, file)

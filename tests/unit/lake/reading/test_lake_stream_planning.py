@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
 from moldau.lake.reading.cluster_log import KnownTopic
+from moldau.lake.reading.limits import NO_LIMITS, StreamLimits, write_limits
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, OptionError
 from moldau.lake.reading.options import OptionScope, parse_options
 from moldau.lake.reading.planning import LOOK_MS, StreamOffsets, StreamPlanner
@@ -176,3 +178,27 @@ def test_large_partitions_are_cut_for_more_tasks() -> None:
     plans = planner(Brokers(a=[(0, 10), (0, 2)]), startingOffsets="earliest", minPartitions="6")
     _, ranges = follow(plans, plans.initial())
     assert [(r.partition, r.start, r.end) for r in ranges] == [(0, 0, 2), (0, 2, 4), (0, 4, 6), (0, 6, 8), (0, 8, 10), (1, 0, 2)]
+
+
+def test_a_stream_within_limits_that_change(tmp_path: Path) -> None:
+    """It begins and ends where the file says, reads nothing of a partition that the file leaves out, and takes that in later from its
+    start; another round is a batch of nothing, once."""
+    path = str(tmp_path / "limits.json")
+    brokers = Brokers(a=[(0, 10), (0, 5)])
+    plans = planner(brokers, limitsFile=path)
+    write_limits(path, StreamLimits({"a": {"0": 2}}, {"a": {"0": 6}}))
+    start = StreamOffsets({A0: 2}, {"a": "id-a"})
+    assert plans.initial().offsets == {A0: 2, A1: 5}
+    end, ranges = follow(plans, start)
+    assert (end.offsets, ranges) == ({A0: 6}, [OffsetRange("a", 0, 2, 6)])
+    write_limits(path, StreamLimits(ends={"a": {"0": 6, "1": 3}}))
+    end, ranges = follow(plans, end)
+    assert (end.offsets, ranges) == ({A0: 6, A1: 3}, [OffsetRange("a", 1, 0, 3)])
+    write_limits(path, StreamLimits(ends={"a": {"0": 6, "1": 3}}, round="r1"))
+    again, ranges = follow(plans, end)
+    assert (again.offsets, ranges, again.to_json() != end.to_json()) == (end.offsets, [], True)
+    assert follow(plans, again)[0].to_json() == again.to_json()
+    write_limits(path, NO_LIMITS)
+    last, ranges = follow(plans, again)
+    assert ranges == [OffsetRange("a", 0, 6, 10), OffsetRange("a", 1, 3, 5)]
+    assert follow(plans, last) == (last, [])
