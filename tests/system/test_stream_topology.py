@@ -143,8 +143,8 @@ def moldau(*words: str) -> Result:
 
 
 @pytest.mark.spark
-def test_mistakes_are_found_with_their_lines(broker: Broker, tmp_path: Path) -> None:
-    """Those of a file, of a job, and between jobs; nothing is made."""
+def test_mistakes_are_found_with_their_lines(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a file, of a job, and between jobs; nothing is made. Of a single file those of its job."""
     spark_session()
     topology = wrong_topology(broker, tmp_path)
     at = broker.bootstrap_servers
@@ -154,6 +154,15 @@ def test_mistakes_are_found_with_their_lines(broker: Broker, tmp_path: Path) -> 
         f"{topology}:8: error: job three: {tmp_path / 'three.py'}:2: ZeroDivisionError: division by zero",
     ]
     assert not (tmp_path / "one").exists()
+    monkeypatch.setenv("MOLDAU_BOOTSTRAP", at)
+    checked = moldau("check", str(tmp_path / "one.py"))
+    assert (checked.exit_code, checked.output.splitlines()[-1]) == (
+        1,
+        f"Error: there is no topic checked-no at {at}: moldau topic create checked-no makes it",
+    )
+    broker.create_topic("checked-no", 1)
+    checked = moldau("check", str(tmp_path / "one.py"))
+    assert (checked.exit_code, checked.output) == (0, f"{tmp_path / 'one.py'}: job one: nothing found\n")
 
 
 def wrong_topology(broker: Broker, directory: Path) -> Path:
