@@ -15,11 +15,12 @@ from moldau.testing.broker import Broker
 from support import stream_jobs
 from support.spark_cluster import SparkCluster
 from support.stream_jobs import Counts, counted, events, in_table, in_topic, send, updates_of
+from support.stream_topologies import BUSY, HOURS, SOURCE, busy_hours, write_topology
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 _END_S = 600
-_BATCHES = 8
+_BATCHES = 5
 _PER_BATCH = 60
 LONG = bool(os.environ.get("MOLDAU_TORTURE"))
 
@@ -83,6 +84,34 @@ def test_a_load_survives_the_end_of_a_worker(cluster: SparkCluster, broker: Brok
     kill_a_worker(cluster, program, lambda: in_table(tmp_path / "lake" / topic))
     end(program)
     assert sorted(row["n"] for row in in_table(tmp_path / "lake" / topic)) == list(range(6000))
+
+
+@pytest.mark.skipif(not LONG, reason="takes a minute: MOLDAU_TORTURE=1")
+def test_a_topology_survives_the_end_of_a_worker(cluster: SparkCluster, broker: Broker, tmp_path: Path) -> None:
+    """Each job is an application of the cluster; an hour is busy once, whatever ends meanwhile."""
+    for name in (SOURCE, HOURS, BUSY):
+        broker.create_topic(name, 2)
+    send(broker.bootstrap_servers, SOURCE, events(0, 120))
+    file = write_topology(tmp_path, broker.bootstrap_servers, cluster.url)
+    command = [sys.executable, "-m", "moldau", "stream", "run", str(file)]
+    run = subprocess.Popen(command, env=cluster.environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def busy() -> list[tuple[str, str]]:
+        return sorted((row["start"][:13], row["airport"]) for row in in_topic(broker.bootstrap_servers, BUSY))
+
+    kill_a_worker(cluster, run, busy)
+    send(broker.bootstrap_servers, SOURCE, events(120, 360))
+    limit = time.monotonic() + _END_S
+    while len(busy()) < len(busy_hours(events(0, 360))):
+        assert run.poll() is None, end(run)
+        assert time.monotonic() < limit, busy()
+        time.sleep(1)
+    stopped = subprocess.run(
+        [*command[:4], "stop", str(file)], env=cluster.environment, cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert stopped.returncode == 0, stopped.stderr
+    assert end(run) == "topology flights: stopped\n"
+    assert busy() == busy_hours(events(0, 360))
 
 
 def test_a_cluster_that_is_none(broker: Broker, tmp_path: Path) -> None:

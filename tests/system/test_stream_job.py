@@ -84,7 +84,7 @@ def test_windows_over_several_starts(broker: Broker, spark: Any, topics: tuple[s
 def test_a_job_that_does_not_fit_is_refused_before_anything_is_written(
     broker: Broker, spark: Any, topics: tuple[str, str], tmp_path: Path
 ) -> None:
-    """Another key in its state, another job's checkpoint, a checkpoint that was deleted."""
+    """Another key in its state, another job's checkpoint, a checkpoint that was deleted: by a start, and by a check."""
     source, sink = topics
     bootstrap = broker.bootstrap_servers
     send(bootstrap, source, events(0, 120))
@@ -99,13 +99,17 @@ def test_a_job_that_does_not_fit_is_refused_before_anything_is_written(
     before = in_topic(bootstrap, sink)
     assert len(before) == 3
     send(bootstrap, source, events(120, 240))
-    with pytest.raises(CheckpointError, match=rf"query {sink}: stateful operator 1 \(Aggregate\), keys was .*airport.*, and is .*number"):
-        job(source, "airport", "number").run(once=True)
-    with pytest.raises(CheckpointError, match=f"it is the checkpoint of job {source}"):
-        job("other", "airport").run(once=True)
-    with pytest.raises(CheckpointError, match=r"were written with the checkpoint of id .* there is none. Bring that checkpoint back"):
-        job(source, "airport", directory="empty").run(once=True)
+    for start in (StreamJob.check, lambda refused: refused.run(once=True)):
+        with pytest.raises(
+            CheckpointError, match=rf"query {sink}: stateful operator 1 \(Aggregate\), keys was .*airport.*, and is .*number"
+        ):
+            start(job(source, "airport", "number"))
+        with pytest.raises(CheckpointError, match=f"it is the checkpoint of job {source}"):
+            start(job("other", "airport"))
+        with pytest.raises(CheckpointError, match=r"were written with the checkpoint of id .* there is none. Bring that checkpoint back"):
+            start(job(source, "airport", directory="empty"))
     assert in_topic(bootstrap, sink) == before
+    job(source, "airport").check()
     job(source, "airport").run(once=True)
     assert len(in_topic(bootstrap, sink)) == 9
     job(source, "airport", directory="empty").run(once=True, fresh=True)

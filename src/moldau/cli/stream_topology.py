@@ -45,15 +45,17 @@ def run_topology(file: Path, directory: str | None, *, once: bool) -> None:
     with Interruptions():
         stages = _checked(file)
         run = TopologyRun(topology, stages, directory or default_directory(topology), lambda line: say(line, err=True), once=once)
+        stopped = not once
         try:
             try:
                 run.run_once() if once else run.run()
             except KeyboardInterrupt:
+                stopped = True
                 say(f"topology {topology.name}: stopping, each job at the end of its batch", err=True)
             run.stop()
         finally:  # a second signal does not wait
             run.kill()
-    say(f"topology {topology.name}: {'done' if once else 'stopped'}")
+    say(f"topology {topology.name}: {'stopped' if stopped else 'done'}")
 
 
 def _checked(file: Path) -> list[list[str]]:

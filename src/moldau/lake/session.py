@@ -59,7 +59,7 @@ _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 _STANDALONE = "spark://"
 _CONNECT_S = 5.0
 _LOOK_S = 0.05
-_WAITING_LINE_S = 30.0
+_WAITING_LINE_S = 20.0
 _MEMORY = re.compile(r"([1-9][0-9]{0,8})([kmgt])b?", re.IGNORECASE)
 _MB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 
@@ -148,7 +148,9 @@ def start_spark(
         builder = builder.config(key, value)
     with _starting(directory, processes) as found:
         spark = builder.getOrCreate()
-        _prepare(spark.sparkContext, found, master, memory)
+        _prepare(spark.sparkContext, found)
+    if master is not None:
+        _wait_for_executor(spark.sparkContext, master, memory)
     return spark
 
 
@@ -181,27 +183,32 @@ def start_tasks(
     with _starting(directory, processes) as found:
         conf = SparkConf().setMaster(master or f"local[{cores},{task_tries}]").setAppName(name).setAll(list(settings.items()))
         context = SparkContext.getOrCreate(conf)
-        _prepare(context, found, master, memory)
+        _prepare(context, found)
+    if master is not None:
+        _wait_for_executor(context, master, memory)
     return TaskSession(context)
 
 
-def _prepare(context: Any, processes: SparkProcesses, master: str | None, memory: str) -> None:
+def _prepare(context: Any, processes: SparkProcesses) -> None:
     """What each Spark of ours needs when it has started."""
     context.setLogLevel("ERROR")
     silence_accumulators(context._accumulatorServer, processes)
-    if master is not None:
-        _wait_for_executor(context, master, memory)
 
 
 def _wait_for_executor(context: Any, master: str, memory: str) -> None:
-    """Until a worker has given one. Py4JError if Java ends."""
-    tracker = context._jsc.sc().statusTracker()
+    """Until a worker has given one. SessionError if Java ends."""
+    from py4j.protocol import Py4JError
+
     line_at = time.monotonic() + _WAITING_LINE_S
-    while len(tracker.getExecutorInfos()) < 2:  # the driver is one of them
-        if time.monotonic() >= line_at:
-            line_at += _WAITING_LINE_S
-            log.warning("no worker of %s has a free core and %s of memory; waiting for one", master, memory)
-        time.sleep(_LOOK_S)
+    try:
+        tracker = context._jsc.sc().statusTracker()
+        while len(tracker.getExecutorInfos()) < 2:  # the driver is one of them
+            if time.monotonic() >= line_at:
+                line_at += _WAITING_LINE_S
+                log.warning("no worker of %s has a free core and %s of memory; waiting for one", master, memory)
+            time.sleep(_LOOK_S)
+    except Py4JError as error:
+        raise SessionError(f"Spark ended while it waited for a worker of {master}: {str(error).splitlines()[0]}") from error
 
 
 @contextmanager

@@ -46,7 +46,10 @@ def test_the_file(folder: Path) -> None:
         (HEAD, "1: jobs: is missing; each job is a table with its name, as [jobs.airport-hours]"),
         (HEAD + "[jobs.hours]\n", "3: [jobs.hours] file: is missing; it is a text"),
         (HEAD + '[jobs.hours]\nfile = "days.py"\n', "4: [jobs.hours] file: there is no file days.py"),
-        (HEAD + '[jobs.hours]\nfiles = "hours.py"\n', "4: [jobs.hours] files: not known, did you mean 'file'?; there are file, environment"),
+        (
+            HEAD + '[jobs.hours]\nfiles = "hours.py"\n',
+            "4: [jobs.hours] files: not known, did you mean 'file'?; there are file, environment",
+        ),
         (HEAD + '[jobs."a b"]\nfile = "x"\n', "3: [jobs.a b]: a job's name has up to 100 letters, digits, '.', '_' and '-'"),
         (HEAD + "[jobs.hours]\n[jobs.hours]\n", "4: not TOML: "),
         (
