@@ -75,7 +75,7 @@ def test_queries_that_feed_others_come_first(monkeypatch: pytest.MonkeyPatch) ->
 
     def query(name: str, reads: str, *writes: str) -> JobQuery:
         outputs = tuple(SimpleNamespace(name=each, place=f"topic {each}") for each in writes)
-        return JobQuery(name, reads, outputs, "append", "")  # type: ignore[arg-type]  # all that is asked for
+        return JobQuery(name, reads, outputs, "append", "")
 
     monkeypatch.setattr(runner, "inputs_of", lambda frame: tuple(f"topics, moldau, subscribe {each}" for each in frame.split()))
 

@@ -26,6 +26,7 @@ from moldau.lake.reading.columns import RecordColumns
 from moldau.lake.reading.offsets import OffsetRange, OptionError
 from moldau.lake.reading.options import AVRO, DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions, ReadOptions
 from moldau.lake.reading.row_shape import ARROW_TYPES, chosen_columns, record_column, row_steps, spark_schema
+from moldau.model.extras import require
 from moldau.registry.client import RegistryClient, SubjectVersion
 
 _RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
@@ -141,7 +142,7 @@ class EventShape:
 
 
 def plan_event_shape(options: ReadOptions, avro: AvroOptions) -> EventShape:
-    """All columns there are now. RegistryError, RegistryUnavailableError, AvroSchemaError, OptionError."""
+    """All columns there are now. RegistryError, RegistryUnavailableError; AvroSchemaError, ProtobufSchemaError; OptionError."""
     if options.include_headers:
         raise OptionError("includeHeaders", f"cannot be given together with format={avro.language}: name headers in kafkaColumns")
     reader: Reader
@@ -154,6 +155,7 @@ def plan_event_shape(options: ReadOptions, avro: AvroOptions) -> EventShape:
     if isinstance(reader, AvroText):
         events = arrow_schema(reader)
     else:
+        require("registry", "format=protobuf")
         from moldau.lake.protobuf import ProtobufColumns
 
         decoder = ProtobufColumns(avro.registry, reader, message=avro.message)
