@@ -1,0 +1,50 @@
+"""A job with state of its own, as docs/streams-state.md has it: visits of members. As a program: a job to kill."""
+
+# ruff: noqa: N802, N803  # Spark's names
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from moldau.streams import StreamJob
+
+SCHEMA = "at timestamp, member string, number int"
+IDLE_MS = 30 * 60_000
+
+
+class Visits(StatefulProcessor):
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        self.visit = handle.getValueState("visit", "begin timestamp, pages long, end long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        begin, pages, end = self.visit.get() if self.visit.exists() else (None, 0, 0)
+        times = [row.event_time for row in rows]
+        later = max(end, int(max(times).timestamp() * 1000) + IDLE_MS)
+        if later != end:
+            if end:
+                self.handle.deleteTimer(end)
+            self.handle.registerTimer(later)
+        self.visit.update((min(times) if begin is None else min(begin, *times), pages + len(times), later))
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        begin, pages, _ = self.visit.get()
+        self.visit.clear()
+        yield Row(member=key[0], begin=begin, pages=pages)
+
+
+def visits_job(bootstrap: str, directory: str, source: str, sink: str, **given: Any) -> StreamJob:
+    """Visits into a topic and a table."""
+    job = StreamJob("visits", brokers=bootstrap, directory=directory, **given)
+    pages = job.topic(source, format="json", schema=SCHEMA, time="at")
+    visits = pages.groupBy("member").transformWithState(Visits(), "member string, begin timestamp, pages long", "append", "EventTime")
+    job.to_topic(visits, sink, key="member")
+    job.to_table(visits, f"{directory}/table", time="begin")
+    return job
+
+
+if __name__ == "__main__":
+    visits_job(*sys.argv[1:5]).main(sys.argv[5:])
