@@ -131,6 +131,6 @@ def test_state_lives_for_its_time_and_a_changed_job_is_refused(broker: Broker, s
         run()
     assert sorted((row["short"], row["long"]) for row in in_topic(broker.bootstrap_servers, sink)) == [(2, 2), (2, 4)]
     with pytest.raises(
-        CheckpointError, match=r"stateful operator 1 \(TransformWithStateInPySpark\), keys was `member` STRING, and is `number` INT"
+        CheckpointError, match=r"stateful operator 1 \(TransformWithStateInPySpark\), keys was member STRING, and is number INT"
     ):
         run("number")

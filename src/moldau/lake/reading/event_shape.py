@@ -142,7 +142,7 @@ class EventShape:
 
 
 def plan_event_shape(options: ReadOptions, avro: AvroOptions) -> EventShape:
-    """All columns there are now. RegistryError, RegistryUnavailableError, AvroSchemaError, ProtobufSchemaError, OptionError; MissingExtraError."""
+    """All columns there are now. RegistryError, RegistryUnavailableError; AvroSchemaError, ProtobufSchemaError; OptionError."""
     if options.include_headers:
         raise OptionError("includeHeaders", f"cannot be given together with format={avro.language}: name headers in kafkaColumns")
     reader: Reader
