@@ -1,8 +1,9 @@
 """A node that hosts a store for each shard, as master or as replica: ``python espresso_node.py DIRECTORY NUMBER BOOTSTRAP SEED``.
 
-Whether it is the master of a shard is asked of the log; one that was fenced is a replica until it is promoted. As master it writes
-transactions and publishes each, and appends what is acknowledged to a file, as "shard token commit". Orders come on standard input:
-"promote SHARD", "quiet" (write nothing more), and what is done is said on standard output.
+Whether it is the master of a shard is asked of the log, after a fence once more: then a promotion has ended, or it was a former master that
+found only after it had begun that it is none. As master it writes transactions and publishes each, and appends what is acknowledged to a
+file, as "shard token commit". Orders come on standard input: "promote SHARD", "quiet" (write nothing more), and what is done is said on
+standard output.
 """
 
 import os
@@ -37,6 +38,8 @@ CREATE TABLE tokens (token INTEGER PRIMARY KEY, node INTEGER);
 """
 KEYS: Final = 60
 PAUSE_S: Final = 0.02
+FENCED_S: Final = 2.0
+"""After a fence: longer than the last step of a promotion takes."""
 
 
 def database_of(directory: Path, node: int, shard: int) -> Path:
@@ -54,7 +57,6 @@ class ShardHost:
         self._random = random.Random(f"{seed} {shard}")
         self._replica: Replica | None = None
         self._promotion = threading.Event()
-        self._is_fenced = False
         self.is_quiet = threading.Event()
 
     def run(self) -> None:
@@ -76,7 +78,6 @@ class ShardHost:
     def _serve(self) -> None:
         if self._promotion.is_set():
             self._promotion.clear()
-            self._is_fenced = False
             commit = promote(self._path, self._bootstrap, CHANGELOG, self._shard, shards=SHARDS, tables=TABLES, address=str(self._node))
             print("promoted", self._shard, commit, flush=True)
         with Cluster(self._bootstrap, client_id="espresso") as cluster:
@@ -84,9 +85,7 @@ class ShardHost:
                 address = masters(cluster, CHANGELOG)[self._shard].address
             except MissingTopicError:
                 address = ""
-        if self._is_fenced:
-            self._be_replica()
-        elif address == str(self._node) or (not address and self._shard == self._node):
+        if address == str(self._node) or (not address and self._shard == self._node):
             self._be_master()
         else:
             self._be_replica()
@@ -101,8 +100,7 @@ class ShardHost:
                 while True:
                     self._write(store)
         except (PublisherFencedError, SequenceError):
-            self._is_fenced = True
-            print("fenced", self._shard, 0, flush=True)
+            time.sleep(FENCED_S)
 
     def _write(self, store: Store) -> None:
         if self.is_quiet.is_set():

@@ -22,7 +22,7 @@ SILENT_LIMIT_S = 10.0
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     with Broker() as broker:
-        for topic in ("orders", "orders-dead", "payments"):
+        for topic in ("orders", "orders-dead", "payments", "shop._commits"):
             broker.create_topic(topic)
         console = Console(broker.bootstrap_servers)
         assert console("group", "reset", "billing", "--topic", "orders", "--to", "earliest", "--execute").code == 0
@@ -52,6 +52,7 @@ def completed(line: str, bootstrap: str = "", shell: str = "bash") -> list[str]:
         ("moldau group reset billing --topic p", ["payments"]),
         ("moldau config describe --topic o", ["orders", "orders-dead"]),
         ("moldau topic create o", []),
+        ("moldau changelog status s", ["shop"]),
         ("moldau broker drain ", ["0"]),
         ("moldau gr", ["group"]),
         ("moldau topic describe --js", ["--json"]),
