@@ -4,8 +4,8 @@
 
 The broker is a process of its own. `large`: one transaction of 100,000 changes. `rows`: as many rows that were there before. `small`:
 commits of ten changes by another writer, each published at once. `acknowledged`: one change in a transaction, and the next one when the log
-has it. `cpu_us` is the processor time of this process for a change, with librdkafka's threads, in `small` with the writer; `written_rate` is
-what the writer does meanwhile, and `unpublished_written_rate` without triggers.
+has it. `cpu_us` is the processor time of this process for a change, with librdkafka's threads, in `small` with the writer; `written_rate`
+is what the writer does meanwhile, and `unpublished_written_rate` without triggers.
 """
 
 import argparse

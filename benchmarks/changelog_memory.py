@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import changelog
 import changelog_postgres
 from measure import Results, load_average, resident_mb, spread
-from support import postgres_publisher
 from support.postgres import PostgresServer
 from systems import ROOT, System, moldau
 
@@ -30,7 +29,18 @@ CHANGES = 1_000_000
 FIRST = 1
 """Row that is there before, so that both processes are at work."""
 LIMIT_S = 900.0
-PUBLISHER = """
+POSTGRES_PUBLISHER = """
+import sys, threading
+from moldau.changelog.postgres.published_keys import PublishedKeys
+from moldau.changelog.postgres.source import PostgresSource
+from moldau.changelog.publisher import Publisher
+conninfo, bootstrap, changelog = sys.argv[1:]
+publisher = Publisher(bootstrap, changelog, transaction_timeout_ms=600_000)
+publisher.make_topics(["items"])
+print("runs", flush=True)
+PostgresSource(conninfo, ["items"], publisher, PublishedKeys(bootstrap, changelog, 0)).run(threading.Event())
+"""
+SQLITE_PUBLISHER = """
 import sys, threading
 from moldau.changelog.sqlite import Source
 source = Source(*sys.argv[1:], transaction_timeout_ms=600_000)
@@ -105,7 +115,7 @@ def from_postgres(system: System, folder: Path, run: int, count: int) -> dict[st
                 connection.execute(changelog_postgres.INSERT, (first, first + rows - 1))
 
             insert(0, FIRST)
-            with process(postgres_publisher.__file__, conninfo, system.bootstrap, name, "items", lines=2) as publisher:
+            with process("-c", POSTGRES_PUBLISHER, conninfo, system.bootstrap, name, lines=1) as publisher:
                 return measured(publisher, system, name, folder / f"{name}.db", insert, count)
 
 
@@ -120,7 +130,7 @@ def from_sqlite(system: System, folder: Path, run: int, count: int) -> dict[str,
             case.other.execute("COMMIT")
 
         insert(0, FIRST)
-        with process("-c", PUBLISHER, str(case.path), system.bootstrap, case.name, lines=1) as publisher:
+        with process("-c", SQLITE_PUBLISHER, str(case.path), system.bootstrap, case.name, lines=1) as publisher:
             return measured(publisher, system, case.name, folder / f"copy-{run}.db", insert, count)
 
 

@@ -52,8 +52,7 @@ class Load:
         if self.transactions % 15 == 0:
             connection.execute(f"UPDATE items SET id = id + {MOVED} WHERE id = %s", [self._chosen.randrange(self._rows)])
         if self._large_every and self.transactions % self._large_every == 0:
-            first = self._chosen.randrange(self._rows)
-            connection.execute("UPDATE items SET stock = stock + 1 WHERE id >= %s AND id < %s", [first, first + self._large])
+            connection.execute("UPDATE items SET stock = stock + 1 WHERE id < %s", [self._large])
 
     def stop(self) -> None:
         self._done.set()

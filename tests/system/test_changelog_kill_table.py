@@ -28,9 +28,8 @@ from moldau.changelog.publisher import Publisher
 from moldau.changelog.replica import Replica
 from moldau.changelog.store import WHOLE, Checksum, ReplicaStore
 from moldau.testing.broker import Broker
-from support import changelog_replica_process, postgres_publisher
+from support import changelog_replica_process, changelog_source, postgres_publisher
 from support.changelog_log import ChangelogLog, read_log
-from support.changelog_source import COMPACTING, CONFIGS
 from support.postgres import PostgresServer
 from support.postgres_changelog import PublishedDatabase
 from support.postgres_load import SCHEMA, Load
@@ -40,9 +39,10 @@ pytestmark = [pytest.mark.system, pytest.mark.torture]
 
 KILLS: Final = sized(6, 100)
 SEED: Final = 31
-ROWS: Final = 2_000
-LARGE: Final = 500
-LARGE_EVERY: Final = 300
+ROWS: Final = 4_000
+LARGE_EVERY: Final = 200
+"""After so many transactions one that changes all items, which is larger than a fetch of a replica and what it holds."""
+CONFIGS: Final = {**changelog_source.CONFIGS, "min.compaction.lag.ms": "2000"}
 LIMIT_S: Final = 120.0
 POLL_S: Final = 0.1
 SOURCE_POINTS: Final = ("commit: half sent", "commit: sent", "commit: published", "publisher: started")
@@ -101,13 +101,14 @@ class Victim:
             return errors.read().decode()
 
     def end(self) -> None:
-        self.process.kill()
-        self.failure()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.failure()
 
 
 @pytest.fixture
 def database() -> Iterator[PublishedDatabase]:
-    with PostgresServer() as server, Broker(settings=COMPACTING) as broker:
+    with PostgresServer() as server, Broker(settings=changelog_source.COMPACTING) as broker:
         database = PublishedDatabase(server, broker.bootstrap_servers, "table", SCHEMA, ["items", "moves"])
         Publisher(broker.bootstrap_servers, "table", topic_configs=CONFIGS).make_topics(database.tables)
         yield database
@@ -148,7 +149,7 @@ def test_a_replica_is_what_its_source_is_whatever_dies(database: PublishedDataba
     path = tmp_path / "copy.db"
     bootstrap, name = database.bootstrap, database.name
     database.execute(f"INSERT INTO items SELECT number, 'item ' || number, 0 FROM generate_series(0, {ROWS - 1}) number")
-    load = Load(database, ROWS, SEED, large_every=LARGE_EVERY, large=LARGE)
+    load = Load(database, ROWS, SEED, large_every=LARGE_EVERY, large=ROWS)
     publisher = [postgres_publisher.__file__, database.conninfo, bootstrap, name, *database.tables]
     source = Victim(publisher, SOURCE_POINTS, chosen, "publisher: started")
     replica = Victim([changelog_replica_process.__file__, bootstrap, name, "sqlite", str(path)], REPLICA_POINTS, chosen, "replica: cleared")

@@ -17,8 +17,9 @@ store is loading, too, though it is at a commit.
 A commit that lacks changes which the log does not have, a number that is left out, and a tombstone without its deletion show that
 compaction has passed the replica: it has to load again (`Reload`), from its stored position on.
 
-**Memory.** A shard holds about `memory_changes_max` changes, or records of `memory_bytes_max`. Then only topics are read that the next commit lacks changes of, and what is
-here of that commit is spilled to a file. So a commit may be larger than memory; one of more than `commit_changes_max` changes is refused.
+**Memory.** A shard holds about `memory_changes_max` changes, or records of `memory_bytes_max`. Then only topics are read that the next
+commit lacks changes of, and what is here of that commit is spilled to a file. So a commit may be larger than memory, and have up to
+`commit_changes_max` changes.
 """
 
 from collections import deque
