@@ -2,8 +2,8 @@
 
     python examples/replicated_sqlite.py --bootstrap 127.0.0.1:9092 --directory /tmp/shop
 
-Writes orders to `shop.db`, whose changes go to the changelog `shop`; a replica applies them to `copy.db`, waits for the last commit (so that
-it reads what was just written), and has the same rows then.
+Writes orders to `shop.db`, whose changes go to the changelog `shop`; a replica applies them to `copy.db`, and waits for the last commit, so
+that it has the rows that were just written.
 """
 
 import argparse

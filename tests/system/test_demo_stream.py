@@ -62,13 +62,13 @@ def test_hours_of_airports_over_two_starts(broker: Broker, spark: Any, tmp_path:
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, "format": "avro", "registry": broker.registry_url}
     departures = spark.read.format("moldau").options(**options).load()
 
-    figures = compare(spark, departures, table, broker.bootstrap_servers, status, 0)
+    figures = compare(spark, departures, table, broker.bootstrap_servers, status, (0, 0))
     hours = Counter((each.time_ms // HOUR_MS, each.fields["origin"]) for each in every if each.time_ms is not None)
     assert (figures.holds, figures.rows_in, figures.windows) == (True, len(every), len(hours))
     assert (figures.late_rows, figures.late_events, figures.doubled, figures.different) == (0, 0, 0, 0)
     assert figures.topic_rows == figures.table_rows > len(hours), "a window that both starts have changed has two rows"
 
-    short = compare(spark, departures.filter(f"{LINE_FIELD} <> {every[0].line}"), table, broker.bootstrap_servers, status, 0)
+    short = compare(spark, departures.filter(f"{LINE_FIELD} <> {every[0].line}"), table, broker.bootstrap_servers, status, (0, 0))
     assert (short.holds, short.different) == (False, 1), "the windows have an event that the table lacks"
-    more = compare(spark, departures.unionAll(departures.limit(1)), table, broker.bootstrap_servers, status, 0)
+    more = compare(spark, departures.unionAll(departures.limit(1)), table, broker.bootstrap_servers, status, (0, 0))
     assert (more.holds, more.late_events) == (False, 1), "an event that no window has, and none was late"

@@ -163,7 +163,10 @@ class _Run:
             figures = self._step(
                 "compare the stream job",
                 None,
-                lambda: (compare_stream(spark, table, streaming.table, servers.bootstrap, status, streaming.kills), 0),
+                lambda: (
+                    compare_stream(spark, table, streaming.table, servers.bootstrap, status, (streaming.kills, streaming.restarts)),
+                    0,
+                ),
             )
         questions = self._step(
             "ask the table",

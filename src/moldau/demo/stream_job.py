@@ -24,6 +24,8 @@ from moldau.streams.operator import StreamOperator
 
 _LIMIT_S = 600.0
 _LOOK_S = 0.3
+_RESTARTS_MAX = 3
+"""Spark gives a Python worker ten seconds to start, which is too little on a machine that is very busy."""
 _STOP_S = 60.0
 _PARTITIONS = 3
 _NOTHING = (0, 0, 0)
@@ -57,6 +59,8 @@ class StreamFigures:
     """Events of the table that no window has."""
     kills: int
     """In this run."""
+    restarts: int
+    """In this run, after the job had failed by itself."""
     different: int
     """Windows that are not as the query over the loaded table has them, in topic or table; those that lack late events are not meant."""
 
@@ -76,7 +80,8 @@ class DemoStreamJob:
         self._log = directory / "stream-job.log"
         self._words = [topic, servers.bootstrap, servers.registry, str(directory / "stream-job"), self.table, str(cores)]
         self._to_read = to_read
-        self.kills = 0
+        self.kills = self.restarts = 0
+        """How often it was killed, and was started again after it had failed by itself."""
         self._all_there, self._given_up = threading.Event(), threading.Event()
         _ensure_topic(servers.bootstrap)
         self._operator = StreamOperator(servers.bootstrap)
@@ -112,7 +117,10 @@ class DemoStreamJob:
                 if time.monotonic() > deadline:
                     raise ChildError(f"the stream job has not read everything after {_LIMIT_S:.0f} s; {self._log} has more")
             if self._child.process.poll() is not None:
-                raise ChildError(f"the stream job has ended; {self._log} ends with: {self._child.output()}")
+                if self.restarts == _RESTARTS_MAX:
+                    raise ChildError(f"the stream job has ended; {self._log} ends with: {self._child.output()}")
+                self.restarts += 1
+                self._child = stream_job(self._words, self._log)
         return {}
 
     def _stopped(self) -> Mapping[str, Any]:
@@ -148,8 +156,11 @@ def _rows_of(status: Mapping[str, Any]) -> int:
     return sum(each["rows"] for each in status["inputs"].values())
 
 
-def compare(spark: Any, departures: Any, table: str, bootstrap: str, status: Mapping[str, Any], kills: int) -> StreamFigures:
-    """The job's topic and `table` beside a query over the loaded table; `departures` is a frame of that. What Spark raises."""
+def compare(spark: Any, departures: Any, table: str, bootstrap: str, status: Mapping[str, Any], ends: tuple[int, int]) -> StreamFigures:
+    """The job's topic and `table` beside a query over the loaded table, of which `departures` is a frame. What Spark raises.
+
+    `ends` are kills and restarts.
+    """
     right = {(row[0], row[1]): tuple(row[2:]) for row in _flat(hours(departures, planes_of(spark), TIME)).collect()}
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": NAME, "isolationLevel": "read_committed"}
     records = spark.read.format("moldau").options(**options).load().selectExpr("string(value) AS value")
@@ -168,7 +179,8 @@ def compare(spark: Any, departures: Any, table: str, bootstrap: str, status: Map
         doubled=sum(len(rows) - len({tuple(row) for row in rows}) for rows in (of_topic, of_table)),
         late_rows=status["late_rows"],
         late_events=late,
-        kills=kills,
+        kills=ends[0],
+        restarts=ends[1],
         different=_different(right, newest[0], late > 0) + _different(newest[0], newest[1], False),
     )
 

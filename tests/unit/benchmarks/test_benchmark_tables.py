@@ -170,3 +170,24 @@ def test_rivals_take_turns_another_one_first_in_each_round_and_warm_ups_do_not_c
     assert order == ["a", "b", "b", "a"] * ((WARM_UPS + 3) // 2) + ["a", "b"] * ((WARM_UPS + 3) % 2)
     assert [len(each) for each in results] == [3, 3]
     assert min(map(min, results)) > 2 * WARM_UPS
+
+
+def test_a_stream_job_stands_beside_the_connectors_query(tmp_path: Path) -> None:
+    """Rates, the latency of batches, memory of state and restarts have targets; processor time stands beside."""
+    rate = {"test": "stream counts", "summary": True}
+    lines: list[dict[str, Any]] = []
+    for system, factor in (("moldau", 1.5), (CONNECTOR, 1.0)):
+        lines += [
+            {**rate, "system": system, "rate": figure(100_000 * factor), "cpu": figure(10 / factor)},
+            {"test": "stream latency", "summary": True, "system": system, "ms": figure(400 * factor)},
+            {"test": "stream state", "summary": True, "system": system, "keys": 1_000_000, "mb": 1000},
+            {"test": "stream restart", "summary": True, "system": system, "seconds": figure(8 / factor), "cpu": figure(10)},
+        ]
+    assert [row[-3:] for row in printed(tmp_path, *lines)[2:]] == [
+        ["1.5 ×", "≥ 1.2 ×", "met"],
+        ["0.667 ×", "", ""],
+        ["1.5 ×", "≤ 0.9 ×", "falls short"],
+        ["1 ×", "≤ 1 ×", "met"],
+        ["0.667 ×", "≤ 1 ×", "met"],
+        ["1 ×", "", ""],
+    ]
