@@ -155,15 +155,14 @@ class Reader:
         self._consumer = Consumer(
             {"bootstrap.servers": self._bootstrap, "group.id": "r", "isolation.level": "read_committed", "enable.partition.eof": True}
         )
-        self._consumer.assign([TopicPartition(place.place, number, place.begin.get(str(number), 0)) for number in range(2)])
-        self._reached: dict[int, int] = {}
+        self._reached = {number: place.begin.get(str(number), 0) for number in range(2)}
 
     def _read_to_end(self, place: OutputPlace) -> None:
+        self._consumer.assign([TopicPartition(place.place, number, offset) for number, offset in self._reached.items()])
         ended: set[int | None] = set()
         while len(ended) < 2:
-            message = self._consumer.poll(1)
-            if message is None:
-                return
+            message = self._consumer.poll(60)
+            assert message is not None
             if (error := message.error()) is None:
                 self.rows.append(json.loads(message.value() or b""))
                 self._reached[message.partition() or 0] = (message.offset() or 0) + 1
