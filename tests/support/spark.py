@@ -31,7 +31,7 @@ _DEPENDENCY = (
 )
 
 
-_JAVA_OPTIONS = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
+_JAVA_OPTIONS = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1", "spark.python.authenticate.socketTimeout": "180s"}
 """The best compiler costs more than it brings in some minutes."""
 
 
