@@ -166,7 +166,7 @@ def _crash(crash: "CrashReport") -> str:
 def _stream(stream: "StreamFigures") -> Iterator[str]:
     killed = "killed (SIGKILL) half way and resumed" if stream.kills else "not killed in this run"
     if stream.restarts:
-        killed += f", started again {stream.restarts} times after it had failed"
+        killed += f", started again after {stream.restarts} failures of its own"
     yield (
         f"stream job {stream.job}, {killed}: {stream.rows_in:,} rows in, {stream.windows:,} hours of airports out, "
         f"in {stream.topic_rows:,} records of topic {stream.topic} and {stream.table_rows:,} rows of {stream.table}; "
