@@ -36,12 +36,12 @@ def access_log() -> list[tuple[str, str]]:
 
 
 def sessions(brokers: str, directory: str) -> StreamJob:
-    """The job: sessions with their length in minutes."""
+    """The job: sessions with their length in seconds."""
     job = StreamJob("access-sessions", brokers=brokers, directory=directory)
     requests = job.topic("access-log", format="json", schema="at timestamp, visitor string, page string", time="at")
     found = windows.sessions(requests, "30 minutes", "visitor")
-    minutes = (functions.unix_seconds("window.end") - functions.unix_seconds("window.start")) / 60 - 30
-    rows = found.select("visitor", "window", functions.round(minutes, 1).alias("minutes"), functions.col("count").alias("pages"))
+    seconds = functions.unix_seconds("window.end") - functions.unix_seconds("window.start") - 30 * 60
+    rows = found.select("visitor", "window", seconds.alias("seconds"), functions.col("count").alias("pages"))
     job.to_topic(rows, "access-sessions", key="visitor")
     return job
 

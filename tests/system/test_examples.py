@@ -49,10 +49,9 @@ def test_sessions_of_an_access_log(broker: Broker, tmp_path: Path, monkeypatch: 
         times = [each["at"] for each in requests if each["visitor"] == visitor]
         begins = [n for n, at in enumerate(times) if n == 0 or (at - times[n - 1]).total_seconds() > 1800]
         for begin, end in zip(begins, [*begins[1:], len(times)], strict=True):
-            minutes = round((times[end - 1] - times[begin]).total_seconds() / 60, 1)
-            expected.append((visitor, times[begin], minutes, end - begin))
+            expected.append((visitor, times[begin], (times[end - 1] - times[begin]).total_seconds(), end - begin))
     rows = [json.loads(line) for line in run(broker, "sessions_of_an_access_log.py", tmp_path)]
-    found = [(row["visitor"], datetime.fromisoformat(row["window"]["start"]), row["minutes"], row["pages"]) for row in rows]
+    found = [(row["visitor"], datetime.fromisoformat(row["window"]["start"]), row["seconds"], row["pages"]) for row in rows]
     assert sorted(found) == sorted(expected)
     assert len(found) == 18
 
