@@ -219,7 +219,9 @@ class PostgresStore(SqlStore[_StoredTable]):
         """StoreError for a value that is no text: a column of text would make one of it, and the replica would differ."""
         for key, value in values:
             if not fits("any", value):
-                raise StoreError(f"{self.subject(known.table.name, key)}: column {column} is any, and cannot have {value!r}", retriable=False)
+                raise StoreError(
+                    f"{self.subject(known.table.name, key)}: column {column} is any, and cannot have {value!r}", retriable=False
+                )
 
     def may_pass(self, error: Exception) -> bool:
         """See SqlStore."""
