@@ -11,6 +11,7 @@ dies in between, the next promotion continues.
 
 import logging
 import os
+import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -72,33 +73,38 @@ def promote(
 
 
 def _pending(path: str | os.PathLike[str], changelog: str, shard: int) -> State | None:
-    """The state of a database whose promotion was interrupted before it was in the log, or is not known to be; None for a replica.
-
-    SourceError for a source that has commits of its own.
-    """
+    """See `_pending_in`."""
     database = connect(path, BUSY_TIMEOUT_S)
     try:
-        state = read_state(database)
-        if state is None:
-            return None
-        commits = database.execute("SELECT number, epoch, after_id, last_id FROM _changelog_commits").fetchall()
-        (written,) = database.execute("SELECT count(*) FROM _changelog_outbox").fetchone()
-        if (state.changelog, state.shard) == (changelog, shard) and not written and commits == [(state.sealed, state.epoch, 0, 0)]:
-            return state
-        raise SourceError(
-            f"changelog {changelog}, shard {shard}: the database is the source of changelog {state.changelog}, shard {state.shard};"
-            " only a replica can be promoted"
-        )
+        return _pending_in(database, changelog, shard)
     finally:
         database.close()
 
 
+def _pending_in(database: sqlite3.Connection, changelog: str, shard: int) -> State | None:
+    """The state of a database whose promotion was interrupted before it was in the log, or is not known to be; None for a replica.
+
+    SourceError for a source that has commits of its own.
+    """
+    state = read_state(database)
+    if state is None:
+        return None
+    commits = database.execute("SELECT number, epoch, after_id, last_id FROM _changelog_commits").fetchall()
+    (written,) = database.execute("SELECT count(*) FROM _changelog_outbox").fetchone()
+    if (state.changelog, state.shard) == (changelog, shard) and not written and commits == [(state.sealed, state.epoch, 0, 0)]:
+        return state
+    raise SourceError(
+        f"changelog {changelog}, shard {shard}: the database is the source of changelog {state.changelog}, shard {state.shard};"
+        " only a replica can be promoted"
+    )
+
+
 def _withdraw(path: str | os.PathLike[str], changelog: str, shard: int) -> None:
     """A promotion that is not in the log: the rows are still those of the replica's position."""
-    if _pending(path, changelog, shard) is not None:
-        database = connect(path, BUSY_TIMEOUT_S)
-        try:
-            with writing(database):
+    database = connect(path, BUSY_TIMEOUT_S)
+    try:
+        with writing(database):
+            if _pending_in(database, changelog, shard) is not None:  # no client has written since
                 remove(database)
-        finally:
-            database.close()
+    finally:
+        database.close()
