@@ -22,6 +22,7 @@ from moldau.changelog.sqlite.connecting import connect, writing
 from moldau.changelog.sqlite.errors import SourceError
 from moldau.changelog.sqlite.layout import State, read_state, remove
 from moldau.changelog.sqlite.source import BUSY_TIMEOUT_S, Source
+from moldau.changelog.store import SHARD_COLUMN
 from moldau.changelog.stores.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ def promote(
     """
     for attempt in range(1, _ATTEMPTS + 1):
         if _pending(path, changelog, shard) is None:
+            _check_replica(path, changelog, shard)
             with Publisher(bootstrap_servers, changelog, shard, shards=shards, **options) as publisher:
                 last = publisher.last
             if last is None:
@@ -70,6 +72,23 @@ def promote(
             if isinstance(error, SequenceError):
                 _withdraw(path, changelog, shard)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _check_replica(path: str | os.PathLike[str], changelog: str, shard: int) -> None:
+    """SourceError for a database that is none: the publisher of the shard is not fenced for that."""
+    store, subject = SqliteStore(path), f"changelog {changelog}, shard {shard}"
+    try:
+        position = store.look(changelog).get(shard)
+        if position is None:
+            raise SourceError(f"{subject}: database {os.fspath(path)} has no position of it; only a replica can be promoted")
+        store.look(changelog, list(position.tables.values()))
+        if store.sharded:
+            raise SourceError(
+                f"{subject}: database {os.fspath(path)} has the column {SHARD_COLUMN}, for several shards; only a replica of a single shard"
+                " can be promoted"
+            )
+    finally:
+        store.close()
 
 
 def _pending(path: str | os.PathLike[str], changelog: str, shard: int) -> State | None:
