@@ -106,8 +106,7 @@ def test_a_database_is_published_and_replicated_by_processes_and_waited_for(brok
     copy = f"sqlite:///{source.parent}/copy.db"
     with running(broker, "publish", changelog, "--from", f"sqlite:///{source}", "--address", "node1:7001"):
         assert "shard 0 is at commit 1" not in moldau(broker, "status", changelog).output
-        while not json.loads(succeeded(broker, "status", changelog, "--json"))["shards"][0]["complete"]:
-            pass
+        shard_with_rows(broker, changelog, 100)
         with running(broker, "replicate", changelog, "--to", copy):
             write(source, "INSERT INTO orders VALUES (1000, 'tea')")
             shard = shard_with_rows(broker, changelog, 102)
