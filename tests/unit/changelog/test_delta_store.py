@@ -166,6 +166,17 @@ def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
+def test_a_store_of_several_shards_can_be_looked_at(tmp_path: Path) -> None:
+    store = DeltaStore(tmp_path, sharded=True)
+    store.prepare("bank", [ACCOUNTS])
+    for shard in (0, 1):
+        store.apply(shard, put(ACCOUNTS, account(1, f"of shard {shard}")), POSITION)
+    looking = DeltaStore(tmp_path)
+    assert looking.look("bank", [ACCOUNTS]) == {0: POSITION, 1: POSITION}
+    assert looking.rows(1, "accounts", WHOLE) == [((1,), account(1, "of shard 1"))]
+    assert looking.checksum(0, "accounts", WHOLE) == store.checksum(0, "accounts", WHOLE)
+
+
 @pytest.mark.parametrize(
     ("table", "folder"),
     [

@@ -66,14 +66,16 @@ class DeltaStore:
         self._changelog = changelog
         with self._errors():
             self._read_positions()
-            self._tables = {table.name: StoredTable(self._root, table, sharded=False) for table in tables}
-            for known in self._tables.values():
-                named = self._versions().get(known.table.name)
-                known.open(None if named is None else named[0])
-            self.sharded = any(known.has_shards() for known in self._tables.values())
-            for known in self._tables.values():
-                known.sharded = self.sharded
+            self.sharded = any(self._looked_at(table, sharded=False).has_shards() for table in tables)
+            self._tables = {table.name: self._looked_at(table, sharded=self.sharded) for table in tables}
         return self.positions()
+
+    def _looked_at(self, table: Table, *, sharded: bool) -> StoredTable:
+        """At the version that counts."""
+        known = StoredTable(self._root, table, sharded=sharded)
+        named = self._versions().get(table.name)
+        known.open(None if named is None else named[0])
+        return known
 
     def prepare(self, changelog: str, tables: Sequence[Table]) -> None:
         """Make tables, and columns that they have got."""
