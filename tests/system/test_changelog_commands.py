@@ -21,6 +21,8 @@ from moldau.changelog.errors import PublisherFencedError
 from moldau.changelog.sqlite import Store
 from moldau.changelog.store import WHOLE
 from moldau.cli.application import application
+from moldau.client.admin import Admin
+from moldau.client.cluster import Cluster
 from moldau.testing.broker import Broker
 from support.postgres import PostgresServer
 
@@ -213,6 +215,14 @@ def test_a_replica_is_promoted_and_the_former_master_is_fenced(broker: Broker, c
     store.look(changelog, list(position.tables.values()))
     assert [key for key, _ in store.rows(0, "orders", WHOLE)][100:] == [(1000,), (1002,)]
     store.close()
+
+
+def test_a_topic_of_others_with_fewer_partitions_is_no_error(broker: Broker, changelog: str, source: Path) -> None:
+    succeeded(broker, "publish", changelog, "--from", f"sqlite:///{source}", "--shards", "2", "--once")
+    with Cluster(broker.bootstrap_servers) as cluster:
+        Admin(cluster).create_topic(f"{changelog}.others", 1)
+    shards = json.loads(succeeded(broker, "status", changelog, "--json", "--timeout", "2"))["shards"]
+    assert [sorted(each["tables"]) for each in shards] == [["notes", "orders", "others"], ["notes", "orders"]]
 
 
 def test_mistakes_are_one_line(broker: Broker, changelog: str, source: Path) -> None:
