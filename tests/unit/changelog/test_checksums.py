@@ -113,7 +113,8 @@ def test_keys_of_several_types_are_named_too(tmp_path: Path) -> None:
     """SQLite has numbers and texts in one column, and a copy of an earlier version has made texts of the numbers."""
     days = Table("days", {"day": "any", "what": "text"}, ("day",))
     stores = SqliteStore(tmp_path / "left.db"), SqliteStore(tmp_path / "right.db")
-    for store, first in zip(stores, (5, "5"), strict=True):
+    keys: tuple[Value, Value] = 5, "5"
+    for store, first in zip(stores, keys, strict=True):
         store.prepare("shop", [days])
         store.apply(0, put(days, {"day": first, "what": "a"}, {"day": "2026-01-02", "what": "b"}, {"day": 2.5, "what": "c"}), POSITION)
     found = [(each.kind, each.key) for each in compare(*stores, 0, "days")]

@@ -21,5 +21,5 @@ def test_passwords_are_not_shown(address: str, shown: str) -> None:
 
 
 def test_an_address_that_is_none_is_named_without_its_password() -> None:
-    with pytest.raises(PlaceError, match="^'mysql://moldau@db/shop' is not the address of a store"):
+    with pytest.raises(PlaceError, match=r"^'mysql://moldau@db/shop' is not the address of a store"):
         parse_place("mysql://moldau:secret@db/shop")
