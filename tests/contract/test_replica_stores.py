@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
@@ -63,6 +64,16 @@ def test_checksums_of_all_stores_are_equal(tmp_path: Path) -> None:
         found.append([store.checksum(0, table.name, WHOLE) for table in TABLES])
         store.close()
     assert all(each == found[0] for each in found)
+
+
+@pytest.mark.parametrize("kind", [SqliteStore, DuckdbStore, DeltaStore])
+def test_a_time_that_has_no_date_in_utc_is_refused(kind: type[SqliteStore | DuckdbStore | DeltaStore], tmp_path: Path) -> None:
+    store = kind(tmp_path / "times.db")
+    store.prepare("bank", TABLES)
+    with pytest.raises(StoreError, match=r"table types.*: date value out of range"):
+        store.apply(0, put(TYPES, {"id": 1, "timestamptz": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))}), POSITION)
+    assert (store.rows(0, "types", WHOLE), store.positions()) == ([], {})
+    store.close()
 
 
 @pytest.mark.parametrize("kind", [SqliteStore, DuckdbStore])

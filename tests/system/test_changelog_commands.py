@@ -21,6 +21,8 @@ from moldau.changelog.errors import PublisherFencedError
 from moldau.changelog.sqlite import Store
 from moldau.changelog.store import WHOLE
 from moldau.cli.application import application
+from moldau.client.admin import Admin
+from moldau.client.cluster import Cluster
 from moldau.testing.broker import Broker
 from support.postgres import PostgresServer
 
@@ -106,8 +108,7 @@ def test_a_database_is_published_and_replicated_by_processes_and_waited_for(brok
     copy = f"sqlite:///{source.parent}/copy.db"
     with running(broker, "publish", changelog, "--from", f"sqlite:///{source}", "--address", "node1:7001"):
         assert "shard 0 is at commit 1" not in moldau(broker, "status", changelog).output
-        while not json.loads(succeeded(broker, "status", changelog, "--json"))["shards"][0]["complete"]:
-            pass
+        shard_with_rows(broker, changelog, 100)
         with running(broker, "replicate", changelog, "--to", copy):
             write(source, "INSERT INTO orders VALUES (1000, 'tea')")
             shard = shard_with_rows(broker, changelog, 102)
@@ -214,6 +215,14 @@ def test_a_replica_is_promoted_and_the_former_master_is_fenced(broker: Broker, c
     store.look(changelog, list(position.tables.values()))
     assert [key for key, _ in store.rows(0, "orders", WHOLE)][100:] == [(1000,), (1002,)]
     store.close()
+
+
+def test_a_topic_of_others_with_fewer_partitions_is_no_error(broker: Broker, changelog: str, source: Path) -> None:
+    succeeded(broker, "publish", changelog, "--from", f"sqlite:///{source}", "--shards", "2", "--once")
+    with Cluster(broker.bootstrap_servers) as cluster:
+        Admin(cluster).create_topic(f"{changelog}.others", 1)
+    shards = json.loads(succeeded(broker, "status", changelog, "--json", "--timeout", "2"))["shards"]
+    assert [sorted(each["tables"]) for each in shards] == [["notes", "orders", "others"], ["notes", "orders"]]
 
 
 def test_mistakes_are_one_line(broker: Broker, changelog: str, source: Path) -> None:

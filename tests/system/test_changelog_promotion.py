@@ -100,3 +100,18 @@ def test_a_source_with_commits_of_its_own_is_not_promoted(broker: Broker, change
         promote(tmp_path / "master.db", broker.bootstrap_servers, changelog)
     write(master, 3)
     assert items(tmp_path / "master.db") == [1, 2, 3], "it was not fenced"
+
+
+def test_a_database_that_is_no_replica_is_not_promoted(broker: Broker, changelog: str, master: Store, tmp_path: Path) -> None:
+    """A mistake in a path does not fence the master."""
+    with sqlite3.connect(tmp_path / "other.db") as database:
+        database.execute("CREATE TABLE other (id INTEGER PRIMARY KEY)")
+    database.close()
+    with pytest.raises(SourceError, match=r"database .*other\.db has no position of it; only a replica can be promoted"):
+        promote(tmp_path / "other.db", broker.bootstrap_servers, changelog)
+    with Replica(broker.bootstrap_servers, changelog, SqliteStore(tmp_path / "sharded.db", sharded=True)) as replica:
+        replica.wait_for(0, 1)
+    with pytest.raises(SourceError, match="has the column _shard, for several shards"):
+        promote(tmp_path / "sharded.db", broker.bootstrap_servers, changelog)
+    write(master, 2)
+    assert items(tmp_path / "master.db") == [1, 2], "it was not fenced"

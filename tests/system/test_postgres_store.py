@@ -87,6 +87,17 @@ def test_values_of_two_types_in_one_portion_are_stored(store: PostgresStore) -> 
     assert store.positions() == {0: POSITION}
 
 
+def test_a_number_among_texts_of_a_column_of_any_type_is_refused(store: PostgresStore) -> None:
+    """SQLite has both in a column DATE; as text the number would be another value."""
+    days = Table("days", {"id": "integer", "day": "any"}, ("id",))
+    store.prepare("shop", [days])
+    store.apply(0, put(days, {"id": 1, "day": "2026-01-02"}, {"id": 2, "day": None}), EMPTY)
+    with pytest.raises(StoreError, match=r"table days, key \(4,\): column day is any, and cannot have 20260102"):
+        store.apply(0, put(days, {"id": 3, "day": "2026-01-02"}, {"id": 4, "day": 20260102}), POSITION)
+    assert [row["day"] for _, row in store.rows(0, "days", WHOLE)] == ["2026-01-02", None]
+    assert store.positions() == {0: EMPTY}
+
+
 def test_tables_that_are_there_keep_their_types(server: PostgresServer) -> None:
     """A database with the source's own schema takes the changes, so that it can become the source."""
     conninfo = server.create("own_schema")

@@ -9,8 +9,9 @@ stand still, or at the same commit: what changes meanwhile is named as a differe
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from moldau.changelog.row_hash import row_hash
 from moldau.changelog.store import WHOLE, Checksum, KeyRange
@@ -102,7 +103,7 @@ def compare(left: TableCopy, right: TableCopy, shard: int, table: str, *, rows_m
 
 
 def _differences(shard: int, table: str, left: Mapping[Key, Row], right: Mapping[Key, Row]) -> Iterator[Difference]:
-    for key in sorted(left.keys() | right.keys()):
+    for key in sorted(left.keys() | right.keys(), key=_order):
         ours, theirs = left.get(key), right.get(key)
         if theirs is None:
             yield Difference(Kind.MISSING, shard, table, key, ours, None)
@@ -110,3 +111,8 @@ def _differences(shard: int, table: str, left: Mapping[Key, Row], right: Mapping
             yield Difference(Kind.EXTRA, shard, table, key, None, theirs)
         elif row_hash(ours) != row_hash(theirs):
             yield Difference(Kind.DIFFERENT, shard, table, key, ours, theirs)
+
+
+def _order(key: Key) -> list[tuple[str, Any]]:
+    """Of keys whose values may be of several types, which Python does not compare: numbers are first."""
+    return [("" if isinstance(value, int | float | Decimal) else type(value).__name__, value) for value in key]

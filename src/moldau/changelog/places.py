@@ -1,5 +1,6 @@
 """Stores of replicas by their addresses, as people name them: `sqlite:///copy.db`, `duckdb:///copy.db`, `postgresql://host/database`."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 FORMS: Final = "sqlite:///PATH, duckdb:///PATH, postgresql://..., or a directory of Delta tables"
 """For help texts and messages."""
+_PASSWORDS: Final = ((re.compile(r"(://[^:/@]*):[^/]*@"), r"\1@"), (re.compile(r"([?&]password=)[^&]*"), r"\1***"))
 
 
 class PlaceError(ChangelogError):
@@ -21,6 +23,7 @@ class StorePlace(NamedTuple):
     """An address, parsed."""
 
     text: str
+    """As it was given, for messages: without a password."""
     kind: str
     """`sqlite`, `duckdb`, `postgresql`, `delta`."""
     path: str
@@ -39,10 +42,16 @@ def parse_place(text: str) -> StorePlace:
         if text.strip():
             return StorePlace(text, "delta", text)
     elif scheme in ("postgresql", "postgres"):
-        return StorePlace(text, "postgresql", text)
+        return StorePlace(_without_password(text), "postgresql", text)
     elif scheme in ("sqlite", "duckdb") and rest.startswith("/") and len(rest) > 1:
         return StorePlace(text, scheme, rest[1:])
-    raise PlaceError(f"{text!r} is not the address of a store: {FORMS}; a path that begins at the root has four slashes")
+    raise PlaceError(f"{_without_password(text)!r} is not the address of a store: {FORMS}; a path that begins at the root has four slashes")
+
+
+def _without_password(text: str) -> str:
+    for pattern, instead in _PASSWORDS:
+        text = pattern.sub(instead, text)
+    return text
 
 
 def open_store(place: StorePlace, *, sharded: bool = False, must_exist: bool = False) -> "ReplicaStore":

@@ -55,22 +55,26 @@ def shard_statuses(cluster: "Cluster", changelog: str) -> list[ShardStatus]:
     """Of all shards. MissingTopicError, WorldError, PeerError."""
     every = masters(cluster, changelog)
     topics = {
-        table_of(topic.name).table: topic.name
+        table_of(topic.name).table: topic
         for topic in cluster.topics(internal=False)
         if topic.name.startswith(f"{changelog}.") and topic.name != f"{changelog}.{COMMITS}"
     }
-    sizes = Admin(cluster).partition_sizes(topics.values())
-    partitions = [TopicPartition(topic, master.shard) for topic in topics.values() for master in every]
+    sizes = Admin(cluster).partition_sizes(topic.name for topic in topics.values())
+    partitions = [
+        TopicPartition(topic.name, number) for topic in topics.values() for number in range(min(len(every), len(topic.partitions)))
+    ]
     starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
     ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
 
     def size(where: TopicPartition) -> TableSize:
         return TableSize(ends[where].offset - starts[where].offset, sizes.get(where))
 
-    return [
-        ShardStatus(master, {table: size(TopicPartition(topic, master.shard)) for table, topic in sorted(topics.items())})
-        for master in every
-    ]
+    def tables(shard: int) -> dict[str, TableSize]:
+        """Others may have made a topic of such a name, with fewer partitions."""
+        wanted = {table: TopicPartition(topics[table].name, shard) for table in sorted(topics)}
+        return {table: size(where) for table, where in wanted.items() if where in ends}
+
+    return [ShardStatus(master, tables(master.shard)) for master in every]
 
 
 def replica_statuses(changelog: str, every: Iterable[Master], place: StorePlace) -> list[ReplicaStatus] | StoreFailure:

@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,7 +11,8 @@ from moldau.changelog.checksums import Difference, Kind, compare
 from moldau.changelog.row_hash import checksum_of, row_hash
 from moldau.changelog.store import Checksum, KeyRange
 from moldau.changelog.stores.dictionary import DictionaryStore
-from moldau.changelog.values import Key, Row, Value
+from moldau.changelog.stores.sqlite import SqliteStore
+from moldau.changelog.values import Key, Row, Table, Value
 from support.replica_stores import ACCOUNTS, POSITION, account, put
 
 
@@ -105,3 +107,17 @@ def test_a_difference_is_one_line_that_names_shard_table_key_and_columns() -> No
     assert str(different) == "shard 2, table accounts, key 7: balance is 5 in the source, 6 in the replica"
     assert str(Difference(Kind.MISSING, 2, "accounts", ("a", 1), {}, None)) == "shard 2, table accounts, key 'a', 1: missing in the replica"
     assert str(Difference(Kind.EXTRA, 0, "accounts", (1,), None, {})) == "shard 0, table accounts, key 1: only in the replica"
+
+
+def test_keys_of_several_types_are_named_too(tmp_path: Path) -> None:
+    """SQLite has numbers and texts in one column, and a copy of an earlier version has made texts of the numbers."""
+    days = Table("days", {"day": "any", "what": "text"}, ("day",))
+    stores = SqliteStore(tmp_path / "left.db"), SqliteStore(tmp_path / "right.db")
+    keys: tuple[Value, Value] = 5, "5"
+    for store, first in zip(stores, keys, strict=True):
+        store.prepare("shop", [days])
+        store.apply(0, put(days, {"day": first, "what": "a"}, {"day": "2026-01-02", "what": "b"}, {"day": 2.5, "what": "c"}), POSITION)
+    found = [(each.kind, each.key) for each in compare(*stores, 0, "days")]
+    assert found == [(Kind.MISSING, (5,)), (Kind.EXTRA, ("5",))]
+    for store in stores:
+        store.close()

@@ -132,12 +132,49 @@ def test_a_table_that_another_process_has_put_back_is_that_of_the_position_again
     assert [row["owner"] for row in rows(tmp_path, "accounts")] == ["ann"]
 
 
+def test_a_batch_whose_position_was_stored_counts_though_writing_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delta writes checkpoints after a commit, which may fail when that is durable."""
+    store, write = opened(tmp_path), write_deltalake
+
+    def failing(*arguments: Any, **options: Any) -> None:
+        write(*arguments, **options)
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(delta, "write_deltalake", failing)
+        with pytest.raises(StoreError, match=r"_moldau_positions: no space left"):
+            store.apply(0, put(ACCOUNTS, account(1, "ann")), POSITION)
+    store.prepare("bank", [ACCOUNTS, ORDERS])
+    assert store.positions() == {0: POSITION}
+    assert [row["owner"] for row in rows(tmp_path, "accounts")] == ["ann"]
+
+
+def test_a_file_that_is_missing_is_an_error_of_the_store(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    store.apply(0, put(ACCOUNTS, account(1)), POSITION)
+    for file in (tmp_path / "accounts").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(StoreError, match=r"Delta store .*, table accounts: .*\.parquet"):
+        store.rows(0, "accounts", WHOLE)
+
+
 def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
 
     DeltaTable.create(tmp_path / "accounts", pa.schema([pa.field("id", pa.int64())]))
     with pytest.raises(StoreError, match=r"table accounts: it has no primary key of a replica, and the replica needs .*\[\"id\"\]"):
         opened(tmp_path)
+
+
+def test_a_store_of_several_shards_can_be_looked_at(tmp_path: Path) -> None:
+    store = DeltaStore(tmp_path, sharded=True)
+    store.prepare("bank", [ACCOUNTS])
+    for shard in (0, 1):
+        store.apply(shard, put(ACCOUNTS, account(1, f"of shard {shard}")), POSITION)
+    looking = DeltaStore(tmp_path)
+    assert looking.look("bank", [ACCOUNTS]) == {0: POSITION, 1: POSITION}
+    assert looking.rows(1, "accounts", WHOLE) == [((1,), account(1, "of shard 1"))]
+    assert looking.checksum(0, "accounts", WHOLE) == store.checksum(0, "accounts", WHOLE)
 
 
 @pytest.mark.parametrize(

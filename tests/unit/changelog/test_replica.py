@@ -1,16 +1,18 @@
 """A replica over a changelog in memory: what it does at its start, and what it says of itself."""
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from moldau.changelog import spill
 from moldau.changelog.arrivals import ChangeRecord
 from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.replica import Lag, Replica
 from moldau.changelog.replica_errors import NoReplicaError, NotAppliedError, RecreatedTopicError, ReplicaError
-from moldau.changelog.spill import SpilledChanges
+from moldau.changelog.spill import SpilledChanges, SpillError
 from moldau.changelog.sqlite.connecting import connect
 from moldau.changelog.sqlite.installing import install
 from moldau.changelog.store import WHOLE, Phase
@@ -263,3 +265,17 @@ def test_spilled_changes_are_a_sequence() -> None:
     with pytest.raises(IndexError):
         spilled[2500]
     spilled.close()
+
+
+def test_a_file_that_cannot_be_written_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not an OSError, which the command line would take for one of its output. /dev/full is a disk that is full."""
+    changes = [Change("accounts", Op.UPDATE, (number,), None, account(number)) for number in range(2500)]
+    with monkeypatch.context() as patched:
+        patched.setattr(spill, "TemporaryFile", lambda: open("/dev/full", "r+b", buffering=0))  # noqa: SIM115
+        spilled = SpilledChanges()
+    with pytest.raises(SpillError, match=r"temporary file .*No space left.*TMPDIR"):
+        spilled.extend(changes)
+    spilled.close()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(SpillError, match="No such file"):
+        SpilledChanges()

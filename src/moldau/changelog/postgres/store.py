@@ -14,9 +14,10 @@ from moldau.changelog import positions
 from moldau.changelog.postgres.sessions import Server, one_line
 from moldau.changelog.postgres.tables import DEFAULT_SCHEMA, TableName, name_of
 from moldau.changelog.store import StoreError
+from moldau.changelog.stores.column_types import fits
 from moldau.changelog.stores.sql import SqlTable, listed, quoted
 from moldau.changelog.stores.sql_store import KeyedValues, SqlStore
-from moldau.changelog.values import Table, Value
+from moldau.changelog.values import Key, Table, Value
 from moldau.model.errors import WorldError
 
 if TYPE_CHECKING:
@@ -202,6 +203,8 @@ class PostgresStore(SqlStore[_StoredTable]):
         import psycopg
 
         kinds = [known.columns[name] for name in names]
+        for place in [place for place, kind in enumerate(kinds) if kind == "any"]:
+            self._check_texts(known, names[place], [(key, values[place]) for key, values in rows])
         self.execute("SAVEPOINT portion")
         try:
             self.execute(statement, _arrays(kinds, [values for _, values in rows]))
@@ -211,6 +214,14 @@ class PostgresStore(SqlStore[_StoredTable]):
                 with self.errors(known.table.name, key):
                     self.execute(statement, _arrays(kinds, [values]))
         self.execute("RELEASE SAVEPOINT portion")
+
+    def _check_texts(self, known: _StoredTable, column: str, values: Sequence[tuple[Key, Value]]) -> None:
+        """StoreError for a value that is no text: a column of text would make one of it, and the replica would differ."""
+        for key, value in values:
+            if not fits("any", value):
+                raise StoreError(
+                    f"{self.subject(known.table.name, key)}: column {column} is any, and cannot have {value!r}", retriable=False
+                )
 
     def may_pass(self, error: Exception) -> bool:
         """See SqlStore."""

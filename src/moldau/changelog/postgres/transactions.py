@@ -69,7 +69,7 @@ class Transactions:
         return {view.table.name: view.table for view in self._views.values()}
 
     def take(self, message: Message | None, size: int = 0) -> Found:
-        """The next message, of so many bytes. TableError, StreamError; OSError where there is no room for a file."""
+        """The next message, of so many bytes. TableError, StreamError; SpillError where there is no room for a file."""
         self._held_bytes += size
         if len(self._changes) >= MEMORY_CHANGES or self._held_bytes >= MEMORY_BYTES:
             self._spill()

@@ -11,6 +11,7 @@ dies in between, the next promotion continues.
 
 import logging
 import os
+import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from moldau.changelog.sqlite.connecting import connect, writing
 from moldau.changelog.sqlite.errors import SourceError
 from moldau.changelog.sqlite.layout import State, read_state, remove
 from moldau.changelog.sqlite.source import BUSY_TIMEOUT_S, Source
+from moldau.changelog.store import SHARD_COLUMN
 from moldau.changelog.stores.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ def promote(
     """
     for attempt in range(1, _ATTEMPTS + 1):
         if _pending(path, changelog, shard) is None:
+            _check_replica(path, changelog, shard)
             with Publisher(bootstrap_servers, changelog, shard, shards=shards, **options) as publisher:
                 last = publisher.last
             if last is None:
@@ -71,34 +74,56 @@ def promote(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _pending(path: str | os.PathLike[str], changelog: str, shard: int) -> State | None:
-    """The state of a database whose promotion was interrupted before it was in the log, or is not known to be; None for a replica.
+def _check_replica(path: str | os.PathLike[str], changelog: str, shard: int) -> None:
+    """SourceError for a database that is none: the publisher of the shard is not fenced for that."""
+    store, subject = SqliteStore(path), f"changelog {changelog}, shard {shard}"
+    try:
+        position = store.look(changelog).get(shard)
+        if position is None:
+            raise SourceError(f"{subject}: database {os.fspath(path)} has no position of it; only a replica can be promoted")
+        store.look(changelog, list(position.tables.values()))
+        if store.sharded:
+            raise SourceError(
+                f"{subject}: database {os.fspath(path)} has the column {SHARD_COLUMN}, for several shards; only a replica of a single shard"
+                " can be promoted"
+            )
+    finally:
+        store.close()
 
-    SourceError for a source that has commits of its own.
-    """
+
+def _pending(path: str | os.PathLike[str], changelog: str, shard: int) -> State | None:
+    """See `_pending_in`."""
     database = connect(path, BUSY_TIMEOUT_S)
     try:
-        state = read_state(database)
-        if state is None:
-            return None
-        commits = database.execute("SELECT number, epoch, after_id, last_id FROM _changelog_commits").fetchall()
-        (written,) = database.execute("SELECT count(*) FROM _changelog_outbox").fetchone()
-        if (state.changelog, state.shard) == (changelog, shard) and not written and commits == [(state.sealed, state.epoch, 0, 0)]:
-            return state
-        raise SourceError(
-            f"changelog {changelog}, shard {shard}: the database is the source of changelog {state.changelog}, shard {state.shard};"
-            " only a replica can be promoted"
-        )
+        return _pending_in(database, changelog, shard)
     finally:
         database.close()
 
 
+def _pending_in(database: sqlite3.Connection, changelog: str, shard: int) -> State | None:
+    """The state of a database whose promotion was interrupted before it was in the log, or is not known to be; None for a replica.
+
+    SourceError for a source that has commits of its own.
+    """
+    state = read_state(database)
+    if state is None:
+        return None
+    commits = database.execute("SELECT number, epoch, after_id, last_id FROM _changelog_commits").fetchall()
+    (written,) = database.execute("SELECT count(*) FROM _changelog_outbox").fetchone()
+    if (state.changelog, state.shard) == (changelog, shard) and not written and commits == [(state.sealed, state.epoch, 0, 0)]:
+        return state
+    raise SourceError(
+        f"changelog {changelog}, shard {shard}: the database is the source of changelog {state.changelog}, shard {state.shard};"
+        " only a replica can be promoted"
+    )
+
+
 def _withdraw(path: str | os.PathLike[str], changelog: str, shard: int) -> None:
     """A promotion that is not in the log: the rows are still those of the replica's position."""
-    if _pending(path, changelog, shard) is not None:
-        database = connect(path, BUSY_TIMEOUT_S)
-        try:
-            with writing(database):
+    database = connect(path, BUSY_TIMEOUT_S)
+    try:
+        with writing(database):
+            if _pending_in(database, changelog, shard) is not None:  # no client has written since
                 remove(database)
-        finally:
-            database.close()
+    finally:
+        database.close()

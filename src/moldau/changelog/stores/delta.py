@@ -39,7 +39,7 @@ _SCHEMA: Final = pa.schema(
         pa.field(BATCH, pa.int64()),
     ]
 )
-_FAILURES: Final = (DeltaError, pa.ArrowException, ValueError, ArithmeticError)
+_FAILURES: Final = (DeltaError, pa.ArrowException, OSError, ValueError, ArithmeticError)
 
 
 class DeltaStore:
@@ -66,14 +66,16 @@ class DeltaStore:
         self._changelog = changelog
         with self._errors():
             self._read_positions()
-            self._tables = {table.name: StoredTable(self._root, table, sharded=False) for table in tables}
-            for known in self._tables.values():
-                named = self._versions().get(known.table.name)
-                known.open(None if named is None else named[0])
-            self.sharded = any(known.has_shards() for known in self._tables.values())
-            for known in self._tables.values():
-                known.sharded = self.sharded
+            self.sharded = any(self._looked_at(table, sharded=False).has_shards() for table in tables)
+            self._tables = {table.name: self._looked_at(table, sharded=self.sharded) for table in tables}
         return self.positions()
+
+    def _looked_at(self, table: Table, *, sharded: bool) -> StoredTable:
+        """At the version that counts."""
+        known = StoredTable(self._root, table, sharded=sharded)
+        named = self._versions().get(table.name)
+        known.open(None if named is None else named[0])
+        return known
 
     def prepare(self, changelog: str, tables: Sequence[Table]) -> None:
         """Make tables, and columns that they have got."""
@@ -81,6 +83,7 @@ class DeltaStore:
         with self._errors(positions.TABLE):
             if self._positions is None:
                 DeltaTable.create(self._positions_place, _SCHEMA, mode="ignore")
+            if self._positions is None or self._failed:
                 self._read_positions()
         prepared = {}
         for table in tables:
@@ -92,6 +95,7 @@ class DeltaStore:
                 known.make()
                 prepared[table.name] = known
         self._tables = prepared
+        self._failed = False
 
     @property
     def _positions_place(self) -> str:
@@ -119,14 +123,13 @@ class DeltaStore:
             known.restore(version, batch)
 
     def _recover(self) -> None:
-        """After an error: what the batch has written is undone."""
+        """After an error: what the batch has written is undone, unless its position was stored all the same."""
         if self._failed:
-            self._read_positions()
             self.prepare(self._changelog, [known.table for known in self._tables.values()])
-            self._failed = False
 
     def positions(self) -> Mapping[int, Position]:
         """By shard."""
+        self._recover()
         with self._errors(positions.TABLE):
             mine = [row for row in self._rows if row["changelog"] == self._changelog]
             return dict(positions.from_columns([row[name] for name in positions.COLUMNS]) for row in mine)

@@ -147,10 +147,11 @@ class SqlStore(ABC, Generic[T]):
                     columns = list(known.table.columns)
                     gone = [(key, known.stored(shard, key)) for key, row in rows if row is None]
                     kept = [(key, known.stored(shard, [*map(row.get, columns)])) for key, row in rows if row is not None]
-                    if gone:
-                        self.delete(known, gone)
-                    if kept:
-                        self.upsert(known, kept)
+                    with self.errors(name):
+                        if gone:
+                            self.delete(known, gone)
+                        if kept:
+                            self.upsert(known, kept)
             reached("replica: rows written")
             self.store(shard, position)
 
