@@ -199,6 +199,34 @@ def test_a_name_that_is_neither_taken_nor_free_is_asked_for_again(s3: Any, monke
     assert place.read("_log/1.json") == b"mine"
 
 
+def test_a_taken_name_that_cannot_be_read_may_be_ones_own(s3: Any, answers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    place, real, unread = place_of(f"{s3.bucket()}/table"), obstore.get, [GenericError("timed out")]
+
+    def get(*arguments: Any) -> Any:
+        if unread:
+            raise unread.pop()
+        return real(*arguments)
+
+    answers.append("lost")
+    monkeypatch.setattr("moldau.lake.tables.places.objects.obstore.get", get)
+    place.put_new("_log/1.json", b"mine")
+    monkeypatch.setattr(objects, "PATIENCE_S", 0.0)
+    unread.append(GenericError("timed out"))
+    with pytest.raises(UnansweredError, match=r"it may have been put or not: s3://.*: timed out"):
+        place.put_new("_log/1.json", b"other")
+
+
+def test_a_name_that_stays_neither_taken_nor_free_is_given_up(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AlreadyExistsError("409 ConditionalRequestConflict")
+
+    monkeypatch.setattr(objects, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(objects, "PATIENCE_S", 0.0)
+    monkeypatch.setattr("moldau.lake.tables.places.objects.obstore.put", refused)
+    with pytest.raises(UnansweredError, match="409 ConditionalRequestConflict"):
+        place_of(f"{s3.bucket()}/table").put_new("_log/1.json", b"mine")
+
+
 def test_what_the_store_refuses_is_one_line(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match=r"^s3://no-such-bucket/table/_moldau_.*: NoSuchBucket: The specified bucket does not exist$"):
         place_of("s3://no-such-bucket/table").check()

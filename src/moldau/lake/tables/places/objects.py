@@ -88,21 +88,27 @@ class ObjectPlace:
         """A conditional put, repeated until there is an answer."""
         until, unanswered = time.monotonic() + PATIENCE_S, False
         while True:
+            problem: Exception
             try:
                 obstore.put(self._store, name, content, mode="create", use_multipart=False)
                 return
             except AlreadyExistsError as error:
-                with contextlib.suppress(FileNotFoundError):  # the put that was in the way was not made after all
+                try:
                     if self.read(name) == content:
                         return
+                except FileNotFoundError:  # the put that was in the way was not made after all
+                    problem = error
+                except OSError as unread:  # so it may be this one
+                    problem, unanswered = unread, True
+                else:
                     raise FileExistsError(f"{self._address}/{name}: the name is taken") from error
             except (BaseError, OSError) as error:
                 if not unanswered and _is_refusal(error):
                     raise self._translation(name, error) from error
-                unanswered = True
-                if time.monotonic() >= until:
-                    problem = f"{self._address}/{name}: no answer, so it may have been put or not: {_reason(error)}"
-                    raise UnansweredError(problem) from error
+                problem, unanswered = error, True
+            if time.monotonic() >= until:
+                text = f"{self._address}/{name}: no answer, so it may have been put or not: {_reason(problem)}"
+                raise UnansweredError(text) from problem
             time.sleep(_PAUSE_S)
 
     def put(self, name: str, content: bytes) -> None:
