@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Protocol
 
 
 class UnansweredError(OSError):
-    """A file may or may not have been put: there was no answer, and none to the repetitions."""
+    """A file may or may not have been put: there was no answer, and none to the repetitions; or it is there, and may not be durable."""
 
 
 @dataclass(frozen=True, slots=True)
