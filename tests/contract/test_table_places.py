@@ -114,6 +114,26 @@ def test_a_file_that_is_abandoned_is_nowhere(place: Place) -> None:
     assert list(place.walk()) == []
 
 
+def test_another_place_of_the_address_waits_for_a_data_file(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places are forgotten when there are many, and two threads may each have made one."""
+    address, names = f"{s3.bucket()}/table", ["a.parquet", "b.parquet"]
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise GenericError("timed out")
+
+    first = place_of(address)
+    put(first, names[0])
+    monkeypatch.setenv("AWS_UNRELATED", "1")
+    other = place_of(f"{address}/")
+    assert other is not first
+    other.settle(names[:1])
+    assert other.read(names[0]) == b"rows"
+    monkeypatch.setattr("moldau.lake.tables.places.objects.obstore.put", away)
+    put(first, names[1])
+    with pytest.raises(OSError, match=r"/table/b\.parquet: timed out"):
+        other.settle(names[1:])
+
+
 def test_a_large_file_is_put_in_parts(s3: Any) -> None:
     place = place_of(f"{s3.bucket()}/table")
     content = bytes(range(256)) * (9 << 12) * 4

@@ -40,6 +40,10 @@ _ASK_AGAIN = ("408", "409", "429")
 _CODE, _MESSAGE = re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>")
 
 
+_uploads: dict[str, Future[None]] = {}
+"""By the object's address: what one place of an address has begun another one waits for, since places are made again."""
+
+
 class ObjectPlace:
     """A prefix of a bucket."""
 
@@ -51,7 +55,6 @@ class ObjectPlace:
             raise ValueError(f"{address}: {_reason(error)}") from error
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
-        self._uploads: dict[str, Future[None]] = {}
 
     @property
     def scratch(self) -> str | None:
@@ -101,13 +104,13 @@ class ObjectPlace:
                 except OSError as unread:  # so it may be this one
                     problem, unanswered = unread, True
                 else:
-                    raise FileExistsError(f"{self._address}/{name}: the name is taken") from error
+                    raise FileExistsError(f"{self._full(name)}: the name is taken") from error
             except (BaseError, OSError) as error:
                 if not unanswered and _is_refusal(error):
                     raise self._translation(name, error) from error
                 problem, unanswered = error, True
             if time.monotonic() >= until:
-                text = f"{self._address}/{name}: no answer, so it may have been put or not: {_reason(problem)}"
+                text = f"{self._full(name)}: no answer, so it may have been put or not: {_reason(problem)}"
                 raise UnansweredError(text) from problem
             time.sleep(_PAUSE_S)
 
@@ -160,7 +163,7 @@ class ObjectPlace:
     def end(self, name: str, file: BinaryIO) -> None:
         """Begin to put it."""
         file.seek(0)
-        self._uploads[name] = self._threads().submit(self._upload, name, file)
+        _uploads[self._full(name)] = self._threads().submit(self._upload, name, file)
 
     def _upload(self, name: str, file: BinaryIO) -> None:
         with file, self._translated(name):
@@ -168,7 +171,7 @@ class ObjectPlace:
 
     def abandon(self, name: str, file: BinaryIO) -> None:
         """Wait until it is put, if it is ended, and delete it."""
-        upload = self._uploads.pop(name, None)
+        upload = _uploads.pop(self._full(name), None)
         with contextlib.suppress(OSError):
             if upload is not None and not upload.cancel():
                 upload.result()
@@ -179,7 +182,7 @@ class ObjectPlace:
     def settle(self, names: list[str]) -> None:
         """Wait until they are put."""
         for name in names:
-            upload = self._uploads.pop(name, None)
+            upload = _uploads.pop(self._full(name), None)
             if upload is not None:
                 upload.result()
 
@@ -222,6 +225,9 @@ class ObjectPlace:
     def mark(self, _name: str) -> None:
         """Not possible."""
 
+    def _full(self, name: str) -> str:
+        return f"{self._address}/{name}"
+
     def _threads(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._pool is None:
@@ -237,7 +243,7 @@ class ObjectPlace:
 
     def _translation(self, name: str, error: Exception) -> OSError:
         kind = FileNotFoundError if isinstance(error, FileNotFoundError) else OSError
-        return kind(f"{self._address}/{name}: {_reason(error)}")
+        return kind(f"{self._full(name)}: {_reason(error)}")
 
 
 def _state(found: Any) -> FileState:
