@@ -159,11 +159,10 @@ class LocalPlace:
         folders = []
         with contextlib.suppress(FileNotFoundError), os.scandir(self._full(below)) as entries:
             for entry in entries:
-                if entry.name.startswith("_"):
-                    continue
                 name = os.path.join(below, entry.name)
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(name)
+                    if not entry.name.startswith("_"):
+                        folders.append(name)
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     yield _state(name, entry.stat())

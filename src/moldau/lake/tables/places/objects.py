@@ -202,7 +202,7 @@ class ObjectPlace:
     def walk(self, below: str = "") -> Iterator[FileState]:
         """Of one listing."""
         for each in self._listed(below):
-            if not any(part.startswith("_") for part in each["path"].split("/")):
+            if not any(part.startswith("_") for part in each["path"].split("/")[:-1]):
                 yield _state(each)
 
     def _listed(self, folder: str, after: str = "") -> Iterator[Any]:

@@ -87,7 +87,7 @@ class Place(Protocol):
         """The files in a folder, likewise."""
 
     def walk(self, below: str = "") -> Iterator[FileState]:
-        """All files, but for folders and files whose names begin with an underscore."""
+        """All files, but for those in folders whose names begin with an underscore."""
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files; those that are gone already are none the less."""
