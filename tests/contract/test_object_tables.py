@@ -8,7 +8,7 @@ from typing import Any
 import obstore
 import pyarrow.compute as pc
 import pytest
-from obstore.exceptions import GenericError
+from obstore.exceptions import GenericError, PermissionDeniedError
 
 from moldau.lake.dataset import scan
 from moldau.lake.doctor.examination import examine
@@ -20,7 +20,7 @@ from moldau.lake.merging.replaced_files import remove_replaced
 from moldau.lake.table import remove_orphans, set_watermark, wait_until_complete
 from moldau.lake.tables import delta
 from moldau.lake.tables.committing import LoadConflictError, LoadedOffset, application_id, commit, discard
-from moldau.lake.tables.data_files import files_of
+from moldau.lake.tables.data_files import FileError, files_of
 from moldau.lake.tables.format import TableChange, TableError, UnansweredCommitError
 from moldau.lake.tables.opening import FORMATS, format_of, open_table, opened
 from moldau.lake.tables.places import objects
@@ -122,6 +122,20 @@ def test_files_of_a_version_that_is_never_answered_stay(table: NumberTable, monk
     store, name, content, named = late[0]
     real(store, name, content, **named)
     assert table.numbers() == [1]
+
+
+def test_what_a_store_refuses_is_named_as_it_is_called(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = NumberTable("parquet", f"{s3.bucket()}/Lake/Orders")
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise PermissionDeniedError("<Code>AccessDenied</Code>")
+
+    files = table.write([1])
+    monkeypatch.setattr("moldau.lake.tables.places.objects.obstore.put", refuse)
+    with pytest.raises(TableError, match=r"cannot be written: s3://.*/Lake/Orders/_manifests/.*: AccessDenied$"):
+        table.commit(TableChange("LOAD", files))
+    with pytest.raises(FileError, match=r"cannot be brought to disk: s3://.*/Lake/Orders/event_day=.*: AccessDenied$"):
+        table.write([2])
 
 
 def test_a_store_that_cannot_be_listed_is_a_table_error(table: NumberTable, monkeypatch: pytest.MonkeyPatch) -> None:

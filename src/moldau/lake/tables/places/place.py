@@ -12,6 +12,11 @@ class UnansweredError(OSError):
     """A file may or may not have been put: there was no answer, and none to the repetitions; or it is there, and may not be durable."""
 
 
+def reason(error: OSError) -> str:
+    """What was wrong, as the end of a line; what a store says has names in it, and stays as it is."""
+    return error.strerror.lower() if error.strerror else str(error)
+
+
 @dataclass(frozen=True, slots=True)
 class FileState:
     """A file that is there."""
