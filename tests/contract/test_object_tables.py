@@ -1,13 +1,14 @@
 """Tables in an object store keep the promises of those in directories, in both formats (mission I2)."""
 
 import threading
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import obstore
 import pyarrow.compute as pc
 import pytest
-from obstore.exceptions import GenericError
+from obstore.exceptions import GenericError, PermissionDeniedError
 
 from moldau.lake.dataset import scan
 from moldau.lake.doctor.examination import examine
@@ -19,7 +20,7 @@ from moldau.lake.merging.replaced_files import remove_replaced
 from moldau.lake.table import remove_orphans, set_watermark, wait_until_complete
 from moldau.lake.tables import delta
 from moldau.lake.tables.committing import LoadConflictError, LoadedOffset, application_id, commit, discard
-from moldau.lake.tables.data_files import files_of
+from moldau.lake.tables.data_files import FileError, files_of
 from moldau.lake.tables.format import TableChange, TableError, UnansweredCommitError
 from moldau.lake.tables.opening import FORMATS, format_of, open_table, opened
 from moldau.lake.tables.places import objects
@@ -120,6 +121,60 @@ def test_files_of_a_version_that_is_never_answered_stay(table: NumberTable, monk
     assert table.numbers() == []
     store, name, content, named = late[0]
     real(store, name, content, **named)
+    assert table.numbers() == [1]
+
+
+def test_what_a_store_refuses_is_named_as_it_is_called(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = NumberTable("parquet", f"{s3.bucket()}/Lake/Orders")
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise PermissionDeniedError("<Code>AccessDenied</Code>")
+
+    files = table.write([1])
+    monkeypatch.setattr("moldau.lake.tables.places.objects.obstore.put", refuse)
+    with pytest.raises(TableError, match=r"cannot be written: s3://.*/Lake/Orders/_manifests/.*: AccessDenied$"):
+        table.commit(TableChange("LOAD", files))
+    with pytest.raises(FileError, match=r"cannot be brought to disk: s3://.*/Lake/Orders/event_day=.*: AccessDenied$"):
+        table.write([2])
+
+
+def test_a_store_that_cannot_be_listed_is_a_table_error(table: NumberTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    table.load(1)
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise GenericError("timed out")
+
+    asks: list[Callable[[], Any]] = [
+        lambda: table.tables.application_ids(table.path),
+        lambda: list(table.tables.commits(table.path, 0)),
+        lambda: list(table.tables.row_changes(table.path, 0, 1)),
+        lambda: table.tables.named_since(table.path, 0),
+    ]
+    for name in ("list", "get"):
+        monkeypatch.setattr(f"moldau.lake.tables.places.objects.obstore.{name}", away)
+    for ask in asks:
+        with pytest.raises(TableError, match="timed out"):
+            ask()
+
+
+def test_a_manifest_that_was_made_and_cannot_be_listed_may_be_the_version(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, real, lost = NumberTable("parquet", f"{s3.bucket()}/table"), obstore.put, list[bool]()
+    base, files, listed = table.now(), table.write([1]), obstore.list
+
+    def put(store: Any, name: str, *arguments: Any, **named: Any) -> Any:
+        lost.append(True)
+        return real(store, name, *arguments, **named)
+
+    def list_(*arguments: Any, **named: Any) -> Any:
+        if lost:
+            raise GenericError("timed out")
+        return listed(*arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("moldau.lake.tables.places.objects.obstore.put", put)
+        patched.setattr("moldau.lake.tables.places.objects.obstore.list", list_)
+        with pytest.raises(UnansweredCommitError, match=r"version 1 was made, and it is not known whether it counts: .* timed out"):
+            table.tables.put(table.path, base, TableChange("LOAD", files))
     assert table.numbers() == [1]
 
 

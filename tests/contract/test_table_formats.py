@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from moldau.lake.tables.committing import (
     set_properties,
 )
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
-from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat, VersionTakenError
+from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat, UnansweredCommitError, VersionTakenError
 from moldau.lake.tables.opening import FORMATS, format_named, format_of, open_or_create, open_table, opened
 from moldau.lake.tables.places.local import LocalPlace
 from moldau.lake.tables.rewriting import compact_table, widen
@@ -280,6 +281,24 @@ def test_a_disk_that_does_not_take_the_commit_leaves_nothing_of_it(table: Table,
     assert (table.rows(), table.offsets()) == ([], [None, None])
     assert list(Path(table.path).rglob("*.tmp")) == []
     assert commit(table.tables, table.path, TableChange("LOAD", files, offsets={IDS[0]: 1})) == 1
+
+
+def test_a_version_whose_name_is_not_brought_to_disk_is_not_said_to_be_none(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers see it: its files must stay."""
+    real = os.fsync
+
+    def failing(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(5, "Input/output error")
+        real(descriptor)
+
+    files = table.file(1)
+    with monkeypatch.context() as patched:
+        patched.setattr("moldau.lake.tables.places.local.os.fsync", failing)
+        with pytest.raises(UnansweredCommitError, match=r"version 1 was made: .*: it is there, and may not survive a power failure: Input"):
+            commit(table.tables, table.path, TableChange("LOAD", files, offsets={IDS[0]: 1}))
+    assert (table.rows(), table.offsets()) == ([1], [1, None])
+    assert list(Path(table.path).rglob("*.tmp")) == []
 
 
 def test_a_table_that_was_made_anew_under_a_load_takes_nothing_of_it(table: Table, tmp_path: Path) -> None:

@@ -91,12 +91,14 @@ def test_files_of_a_folder_are_listed(place: Place) -> None:
 
 
 def test_data_files_are_there_when_they_are_settled(place: Place) -> None:
-    names = [f"day={number}/rows.parquet" for number in range(5)]
+    names = [f"day={number}/{'_' if number else ''}rows.parquet" for number in range(5)]
     for name in names:
         put(place, name, name.encode())
     place.settle(names)
     place.put("_moldau/note", b"")
-    assert sorted(each.name for each in place.walk()) == names, "what begins with an underscore is no data file"
+    assert sorted(each.name for each in place.walk()) == names, (
+        "what lies in a folder with an underscore is no data file; a job's name, and so a file's, may begin with one"
+    )
     assert [place.read(name) for name in names] == [name.encode() for name in names]
     assert place.state(names[0]).size == len(names[0])
     place.delete(names[:2])
@@ -112,6 +114,26 @@ def test_a_file_that_is_abandoned_is_nowhere(place: Place) -> None:
     place.abandon("day=1/ended.parquet", ended)
     place.settle([])
     assert list(place.walk()) == []
+
+
+def test_another_place_of_the_address_waits_for_a_data_file(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places are forgotten when there are many, and two threads may each have made one."""
+    address, names = f"{s3.bucket()}/table", ["a.parquet", "b.parquet"]
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise GenericError("timed out")
+
+    first = place_of(address)
+    put(first, names[0])
+    monkeypatch.setenv("AWS_UNRELATED", "1")
+    other = place_of(f"{address}/")
+    assert other is not first
+    other.settle(names[:1])
+    assert other.read(names[0]) == b"rows"
+    monkeypatch.setattr("moldau.lake.tables.places.objects.obstore.put", away)
+    put(first, names[1])
+    with pytest.raises(OSError, match=r"/table/b\.parquet: timed out"):
+        other.settle(names[1:])
 
 
 def test_a_large_file_is_put_in_parts(s3: Any) -> None:
@@ -197,6 +219,34 @@ def test_a_name_that_is_neither_taken_nor_free_is_asked_for_again(s3: Any, monke
     place = place_of(f"{s3.bucket()}/table")
     place.put_new("_log/1.json", b"mine")
     assert place.read("_log/1.json") == b"mine"
+
+
+def test_a_taken_name_that_cannot_be_read_may_be_ones_own(s3: Any, answers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    place, real, unread = place_of(f"{s3.bucket()}/table"), obstore.get, [GenericError("timed out")]
+
+    def get(*arguments: Any) -> Any:
+        if unread:
+            raise unread.pop()
+        return real(*arguments)
+
+    answers.append("lost")
+    monkeypatch.setattr("moldau.lake.tables.places.objects.obstore.get", get)
+    place.put_new("_log/1.json", b"mine")
+    monkeypatch.setattr(objects, "PATIENCE_S", 0.0)
+    unread.append(GenericError("timed out"))
+    with pytest.raises(UnansweredError, match=r"it may have been put or not: s3://.*: timed out"):
+        place.put_new("_log/1.json", b"other")
+
+
+def test_a_name_that_stays_neither_taken_nor_free_is_given_up(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AlreadyExistsError("409 ConditionalRequestConflict")
+
+    monkeypatch.setattr(objects, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(objects, "PATIENCE_S", 0.0)
+    monkeypatch.setattr("moldau.lake.tables.places.objects.obstore.put", refused)
+    with pytest.raises(UnansweredError, match="409 ConditionalRequestConflict"):
+        place_of(f"{s3.bucket()}/table").put_new("_log/1.json", b"mine")
 
 
 def test_what_the_store_refuses_is_one_line(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:

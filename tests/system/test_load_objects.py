@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from moldau.cli.application import application
 from moldau.lake.dataset import scan
 from moldau.lake.loading.checks import check_directory
 from moldau.lake.loading.errors import LoadError, TaskError
@@ -103,28 +105,24 @@ def test_a_command_loads_and_spark_reads(broker: Broker, s3: S3Server) -> None:
     world.publish(40)
     where = ["--bootstrap", world.job.bootstrap_servers, "--registry", broker.registry_url, "--name", world.job.name]
     what = ["--topics", world.topic, "--to", bucket, "--memory", "512m", "--max-dead-letters", "100%"]
-    environment = {**os.environ, **short_lived(), "AWS_SECRET_ACCESS_KEY": "wrong"}
-    command = [sys.executable, "-m", "moldau.cli.main", "load", *where, *what]
-    refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert refused.returncode == 1
+    wrong = {"AWS_SECRET_ACCESS_KEY": "wrong"}
+    refused = CliRunner().invoke(application, ["load", *where, *what], env=wrong)
+    assert refused.exit_code == 1
     assert "no table can be made there: " in refused.stderr
     assert "SignatureDoesNotMatch" in refused.stderr
+    unknown = CliRunner().invoke(application, ["load", *where, *what, "--storage-option", "secret_acess_key=hidden"])
+    assert unknown.exit_code == 2
+    assert "'secret_acess_key' is no setting of object stores" in unknown.stderr
+    assert "hidden" not in unknown.stderr
     secret = s3.variables["AWS_SECRET_ACCESS_KEY"]
-    done = subprocess.run(
-        [*command, "--storage-option", f"secret_access_key={secret}"], env=environment, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "moldau.cli.main", "load", *where, *what, "--storage-option", f"secret_access_key={secret}"]
+    done = subprocess.run(command, env={**os.environ, **short_lived(), **wrong}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert secret not in done.stdout + done.stderr
     assert world.state() == world.complete()
     frame = read_table(spark_session(), world.job.table)
     assert frame.count() == world.published
     assert frame.where("n < 5").selectExpr("n", "event_day").orderBy("n").toPandas()["n"].tolist() == [0, 1, 2, 3, 4]
-    unknown = subprocess.run(
-        [*command, "--storage-option", "secret_acess_key=hidden"], env=environment, capture_output=True, text=True, check=False
-    )
-    assert unknown.returncode == 2
-    assert "'secret_acess_key' is no setting of object stores" in unknown.stderr
-    assert "hidden" not in unknown.stderr
 
 
 def test_a_bucket_that_is_not_there_is_one_line(s3: S3Server) -> None:

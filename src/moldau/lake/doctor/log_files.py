@@ -102,7 +102,7 @@ def _audited(path: str, table_id: str) -> dict[tuple[Any, Any], int]:
     with contextlib.suppress(FileNotFoundError):
         for name in place.names(NOTES):
             if name.startswith(("published-", "tier-")) and name.endswith(".json"):
-                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
                     note = json.loads(place.read(f"{NOTES}/{name}"))
                     if note["table"] == table_id:
                         key = (note["job"], note.get("topic"))
@@ -111,8 +111,8 @@ def _audited(path: str, table_id: str) -> dict[tuple[Any, Any], int]:
 
 
 def _words(place: Place, name: str) -> Mapping[str, Any]:
-    """Of a version that is ours: they are its first line."""
-    with contextlib.suppress(OSError, ValueError):
+    """Of a version that is ours: they are its first line. OSError."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
         found = json.loads(place.read(name).partition(b"\n")[0]).get("commitInfo")
         if isinstance(found, dict):
             return found

@@ -62,12 +62,13 @@ class Watermarks:
         for job in jobs:
             assert job.tier is not None
             time_ms = watermarks.get((job.topic, job.tier))
-            tables = format_of(job.table)
-            if time_ms is None or tables is None:
+            if time_ms is None:
                 continue
             try:
-                set_watermark(tables, job.table, time_ms)
-                known[job.topic] = time_ms
+                tables = format_of(job.table)
+                if tables is not None:
+                    set_watermark(tables, job.table, time_ms)
+                    known[job.topic] = time_ms
             except TableError as error:
                 log.warning("%s: the completion watermark was not set: %s", job.table, error)
         return known

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from moldau.lake.points import reached
 from moldau.lake.tables.places.addresses import joined, place_of
+from moldau.lake.tables.places.place import reason
 
 _STRING_MAX = 32
 _LAST = datetime.max.replace(tzinfo=UTC) - timedelta(milliseconds=1)
@@ -303,7 +304,7 @@ class ParquetFileWriter:
         self._place.abandon(self._path, self._file)
 
     def _failure(self, error: OSError) -> FileError:
-        return FileError(f"{self._full}: cannot be written: {(error.strerror or str(error)).lower()}")
+        return FileError(f"{self._full}: cannot be written: {reason(error)}")
 
 
 def remove_files(directory: str, paths: Iterable[str]) -> None:
@@ -331,4 +332,4 @@ def sync_files(directory: str, paths: list[str]) -> None:
     try:
         place_of(directory).settle(paths)
     except OSError as error:
-        raise FileError(f"{error.filename or directory}: cannot be brought to disk: {(error.strerror or str(error)).lower()}") from error
+        raise FileError(f"{error.filename or directory}: cannot be brought to disk: {reason(error)}") from error

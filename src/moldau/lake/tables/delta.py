@@ -207,11 +207,12 @@ class DeltaFormat:
         """Those in the existing log files and checkpoints; deltalake returns only one whose name it is given."""
         found = {each["appId"] for _, actions in self._logged(path, -1, "txn") for each in actions}
         place = place_of(path)
-        for name in place.names(LOG):
-            if ".checkpoint" in name and name.endswith(".parquet"):
-                with contextlib.suppress(FileNotFoundError):  # it was just deleted
-                    rows = pq.ParquetFile(place.source(f"{LOG}/{name}")).read(columns=["txn.appId"])
-                    found |= {row["txn"]["appId"] for row in rows.to_pylist() if row.get("txn") is not None}
+        with _reading(path):
+            for name in place.names(LOG):
+                if ".checkpoint" in name and name.endswith(".parquet"):
+                    with contextlib.suppress(FileNotFoundError):  # it was just deleted
+                        rows = pq.ParquetFile(place.source(f"{LOG}/{name}")).read(columns=["txn.appId"])
+                        found |= {row["txn"]["appId"] for row in rows.to_pylist() if row.get("txn") is not None}
         return found - {None}
 
     def commits(self, path: str, after: int) -> Iterator[TableCommit]:
@@ -223,9 +224,11 @@ class DeltaFormat:
         """What each version changed, by its file in the log."""
         for number in range(after + 1, until + 1):
             try:
-                actions = [json.loads(line) for line in place_of(path).read(name_of(LOG, number)).splitlines()]
+                with _reading(path):
+                    content = place_of(path).read(name_of(LOG, number))
             except FileNotFoundError:
                 raise VersionsDeletedError(f"{path}: the log of version {number} was deleted") from None
+            actions = [json.loads(line) for line in content.splitlines()]
             words: Mapping[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
             adds = [_added(each["add"]) for each in actions if "add" in each and each["add"].get("dataChange", True)]
             removes = sum("remove" in each and each["remove"].get("dataChange", True) for each in actions)
@@ -239,19 +242,21 @@ class DeltaFormat:
             raise TableError(f"{path}: there is no table")
         found = {file.path for file in newest.files()}
         place = place_of(path)
-        young = [each.name for each in place.states(LOG) if each.changed_s >= time_s and _is_version(each.name)]
-        for _, content in place.read_all(sorted(young)):
-            removals = (json.loads(line)["remove"] for line in content.splitlines() if b'"remove"' in line[:16])
-            found |= {unquote(each["path"]) for each in removals if (each.get("deletionTimestamp") or math.inf) >= time_s * 1000}
+        with _reading(path):
+            young = [each.name for each in place.states(LOG) if each.changed_s >= time_s and _is_version(each.name)]
+            for _, content in place.read_all(sorted(young)):
+                removals = (json.loads(line)["remove"] for line in content.splitlines() if b'"remove"' in line[:16])
+                found |= {unquote(each["path"]) for each in removals if (each.get("deletionTimestamp") or math.inf) >= time_s * 1000}
         return found
 
     def _logged(self, path: str, after: int, kind: str) -> Iterator[tuple[int, list[Any]]]:
         """The actions of one kind in each log file above `after` that is still there, oldest first."""
         place = place_of(path)
-        numbers = [number for number in numbers_in(place.names(LOG, f"{max(after, 0):020d}")) if number > after]
-        for name, content in place.read_all(name_of(LOG, number) for number in numbers):
-            found = [action for line in content.splitlines() if (action := json.loads(line).get(kind)) is not None]
-            yield int(name[-25:-5]), found
+        with _reading(path):
+            numbers = [number for number in numbers_in(place.names(LOG, f"{max(after, 0):020d}")) if number > after]
+            for name, content in place.read_all(name_of(LOG, number) for number in numbers):
+                found = [action for line in content.splitlines() if (action := json.loads(line).get(kind)) is not None]
+                yield int(name[-25:-5]), found
 
     def _write(self, path: str, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
         make_version(path, LOG, version, "".join(f"{dumped(action)}\n" for action in actions))
@@ -275,6 +280,17 @@ def make_checkpoint(path: str) -> int:
     except (DeltaError, OSError) as error:
         raise TableError(f"{path}: no checkpoint was made: {error}") from error
     return int(table.version())
+
+
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """TableError for a log that cannot be read; FileNotFoundError stays."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def _is_version(name: str) -> bool:

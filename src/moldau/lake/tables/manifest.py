@@ -20,6 +20,7 @@ from moldau.lake.tables.format import (
     TableChange,
     TableCommit,
     TableError,
+    UnansweredCommitError,
     VersionsDeletedError,
     VersionTakenError,
     no_version,
@@ -113,10 +114,14 @@ class ManifestFormat:
         }
         version = base.version + 1
         self._write(path, new)
-        if version not in self._versions(path):
+        try:
+            numbers = self._numbers(path)
+        except TableError as error:
+            raise UnansweredCommitError(f"{path}: version {version} was made, and it is not known whether it counts: {error}") from error
+        if version not in _newest(numbers):
             self._delete(path, version)
             raise VersionTakenError(f"{path}: version {version} was made and deleted already")
-        for number in self._numbers(path):
+        for number in numbers:
             if number > version - VERSIONS_KEPT:
                 break
             self._delete(path, number)
@@ -170,8 +175,7 @@ class ManifestFormat:
             raise VersionsDeletedError(f"{path}: version {version} was deleted") from None
 
     def _versions(self, path: str) -> list[int]:
-        numbers = self._numbers(path)[-VERSIONS_KEPT:]
-        return [number for place, number in enumerate(numbers, 1 - len(numbers)) if number == numbers[-1] + place]
+        return _newest(self._numbers(path))
 
     def _numbers(self, path: str) -> list[int]:
         """Of all files that look like versions."""
@@ -205,3 +209,9 @@ class ManifestFormat:
 
     def _write(self, path: str, content: Mapping[str, Any]) -> None:
         make_version(path, FOLDER, content["version"], dumped(content))
+
+
+def _newest(numbers: Sequence[int]) -> list[int]:
+    """Those of rising numbers that are versions."""
+    newest = numbers[-VERSIONS_KEPT:]
+    return [number for place, number in enumerate(newest, 1 - len(newest)) if number == newest[-1] + place]

@@ -7,7 +7,7 @@ from typing import Any
 
 from moldau.lake.tables.format import TableError, UnansweredCommitError, VersionTakenError
 from moldau.lake.tables.places.addresses import joined, place_of
-from moldau.lake.tables.places.place import UnansweredError
+from moldau.lake.tables.places.place import UnansweredError, reason
 
 
 def name_of(folder: str, version: int) -> str:
@@ -35,7 +35,7 @@ def make_version(path: str, folder: str, version: int, content: str) -> None:
     except UnansweredError as error:
         raise UnansweredCommitError(f"{path}: it is not known whether version {version} was made: {error}") from error
     except OSError as error:
-        raise TableError(f"{joined(path, name)}: cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise TableError(f"{joined(path, name)}: cannot be written: {reason(error)}") from error
 
 
 def prepare(path: str, folder: str) -> None:
@@ -43,7 +43,7 @@ def prepare(path: str, folder: str) -> None:
     try:
         place_of(path).prepare(folder)
     except OSError as error:
-        raise TableError(f"{joined(path, folder)}: cannot be made: {(error.strerror or str(error)).lower()}") from error
+        raise TableError(f"{joined(path, folder)}: cannot be made: {reason(error)}") from error
 
 
 def dumped(value: Mapping[str, Any]) -> str:

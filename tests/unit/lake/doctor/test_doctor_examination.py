@@ -13,6 +13,7 @@ from moldau.lake.doctor.examination import examine
 from moldau.lake.doctor.facts import Limits, TableFacts
 from moldau.lake.doctor.findings import Check
 from moldau.lake.doctor.footers import sampled
+from moldau.lake.doctor.log_files import first_unpublished, list_log
 from moldau.lake.doctor.rules import findings
 from moldau.lake.loading.counts import COUNTS_KEY
 from moldau.lake.tables import delta
@@ -20,6 +21,7 @@ from moldau.lake.tables.data_files import DAY, DataFile
 from moldau.lake.tables.delta import make_checkpoint
 from moldau.lake.tables.format import TableChange, TableError
 from moldau.lake.tables.opening import FORMATS
+from moldau.lake.tables.places.local import LocalPlace
 from moldau.lake.tables.rewriting import compact_table
 from support.number_table import NumberTable
 
@@ -185,6 +187,27 @@ def test_versions_whose_counts_the_audit_lacks_are_kept(tmp_path: Path) -> None:
     (notes / "published-1.json").write_text(json.dumps({**note, "version": 3}))
     log = examine(table.path, now=LATER).log
     assert (log.old_versions, log.unpublished) == (4, 4)
+
+
+@pytest.mark.parametrize("part", ["_moldau/", "_delta_log/"])
+def test_what_the_audit_has_is_not_guessed_where_it_cannot_be_read(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that does not answer for a moment is no reason to delete counts."""
+    table = NumberTable("delta", tmp_path / "table")
+    table.commit(TableChange("LOAD", table.write([1]), metadata={"moldau.job": "job", "moldau.topic": "t", COUNTS_KEY: {"x": 1}}))
+    notes = Path(table.path, "_moldau")
+    notes.mkdir()
+    (notes / "tier-1.json").write_text(json.dumps({"job": "job", "topic": "t", "table": table.now().id}))
+    listing, real = list_log(table.path, "_delta_log"), LocalPlace.read
+    assert first_unpublished(table.path, table.now().id, listing, [1]) == 1
+
+    def read(place: LocalPlace, name: str) -> bytes:
+        if name.startswith(part):
+            raise OSError("timed out")
+        return real(place, name)
+
+    monkeypatch.setattr(LocalPlace, "read", read)
+    with pytest.raises(OSError, match="timed out"):
+        first_unpublished(table.path, table.now().id, listing, [1])
 
 
 def test_a_table_without_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,9 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,7 +13,7 @@ from moldau.lake.loading import service as service_module
 from moldau.lake.loading.errors import NoSchemaError
 from moldau.lake.loading.job import LoadJob, LoadJobs
 from moldau.lake.loading.load import LoadResult
-from moldau.lake.loading.service import LoadOutcome, LoadService, ending
+from moldau.lake.loading.service import LoadOutcome, LoadService, Watermarks, ending
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.lake.tables.committing import LoadFencedError
 from moldau.lake.tables.format import TableError
@@ -142,3 +142,22 @@ def test_a_merged_table_that_stands_still_does_not_keep_the_loads(monkeypatch: p
         made.run(0.01)
     assert words(told)[:2] == [("good", 5, str(error)), ("text", 5, str(error))]
     assert words(told)[-2:] == [("good", 1, None), ("text", 1, None)]
+
+
+def test_a_table_that_cannot_be_looked_at_keeps_its_watermark_and_the_service_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store may answer in the next round."""
+
+    def away(_: str) -> object:
+        raise TableError("timed out")
+
+    class Audit:
+        watermarks: ClassVar = {("t", "lake"): 1}
+
+        def look(self, *_: object) -> "Audit":
+            return self
+
+    watermarks = Watermarks("b:1")
+    monkeypatch.setattr(watermarks, "_watch", Audit())
+    monkeypatch.setattr(service_module, "Cluster", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(service_module, "format_of", away)
+    assert watermarks.update([LoadJobs("j", "b:1", "/none", topics=("t",), tier="lake", registry="http://r").job("t")]) == {}

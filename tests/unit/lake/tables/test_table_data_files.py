@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from moldau.lake.tables import data_files
-from moldau.lake.tables.data_files import FileError, FileStatistics, PartitionWriter
+from moldau.lake.tables.data_files import FileError, FileStatistics, PartitionWriter, files_of
 
 DAY_MS = 86_400_000
 
@@ -210,3 +210,10 @@ def test_a_value_that_is_no_number_or_no_date_gives_no_bound() -> None:
     early = statistics(pa.table({"t": pa.array([-62_135_596_800_000_000], centuries.type)}))
     assert early["minValues"] == {"t": "0001-01-01T00:00:00.000Z"}, "a year has four digits"
     assert statistics(pa.table({"f": [1.0, float("nan")]}), pa.table({"f": [2.0]}))["maxValues"] == {}
+
+
+def test_files_of_a_job_whose_name_begins_with_an_underscore_are_found(tmp_path: Path) -> None:
+    writer = PartitionWriter(str(tmp_path), "_job", load="00ff")
+    writer.add(pa.table({"n": [1]}), np.array([0]))
+    (file,) = writer.finish()
+    assert files_of(str(tmp_path), "_job", "00ff") == [file.path]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
 
-from moldau.lake.tables.places.place import FileState
+from moldau.lake.tables.places.place import FileState, UnansweredError
 
 _SYNC_THREADS = 16
 
@@ -69,10 +69,16 @@ class LocalPlace:
                 file.flush()
                 os.fsync(file.fileno())
             _link(temporary, path)
-        finally:
-            if os.path.exists(temporary):
+        except BaseException:
+            with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        _sync(folder)
+            raise
+        try:
+            with contextlib.suppress(FileNotFoundError):  # the doctor was faster
+                os.unlink(temporary)
+            _sync(folder)
+        except OSError as error:
+            raise UnansweredError(f"{path}: it is there, and may not survive a power failure: {error.strerror or error}") from error
 
     def put(self, name: str, content: bytes) -> None:
         """Written beside and renamed; not synced."""
@@ -153,11 +159,10 @@ class LocalPlace:
         folders = []
         with contextlib.suppress(FileNotFoundError), os.scandir(self._full(below)) as entries:
             for entry in entries:
-                if entry.name.startswith("_"):
-                    continue
                 name = os.path.join(below, entry.name)
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(name)
+                    if not entry.name.startswith("_"):
+                        folders.append(name)
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     yield _state(name, entry.stat())

@@ -40,6 +40,10 @@ _ASK_AGAIN = ("408", "409", "429")
 _CODE, _MESSAGE = re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>")
 
 
+_uploads: dict[str, Future[None]] = {}
+"""By the object's address: what one place of an address has begun another one waits for, since places are made again."""
+
+
 class ObjectPlace:
     """A prefix of a bucket."""
 
@@ -51,7 +55,6 @@ class ObjectPlace:
             raise ValueError(f"{address}: {_reason(error)}") from error
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
-        self._uploads: dict[str, Future[None]] = {}
 
     @property
     def scratch(self) -> str | None:
@@ -88,21 +91,27 @@ class ObjectPlace:
         """A conditional put, repeated until there is an answer."""
         until, unanswered = time.monotonic() + PATIENCE_S, False
         while True:
+            problem: Exception
             try:
                 obstore.put(self._store, name, content, mode="create", use_multipart=False)
                 return
             except AlreadyExistsError as error:
-                with contextlib.suppress(FileNotFoundError):  # the put that was in the way was not made after all
+                try:
                     if self.read(name) == content:
                         return
-                    raise FileExistsError(f"{self._address}/{name}: the name is taken") from error
+                except FileNotFoundError:  # the put that was in the way was not made after all
+                    problem = error
+                except OSError as unread:  # so it may be this one
+                    problem, unanswered = unread, True
+                else:
+                    raise FileExistsError(f"{self._full(name)}: the name is taken") from error
             except (BaseError, OSError) as error:
                 if not unanswered and _is_refusal(error):
                     raise self._translation(name, error) from error
-                unanswered = True
-                if time.monotonic() >= until:
-                    problem = f"{self._address}/{name}: no answer, so it may have been put or not: {_reason(error)}"
-                    raise UnansweredError(problem) from error
+                problem, unanswered = error, True
+            if time.monotonic() >= until:
+                text = f"{self._full(name)}: no answer, so it may have been put or not: {_reason(problem)}"
+                raise UnansweredError(text) from problem
             time.sleep(_PAUSE_S)
 
     def put(self, name: str, content: bytes) -> None:
@@ -154,7 +163,7 @@ class ObjectPlace:
     def end(self, name: str, file: BinaryIO) -> None:
         """Begin to put it."""
         file.seek(0)
-        self._uploads[name] = self._threads().submit(self._upload, name, file)
+        _uploads[self._full(name)] = self._threads().submit(self._upload, name, file)
 
     def _upload(self, name: str, file: BinaryIO) -> None:
         with file, self._translated(name):
@@ -162,7 +171,7 @@ class ObjectPlace:
 
     def abandon(self, name: str, file: BinaryIO) -> None:
         """Wait until it is put, if it is ended, and delete it."""
-        upload = self._uploads.pop(name, None)
+        upload = _uploads.pop(self._full(name), None)
         with contextlib.suppress(OSError):
             if upload is not None and not upload.cancel():
                 upload.result()
@@ -173,7 +182,7 @@ class ObjectPlace:
     def settle(self, names: list[str]) -> None:
         """Wait until they are put."""
         for name in names:
-            upload = self._uploads.pop(name, None)
+            upload = _uploads.pop(self._full(name), None)
             if upload is not None:
                 upload.result()
 
@@ -193,7 +202,7 @@ class ObjectPlace:
     def walk(self, below: str = "") -> Iterator[FileState]:
         """Of one listing."""
         for each in self._listed(below):
-            if not any(part.startswith("_") for part in each["path"].split("/")):
+            if not any(part.startswith("_") for part in each["path"].split("/")[:-1]):
                 yield _state(each)
 
     def _listed(self, folder: str, after: str = "") -> Iterator[Any]:
@@ -216,6 +225,9 @@ class ObjectPlace:
     def mark(self, _name: str) -> None:
         """Not possible."""
 
+    def _full(self, name: str) -> str:
+        return f"{self._address}/{name}"
+
     def _threads(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._pool is None:
@@ -231,7 +243,7 @@ class ObjectPlace:
 
     def _translation(self, name: str, error: Exception) -> OSError:
         kind = FileNotFoundError if isinstance(error, FileNotFoundError) else OSError
-        return kind(f"{self._address}/{name}: {_reason(error)}")
+        return kind(f"{self._full(name)}: {_reason(error)}")
 
 
 def _state(found: Any) -> FileState:

@@ -9,7 +9,12 @@ from typing import Any, BinaryIO, Protocol
 
 
 class UnansweredError(OSError):
-    """A file may or may not have been put: there was no answer, and none to the repetitions."""
+    """A file may or may not have been put: there was no answer, and none to the repetitions; or it is there, and may not be durable."""
+
+
+def reason(error: OSError) -> str:
+    """What was wrong, as the end of a line; what a store says has names in it, and stays as it is."""
+    return error.strerror.lower() if error.strerror else str(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class Place(Protocol):
         """The files in a folder, likewise."""
 
     def walk(self, below: str = "") -> Iterator[FileState]:
-        """All files, but for folders and files whose names begin with an underscore."""
+        """All files, but for those in folders whose names begin with an underscore."""
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files; those that are gone already are none the less."""
