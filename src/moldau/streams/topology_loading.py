@@ -44,7 +44,7 @@ def load_topology(topology: StreamTopology) -> LoadedTopology:
 
 
 def _ends(job: StreamJob, planned: PlannedJob) -> JobEnds:
-    places = tuple(output.place for query in job.queries() for output in query.outputs)
+    places = tuple(output.place for query in job.queries() for output in query.written)
     return JobEnds(job.name, tuple(job.input_topics()), places, job.directory, job.brokers, planned.line)
 
 

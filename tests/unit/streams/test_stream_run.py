@@ -14,7 +14,7 @@ import pytest
 from moldau.streams import runner
 from moldau.streams.errors import BatchError, CheckpointError
 from moldau.streams.reports import JobReport, JobState, QueryReport
-from moldau.streams.runner import JobQuery, JobRun
+from moldau.streams.runner import JobQuery, JobRun, stages
 from moldau.streams.shape import JobShape, Operator, QueryShape, read_shape, write_shape
 
 BEFORE = JobReport("flights", "a1", "host", 17, "", 1, 1000, 5000, JobState.STOPPED, "/elsewhere", None, (QueryReport("counts", "r1", 7),))
@@ -177,3 +177,17 @@ def test_a_fresh_start_that_cannot_set_them_aside(claim: PretendedClaim, job: Jo
     with pytest.raises(CheckpointError, match=r"_before-.*: cannot be made of the checkpoints: operation not permitted"):
         job().run(once=True, fresh=True)
     assert (claim.states, claim.queries) == ([JobState.FAILED], BEFORE.queries)
+
+
+def test_a_run_up_to_the_present_reads_the_late_rows_that_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The query that reads their topic begins when the one that writes it has ended."""
+    monkeypatch.setattr(runner, "inputs_of", lambda topic: (f"topics moldau, subscribe {topic}",))
+
+    def output(topic: str) -> Any:
+        made = Mock(place=f"topic {topic}")
+        made.name = topic
+        return made
+
+    reader = JobQuery("reader", "late", (output("corrections"),), "append", "0 seconds")
+    writer = JobQuery("writer", "flights", (output("counts"),), "append", "0 seconds", (Mock(output=output("late")),))
+    assert stages([reader, writer]) == [[writer], [reader]]

@@ -1,10 +1,13 @@
 """A file of jobs that feed each other: each mistake has its file and line, and the order is that of feeding."""
 
 from pathlib import Path
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
 from moldau.model.toml_table import PlanFileError
+from moldau.streams import topology_loading
+from moldau.streams.runner import JobQuery
 from moldau.streams.topology_checks import Check, JobEnds, feeders, find, stages
 from moldau.streams.topology_file import parse_stream_topology, read_stream_topology
 
@@ -109,3 +112,18 @@ def test_mistakes_between_jobs(jobs: list[JobEnds], found: list[tuple[Check, int
     """Topic x exists. Each mistake is named once, at the line of the job that is to be changed."""
     assert [(each.check, each.line, each.text) for each in find("t.toml", BROKERS, jobs, ["x"])] == found
     assert str(find("t.toml", BROKERS, jobs, ["x"])[0]).startswith(f"t.toml:{found[0][1]}: error: ")
+
+
+def test_late_rows_are_an_output_of_a_job(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Another job may read their topic, and is run after it."""
+    output = Mock(place="topic counts")
+    late = Mock(output=Mock(place="topic late"))
+    made = Mock(directory="/jobs", brokers=BROKERS)
+    made.name = "counts"
+    made.queries.return_value = [JobQuery("counts", None, (output,), "append", "0 seconds", (late,))]
+    made.input_topics.return_value = ["flights"]
+    monkeypatch.setattr(topology_loading, "load_job", lambda *_: made)
+    monkeypatch.setattr(topology_loading, "ClusterLog", MagicMock())
+    topology = parse_stream_topology(HEAD + '[jobs.counts]\nfile = "hours.py"\n', str(folder / "flights.toml"))
+    loaded = topology_loading.load_topology(topology)
+    assert [each.topics for each in loaded.jobs] == [("counts", "late")]
