@@ -481,6 +481,8 @@ class JobRun:
         return failure
 
     def _report_end(self, error: Exception | None) -> None:
+        if error is not None:
+            self._settled = False  # a query that fails has nothing to do either
         try:
             self._write(JobState.STOPPED if error is None else JobState.FAILED, None if error is None else str(error))
         except (MoldauError, Py4JError) as second:
