@@ -167,6 +167,9 @@ class JobReprocessing:
             self._take()
         elif now.at_ms != self._ordered.at_ms:
             self._ordered, self._ends_s = now, self._monotonic()
+            order = self._topic.board.orders.get(self._job)
+            if order is not None and order.kind is OrderKind.SAVEPOINT:  # it came before the job had read ours
+                self._order(now)
         elif self._monotonic() - self._ends_s > SILENT_S:
             self._take()  # refuses what does not stand settled
 
@@ -311,6 +314,8 @@ def reprocess(
         if not once:
             run.run(once=False, fresh=False)
         return
+    if old.generation != known.current:
+        raise StreamError(f"job {job}: has switched to generation {known.current}, as which no process has run yet: moldau stream run does")
     running = merged_positions(each.positions for each in old.queries)
     if savepoint is not None:
         savepoint = os.path.abspath(savepoint)
