@@ -34,11 +34,11 @@ def load_topology(topology: StreamTopology) -> LoadedTopology:
             except (MoldauError, *FAILURES) as error:
                 found.append(Finding(Check.FILE, topology.file, planned.file_line, f"job {planned.name}: {error}"))
                 continue
-        jobs.append(ends)
-        try:
-            job.check()
-        except FAILURES as error:
-            found.append(Finding(Check.JOB, topology.file, planned.line, _named(planned.name, error)))
+            jobs.append(ends)
+            try:
+                job.check()
+            except FAILURES as error:
+                found.append(Finding(Check.JOB, topology.file, planned.line, _named(planned.name, error)))
     found += find(topology.file, topology.bootstrap, jobs, there)
     return LoadedTopology(tuple(jobs), tuple(sorted(found, key=lambda each: each.line)))
 

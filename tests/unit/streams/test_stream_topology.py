@@ -1,5 +1,6 @@
 """A file of jobs that feed each other: each mistake has its file and line, and the order is that of feeding."""
 
+import os
 from pathlib import Path
 from unittest.mock import MagicMock, Mock
 
@@ -127,3 +128,15 @@ def test_late_rows_are_an_output_of_a_job(monkeypatch: pytest.MonkeyPatch, folde
     topology = parse_stream_topology(HEAD + '[jobs.counts]\nfile = "hours.py"\n', str(folder / "flights.toml"))
     loaded = topology_loading.load_topology(topology)
     assert [each.topics for each in loaded.jobs] == [("counts", "late")]
+
+
+def test_a_job_is_checked_with_its_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """As its process has it: the store of its tables may need settings from there."""
+    seen: list[str | None] = []
+    made = Mock(directory="/jobs", brokers=BROKERS, check=lambda: seen.append(os.environ.get("AWS_ENDPOINT_URL")))
+    made.name, made.queries.return_value, made.input_topics.return_value = "counts", [], ["flights"]
+    monkeypatch.setattr(topology_loading, "load_job", lambda *_: made)
+    monkeypatch.setattr(topology_loading, "ClusterLog", MagicMock())
+    text = '[jobs.counts]\nfile = "hours.py"\nenvironment = { AWS_ENDPOINT_URL = "http://host-1:9000" }\n'
+    topology_loading.load_topology(parse_stream_topology(HEAD + text, str(folder / "flights.toml")))
+    assert seen == ["http://host-1:9000"]
