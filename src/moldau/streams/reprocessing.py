@@ -184,7 +184,7 @@ class JobReprocessing:
         if claim.before is None or claim.before.instance != old.instance:
             self._must_stand(self._old)
         reached("switch claimed")
-        self._others = {topic: {} for topic in self._run.topics} | self._run.furthest()
+        self._others = {**{topic: {} for topic in self._run.topics}, **self._run.furthest()}
         self._limit(self._positions(self._old))
         self._rest = self._run.rest()
         self._stage = Stage.NEW_SETTLES
