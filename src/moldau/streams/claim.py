@@ -20,7 +20,7 @@ from moldau.model.errors import MoldauError
 from moldau.streams.errors import JobFencedError, JobTakenError
 from moldau.streams.generations import BESIDE, beside_name
 from moldau.streams.reports import JobOrder, JobReport, JobState, OrderAnswer, QueryReport, encode_report, order_key, process_key
-from moldau.streams.state_topic import StateTopic
+from moldau.streams.state_topic import StateBoard, StateTopic
 from moldau.tracking.clock import now_ms
 
 SILENT_S = 10.0
@@ -80,7 +80,7 @@ class JobClaim:
 
     def look(self) -> None:
         """Read the last report of the job, and take nothing."""
-        self.before = self._topic.read().process_of(self._report.job) if self._topic.exists() else None
+        self.before = self._last_report(self._topic.read()) if self._topic.exists() else None
 
     def take(self) -> None:
         """Become the job's process. JobTakenError if another one runs it, or takes it over at the same time.
@@ -97,10 +97,8 @@ class JobClaim:
             self._owner = self._transactions.take_over(transactional_id(job), _TIMEOUT_MS)
             board = self._topic.read()
             former = board.processes(job)
-            self.before = board.process_of(job) or found
+            self.before = self._last_report(board) or found
             beside = board.processes(beside_name(job, self._report.generation))
-            if beside and (self.before is None or self.before.generation != self._report.generation):
-                self.before = board.process_of(beside_name(job, self._report.generation))
             epoch = max((each.epoch for each in former), default=0) + 1
             queries = () if self.before is None else self.before.queries
             is_settled = self.before is not None and self.before.settled and self.before.generation == self._report.generation
@@ -113,6 +111,13 @@ class JobClaim:
             except JobFencedError as error:
                 self._topic.write({self._key: None})
                 raise JobTakenError(str(error)) from error
+
+    def _last_report(self, board: StateBoard) -> JobReport | None:
+        job, generation = self._report.job, self._report.generation
+        last = board.process_of(job)
+        if last is not None and last.generation == generation:
+            return last
+        return board.process_of(beside_name(job, generation)) or last
 
     def confirm(self) -> None:
         """Raise JobFencedError if another process has taken the job over: before anything is written for it."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from moldau.lake.tables.places.addresses import absolute
 from moldau.streams.avro_values import AvroValues
 from moldau.streams.compacted import CompactedStore, compacted_store
 from moldau.streams.errors import StreamError
@@ -131,7 +132,7 @@ class StreamJob:
         column whose greatest value counts where a key has several rows. Each Python process of Spark holds the columns in memory.
         TableError, ValueError.
         """
-        path = os.path.abspath(path) if "://" not in path else path
+        path = absolute(path)
         return table_store(path, self._store_name(path), os.path.abspath(self.directory), columns_of(key), columns, version, latest)
 
     def compacted(
@@ -377,7 +378,7 @@ class StreamJob:
 
 
 def _table(path: str, time: str, partition: str, table_format: str) -> TableOutput:
-    path = os.path.abspath(path) if "://" not in path else path
+    path = absolute(path)
     return TableOutput(path, _plain_name(path, "table"), time, partition, table_format)
 
 

@@ -12,6 +12,7 @@ It never reads further than the running one has, so that both can be brought to 
 A process that dies leaves the steps that it has done; the same command continues.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from enum import Enum
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.limits import NO_LIMITS, StreamLimits
+from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
 from moldau.streams.checkpoints import Positions
 from moldau.streams.claim import REPORT_S, SILENT_S, JobClaim
@@ -33,6 +35,8 @@ from moldau.streams.runner import JobRun
 from moldau.streams.settling import Rest, has_reached, merged_positions, nearest_positions, new_round
 from moldau.streams.state_topic import StateBoard, StateTopic
 from moldau.tracking.clock import now_ms
+
+log = logging.getLogger(__name__)
 
 CLOSE_S, CLOSE_BATCHES = 10.0, 3
 """It has caught up when it reaches in this time where the running job was, or in that of so many batches, if they take longer."""
@@ -78,6 +82,9 @@ class JobReprocessing:
         self._claim: JobClaim | None = None
         self._rest: Rest | None = None
         self._has_round = False
+        self._others: Positions = {}
+        """Where topics stand that the old generation does not read, from when it has stopped: records that come would keep the queries
+        busy."""
 
     def begin(self) -> None:
         """Write down what is made, and make its topics."""
@@ -114,9 +121,13 @@ class JobReprocessing:
 
     def end(self) -> None:
         """The queries have ended."""
-        if self._claim is not None and self._stage is not Stage.DONE:
-            self._report(JobState.STOPPED)
-        self._topic.close()
+        try:
+            if self._claim is not None and self._stage is not Stage.DONE:
+                self._report(JobState.STOPPED)
+        except MoldauError as error:
+            log.warning("job %s: its end was not reported: %s", self._job, error)
+        finally:
+            self._topic.close()
 
     def _follow(self) -> None:
         old = self._found()
@@ -156,6 +167,9 @@ class JobReprocessing:
             self._take()
         elif now.at_ms != self._ordered.at_ms:
             self._ordered, self._ends_s = now, self._monotonic()
+            order = self._topic.board.orders.get(self._job)
+            if order is not None and order.kind is OrderKind.SAVEPOINT:  # it came before the job had read ours
+                self._order(now)
         elif self._monotonic() - self._ends_s > SILENT_S:
             self._take()  # refuses what does not stand settled
 
@@ -170,6 +184,7 @@ class JobReprocessing:
         if claim.before is None or claim.before.instance != old.instance:
             self._must_stand(self._old)
         reached("switch claimed")
+        self._others = {**{topic: {} for topic in self._run.topics}, **self._run.furthest()}
         self._limit(self._positions(self._old))
         self._rest = self._run.rest()
         self._stage = Stage.NEW_SETTLES
@@ -233,7 +248,7 @@ class JobReprocessing:
 
     def _limit(self, ends: Positions, in_round: str = "") -> None:
         self._ends, self._ends_s = ends, self._monotonic()
-        self._run.limit(StreamLimits(self._plan.starts, ends, group=False, round=in_round))
+        self._run.limit(StreamLimits(self._plan.starts, {**self._others, **ends}, group=False, round=in_round))
 
     def _found(self) -> JobReport:
         found = self._topic.read().process_of(self._job)
@@ -299,6 +314,8 @@ def reprocess(
         if not once:
             run.run(once=False, fresh=False)
         return
+    if old.generation != known.current:
+        raise StreamError(f"job {job}: has switched to generation {known.current}, as which no process has run yet: moldau stream run does")
     running = merged_positions(each.positions for each in old.queries)
     if savepoint is not None:
         savepoint = os.path.abspath(savepoint)

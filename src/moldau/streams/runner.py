@@ -69,7 +69,7 @@ def stages(queries: Sequence[JobQuery]) -> list[list[JobQuery]]:
     inputs = {query.name: [word.strip(",") for each in inputs_of(query.frame) for word in each.split()] for query in queries}
     left, found = list(queries), []
     while left:
-        fed = {output.name for query in left for output in query.outputs if output.place == f"topic {output.name}"}
+        fed = {output.name for query in left for output in query.written if output.place == f"topic {output.name}"}
         stage = [query for query in left if fed.isdisjoint(inputs[query.name])] or left
         found.append(stage)
         left = [query for query in left if query not in stage]
@@ -481,6 +481,8 @@ class JobRun:
         return failure
 
     def _report_end(self, error: Exception | None) -> None:
+        if error is not None:
+            self._settled = False  # a query that fails has nothing to do either
         try:
             self._write(JobState.STOPPED if error is None else JobState.FAILED, None if error is None else str(error))
         except (MoldauError, Py4JError) as second:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -43,6 +44,14 @@ def test_brokers_and_registry_of_the_environment(monkeypatch: pytest.MonkeyPatch
     job = StreamJob("flights", directory="/data")
     assert (job.brokers, job.registry, job.group) == ("host-3:9092", "http://host-3:8081", "moldau-stream-flights")
     assert StreamJob("flights", directory="/data", brokers="host-4:9092").brokers == "host-4:9092"
+
+
+def test_a_table_has_one_name_in_all_generations() -> None:
+    """A slash at the end of its address is no part of it: readers find its places by the name."""
+    job = StreamJob("flights", directory="/data", brokers="host-3:9092")
+    job.to_table(Mock(isStreaming=True, columns=["event_time"], dtypes=[]), "s3://lake/hours/")
+    (query,) = job.queries()
+    assert [query.of_generation(number).outputs[0].place for number in (1, 2)] == ["table s3://lake/hours", "table s3://lake/hours.v2"]
 
 
 FILE = """from moldau.streams import StreamJob

@@ -13,8 +13,8 @@ import pytest
 
 from moldau.streams import runner
 from moldau.streams.errors import BatchError, CheckpointError
-from moldau.streams.reports import JobReport, JobState, QueryReport
-from moldau.streams.runner import JobQuery, JobRun
+from moldau.streams.reports import JobOrder, JobReport, JobState, OrderKind, QueryReport
+from moldau.streams.runner import JobQuery, JobRun, stages
 from moldau.streams.shape import JobShape, Operator, QueryShape, read_shape, write_shape
 
 BEFORE = JobReport("flights", "a1", "host", 17, "", 1, 1000, 5000, JobState.STOPPED, "/elsewhere", None, (QueryReport("counts", "r1", 7),))
@@ -177,3 +177,44 @@ def test_a_fresh_start_that_cannot_set_them_aside(claim: PretendedClaim, job: Jo
     with pytest.raises(CheckpointError, match=r"_before-.*: cannot be made of the checkpoints: operation not permitted"):
         job().run(once=True, fresh=True)
     assert (claim.states, claim.queries) == ([JobState.FAILED], BEFORE.queries)
+
+
+def test_a_run_up_to_the_present_reads_the_late_rows_that_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The query that reads their topic begins when the one that writes it has ended."""
+    monkeypatch.setattr(runner, "inputs_of", lambda topic: (f"topics moldau, subscribe {topic}",))
+
+    def output(topic: str) -> Any:
+        made = Mock(place=f"topic {topic}")
+        made.name = topic
+        return made
+
+    reader = JobQuery("reader", "late", (output("corrections"),), "append", "0 seconds")
+    writer = JobQuery("writer", "flights", (output("counts"),), "append", "0 seconds", (Mock(output=output("late")),))
+    assert stages([reader, writer]) == [[writer], [reader]]
+
+
+def test_a_query_that_fails_while_it_settles(claim: PretendedClaim, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has nothing to do then, as one that stands where it is to: the job has failed, and a switch does not take it for settled."""
+    claim.before = None
+    seen: list[tuple[JobState, bool]] = []
+
+    def write(_: object, state: JobState = JobState.RUNNING, __: object = None, *, settled: bool = False, **___: object) -> JobOrder:
+        seen.append((state, settled))
+        return JobOrder("a1", 1, OrderKind.SETTLE)
+
+    monkeypatch.setattr(claim, "write", write)
+    monkeypatch.setattr(runner, "REPORT_S", 0.0)
+    monkeypatch.setattr(runner, "Settling", Mock(return_value=Mock(step=lambda: True)))
+    frame, start = frame_of(active=[True] * 9)
+    started = start.return_value
+
+    def begin() -> Any:
+        sink = frame.writeStream.foreachBatch.call_args.args[0]
+        with pytest.raises(BatchError):
+            sink(Mock(), 0)  # there is no checkpoint
+        return started
+
+    start.side_effect = begin
+    with pytest.raises(BatchError, match="query counts: there is no checkpoint in"):
+        job(frame).run(once=False, fresh=False)
+    assert seen[-1] == (JobState.FAILED, False)

@@ -1,10 +1,20 @@
 """A file of jobs that feed each other: each mistake has its file and line, and the order is that of feeding."""
 
+import os
 from pathlib import Path
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
 from moldau.model.toml_table import PlanFileError
+from moldau.streams import topology_loading
+from moldau.streams.generations import JobGenerations, encode_generations
+from moldau.streams.inputs import TopicInput
+from moldau.streams.late import LateOutput
+from moldau.streams.outputs import TopicOutput
+from moldau.streams.reports import generations_key
+from moldau.streams.runner import JobQuery
+from moldau.streams.state_topic import StateBoard
 from moldau.streams.topology_checks import Check, JobEnds, feeders, find, stages
 from moldau.streams.topology_file import parse_stream_topology, read_stream_topology
 
@@ -109,3 +119,38 @@ def test_mistakes_between_jobs(jobs: list[JobEnds], found: list[tuple[Check, int
     """Topic x exists. Each mistake is named once, at the line of the job that is to be changed."""
     assert [(each.check, each.line, each.text) for each in find("t.toml", BROKERS, jobs, ["x"])] == found
     assert str(find("t.toml", BROKERS, jobs, ["x"])[0]).startswith(f"t.toml:{found[0][1]}: error: ")
+
+
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch) -> StateBoard:
+    """What `_stream_state` has, of a pretended cluster."""
+    made = StateBoard()
+    monkeypatch.setattr(topology_loading, "StateTopic", Mock(return_value=Mock(read=lambda: made)))
+    monkeypatch.setattr(topology_loading, "ClusterLog", MagicMock())
+    return made
+
+
+def test_outputs_of_a_job_are_those_of_its_current_generation(monkeypatch: pytest.MonkeyPatch, folder: Path, board: StateBoard) -> None:
+    """Those of late rows too: another job may read each of them, and is run after it."""
+    outputs = [TopicOutput(topic, BROKERS) for topic in ("counts", "late")]
+    late = LateOutput(TopicInput("flights"), 0, None, BROKERS, outputs[1])
+    made = Mock(directory="/jobs", brokers=BROKERS)
+    made.name, made.input_topics.return_value = "counts", ["flights"]
+    made.queries.return_value = [JobQuery("counts", None, (outputs[0],), "append", "0 seconds", (late,))]
+    monkeypatch.setattr(topology_loading, "load_job", lambda *_: made)
+    topology = parse_stream_topology(HEAD + '[jobs.counts]\nfile = "hours.py"\n', str(folder / "flights.toml"))
+    for generation, topics in ((1, ("counts", "late")), (2, ("counts.v2", "late.v2"))):
+        board.take(generations_key("counts"), encode_generations(JobGenerations(generation, generation)))
+        assert [each.topics for each in topology_loading.load_topology(topology).jobs] == [topics]
+
+
+@pytest.mark.usefixtures("board")
+def test_a_job_is_checked_with_its_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """As its process has it: the store of its tables may need settings from there."""
+    seen: list[str | None] = []
+    made = Mock(directory="/jobs", brokers=BROKERS, check=lambda: seen.append(os.environ.get("AWS_ENDPOINT_URL")))
+    made.name, made.queries.return_value, made.input_topics.return_value = "counts", [], ["flights"]
+    monkeypatch.setattr(topology_loading, "load_job", lambda *_: made)
+    text = '[jobs.counts]\nfile = "hours.py"\nenvironment = { AWS_ENDPOINT_URL = "http://host-1:9000" }\n'
+    topology_loading.load_topology(parse_stream_topology(HEAD + text, str(folder / "flights.toml")))
+    assert seen == ["http://host-1:9000"]
