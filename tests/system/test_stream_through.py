@@ -15,6 +15,7 @@ from moldau.streams import StreamJob, windows
 from moldau.streams.errors import StreamError
 from moldau.streams.exact_json import packed, packed_schema, unpacked
 from moldau.streams.json_values import json_event
+from moldau.streams.outputs import TopicOutput
 from moldau.testing.broker import Broker
 from support.spark import spark_session
 from support.stream_jobs import SCHEMA, counted, counts_of, event, events, in_table, in_topic, send
@@ -54,6 +55,19 @@ def test_every_type_comes_out_as_it_went_in(spark: Any) -> None:
     intervals = spark.sql("SELECT INTERVAL 1 DAY AS length")
     with pytest.raises(StreamError, match="rows: column length is interval day, which cannot be brought through a topic"):
         packed_schema(intervals.schema, "rows")
+
+
+def test_keys_and_values_of_columns_with_odd_names(spark: Any) -> None:
+    """A dot in a column's name is not a field of a struct, nor is a backtick its end."""
+    rows = spark.createDataFrame([("k", 1, "v")], "`a.b` string, `c``d` int, `v.w` string")
+
+    def record(key: tuple[str, ...], value: str | None) -> tuple[Any, ...]:
+        (row,) = TopicOutput("out", "", key, value)._records(rows).collect()
+        return tuple(row)
+
+    assert record(("a.b",), "v.w") == ("k", "v")
+    assert record(("c`d",), None) == ("1", '{"a.b":"k","c`d":1,"v.w":"v"}')
+    assert record(("a.b", "c`d"), "v.w") == ('{"a.b":"k","c`d":1}', "v")
 
 
 def partitions_of(broker: Broker, topic: str, count: int) -> dict[bytes, set[int]]:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 from moldau.client.admin import Admin
@@ -19,7 +20,6 @@ from moldau.demo.airport_hours import NAME, TIME, hours, planes_of
 from moldau.demo.children import ChildError, stream_job
 from moldau.lake.table import read_table
 from moldau.model.errors import ErrorCode, MoldauError
-from moldau.streams.errors import StreamError
 from moldau.streams.operator import StreamOperator
 
 _LIMIT_S = 600.0
@@ -128,7 +128,7 @@ class DemoStreamJob:
             self._operator.stop(NAME, _STOP_S)
             self._child.process.wait(_STOP_S)
             return dict(self._operator.status(NAME)["queries"][0])
-        except StreamError as error:
+        except (MoldauError, TimeoutExpired) as error:
             raise ChildError(f"the stream job was not stopped: {error}; {self._log} has more") from error
 
     def _status(self) -> Mapping[str, Any] | None:

@@ -33,7 +33,7 @@ FORMATS: Final = ("bytes", "json")
 STOP, SKIP = "stop", "skip"
 _CLIENT_ID = "moldau-stream"
 _KEY, _VALUE, _EVENT = "_lookup_key", "_lookup_value", "_lookup_event"
-_OFFSETS, _ID = "offsets", "id"
+_OFFSETS, _STARTS, _ID = "offsets", "starts", "id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,15 @@ class CompactedStore(Store):
             known = source.topics([self.topic]).get(self.topic)
             if known is None:
                 raise StreamError(f"there is no topic {self.topic} at {self.brokers}")
-            ends = source.offsets({TopicPartition(self.topic, number): LATEST for number in range(known.partitions)})
-            return {_OFFSETS: {str(where.partition): offset for where, offset in ends.items()}, _ID: known.id}
+            partitions = [TopicPartition(self.topic, number) for number in range(known.partitions)]
+            ends, starts = (source.offsets(dict.fromkeys(partitions, edge)) for edge in (LATEST, EARLIEST))
+            noted = {key: {str(each.partition): of[each] for each in partitions} for key, of in ((_OFFSETS, ends), (_STARTS, starts))}
+            return {**noted, _ID: known.id}
 
     def load(self, note: Note, before: StoreVersion | None) -> StoreVersion:
         """ReadError, DataLossError; WorldError, PeerError."""
         if not isinstance(before, _TopicVersion) or not before.leads_to(note):
-            before = _TopicVersion({_OFFSETS: {}, _ID: note[_ID]}, {})
+            before = _TopicVersion({_OFFSETS: {}, _STARTS: {}, _ID: note[_ID]}, {})
         with ClusterLog(self.brokers, _CLIENT_ID, isolation_level=READ_COMMITTED) as source:
             return before.brought_to(note, source, self.topic)
 
@@ -102,9 +104,10 @@ class _TopicVersion(StoreVersion):
         self.label = json.dumps(note[_OFFSETS], sort_keys=True, separators=(",", ":"))
 
     def leads_to(self, note: Note) -> bool:
-        """Whether only records are missing."""
-        ends = note[_OFFSETS]
-        return bool(self.note[_ID] == note[_ID] and all(offset <= ends.get(number, -1) for number, offset in self.note[_OFFSETS].items()))
+        """Whether only records are missing. Where the log begins later now, values are gone that this version has."""
+        if self.note[_ID] != note[_ID] or not self.note[_STARTS].items() <= note[_STARTS].items():
+            return False
+        return all(offset <= note[_OFFSETS].get(number, -1) for number, offset in self.note[_OFFSETS].items())
 
     def brought_to(self, note: Note, source: ClusterLog, topic: str) -> "_TopicVersion":
         """The version of the note, which takes the values over from this one."""

@@ -120,6 +120,11 @@ def added_names(rows: Any, theirs: Sequence[str], keys: Sequence[str], version: 
         raise ValueError(f"there is a column {version} already: give the version another name with version_column=")
     if twice := sorted(name for name in found.values() if name.startswith("right_") and name.lower() in ours):
         raise ValueError(f"there is a column {twice[0]} already, which the store's one would become: rename the one of the rows")
+    lower = [name.lower() for name in found.values()]
+    if twice := sorted(name for name in found.values() if lower.count(name.lower()) > 1):
+        raise ValueError(
+            f"two columns of the store would be called {twice[0]}: rename the one of the rows that has the name without right_"
+        )
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.streams.avro_values import AvroValues, arrow_columns, with_value
 from moldau.streams.errors import StreamError
+from moldau.streams.exact_json import quoted
 from moldau.streams.generations import name_in
 from moldau.streams.points import reached
 
@@ -128,12 +129,12 @@ class TopicOutput:
         """The columns that the sink takes. StreamError."""
         from pyspark.sql import functions
 
-        fields = self._fields(frame)
+        fields = [quoted(name) for name in self._fields(frame)]
         beside = [key_text(frame, self.key).alias(_KEY)] if self.key else []
         if self.headers is not None:
-            beside.append(functions.col(self.headers).alias(_HEADERS))
+            beside.append(functions.col(quoted(self.headers)).alias(_HEADERS))
         if self.value is not None:
-            return frame.select(*beside, functions.col(self.value).alias(_VALUE))
+            return frame.select(*beside, functions.col(quoted(self.value)).alias(_VALUE))
         if self.avro is None:
             return frame.select(*beside, functions.to_json(functions.struct(*fields), {"ignoreNullFields": "false"}).alias(_VALUE))
         event = functions.struct(*fields).alias(_EVENT)
@@ -145,12 +146,12 @@ def key_text(frame: Any, key: Sequence[str]) -> Any:
     from pyspark.sql import functions
 
     if len(key) > 1:
-        return functions.to_json(functions.struct(*key))
+        return functions.to_json(functions.struct(*map(quoted, key)))
     (name,) = key
-    kind = frame.schema[name].dataType.simpleString()
+    kind, column = frame.schema[name].dataType.simpleString(), functions.col(quoted(name))
     if kind in _TEXT:
-        return functions.col(name)
-    return functions.to_json(functions.struct(name)) if kind.startswith("struct") else functions.col(name).cast("string")
+        return column
+    return functions.to_json(functions.struct(column)) if kind.startswith("struct") else column.cast("string")
 
 
 def columns_of(key: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -75,11 +75,14 @@ class TableStore(Store):
         there = opened(self.path, note[_VERSION])
         if there.id != note[_ID]:
             raise TableError(f"{self.path}: another table was made there since the batch began: it was {note[_ID]}, and is {there.id}")
-        rows = scan(self.path, version=note[_VERSION]).to_table(columns=[each for each in self.schema.names if each in there.schema.names])
         where = f"{self.path}, version {note[_VERSION]}"
+        for each in (*self.key, *(() if self.latest is None else (self.latest,))):
+            if each not in there.schema.names:
+                raise StreamError(f"{where}: the table has no column {each} any more, by which the job looks its rows up")
+        rows = scan(self.path, version=note[_VERSION]).to_table(columns=[each for each in self.schema.names if each in there.schema.names])
         try:
             return _TableVersion(note, self, fit(rows, self.schema), where)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise StreamError(
                 f"{where}: a value does not fit the columns with which the job has started: {error}; start it again"
             ) from error
@@ -112,19 +115,19 @@ def _index(rows: Any, store: TableStore, where: str) -> Mapping[Any, int]:
     """By key, the row that counts: the last. StreamError if one is there twice and no column tells which."""
     parts = [rows.column(name).to_pylist() for name in store.key]
     keys = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
-    index: dict[Any, int] = dict(zip(keys, range(len(keys)), strict=True))
-    if store.latest is None and len(index) < len(keys):
+    index: dict[Any, int] = {key: number for number, key in enumerate(keys) if _is_whole(key)}
+    if store.latest is None and len(index) < sum(map(_is_whole, keys)):
         seen: set[Any] = set()
-        twice = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # it is None
+        twice = next(key for key in keys if _is_whole(key) and (key in seen or seen.add(key)))  # type: ignore[func-returns-value]  # it is None
         raise StreamError(
             f"{where}: the key {twice!r} has several rows: name with latest= the column whose greatest value counts, or take a merged table"
         )
-    if len(parts) == 1:
-        index.pop(None, None)
-    else:
-        for key in [key for key in index if None in key]:
-            del index[key]
     return index
+
+
+def _is_whole(key: Any) -> bool:
+    """A null is no key, nor is one with a null in it."""
+    return key is not None and not (isinstance(key, tuple) and None in key)
 
 
 def table_store(
