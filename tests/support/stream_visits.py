@@ -3,6 +3,7 @@
 # ruff: noqa: N802, N803  # Spark's names
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import Row
@@ -17,12 +18,12 @@ IDLE_MS = 30 * 60_000
 class Visits(StatefulProcessor):
     def init(self, handle: Any) -> None:
         self.handle = handle
-        self.visit = handle.getValueState("visit", "begin timestamp, pages long, end long")
+        self.visit = handle.getValueState("visit", "begin long, pages long, end long")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         begin, pages, end = self.visit.get() if self.visit.exists() else (None, 0, 0)
-        times = [row.event_time for row in rows]
-        later = max(end, int(max(times).timestamp() * 1000) + IDLE_MS)
+        times = [int(row.event_time.timestamp() * 1000) for row in rows]
+        later = max(end, max(times) + IDLE_MS)
         if later != end:
             if end:
                 self.handle.deleteTimer(end)
@@ -33,7 +34,7 @@ class Visits(StatefulProcessor):
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         begin, pages, _ = self.visit.get()
         self.visit.clear()
-        yield Row(member=key[0], begin=begin, pages=pages)
+        yield Row(member=key[0], begin=datetime.fromtimestamp(begin / 1000, UTC), pages=pages)
 
 
 def visits_job(bootstrap: str, directory: str, source: str, sink: str, **given: Any) -> StreamJob:
