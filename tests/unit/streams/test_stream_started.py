@@ -3,8 +3,6 @@
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -21,13 +19,12 @@ class Pretended:
         self._directory = directory
         for folder in ("offsets", "commits"):
             (directory / folder).mkdir(exist_ok=True)
-        self.sink: Any = SimpleNamespace(idle=None, written=None, failure=None, stop=Mock(return_value=True))
+        self.sink = Mock(idle=None, written=None, failure=None, **{"stop.return_value": True})
         self.spark = Mock()
         self.has_ended = threading.Event()
         self.spark.processAllAvailable.side_effect = self.has_ended.wait
-        self.query = StartedQuery(
-            "counts", self.sink, self.spark, QueryReport("counts"), Checkpoint(str(directory)), planned, by_clock=True
-        )
+        checkpoint, report, sink = Checkpoint(str(directory)), QueryReport("counts"), self.sink
+        self.query = StartedQuery("counts", sink, self.spark, report, checkpoint, planned, by_clock=True)
 
     def plan(self, number: int) -> None:
         (self._directory / "offsets" / str(number)).touch()
