@@ -3,6 +3,7 @@
 # ruff: noqa: N802, N803  # Spark's names
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import Row
@@ -17,23 +18,34 @@ IDLE_MS = 30 * 60_000
 class Visits(StatefulProcessor):
     def init(self, handle: Any) -> None:
         self.handle = handle
-        self.visit = handle.getValueState("visit", "begin timestamp, pages long, end long")
+        self.visits = handle.getListState("visits", "begin long, pages long, end long")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        begin, pages, end = self.visit.get() if self.visit.exists() else (None, 0, 0)
-        times = [row.event_time for row in rows]
-        later = max(end, int(max(times).timestamp() * 1000) + IDLE_MS)
-        if later != end:
-            if end:
-                self.handle.deleteTimer(end)
-            self.handle.registerTimer(later)
-        self.visit.update((min(times) if begin is None else min(begin, *times), pages + len(times), later))
+        known = [tuple(each) for each in self.visits.get()]
+        times = [int(row.event_time.timestamp() * 1000) for row in rows]
+        found: list[tuple[int, int, int]] = []
+        for begin, pages, end in sorted([*known, *((time, 1, time + IDLE_MS) for time in times)]):
+            if found and begin < found[-1][2]:
+                first, before, last = found.pop()
+                found.append((first, before + pages, max(last, end)))
+            else:
+                found.append((begin, pages, end))
+        self.visits.put(found)
+        was, now = {end for _, _, end in known}, {end for _, _, end in found}
+        for end in was - now:
+            self.handle.deleteTimer(end)
+        for end in now - was:
+            self.handle.registerTimer(end)
         return iter(())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        begin, pages, _ = self.visit.get()
-        self.visit.clear()
-        yield Row(member=key[0], begin=begin, pages=pages)
+        known = [tuple(each) for each in self.visits.get()]
+        self.visits.clear()
+        for begin, pages, end in known:
+            if end == expiredTimerInfo.getExpiryTimeInMs():
+                yield Row(member=key[0], begin=datetime.fromtimestamp(begin / 1000, UTC), pages=pages)
+            else:
+                self.visits.appendValue((begin, pages, end))
 
 
 def visits_job(bootstrap: str, directory: str, source: str, sink: str, **given: Any) -> StreamJob:

@@ -43,7 +43,10 @@ class BatchSink:
         self._run: str | None = None
         self._gate = threading.Lock()
         self._stopping = False
-        self._written: int | None = None
+        self.written: int | None = None
+        """The number of the last batch of this process."""
+        self.idle: int | None = None
+        """The same, if that batch read nothing that the one before had not read."""
         self.failure: Exception | None = None
         """Why a batch was not written: what Spark has of it is text."""
 
@@ -53,8 +56,8 @@ class BatchSink:
             if self._stopping:
                 raise JobStoppingError
             try:
-                self._write(rows, number)
-                self._written = number
+                self.idle = number if self._write(rows, number) else None
+                self.written = number
             except Exception as error:
                 self.failure = error
                 raise
@@ -65,7 +68,7 @@ class BatchSink:
         if not self._gate.acquire(timeout=timeout_s):
             raise BatchError(f"query {self._query}: its batch takes longer than {timeout_s:g} s")
         try:
-            yield self._written
+            yield self.written
         finally:
             self._gate.release()
 
@@ -77,7 +80,8 @@ class BatchSink:
         self._gate.release()
         return True
 
-    def _write(self, rows: Any, number: int) -> None:
+    def _write(self, rows: Any, number: int) -> bool:
+        """Whether it read nothing."""
         if self._run is None:
             run = self._checkpoint.run_id()
             if run is None:
@@ -100,3 +104,4 @@ class BatchSink:
                 rows.unpersist()
         self._late.write(batch, before)
         reached("batch written")
+        return before is not None and before.inputs == batch.planned.inputs

@@ -87,19 +87,20 @@ class Checkpoint:
     def is_complete(self) -> bool:
         """Whether the watermark that the newest batch gave is the one with which it ran: no later batch closes windows without new records.
 
-        Of a query that keeps state; False while a batch is not done.
+        Of a query that keeps state; False while a batch is not done, but one that reads nothing and has no other watermark.
         """
-        number = self.newest()
-        if number is None:
+        newest, number = self.newest(), self.committed()
+        if newest is None:
             return True
-        text = self._read(os.path.join("commits", str(number)))
-        if text is None:
+        text = None if number is None else self._read(os.path.join("commits", str(number)))
+        if text is None or number is None:
             return False
         try:
             after = int(json.loads(text.splitlines()[1])["nextBatchWatermarkMs"])
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise CheckpointError(f"{self.directory}: the note of batch {number} cannot be read: {error}") from error
-        return after <= self.batch(number).watermark_ms
+        done = self.batch(number)
+        return after <= done.watermark_ms and (newest == number or self.batch(newest).inputs == done.inputs)
 
     def newest(self) -> int | None:
         """The number of the newest batch that has a plan; None before the first."""

@@ -20,6 +20,7 @@ from moldau.streams.names import NAME, parse_job_name
 from moldau.streams.outputs import Output, TopicOutput, columns_of
 from moldau.streams.runner import JobQuery, JobRun
 from moldau.streams.session import configured, session
+from moldau.streams.started import AT_ONCE
 from moldau.streams.table_output import TableOutput
 from moldau.streams.tables import TableStore, table_store
 from moldau.streams.through import read_through, through_output
@@ -50,7 +51,7 @@ class StreamJob:
         brokers: str | None = None,
         registry: str | None = None,
         spark: Any = None,
-        trigger: str = "0 seconds",
+        trigger: str = AT_ONCE,
         cores: int = 2,
         memory: str = "1g",
         settings: Mapping[str, str] | None = None,

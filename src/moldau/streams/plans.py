@@ -57,6 +57,16 @@ def operators_of(frame: Any) -> tuple[Operator, ...]:
     )
 
 
+def runs_by_clock(frame: Any) -> bool:
+    """Whether Spark runs batches without records for it without end: state that ends by the clock may end in each of them."""
+    return any(
+        (name.startswith("TransformWithState") and node.timeMode().toString() == "ProcessingTime")
+        or (name.startswith("FlatMapGroups") and name.endswith("WithState") and node.timeout().toString() == "ProcessingTimeTimeout")
+        for node in _nodes(_plan(frame))
+        if (name := node.nodeName()) in _STATEFUL and node.isStreaming()
+    )
+
+
 def _plan(frame: Any) -> Any:
     return frame._jdf.queryExecution().analyzed()
 

@@ -22,13 +22,13 @@ from moldau.streams.errors import BatchError, CheckpointError, StreamError, caus
 from moldau.streams.generations import JobGenerations, beside_name, directory_in, encode_generations
 from moldau.streams.late import LateOutput, LateRows
 from moldau.streams.outputs import Output
-from moldau.streams.plans import inputs_of, operators_of
+from moldau.streams.plans import inputs_of, operators_of, runs_by_clock
 from moldau.streams.points import reached
-from moldau.streams.progress import after_batch, late_lines
 from moldau.streams.reports import JobOrder, JobState, OrderAnswer, OrderKind, QueryReport, generations_key
 from moldau.streams.savepoints import Savepoint, write_savepoint
 from moldau.streams.settling import Rest, Settling, furthest_of, is_at, nearest_of, new_round
 from moldau.streams.shape import JobShape, QueryShape, check_fit, read_shape, set_aside, write_shape
+from moldau.streams.started import StartedQuery, trigger_of
 from moldau.streams.state_topic import StateTopic
 from moldau.streams.through import ThroughOutput
 
@@ -76,32 +76,6 @@ def stages(queries: Sequence[JobQuery]) -> list[list[JobQuery]]:
     return found
 
 
-class _Running:
-    """A query that was started."""
-
-    def __init__(self, query: JobQuery, sink: BatchSink, started: Any, report: QueryReport) -> None:
-        self.query, self.sink, self.started = query, sink, started
-        self.report = report
-        self._last = -1 if report.batch is None else report.batch
-
-    def update(self) -> None:
-        """Take what Spark has reported since the last time."""
-        for progress in self.started.recentProgress:
-            if progress["batchId"] <= self._last or "addBatch" not in progress["durationMs"]:
-                continue
-            self._last = progress["batchId"]
-            self.report = after_batch(self.report, _plain(progress))
-            for line in late_lines(_plain(progress)):
-                log.warning("query %s: batch %d: %s", self.query.name, self._last, line)
-
-    def failure(self) -> Exception | None:
-        """Why it has ended, if not because it was to."""
-        if self.sink.failure is not None:
-            return self.sink.failure
-        error: Exception | None = self.started.exception()
-        return error
-
-
 class JobRun:
     """Runs a job in this process. Another thread may `stop` it."""
 
@@ -124,7 +98,7 @@ class JobRun:
         self._stopped = threading.Event()
         self._topic = StateTopic(brokers)
         self._lock = threading.Lock()
-        self._running: list[_Running] = []
+        self._running: list[StartedQuery] = []
         self._settled = False
         self._answer: OrderAnswer | None = None
         self._ordered_ms = 0
@@ -265,7 +239,7 @@ class JobRun:
             for stage in stages(self._queries) if once else [self._queries]:
                 for query in stage:
                     self._start(query, once=once)
-                self._watch()
+                self._watch(once=once)
                 if self._stopped.is_set():
                     break
         finally:
@@ -286,7 +260,7 @@ class JobRun:
 
     def rest(self) -> Rest:
         """Reached when the queries have nothing to do within their limits."""
-        return Rest([each.started for each in self._running])
+        return Rest(self._running)
 
     def furthest(self) -> dict[str, dict[str, int]]:
         """Up to where the queries read: of each partition the one that is furthest."""
@@ -378,11 +352,14 @@ class JobRun:
             .outputMode(query.mode)
             .option("checkpointLocation", f"file://{os.path.abspath(checkpoint.directory)}")
         )
+        planned, by_clock = checkpoint.newest(), runs_by_clock(query.frame)
         try:
-            started = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=query.trigger)).start()
+            trigger = {"availableNow": True} if once else {"processingTime": trigger_of(query.trigger, by_clock=by_clock)}
+            started = writer.trigger(**trigger).start()
         except PySparkException as error:
             raise StreamError(f"job {self._job}, query {query.name}: Spark does not run it: {str(error).splitlines()[0]}") from error
-        self._running.append(_Running(query, sink, started, self._reports[query.name]))
+        report = self._reports[query.name]
+        self._running.append(StartedQuery(query.name, sink, started, report, checkpoint, planned, by_clock=by_clock))
 
     def _confirm(self) -> None:
         self._claim.confirm()
@@ -393,8 +370,8 @@ class JobRun:
             self._reports[query] = replace(self._reports[query], run=run)
             self._claim.write(list(self._reports.values()), answer=self._answer)
 
-    def _watch(self) -> None:
-        """Until all queries have ended, or one has failed, or an order to stop has come."""
+    def _watch(self, *, once: bool) -> None:
+        """Until all queries have ended, or one has failed, or an order to stop has come. `once`: a query by the clock is ended."""
         due = time.monotonic() + REPORT_S
         while not self._stopped.wait(_LOOK_S):
             ended = [each for each in self._running if not each.started.isActive]  # once: one that ends now is seen the next time
@@ -406,6 +383,8 @@ class JobRun:
                 return
             if len(ended) == len(self._running):
                 return
+            for each in self._running if once else ():
+                each.stop_at_rest()
             if self._errand is not None:
                 self._errand.look()
             if time.monotonic() >= due:
@@ -441,9 +420,9 @@ class JobRun:
         error: str | None = None
         try:
             with contextlib.ExitStack() as held:
-                written = {each.query.name: held.enter_context(each.sink.held(BATCH_END_S)) for each in self._running}
+                written = {each.name: held.enter_context(each.sink.held(BATCH_END_S)) for each in self._running}
                 for each in self._running:
-                    self._checkpoint(each.query.name).wait_committed(written[each.query.name])
+                    self._checkpoint(each.name).wait_committed(written[each.name])
                 write_savepoint(order.to or "", self._job, self.generation, self._directory, self.reports())
         except MoldauError as failure:
             error = str(failure)
@@ -459,7 +438,7 @@ class JobRun:
     def _newest_reports(self) -> list[QueryReport]:
         for each in self._running:
             each.update()
-            self._reports[each.query.name] = replace(each.report, run=self._reports[each.query.name].run)
+            self._reports[each.name] = replace(each.report, run=self._reports[each.name].run)
         return list(self._reports.values())
 
     def _end(self) -> Exception | None:
@@ -469,7 +448,7 @@ class JobRun:
             if not each.sink.stop(BATCH_END_S):
                 log.warning(
                     "query %s: its batch takes longer than %d s, and is interrupted; the next start repeats it",
-                    each.query.name,
+                    each.name,
                     BATCH_END_S,
                 )
             elif failure is None and each.sink.failure is not None:
@@ -477,7 +456,7 @@ class JobRun:
             try:
                 each.started.stop()
             except (Py4JError, PySparkException) as second:  # Java has ended
-                log.warning("query %s: was not stopped: %s", each.query.name, second)
+                log.warning("query %s: was not stopped: %s", each.name, second)
         return failure
 
     def _report_end(self, error: Exception | None) -> None:
@@ -488,15 +467,8 @@ class JobRun:
         except (MoldauError, Py4JError) as second:
             log.warning("job %s: its end was not reported: %s", self._job, second)
 
-    def _described(self, running: _Running, failure: Exception) -> Exception:
+    def _described(self, running: StartedQuery, failure: Exception) -> Exception:
         if isinstance(failure, StreamError | WorldError):
             return failure
         number = "" if running.report.batch is None else f" after batch {running.report.batch}"
-        return BatchError(f"job {self._job}, query {running.query.name}, failed{number}: {cause_of(failure)}")
-
-
-def _plain(progress: Any) -> dict[str, Any]:
-    """As dictionaries, of which Spark makes rows here and there."""
-    observed = {name: row.asDict() for name, row in (progress["observedMetrics"] or {}).items()}
-    return {**{name: progress[name] for name in ("batchId", "batchDuration", "timestamp", "sources", "stateOperators", "eventTime")},
-            "numInputRows": progress.numInputRows, "observedMetrics": observed}  # fmt: skip
+        return BatchError(f"job {self._job}, query {running.name}, failed{number}: {cause_of(failure)}")

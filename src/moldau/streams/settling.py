@@ -18,10 +18,17 @@ from moldau.streams.checkpoints import Checkpoint, Positions
 from moldau.streams.reports import QueryReport
 
 
+class RestingQuery(Protocol):
+    """A query that runs."""
+
+    def process_all(self) -> None:
+        """Until it has nothing to do, or has ended. Py4JError, PySparkException."""
+
+
 class Rest:
     """Waits, in a thread, until queries have nothing to do. One that ends has nothing to do; whoever started it sees why."""
 
-    def __init__(self, queries: Sequence[Any]) -> None:
+    def __init__(self, queries: Sequence[RestingQuery]) -> None:
         self._queries = queries
         self._reached = threading.Event()
         threading.Thread(target=self._wait, name="moldau-stream-rest", daemon=True).start()
@@ -34,7 +41,7 @@ class Rest:
     def _wait(self) -> None:
         for query in self._queries:
             try:
-                query.processAllAvailable()
+                query.process_all()
             except (Py4JError, PySparkException):
                 continue  # it has failed, which its own status has
         self._reached.set()

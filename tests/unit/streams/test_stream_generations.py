@@ -78,9 +78,9 @@ def test_a_checkpoint_is_complete_when_its_last_batch_ran_with_the_watermark_tha
     for folder in ("offsets", "commits"):
         (tmp_path / folder).mkdir()
 
-    def planned_batch(number: int, watermark_ms: int) -> None:
+    def planned_batch(number: int, watermark_ms: int, end: int = 3) -> None:
         words = json.dumps({"batchWatermarkMs": watermark_ms, "batchTimestampMs": 5})
-        (tmp_path / "offsets" / str(number)).write_text(f'v1\n{words}\n{{"flights":{{"0":3,"id":"9f"}},"":{{"id":"a1"}}}}')
+        (tmp_path / "offsets" / str(number)).write_text(f'v1\n{words}\n{{"flights":{{"0":{end},"id":"9f"}},"":{{"id":"a1"}}}}')
 
     planned_batch(0, 0)
     assert not checkpoint.is_complete()
@@ -90,3 +90,7 @@ def test_a_checkpoint_is_complete_when_its_last_batch_ran_with_the_watermark_tha
     (tmp_path / "commits" / "1").write_text('v1\n{"nextBatchWatermarkMs":1000}')
     assert checkpoint.is_complete()
     assert checkpoint.batch(1).ends == checkpoint.furthest(1) == {"flights": {"0": 3}}
+    planned_batch(2, 1000)
+    assert checkpoint.is_complete(), "the next batch of a query by the clock, which reads nothing"
+    planned_batch(2, 1000, 4)
+    assert not checkpoint.is_complete()

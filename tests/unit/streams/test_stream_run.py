@@ -48,6 +48,7 @@ def claim(monkeypatch: pytest.MonkeyPatch) -> PretendedClaim:
     monkeypatch.setattr(runner, "JobClaim", lambda *_: made)
     monkeypatch.setattr(runner, "inputs_of", lambda _: ("topics moldau, subscribe flights",))
     monkeypatch.setattr(runner, "operators_of", lambda _: ())
+    monkeypatch.setattr(runner, "runs_by_clock", lambda _: False)
     return made
 
 
