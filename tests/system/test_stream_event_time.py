@@ -25,13 +25,13 @@ from moldau.streams.operator import StreamOperator
 from moldau.testing.broker import Broker
 from support.avro_registry import encoded
 from support.event_time_model import EPOCH, EventTimeModel, Row, Sessions, Sliding, in_batches, mixed_rows
-from support.sizes import TORTURE
+from support.sizes import sized
 from support.spark import spark_session
 from support.stream_jobs import BEGIN, SCHEMA, event, in_table, in_topic, send
 
-pytestmark = [pytest.mark.system, pytest.mark.spark]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.torture]
 
-SEEDS = range(20) if TORTURE else range(2)
+SEEDS = range(sized(1, 20))
 END: Row = (50_000, "end")
 """Moves the watermark past all other rows."""
 

@@ -23,12 +23,12 @@ from moldau.streams.generations import OutputPlace
 from moldau.streams.operator import StreamOperator
 from moldau.streams.points import DIE_AT, SWITCH_POINTS
 from moldau.testing.broker import Broker
+from support.sizes import TORTURE
 from support.spark import short_lived, spark_session
 from support.stream_jobs import AIRPORTS, BEGIN, SCHEMA, Counts, Event, counts_of, in_table, in_topic, send
 
-pytestmark = [pytest.mark.system, pytest.mark.spark]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.torture]
 
-TORTURE = bool(os.environ.get("MOLDAU_TORTURE"))
 DAYS, A_DAY = 365, 720 if TORTURE else 8
 END_S = 600
 WEEK, EPOCH = timedelta(days=7), datetime(1970, 1, 1, tzinfo=UTC)
@@ -245,6 +245,7 @@ job = weekly_job({bootstrap!r}, Path({directory!r}), {source!r}, {sink!r})
 """
 
 
+@pytest.mark.skipif(not TORTURE, reason="long: make torture")
 def test_killed_in_the_middle_it_continues(broker: Broker, spark: Any, topics: tuple[str, str], tmp_path: Path) -> None:
     """The reprocessing process dies at points of the switch; the same command continues, and a reader still sees each window once."""
     source, sink = topics
@@ -255,7 +256,7 @@ def test_killed_in_the_middle_it_continues(broker: Broker, spark: Any, topics: t
     file.write_text(PROGRAM.format(bootstrap=bootstrap, directory=str(tmp_path), source=source, sink=sink))
     running = Job(weekly_job(bootstrap, tmp_path, source, sink, spark=spark).run)
     reader = Reader.when_there(bootstrap, source, sink, running)
-    dies_at = SWITCH_POINTS if TORTURE else ("switch claimed", "switched")
+    dies_at = SWITCH_POINTS
     lines = []
     for number, point in enumerate(dies_at):
         more = of_days(60 + number, 61 + number)
