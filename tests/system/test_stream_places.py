@@ -7,10 +7,10 @@ from moldau.client.admin import Admin, AdminResource, AdminResourceType
 from moldau.client.cluster import Cluster
 from moldau.streams import output, places
 from moldau.streams.errors import StreamError
+from moldau.streams.generation_places import Places
 from moldau.streams.generations import JobGenerations, OutputPlace, Reprocessing, beside_name, encode_generations
 from moldau.streams.operator import StreamOperator
 from moldau.streams.outputs import TopicOutput
-from moldau.streams.places import Places
 from moldau.streams.reports import JobReport, JobState, QueryReport, encode_report, generations_key, process_key
 from moldau.streams.reprocessing import starts_at
 from moldau.streams.state_topic import StateTopic

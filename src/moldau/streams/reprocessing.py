@@ -27,8 +27,8 @@ from moldau.model.identity import TopicPartition
 from moldau.streams.checkpoints import Positions
 from moldau.streams.claim import REPORT_S, SILENT_S, JobClaim
 from moldau.streams.errors import StreamError
+from moldau.streams.generation_places import Places
 from moldau.streams.generations import JobGenerations, Reprocessing, beside_name, directory_in, encode_generations
-from moldau.streams.places import Places
 from moldau.streams.points import reached
 from moldau.streams.reports import JobOrder, JobReport, JobState, OrderKind, encode_order, generations_key, order_key
 from moldau.streams.runner import JobRun
