@@ -26,7 +26,7 @@ class RestingQuery(Protocol):
 
 
 class Rest:
-    """Waits, in a thread, until queries have nothing to do. One that ends has nothing to do; whoever started it sees why."""
+    """Waits, in a thread, until queries have nothing to do. One that ends has nothing to do; its own status has why."""
 
     def __init__(self, queries: Sequence[RestingQuery]) -> None:
         self._queries = queries

@@ -48,8 +48,9 @@ class StartedQuery:
             if progress["batchId"] <= self._last or "addBatch" not in progress["durationMs"]:
                 continue
             self._last = progress["batchId"]
-            self.report = after_batch(self.report, _plain(progress))
-            for line in late_lines(_plain(progress)):
+            plain = _plain(progress)
+            self.report = after_batch(self.report, plain)
+            for line in late_lines(plain):
                 log.warning("query %s: batch %d: %s", self.name, self._last, line)
 
     def failure(self) -> Exception | None:

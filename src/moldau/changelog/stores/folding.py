@@ -1,6 +1,6 @@
 """Changes in portions, of which only the last one of each row counts: what a store has to do, in any order of rows.
 
-Keys are told apart as the log does: 1, 1.0, 1.00 and True are equal in Python, and the records of four keys. A store where they are one
+Keys are distinguished as the log does: 1, 1.0, 1.00 and True are equal in Python, and the records of four keys. A store where they are one
 row has at most one of them after a portion, and deletes the others before it writes that one.
 """
 
