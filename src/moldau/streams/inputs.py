@@ -277,6 +277,8 @@ def _with_event_time(rows: Any, given: TopicInput, now: Any) -> tuple[Any, Any]:
         hint = f"; for milliseconds since 1970 write timestamp_millis({time})" if kind == "bigint" else ""
         raise ValueError(f"topic {given.topic}: the time {time!r} is of type {kind}, not a timestamp{hint}")
     rows = rows.withColumn(_GIVEN, functions.expr(time).cast("timestamp"))
-    ahead = functions.coalesce(functions.col(_GIVEN) > now + functions.expr(f"INTERVAL {given.future}"), functions.lit(False))
+    # in microseconds: Spark would add an interval to the time of the batch again for each row
+    latest = functions.unix_micros(now) + functions.lit(1000 * duration_ms("future", given.future))
+    ahead = functions.coalesce(functions.unix_micros(functions.col(_GIVEN)) > latest, functions.lit(False))
     time_of_event = functions.when(functions.col(_GIVEN).isNull() | ahead, logged).otherwise(functions.col(_GIVEN))
     return rows.withColumn(EVENT_TIME, time_of_event), ahead

@@ -3,6 +3,7 @@
 import atexit
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from moldau.lake.session import start_spark
@@ -54,8 +55,11 @@ def session(name: str, *, cores: int, memory: str, settings: Mapping[str, str], 
 
 
 def configured(spark: Any, wanted: Mapping[str, str] | None = None) -> Any:
-    """The session, with the settings of streams that can be set in one that runs."""
+    """The session, with the settings of streams that can be set in one that runs. Those that Spark has no default for stay as they are given."""
+    from pyspark.errors import AnalysisException
+
     for key, value in (_STREAMING if wanted is None else wanted).items():
-        if spark.conf.isModifiable(key):
-            spark.conf.set(key, value)
+        if spark.conf.isModifiable(key) or spark.conf.get(key, None) is None:  # of the second kind are RocksDB's and the files' manager
+            with suppress(AnalysisException):  # it has to be there when Spark starts
+                spark.conf.set(key, value)
     return spark
