@@ -227,16 +227,16 @@ def _timed(rows: Any, given: TopicInput, undecodable: Any) -> Any:
     late_ms = functions.col(WATERMARK) - functions.unix_millis(EVENT_TIME)
 
     def count(which: Any) -> Any:
-        return functions.sum(functions.when(which & ~undecodable, functions.lit(1)).otherwise(functions.lit(0)))
+        return functions.count(functions.when(which, functions.lit(1)))
 
     rows = rows.observe(
         METRIC + given.counted_as,
-        functions.count(functions.lit(1)).alias(ROWS),
-        count(ahead).alias(AHEAD),
-        count(functions.col(_GIVEN).isNull()).alias(WITHOUT_TIME),
-        functions.sum(functions.when(undecodable, functions.lit(1)).otherwise(functions.lit(0))).alias(UNDECODABLE),
-        functions.max(functions.unix_millis(functions.col(_timestamp(given)))).alias(NEWEST_MS),
-        count(late).alias(LATE),
+        count(functions.lit(True)).alias(ROWS),
+        count(ahead & ~undecodable).alias(AHEAD),
+        count(functions.col(_GIVEN).isNull() & ~undecodable).alias(WITHOUT_TIME),
+        count(undecodable).alias(UNDECODABLE),
+        functions.unix_millis(functions.max(functions.col(_timestamp(given)))).alias(NEWEST_MS),
+        count(late & ~undecodable).alias(LATE),
         functions.max(functions.when(late & ~undecodable, late_ms)).alias(LATEST_MS),
     )
     if given.undecodable == STOP and given.format == "json":
