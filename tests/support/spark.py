@@ -31,6 +31,12 @@ _DEPENDENCY = (
 )
 
 
+_FILES = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
+}
+"""Spark's usual one starts a process for each file of a checkpoint."""
 _JAVA_OPTIONS = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1", "spark.python.authenticate.socketTimeout": "180s"}
 """The best compiler costs more than it brings in some minutes."""
 
@@ -41,7 +47,7 @@ def spark_session() -> Any:
     directory = tempfile.mkdtemp(prefix="moldau-spark-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     jars = connector_jars()
-    settings = dict(_JAVA_OPTIONS)
+    settings = {**_JAVA_OPTIONS, **_FILES}
     if jars:
         settings["spark.jars"] = ",".join(map(str, sorted(jars.glob("*.jar"))))
     return start_spark("tests", directory, settings=settings)

@@ -50,6 +50,15 @@ def status(broker: Broker) -> Iterator[Status]:
     operator.close()
 
 
+def test_a_session_that_is_given(spark: Any, tmp_path: Path) -> None:
+    """It gets the settings of state and checkpoint files, which Spark does not have by itself; what the user has set stays."""
+    given, files = spark.newSession(), "spark.sql.streaming.checkpointFileManagerClass"
+    given.conf.set(files, "com.example.Files")
+    StreamJob("flights", brokers="127.0.0.1:9092", directory=str(tmp_path), spark=given)
+    assert given.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled") == "true"
+    assert given.conf.get(files) == "com.example.Files"
+
+
 def test_windows_over_several_starts(broker: Broker, spark: Any, topics: tuple[str, str], tmp_path: Path, status: Status) -> None:
     """Topic and table have each closed window once, with all that came in time; late, future and timeless events are counted, and a wrong
     clock moves the watermark no further than the present."""

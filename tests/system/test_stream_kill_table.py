@@ -1,7 +1,7 @@
 """Whatever of a job is killed, topic and table have in the end what a plain query over all input gives: nothing missing, nothing doubled.
 
 Windows, a join, rows without repetitions and sessions, each into a topic and a table, while events come. 25 kills of each:
-the driver at each named point and at random moments, Python workers of tasks, the broker. Each point of a driver dies in
+the driver at each named point and at random moments, Python workers of tasks, the broker. At three of these points a driver dies in
 test_stream_killed.py in every run.
 """
 
