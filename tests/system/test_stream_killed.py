@@ -11,8 +11,8 @@ import pytest
 from moldau.streams.points import DIE_AT, DIE_ONCE, POINTS
 from moldau.testing.broker import Broker
 from support import stream_jobs
-from support.spark import short_lived
 from support.sizes import TORTURE
+from support.spark import short_lived
 from support.stream_jobs import Counts, counted, events, in_table, in_topic, send, updates_of
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.torture]
