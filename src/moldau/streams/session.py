@@ -55,7 +55,7 @@ def session(name: str, *, cores: int, memory: str, settings: Mapping[str, str], 
 
 
 def configured(spark: Any, wanted: Mapping[str, str] | None = None) -> Any:
-    """The session, with the settings of streams that can be set in one that runs; of those without a default of Spark only what is missing."""
+    """The session, with the settings of streams that can be set in one that runs; without a default of Spark only what is missing."""
     from pyspark.errors import AnalysisException
 
     for key, value in (_STREAMING if wanted is None else wanted).items():
