@@ -18,7 +18,8 @@ from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, pinned, read_top
 from moldau.streams.late import LateOutput, late_output
 from moldau.streams.names import NAME, parse_job_name
 from moldau.streams.outputs import Output, TopicOutput, columns_of
-from moldau.streams.runner import JobQuery, JobRun
+from moldau.streams.queries import JobQuery
+from moldau.streams.runner import JobRun
 from moldau.streams.session import configured, session
 from moldau.streams.started import AT_ONCE
 from moldau.streams.table_output import TableOutput

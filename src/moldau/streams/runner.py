@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -20,14 +20,14 @@ from moldau.streams.claim import REPORT_S, JobClaim
 from moldau.streams.errand import Errand
 from moldau.streams.errors import BatchError, CheckpointError, StreamError, cause_of
 from moldau.streams.generations import JobGenerations, beside_name, directory_in, encode_generations
-from moldau.streams.late import LateOutput, LateRows
-from moldau.streams.outputs import Output
-from moldau.streams.plans import inputs_of, operators_of, runs_by_clock
+from moldau.streams.late import LateRows
+from moldau.streams.plans import runs_by_clock
 from moldau.streams.points import reached
+from moldau.streams.queries import JobQuery, stages
 from moldau.streams.reports import JobOrder, JobState, OrderAnswer, OrderKind, QueryReport, generations_key
 from moldau.streams.savepoints import Savepoint, write_savepoint
 from moldau.streams.settling import Rest, Settling, furthest_of, is_at, nearest_of, new_round
-from moldau.streams.shape import JobShape, QueryShape, check_fit, read_shape, set_aside, write_shape
+from moldau.streams.shape import JobShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.started import StartedQuery, trigger_of
 from moldau.streams.state_topic import StateTopic
 from moldau.streams.through import ThroughOutput
@@ -36,44 +36,6 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
 BATCH_END_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class JobQuery:
-    """A DataFrame that is written, and where to."""
-
-    name: str
-    frame: Any
-    outputs: tuple[Output, ...]
-    mode: str
-    trigger: str
-    late: tuple[LateOutput, ...] = ()
-
-    def shape(self) -> QueryShape:
-        """What its checkpoint has to fit."""
-        return QueryShape(inputs_of(self.frame), operators_of(self.frame), tuple(each.place for each in self.outputs), self.mode)
-
-    @property
-    def written(self) -> tuple[Output, ...]:
-        """All that it writes to, that of late rows too."""
-        return (*self.outputs, *(each.output for each in self.late))
-
-    def of_generation(self, number: int) -> "JobQuery":
-        """The query as this generation of the job has it. StreamError."""
-        late = tuple(replace(each, output=each.output.of_generation(number)) for each in self.late)
-        return replace(self, outputs=tuple(each.of_generation(number) for each in self.outputs), late=late)
-
-
-def stages(queries: Sequence[JobQuery]) -> list[list[JobQuery]]:
-    """The queries in the order in which they feed each other by topics of the job: a run up to the present has to read what it writes."""
-    inputs = {query.name: [word.strip(",") for each in inputs_of(query.frame) for word in each.split()] for query in queries}
-    left, found = list(queries), []
-    while left:
-        fed = {output.name for query in left for output in query.written if output.place == f"topic {output.name}"}
-        stage = [query for query in left if fed.isdisjoint(inputs[query.name])] or left
-        found.append(stage)
-        left = [query for query in left if query not in stage]
-    return found
 
 
 class JobRun:

@@ -11,10 +11,11 @@ from unittest.mock import Mock, PropertyMock
 
 import pytest
 
-from moldau.streams import runner
+from moldau.streams import queries, runner
 from moldau.streams.errors import BatchError, CheckpointError
+from moldau.streams.queries import JobQuery
 from moldau.streams.reports import JobOrder, JobReport, JobState, OrderKind, QueryReport
-from moldau.streams.runner import JobQuery, JobRun, stages
+from moldau.streams.runner import JobRun
 from moldau.streams.shape import JobShape, Operator, QueryShape, read_shape, write_shape
 
 BEFORE = JobReport("flights", "a1", "host", 17, "", 1, 1000, 5000, JobState.STOPPED, "/elsewhere", None, (QueryReport("counts", "r1", 7),))
@@ -46,8 +47,9 @@ def claim(monkeypatch: pytest.MonkeyPatch) -> PretendedClaim:
     made = PretendedClaim()
     monkeypatch.setattr(runner, "StateTopic", Mock(return_value=Mock(exists=lambda: False)))
     monkeypatch.setattr(runner, "JobClaim", lambda *_: made)
-    monkeypatch.setattr(runner, "inputs_of", lambda _: ("topics moldau, subscribe flights",))
-    monkeypatch.setattr(runner, "operators_of", lambda _: ())
+    monkeypatch.setattr(queries, "inputs_of", lambda _: ("topics moldau, subscribe flights",))
+    monkeypatch.setattr(queries, "operators_of", lambda _: ())
+    monkeypatch.setattr(queries, "topics_read", lambda *_: set())
     monkeypatch.setattr(runner, "runs_by_clock", lambda _: False)
     return made
 
@@ -178,20 +180,6 @@ def test_a_fresh_start_that_cannot_set_them_aside(claim: PretendedClaim, job: Jo
     with pytest.raises(CheckpointError, match=r"_before-.*: cannot be made of the checkpoints: operation not permitted"):
         job().run(once=True, fresh=True)
     assert (claim.states, claim.queries) == ([JobState.FAILED], BEFORE.queries)
-
-
-def test_a_run_up_to_the_present_reads_the_late_rows_that_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The query that reads their topic begins when the one that writes it has ended."""
-    monkeypatch.setattr(runner, "inputs_of", lambda topic: (f"topics moldau, subscribe {topic}",))
-
-    def output(topic: str) -> Any:
-        made = Mock(place=f"topic {topic}")
-        made.name = topic
-        return made
-
-    reader = JobQuery("reader", "late", (output("corrections"),), "append", "0 seconds")
-    writer = JobQuery("writer", "flights", (output("counts"),), "append", "0 seconds", (Mock(output=output("late")),))
-    assert stages([reader, writer]) == [[writer], [reader]]
 
 
 def test_a_query_that_fails_while_it_settles(claim: PretendedClaim, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

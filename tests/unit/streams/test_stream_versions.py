@@ -1,18 +1,15 @@
-"""The version of a store is noted once for a batch, whichever task comes first; queries run in the order in which they feed each other."""
+"""The version of a store is noted once for a batch, whichever task comes first."""
 
 import json
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from moldau.streams import runner
 from moldau.streams.errors import CheckpointError
 from moldau.streams.lookups import key_rows
-from moldau.streams.runner import JobQuery, stages
 from moldau.streams.versions import TaskBatch, noted
 
 
@@ -68,21 +65,3 @@ def test_rows_are_found_by_one_key_or_several() -> None:
     assert key_rows({"a": 0, "b": 1}, [pa.array(["b", None, "c", "a", "b"])]).to_pylist() == [1, None, None, 0, 1]
     pairs = [pa.array(["a", "a", None]), pa.array([1, 2, 1])]
     assert key_rows({("a", 1): 7, ("b", 2): 8}, pairs).to_pylist() == [7, None, None]
-
-
-def test_queries_that_feed_others_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the topics of their outputs; those that feed each other in a circle run together."""
-
-    def query(name: str, reads: str, *writes: str) -> JobQuery:
-        outputs = tuple(SimpleNamespace(name=each, place=f"topic {each}") for each in writes)
-        return JobQuery(name, reads, outputs, "append", "")
-
-    monkeypatch.setattr(runner, "inputs_of", lambda frame: tuple(f"topics, moldau, subscribe {each}" for each in frame.split()))
-
-    def names(*queries: JobQuery) -> list[list[str]]:
-        return [[each.name for each in stage] for stage in stages(queries)]
-
-    last, first, between = query("last", "b", "c"), query("first", "in", "a"), query("between", "in a", "b", "d")
-    assert names(last, first, between) == [["first"], ["between"], ["last"]]
-    assert names(first, query("other", "in", "x")) == [["first", "other"]]
-    assert names(first, query("round", "q", "p"), query("about", "p", "q")) == [["first"], ["round", "about"]]
