@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from moldau.streams.errors import StreamError
 from moldau.streams.late import LateOutput
-from moldau.streams.outputs import Output
+from moldau.streams.outputs import Output, TopicOutput
 from moldau.streams.plans import inputs_of, operators_of, topics_read
 from moldau.streams.shape import QueryShape
 
@@ -58,3 +59,14 @@ def stages(queries: Sequence[JobQuery]) -> list[list[JobQuery]]:
         found.append(stage)
         left = [query for query in left if query not in stage]
     return found
+
+
+def must_read_others(job: str, queries: Sequence[JobQuery]) -> None:
+    """StreamError for a query that reads, with `job.topic`, what the job writes: in a later generation that is another topic."""
+    written = {each.name for query in queries for each in query.written if isinstance(each, TopicOutput)}
+    for query in queries:
+        for topic in sorted(topics_read(query.frame, written)):
+            raise StreamError(
+                f"job {job}, query {query.name}: reads topic {topic}, which the job writes: each generation of the job would write another "
+                f"one, and read the first one's. Make a job of its own of what reads it"
+            )

@@ -19,17 +19,17 @@ from moldau.streams.checkpoints import Checkpoint, Positions
 from moldau.streams.claim import REPORT_S, JobClaim
 from moldau.streams.errand import Errand
 from moldau.streams.errors import BatchError, CheckpointError, StreamError, cause_of
-from moldau.streams.generations import JobGenerations, beside_name, directory_in, encode_generations
+from moldau.streams.generations import beside_name, directory_in, encode_generations
 from moldau.streams.late import LateRows
-from moldau.streams.plans import runs_by_clock
+from moldau.streams.plans import runs_by_clock, topics_read
 from moldau.streams.points import reached
-from moldau.streams.queries import JobQuery, stages
+from moldau.streams.queries import JobQuery, must_read_others, stages
 from moldau.streams.reports import JobOrder, JobState, OrderAnswer, OrderKind, QueryReport, generations_key
 from moldau.streams.savepoints import Savepoint, write_savepoint
 from moldau.streams.settling import Rest, Settling, furthest_of, is_at, nearest_of, new_round
 from moldau.streams.shape import JobShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.started import StartedQuery, trigger_of
-from moldau.streams.state_topic import StateTopic
+from moldau.streams.state_topic import StateBoard, StateTopic
 from moldau.streams.through import ThroughOutput
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,9 @@ class JobRun:
         return self._queries
 
     def _enter(self, generation: int, name: str) -> None:
-        """Run this generation of the job: its checkpoints and outputs, under this name."""
+        """Run this generation of the job: its checkpoints and outputs, under this name. StreamError."""
+        if generation > 1:
+            must_read_others(self._job, self._given)
         self.generation = generation
         self._directory = directory_in(self._base, generation)
         self._queries = [each.of_generation(generation) for each in self._given]
@@ -91,7 +93,7 @@ class JobRun:
 
         CheckpointError, StreamError, WorldError, PeerError.
         """
-        self._enter(self._generations().current, self._job)
+        self._enter_current()
         self._check_shape(self._shape(), fresh=False)
         self._claim.look()
         for known in () if self._claim.before is None else self._claim.before.queries:
@@ -105,7 +107,7 @@ class JobRun:
         start from a savepoint, with its checkpoints.
         JobTakenError, CheckpointError, StreamError before anything is written; BatchError, JobFencedError, WorldError, PeerError.
         """
-        self._enter(self._generations().current, self._job)
+        self._enter_current()
         restored = None if savepoint is None else Savepoint.read(savepoint, self._job)
         shape = self._shape()
         if restored is not None:
@@ -121,6 +123,11 @@ class JobRun:
 
     def run_beside(self, generation: int, errand: Errand, savepoint: str | None = None) -> None:
         """Run this generation beside the current one, until `errand` or another thread stops it. Errors as those of `run`."""
+        for through in self._through:
+            raise StreamError(
+                f"topic {through.name}: a job with rows through a topic cannot be reprocessed beside itself, as what a query of the one "
+                f"generation writes there the queries of the other one would read: run it with --fresh"
+            )
         self._enter(generation, beside_name(self._job, generation))
         self._errand, self._is_beside = errand, True
         restored = None if savepoint is None else Savepoint.read(savepoint, self._job)
@@ -138,8 +145,21 @@ class JobRun:
     def _through(self) -> list[ThroughOutput]:
         return [output for query in self._queries for output in query.outputs if isinstance(output, ThroughOutput)]
 
-    def _generations(self) -> JobGenerations:
-        return self._topic.read().generations_of(self._job) if self._topic.exists() else JobGenerations()
+    def _board(self) -> StateBoard:
+        return self._topic.read() if self._topic.exists() else StateBoard()
+
+    def _enter_current(self) -> None:
+        board = self._board()
+        for topic in self.topics:
+            for job, now in board.successors_of(topic):
+                log.warning(
+                    "job %s: reads topic %s, in which an output of job %s has ended: what follows is in %s (docs/streams-reprocessing.md#jobs)",
+                    self._job,
+                    topic,
+                    job,
+                    now,
+                )
+        self._enter(board.generations_of(self._job).current, self._job)
 
     def _shape(self) -> JobShape:
         return JobShape(self._job, self._spark.version, {query.name: query.shape() for query in self._queries})
@@ -173,8 +193,7 @@ class JobRun:
                     self.limit(StreamLimits(round=new_round()))
             self._take_reports(shape, fresh=fresh, savepoint=savepoint if self._errand is None else None)
             write_shape(self._directory, check_fit(self._directory, shape))
-            for through in self._through:
-                through.make()
+            self._make_through()
             self._work(once=once)
         except Py4JError as caught:
             error = BatchError(f"job {self._job}: Spark has ended: {str(caught).splitlines()[0]}")
@@ -187,9 +206,17 @@ class JobRun:
             if self._errand is not None:
                 self._errand.end()
 
+    def _make_through(self) -> None:
+        """The topics of rows through topics. One that a later generation begins with has rows of a former one, which it would read."""
+        for through in self._through:
+            ends = [each for each in self._queries if through in each.outputs or topics_read(each.frame, [through.name])]
+            if self.generation > 1 and all(self._checkpoint(each.name).run_id() is None for each in ends):
+                through.empty()
+            through.make()
+
     def _finish_switch(self) -> None:
         """The process of a generation that has become current runs as the job's: nothing is left to do of the switch."""
-        known = self._generations()
+        known = self._board().generations_of(self._job)
         if known.current != self.generation:
             raise StreamError(f"job {self._job} has just switched to generation {known.current}: start it again")
         if known.is_switch_open:
