@@ -127,6 +127,46 @@ def test_protobuf(broker: Broker, spark: Any, topics: tuple[str, str], tmp_path:
     assert query["inputs"][source]["undecodable"] == 1
 
 
+def test_late_rows_of_protobuf_have_the_columns_of_the_stream(
+    broker: Broker, spark: Any, topics: tuple[str, str], tmp_path: Path, moldau_registry_url: str
+) -> None:
+    """Those of the version that was the latest when the job was made, though another one came before the batch was read again."""
+    source, sink = topics
+    registry = RegistryClient(moldau_registry_url)
+
+    def register(text: str) -> tuple[int, Any]:
+        number = registry.register(f"{source}-value", text, type="PROTOBUF")
+        return number, GetMessageClass(message_at(schema_file(registry.schema(number), registry), [0]))
+
+    def sent(schema: tuple[int, Any], *minutes: int, **fields: str) -> None:
+        values = []
+        for minute in minutes:
+            flight = schema[1](number=minute, **fields)
+            flight.at.FromSeconds(1357000000 + 60 * minute)
+            values.append(frame(schema[0], b"\x00" + flight.SerializeToString()))
+        send(broker.bootstrap_servers, source, values)
+
+    def job() -> StreamJob:
+        made = StreamJob(source, brokers=broker.bootstrap_servers, registry=moldau_registry_url, directory=str(tmp_path), spark=spark)
+        rows = made.topic(source, format="protobuf", time="at")
+        counts = windows.tumbling(rows, "1 hour", "airport")
+        made.to_table(counts, str(tmp_path / "hours"))
+        made.late_to_topic(counts, sink)
+        return made
+
+    first = register(PROTO)
+    sent(first, 500, 501, airport="EWR")
+    job().run(once=True)
+    running = job()
+    second = register(PROTO.replace("airport = 2;", "origin = 2; string tail = 5;"))
+    sent(second, 100, origin="JFK", tail="N1")
+    running.run(once=True)
+    registry.close()
+    (late,) = in_topic(broker.bootstrap_servers, sink)
+    assert (late["number"], late["airport"]) == (100, "JFK")
+    assert not {"origin", "tail"} & late.keys()
+
+
 def test_json_in_dead_letters(broker: Broker, spark: Any, topics: tuple[str, str], tmp_path: Path) -> None:
     """As the source puts them aside for Avro: once, also when the batch is repeated; the others come with their watermark."""
     source, sink = topics

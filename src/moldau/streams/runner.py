@@ -152,13 +152,8 @@ class JobRun:
         board = self._board()
         for topic in self.topics:
             for job, now in board.successors_of(topic):
-                log.warning(
-                    "job %s: reads topic %s, in which an output of job %s has ended: what follows is in %s (docs/streams-reprocessing.md#jobs)",
-                    self._job,
-                    topic,
-                    job,
-                    now,
-                )
+                what = f"reads topic {topic}, in which an output of job {job} has ended: what follows is in {now}"
+                log.warning("job %s: %s (docs/streams-reprocessing.md#jobs)", self._job, what)
         self._enter(board.generations_of(self._job).current, self._job)
 
     def _shape(self) -> JobShape:

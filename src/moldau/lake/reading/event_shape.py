@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.sql.types import StructType
 
-from moldau.lake.avro.columns import NULL_VALUE, AvroColumns, DecodedBatch, latest_schema
+from moldau.lake.avro.columns import NULL_VALUE, AvroColumns, DecodedBatch, schema_text
 from moldau.lake.avro.schemas import AvroText
 from moldau.lake.avro.types import arrow_schema
 from moldau.lake.reading.columns import RecordColumns
@@ -93,7 +93,7 @@ class EventDecoder(Protocol):
 
 
 Reader = AvroText | SubjectVersion
-"""What the columns are of: the reader's schema of Avro, or the version of a subject that was the latest, of Protobuf."""
+"""What the columns are of: the reader's schema of Avro, or the version of a subject, of Protobuf."""
 
 
 class MalformedEventError(RuntimeError):
@@ -151,7 +151,8 @@ def plan_event_shape(options: ReadOptions, avro: AvroOptions) -> EventShape:
     else:
         assert avro.subject is not None
         with RegistryClient(avro.registry) as registry:
-            reader = latest_schema(registry, avro.subject) if avro.language == AVRO else registry.latest(avro.subject)
+            found = registry.latest(avro.subject) if avro.version is None else registry.version(avro.subject, avro.version)
+            reader = schema_text(registry, found) if avro.language == AVRO else found
     if isinstance(reader, AvroText):
         events = arrow_schema(reader)
     else:
