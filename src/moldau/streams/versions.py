@@ -58,7 +58,9 @@ def noted(directory: str, store: str, batch: TaskBatch, newest: Callable[[], Not
         found = _read(path)
         if found is not None:
             return found
-        os.makedirs(folder, exist_ok=True)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, exist_ok=True)
+            _sync(os.path.dirname(folder))
         if _made(folder, path, newest()):
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, f"{batch.number - _KEPT}-{store}.json"))

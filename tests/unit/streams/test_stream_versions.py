@@ -1,6 +1,7 @@
 """The version of a store is noted once for a batch, whichever task comes first."""
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,23 @@ def test_the_first_task_notes_the_version_and_all_others_read_it(directory: Path
     assert (directory / "@2" / "counts" / "versions" / "17-planes.json").exists()
     noted(str(directory), "planes", TaskBatch("r1", 217), lambda: {"version": 100})
     assert not (folder / "17-planes.json").exists(), "notes of the last 200 batches are kept"
+
+
+def test_a_note_is_on_disk_before_a_row_is_looked_up(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file before it has its name; then its folder, and the folder in which that one was made."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noticed(descriptor: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), directory))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noticed)
+    noted(str(directory), "planes", TaskBatch("r1", 17), lambda: {"version": 8})
+    parent, note, folder = synced
+    assert (parent, os.path.dirname(note), folder) == ("counts", "counts/versions", "counts/versions")
+    noted(str(directory), "planes", TaskBatch("r1", 18), lambda: {"version": 9})
+    assert len(synced) == 5, "the folder was there"
 
 
 def test_what_is_wrong_with_notes_is_named(directory: Path, tmp_path: Path) -> None:
