@@ -264,13 +264,15 @@ class JobRun:
             return self._newest_reports()
 
     def become_current(self, claim: JobClaim, *, settled: bool) -> None:
-        """Continue as the job's process, by this claim; the one as `JOB@N` is given up. `settled`: it reads no more."""
+        """Continue as the job's process, by this claim; the one as `JOB@N` is given up. `settled`: it reads no more.
+
+        WorldError, PeerError: it may be called again then.
+        """
         with self._lock:
             self._settled = settled
-            beside, self._claim = self._claim, claim
             claim.write(self._newest_reports())
-            beside.abandon()
-            self._is_beside = False
+            self._claim.abandon()
+            self._claim, self._is_beside = claim, False
 
     def _checkpoints(self) -> list[Checkpoint]:
         return [self._checkpoint(query.name) for query in self._queries]

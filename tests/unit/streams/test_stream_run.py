@@ -11,6 +11,7 @@ from unittest.mock import Mock, PropertyMock
 
 import pytest
 
+from moldau.model.errors import WorldError
 from moldau.streams import queries, runner
 from moldau.streams.errors import BatchError, CheckpointError
 from moldau.streams.queries import JobQuery
@@ -207,3 +208,18 @@ def test_a_query_that_fails_while_it_settles(claim: PretendedClaim, job: Job, mo
     with pytest.raises(BatchError, match="query counts: there is no checkpoint in"):
         job(frame).run(once=False, fresh=False)
     assert seen[-1] == (JobState.FAILED, False)
+
+
+def test_a_generation_becomes_current_at_the_second_try(claim: PretendedClaim, job: Job) -> None:
+    """Where the brokers were away at the first one: its own claim is given up once, and the job's never."""
+    run = job()
+    beside, of_job = Mock(), Mock()
+    run._claim = beside
+    of_job.write.side_effect = [WorldError("no broker answers", retriable=True), None, None]
+    with pytest.raises(WorldError):
+        run.become_current(of_job, settled=True)
+    beside.abandon.assert_not_called()
+    run.become_current(of_job, settled=True)
+    beside.abandon.assert_called_once()
+    of_job.abandon.assert_not_called()
+    assert run._claim is of_job
