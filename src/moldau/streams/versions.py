@@ -3,7 +3,7 @@
 ::
 
     QUERY/versions/17-planes.json      {"version": 8, "id": "0c4e..."}       a table
-    QUERY/versions/17-airports.json    {"offsets": {"0": 23, "1": 17}, "starts": {"0": 0, "1": 4}, "id": "9f6c..."}      a compacted topic
+    QUERY/versions/17-airports.json    {"offsets": {"0": 23, "1": 17}, "starts": {"0": 0, "1": 4}, "id": "9f6c...", ...}    a topic
 
 A note is made whole, under a name that can be taken once, before any row of the batch leaves the task. So all tasks of a batch, and the
 batch when it is run again after a crash, read the same version. A savepoint or a checkpoint that is set aside takes its notes along.
